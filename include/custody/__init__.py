@@ -1,0 +1,1 @@
+"""custody: a provenance repository for data pipelines."""

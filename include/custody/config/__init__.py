@@ -1,0 +1,5 @@
+"""Room `config`: the settings of a repository."""
+
+from custody.config.settings import SETTINGS_FILE, Settings, default_settings_file, load_settings
+
+__all__ = ["SETTINGS_FILE", "Settings", "default_settings_file", "load_settings"]

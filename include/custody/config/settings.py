@@ -1,0 +1,244 @@
+"""The settings of a repository: `custody.toml` in its folder, overridden by `CUSTODY__SECTION__KEY`.
+
+Every field is validated when the settings are loaded, unknown keys are refused. `docs/config.md` is this module's
+documentation for users; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from custody.errors import ConfigurationError, NotFoundError
+
+SETTINGS_FILE = "custody.toml"
+ENVIRONMENT_PREFIX = "CUSTODY__"
+
+_Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RepositorySection(_Section):
+    """Where the repository keeps what."""
+
+    writer: _Name = Field(
+        "main",
+        description="Namespace of new events: one id sequence, one catalog timeline. One live process a writer.",
+    )
+    database: _Name = Field("provenance", description="The database inside a writer's store that events go to.")
+    containers: tuple[Path, ...] = Field(
+        (Path("containers/1"),),
+        min_length=1,
+        description="Folders for journals and index shards, one a disk; relative ones lie in the repository's folder.",
+    )
+    store: Path = Field(
+        Path("store"),
+        description="Folder of event logs and catalog; a relative one lies in the repository's folder.",
+    )
+
+
+class CaptureSection(_Section):
+    """What is accepted from outside."""
+
+    file_bytes_max: int = Field(
+        1 << 30,
+        ge=1024,
+        description="Largest input file, in bytes after decompression; a larger one is refused whole.",
+    )
+    event_bytes_max: int = Field(
+        1 << 20,
+        ge=4096,
+        description="Largest event, in bytes of its JSON; a larger one goes to the quarantine. "
+        "One event must fit a compression block.",
+    )
+    batch_events: int = Field(
+        1000,
+        ge=1,
+        le=1_000_000,
+        description="Events appended and synced together while a file is ingested.",
+    )
+
+
+class EventLogSection(_Section):
+    """How event logs are written."""
+
+    block_bytes_max: int = Field(
+        1 << 20,
+        ge=4096,
+        le=64 << 20,
+        description="Largest compression block (Parquet row group), in uncompressed bytes. "
+        "A point read decodes one block.",
+    )
+    compression: Literal["zstd", "gzip", "none"] = Field(
+        "zstd",
+        description="Codec of a block. zstd is both smaller and faster than gzip on provenance events.",
+    )
+    compression_level: int | None = Field(
+        None, ge=1, le=22, description="Level of the codec; unset takes the codec's own default."
+    )
+
+
+class IndexSection(_Section):
+    """What can be searched."""
+
+    attributes: tuple[str, ...] = Field(
+        (), description="Names of FlowFile attributes to index besides the standard fields."
+    )
+
+
+class CatalogSection(_Section):
+    """How the catalog is kept."""
+
+    checkpoint_every: int = Field(
+        10,
+        ge=1,
+        description="A checkpoint is due when this many transactions lie behind the newest one.",
+    )
+
+
+class QuerySection(_Section):
+    """Bounds of questions."""
+
+    results_default: int = Field(1000, ge=1, description="Results of a search that names no limit.")
+    lineage_events_max: int = Field(
+        10_000, ge=1, description="Events of one lineage; a larger one is cut there and says so."
+    )
+
+
+class SparkSection(_Section):
+    """How `custody run` submits jobs. Under Airflow the connection `spark_default` decides instead."""
+
+    master: str = Field("local[*]", description="Spark master: local[*], spark://host:7077, yarn or k8s://…")
+
+
+class Settings(BaseSettings):
+    """All settings of one repository."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    root: Path = Field(exclude=True, description="The repository's folder; not a setting of the file.")
+    repository: RepositorySection = Field(default_factory=RepositorySection)
+    capture: CaptureSection = Field(default_factory=CaptureSection)
+    eventlog: EventLogSection = Field(default_factory=EventLogSection)
+    index: IndexSection = Field(default_factory=IndexSection)
+    catalog: CatalogSection = Field(default_factory=CatalogSection)
+    query: QuerySection = Field(default_factory=QuerySection)
+    spark: SparkSection = Field(default_factory=SparkSection)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments win over the environment, the environment over the file."""
+        root: Path = init_settings()["root"]
+        return (
+            init_settings,
+            env_settings,
+            TomlConfigSettingsSource(settings_cls, root / SETTINGS_FILE),
+        )
+
+    @property
+    def containers(self) -> tuple[Path, ...]:
+        """The containers' folders, absolute."""
+        return tuple(self.root / path for path in self.repository.containers)
+
+    @property
+    def store(self) -> Path:
+        """The store's folder, absolute."""
+        return self.root / self.repository.store
+
+    @property
+    def quarantine(self) -> Path:
+        """Where rejected input is kept."""
+        return self.root / "quarantine"
+
+    @property
+    def runs(self) -> Path:
+        """Where the steps leave their reports."""
+        return self.root / "runs"
+
+    def to_json(self) -> str:
+        """Return everything, the folder included, for a worker on another machine."""
+        return json.dumps({"root": str(self.root), **self.model_dump(mode="json")})
+
+    @classmethod
+    def from_json(cls, text: str) -> Settings:
+        """Return the settings that `to_json` wrote, whatever this machine's environment says."""
+        document = json.loads(text)
+        return cls(**{**document, "root": Path(document["root"])})
+
+
+def load_settings(root: Path) -> Settings:
+    """Load and validate the settings of the repository in a folder.
+
+    Raises:
+        NotFoundError: the folder holds no repository.
+        ConfigurationError: a setting is unknown or out of its range; the message names file and key.
+    """
+    root = root.expanduser().resolve()
+    file = root / SETTINGS_FILE
+    if not file.is_file():
+        raise NotFoundError(f"no repository in {root}: {SETTINGS_FILE} is missing. Make one: custody init {root}")
+    try:
+        return Settings(root=root)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{file}: {error}. Mend the file, then try again.") from error
+    except ValidationError as error:
+        raise ConfigurationError(_explain(error, file)) from error
+
+
+def _explain(error: ValidationError, file: Path) -> str:
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"])
+        variable = ENVIRONMENT_PREFIX + "__".join(str(part).upper() for part in problem["loc"])
+        place = f"environment {variable}" if variable in os.environ else f"{file} [{key}]"
+        lines.append(f"{place}: {problem['msg']}, got {problem.get('input')!r}")
+    return "; ".join(lines) + ". See docs/config.md for every setting."
+
+
+def default_settings_file() -> str:
+    """Return the text of a new repository's `custody.toml`: every setting with its default, commented out."""
+    lines = [
+        "# Settings of this custody repository. Uncomment what you change; docs/config.md explains each one.",
+        "",
+    ]
+    for name, section in Settings.model_fields.items():
+        model = section.annotation
+        if not (isinstance(model, type) and issubclass(model, _Section)):
+            continue
+        lines.append(f"[{name}]")
+        for key, field in model.model_fields.items():
+            lines.append(f"# {field.description}")
+            lines.append(f"# {key} = {_toml_value(field.default)}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _toml_value(value: object) -> str:
+    if value is None:
+        return '""  # unset'
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    return f'"{value}"' if isinstance(value, str | Path) else str(value)

@@ -1,0 +1,1 @@
+"""Room `format`: the names of files, the framing of records, versions."""

@@ -1,0 +1,165 @@
+"""Every file and folder name that custody makes, and the parser of each, in one place.
+
+Numbers in names are zero-padded so that names sort as their numbers do.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from custody.errors import ConfigurationError
+
+ID_DIGITS = 20  # as many as the greatest unsigned 64-bit number has
+TIME_DIGITS = 13  # milliseconds since the epoch, until the year 2286
+
+OPEN_SUFFIX = ".journal"
+SEALED_SUFFIX = ".sealed"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_JOURNAL = re.compile(r"(\d{20})\.(\d+)\.(journal|sealed)")
+_STAGING = re.compile(r"(\d{20})\.arrow")
+_SHARD = re.compile(r"(\d{13})-(\d{20})")
+_REVISION = re.compile(r"\d{20}")
+_TRANSACTION = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.(txn|ckpt)")
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return a writer's or database's name that is safe as a folder name.
+
+    Raises:
+        ConfigurationError: it is not 1 to 63 of a-z, 0-9, `_`, `-`, the first a letter or digit.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{kind} {name!r}: expected 1 to 63 characters of a-z, 0-9, '_' or '-', starting with a letter or digit."
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JournalName:
+    """A journal's place in its group: the group's first event id and the journal's number in the group."""
+
+    first_event_id: int
+    number: int
+    sealed: bool
+
+    def __str__(self) -> str:
+        suffix = SEALED_SUFFIX if self.sealed else OPEN_SUFFIX
+        return f"{self.first_event_id:0{ID_DIGITS}d}.{self.number}{suffix}"
+
+    @classmethod
+    def parse(cls, name: str) -> JournalName | None:
+        """Return None for a file that is not a journal."""
+        match = _JOURNAL.fullmatch(name)
+        return cls(int(match[1]), int(match[2]), match[3] == "sealed") if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPaths:
+    """What one writer keeps on one container (one disk)."""
+
+    root: Path
+    writer: str
+
+    @property
+    def home(self) -> Path:
+        """The writer's folder on this container."""
+        return self.root / self.writer
+
+    @property
+    def lock(self) -> Path:
+        """Held while a writer lives."""
+        return self.home / "LOCK"
+
+    @property
+    def journals(self) -> Path:
+        """The folder of open and sealed journals."""
+        return self.home / "journals"
+
+    @property
+    def index(self) -> Path:
+        """The folder of index shards."""
+        return self.home / "index"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabasePaths:
+    """What one writer keeps of one database on the store."""
+
+    root: Path
+    writer: str
+    database: str
+
+    @property
+    def home(self) -> Path:
+        """The database's folder; paths in the catalog are relative to it."""
+        return self.root / self.writer / self.database
+
+    @property
+    def staging(self) -> Path:
+        """Merged, not yet compressed groups."""
+        return self.home / "staging"
+
+    @property
+    def transactions(self) -> Path:
+        """The catalog."""
+        return self.home / "transactions"
+
+    def staging_file(self, first_event_id: int) -> Path:
+        """The merged group that begins with this event."""
+        return self.staging / f"{first_event_id:0{ID_DIGITS}d}.arrow"
+
+
+def parse_staging(name: str) -> int | None:
+    """Return the first event id of a staging file, None for any other file."""
+    match = _STAGING.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def event_log_path(first_event_id: int, day: str) -> str:
+    """Return the path of an event log, relative to its database's folder; `day` is YYYY-MM-DD, UTC."""
+    return f"data/{day}/events/{first_event_id:0{ID_DIGITS}d}.parquet"
+
+
+def toc_path(log_path: str) -> str:
+    """Return the path of the table of contents that lies beside an event log."""
+    return log_path.removesuffix(".parquet") + ".toc"
+
+
+def shard_name(first_event_time_ms: int, first_event_id: int) -> str:
+    """Return a shard's folder name: it begins with the time of the shard's first event.
+
+    The event id behind it keeps two shards apart whose first events share a millisecond.
+    """
+    return f"{first_event_time_ms:0{TIME_DIGITS}d}-{first_event_id:0{ID_DIGITS}d}"
+
+
+def parse_shard(name: str) -> tuple[int, int] | None:
+    """Return (first event time in ms, first event id) of a shard's folder, None for any other name."""
+    match = _SHARD.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def revision_folder(revision: int) -> str:
+    """Return the folder name of a catalog revision."""
+    return f"{revision:0{ID_DIGITS}d}"
+
+
+def parse_revision(name: str) -> int | None:
+    """Return the revision of a folder of the catalog, None for any other name."""
+    return int(name) if _REVISION.fullmatch(name) else None
+
+
+def transaction_file(uuid: UUID, *, checkpoint: bool = False) -> str:
+    """Return the file name of a transaction or of a checkpoint."""
+    return f"{uuid}.{'ckpt' if checkpoint else 'txn'}"
+
+
+def parse_transaction(name: str) -> tuple[UUID, bool] | None:
+    """Return (uuid, whether a checkpoint) of a file of the catalog, None for any other name."""
+    match = _TRANSACTION.fullmatch(name)
+    return (UUID(match[1]), match[2] == "ckpt") if match else None

@@ -1,0 +1,19 @@
+"""Room `model`: frozen values without I/O."""
+
+from custody.model.columns import EVENT_SCHEMA, SCHEMA_VERSION, to_batch, to_events
+from custody.model.event import UNASSIGNED, ContentClaim, Event, EventType
+from custody.model.validation import Problem, Severity, check_event
+
+__all__ = [
+    "EVENT_SCHEMA",
+    "SCHEMA_VERSION",
+    "UNASSIGNED",
+    "ContentClaim",
+    "Event",
+    "EventType",
+    "Problem",
+    "Severity",
+    "check_event",
+    "to_batch",
+    "to_events",
+]

@@ -1,0 +1,108 @@
+"""Events as columns: the one Arrow schema of journals, staging files and event logs, and both ways to get there.
+
+Field numbers of Parquet do not matter here: columns are found by name, a column that a file lacks reads as null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pyarrow as pa
+
+from custody.model.event import Event
+
+SCHEMA_VERSION = 1
+
+_TIME = pa.timestamp("ms", tz="UTC")
+_UUIDS = pa.list_(pa.field("element", pa.string(), nullable=False))
+_ATTRIBUTES = pa.map_(pa.string(), pa.string())
+_CLAIM = pa.struct(
+    [
+        ("container", pa.string()),
+        ("section", pa.string()),
+        ("identifier", pa.string()),
+        ("offset", pa.int64()),
+        ("size", pa.int64()),
+    ]
+)
+
+EVENT_SCHEMA = pa.schema(
+    [
+        pa.field("event_id", pa.int64(), nullable=False),
+        pa.field("event_type", pa.string(), nullable=False),
+        pa.field("event_time", _TIME, nullable=False),
+        pa.field("component_id", pa.string(), nullable=False),
+        pa.field("component_type", pa.string(), nullable=False),
+        pa.field("flowfile_uuid", pa.string(), nullable=False),
+        pa.field("file_size", pa.int64(), nullable=False),
+        pa.field("event_duration", pa.int64(), nullable=False),
+        pa.field("flowfile_entry_date", _TIME),
+        pa.field("lineage_start_date", _TIME),
+        pa.field("previous_file_size", pa.int64()),
+        pa.field("component_name", pa.string()),
+        pa.field("process_group_id", pa.string()),
+        pa.field("process_group_name", pa.string()),
+        pa.field("transit_uri", pa.string()),
+        pa.field("source_system_flowfile_identifier", pa.string()),
+        pa.field("alternate_identifier_uri", pa.string()),
+        pa.field("details", pa.string()),
+        pa.field("relationship", pa.string()),
+        pa.field("source_queue_identifier", pa.string()),
+        pa.field("parent_uuids", _UUIDS, nullable=False),
+        pa.field("child_uuids", _UUIDS, nullable=False),
+        pa.field("previous_attributes", _ATTRIBUTES, nullable=False),
+        pa.field("updated_attributes", _ATTRIBUTES, nullable=False),
+        pa.field("content_claim", _CLAIM),
+        pa.field("previous_content_claim", _CLAIM),
+        pa.field("entity_type", pa.string()),
+        pa.field("content_uri", pa.string()),
+        pa.field("previous_content_uri", pa.string()),
+        pa.field("platform", pa.string()),
+        pa.field("application", pa.string()),
+        pa.field("source_format", pa.string()),
+        pa.field("source_node", pa.string()),
+        pa.field("source_host", pa.string()),
+        pa.field("source_ordinal", pa.int64()),
+        pa.field("source_event_id", pa.string()),
+        pa.field("extra", pa.string()),
+    ]
+)
+
+_MAPS = {"previous_attributes", "updated_attributes"}
+_TIMES = {field.name for field in EVENT_SCHEMA if field.type == _TIME}
+
+
+def to_batch(events: Sequence[Event], first_event_id: int) -> pa.RecordBatch:
+    """Return events as one record batch of EVENT_SCHEMA, numbered one-up from `first_event_id`.
+
+    Raises:
+        pa.ArrowInvalid: a number does not fit its column (validation rejects such events before).
+    """
+    columns: list[pa.Array] = [pa.array(range(first_event_id, first_event_id + len(events)), pa.int64())]
+    for field in list(EVENT_SCHEMA)[1:]:
+        values = [getattr(event, field.name) for event in events]
+        if field.name in _MAPS:
+            values = [tuple(attributes.items()) for attributes in values]
+        elif pa.types.is_struct(field.type):
+            values = [None if claim is None else msgspec.structs.asdict(claim) for claim in values]
+        columns.append(pa.array(values, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA)
+
+
+def to_events(data: pa.Table | pa.RecordBatch) -> list[Event]:
+    """Return the rows of a table or batch as events, in their order; columns it lacks are absent values."""
+    names = [name for name in EVENT_SCHEMA.names if name in data.schema.names]
+    columns = {name: _values(data, name) for name in names}
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return msgspec.convert(rows, list[Event])
+
+
+def _values(data: pa.Table | pa.RecordBatch, name: str) -> list[object]:
+    column = data.column(name)
+    if name in _TIMES:
+        column = column.cast(pa.int64())
+    values: list[object] = column.to_pylist()
+    if name in _MAPS:
+        return [dict(pairs) for pairs in values]  # type: ignore[call-overload]
+    return values

@@ -1,0 +1,101 @@
+"""The provenance event: one thing that happened to one FlowFile, as a frozen value.
+
+Field names follow NiFi's ProvenanceEventRecord where it has one; the `source_*` fields say where custody got the
+event from, so that an event ingested twice is known by (source_node, source_ordinal). Times are milliseconds since
+the epoch, UTC; sizes and offsets are bytes.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+UNASSIGNED = -1
+
+
+class EventType(StrEnum):
+    """The event types that NiFi knows, in its order; an event may carry another name."""
+
+    CREATE = "CREATE"
+    RECEIVE = "RECEIVE"
+    FETCH = "FETCH"
+    SEND = "SEND"
+    UPLOAD = "UPLOAD"
+    REMOTE_INVOCATION = "REMOTE_INVOCATION"
+    DOWNLOAD = "DOWNLOAD"
+    DROP = "DROP"
+    EXPIRE = "EXPIRE"
+    FORK = "FORK"
+    JOIN = "JOIN"
+    CLONE = "CLONE"
+    CONTENT_MODIFIED = "CONTENT_MODIFIED"
+    ATTRIBUTES_MODIFIED = "ATTRIBUTES_MODIFIED"
+    ROUTE = "ROUTE"
+    ADDINFO = "ADDINFO"
+    REPLAY = "REPLAY"
+    UNKNOWN = "UNKNOWN"
+
+
+class ContentClaim(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the content of a FlowFile lies in a content repository."""
+
+    container: str | None = None
+    section: str | None = None
+    identifier: str | None = None
+    offset: int | None = None
+    size: int | None = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One provenance event."""
+
+    event_id: int = UNASSIGNED
+    event_type: str
+    event_time: int
+    component_id: str
+    component_type: str
+    flowfile_uuid: str
+    file_size: int
+    event_duration: int = -1
+    flowfile_entry_date: int | None = None
+    lineage_start_date: int | None = None
+    previous_file_size: int | None = None
+    component_name: str | None = None
+    process_group_id: str | None = None
+    process_group_name: str | None = None
+    transit_uri: str | None = None
+    source_system_flowfile_identifier: str | None = None
+    alternate_identifier_uri: str | None = None
+    details: str | None = None
+    relationship: str | None = None
+    source_queue_identifier: str | None = None
+    parent_uuids: tuple[str, ...] = ()
+    child_uuids: tuple[str, ...] = ()
+    previous_attributes: dict[str, str | None] = {}
+    updated_attributes: dict[str, str | None] = {}
+    content_claim: ContentClaim | None = None
+    previous_content_claim: ContentClaim | None = None
+    entity_type: str | None = None
+    content_uri: str | None = None
+    previous_content_uri: str | None = None
+    platform: str | None = None
+    application: str | None = None
+    source_format: str | None = None
+    source_node: str | None = None
+    source_host: str | None = None
+    source_ordinal: int | None = None
+    source_event_id: str | None = None
+    extra: str | None = None
+    """Keys of the source that custody has no field for, as one JSON object."""
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The attributes after the event: previous ones, overlaid with the updates, without the removed ones."""
+        merged = {**self.previous_attributes, **self.updated_attributes}
+        return {name: value for name, value in merged.items() if value is not None}
+
+    @property
+    def filename(self) -> str | None:
+        """The FlowFile's name after the event."""
+        return self.attributes.get("filename")

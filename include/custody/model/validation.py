@@ -1,0 +1,90 @@
+"""What makes an event acceptable, apart from the format that it came in.
+
+An error makes an event unusable: it is rejected. A warning says that it breaks a rule of its type; it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from custody.model.event import Event, EventType
+
+TIME_MS_MAX = 253_402_300_799_999  # the last millisecond of the year 9999
+INT64_MAX = (1 << 63) - 1
+
+_KNOWN_TYPES = frozenset(EventType)
+_NEED_TRANSIT_URI = {EventType.RECEIVE, EventType.FETCH, EventType.SEND, EventType.UPLOAD}
+_NEED_RELATIVES = {EventType.FORK, EventType.JOIN, EventType.CLONE}
+
+
+class Severity(StrEnum):
+    """What a problem means for the event."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One broken rule: the field in the words of the source format, and what was expected."""
+
+    severity: Severity
+    code: str
+    message: str
+
+
+def check_event(event: Event, *, relationship_exported: bool = True) -> list[Problem]:
+    """Return what is wrong with an event; an empty list is a good event.
+
+    `relationship_exported` is False for formats that never carry the relationship of a ROUTE.
+    """
+    return [*_value_problems(event), *_type_problems(event, relationship_exported)]
+
+
+def _value_problems(event: Event) -> Iterator[Problem]:
+    for name in ("event_type", "flowfile_uuid", "component_id", "component_type"):
+        if not getattr(event, name):
+            yield _error("empty-text", f"{name}: expected text, got an empty string")
+    for name in ("file_size", "previous_file_size", "source_ordinal"):
+        value = getattr(event, name)
+        if value is not None and not 0 <= value <= INT64_MAX:
+            yield _error("number-range", f"{name}: expected 0 to 2^63-1, got {value}")
+    for name in ("event_time", "flowfile_entry_date", "lineage_start_date"):
+        value = getattr(event, name)
+        if value is not None and not 0 <= value <= TIME_MS_MAX:
+            yield _error(
+                "time-range",
+                f"{name}: expected ms since the epoch before the year 10000, got {value}",
+            )
+    if not -1 <= event.event_duration <= INT64_MAX:
+        yield _error(
+            "number-range",
+            f"event_duration: expected -1 (unset) or more, got {event.event_duration}",
+        )
+
+
+def _type_problems(event: Event, relationship_exported: bool) -> Iterator[Problem]:
+    kind = event.event_type
+    if kind not in _KNOWN_TYPES:
+        yield _warning(
+            "unknown-type",
+            f"event type {kind[:64]!r} is not one that custody knows; it is kept as it is",
+        )
+    if kind in _NEED_TRANSIT_URI and not event.transit_uri:
+        yield _warning("no-transit-uri", f"a {kind} event should name its transit URI")
+    if kind in _NEED_RELATIVES and not (event.parent_uuids or event.child_uuids):
+        yield _warning("no-relatives", f"a {kind} event should name parents or children")
+    if kind == EventType.ADDINFO and not event.alternate_identifier_uri:
+        yield _warning("no-alternate-identifier", "an ADDINFO event should name its alternate identifier")
+    if kind == EventType.ROUTE and relationship_exported and not event.relationship:
+        yield _warning("no-relationship", "a ROUTE event should name its relationship")
+
+
+def _error(code: str, message: str) -> Problem:
+    return Problem(Severity.ERROR, code, message)
+
+
+def _warning(code: str, message: str) -> Problem:
+    return Problem(Severity.WARNING, code, message)

@@ -1,0 +1,126 @@
+"""The seam for durable effects: every write, rename and removal of the library goes through a `FileSystem`.
+
+What may be lost at a power failure is part of the contract. Bytes are durable after `WritableFile.sync`; a name
+(created, renamed, linked or removed) is durable after `sync_directory` of its folder. The composed operations
+(`write_durably`, `publish_if_absent`) end in both.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+
+class WritableFile(Protocol):
+    """A file that grows at its end. Also a sink for pyarrow, which calls write, flush, tell and closed."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether close was called."""
+        ...
+
+    def write(self, data: bytes) -> int:
+        """Append all of `data`; return its length. Not durable before `sync`."""
+        ...
+
+    def flush(self) -> None:
+        """Hand buffered bytes to the operating system; not durable."""
+        ...
+
+    def tell(self) -> int:
+        """Return the number of bytes in the file so far."""
+        ...
+
+    def sync(self) -> None:
+        """Make all bytes written so far durable.
+
+        Durability: on return they survive power loss. On raise it is unknown which did, and a second try
+        proves nothing: the caller must stop using the file.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the file; does not sync."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Durable effects on one file system. Every method raises StorageError with the path."""
+
+    def create(self, path: Path) -> WritableFile:
+        """Make a new file for appending; raises if the name exists."""
+        ...
+
+    def read(self, path: Path) -> bytes:
+        """Return the whole content."""
+        ...
+
+    def exists(self, path: Path) -> bool:
+        """Whether a file or folder of that name exists."""
+        ...
+
+    def size(self, path: Path) -> int:
+        """Return the file's length in bytes."""
+        ...
+
+    def list(self, folder: Path) -> list[str]:
+        """Return the sorted names in a folder; an absent folder is empty."""
+        ...
+
+    def make_directory(self, folder: Path) -> None:
+        """Make a folder and its missing parents, durably."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move atomically within a file system, replacing a file; durable after sync_directory of both folders."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; an absent one is fine, so that deletion can be repeated."""
+        ...
+
+    def remove_tree(self, folder: Path) -> None:
+        """Remove a folder with all in it; an absent one is fine."""
+        ...
+
+    def truncate(self, path: Path, length: int) -> None:
+        """Cut a file to `length` bytes, durably."""
+        ...
+
+    def sync_file(self, path: Path) -> None:
+        """Make the content of a file that somebody else wrote durable."""
+        ...
+
+    def sync_directory(self, folder: Path) -> None:
+        """Make the names in a folder durable."""
+        ...
+
+    def lock(self, path: Path) -> AbstractContextManager[None]:
+        """Hold an exclusive lock until the context ends; raises LockedError at once when another holder lives."""
+        ...
+
+    def write_durably(self, path: Path, data: bytes) -> None:
+        """Write a file so that after a crash the name holds the old content or all of the new.
+
+        Durability: on return the new content survives power loss.
+        """
+        ...
+
+    def publish_if_absent(self, path: Path, data: bytes) -> bool:
+        """Write a file only if its name is free; return False, with nothing changed, when it is taken.
+
+        Of several callers that race for one name just one gets True.
+        Durability: on True the content survives power loss.
+        """
+        ...

@@ -1,0 +1,229 @@
+"""The real file system. The only module that calls the operating system's writing functions."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from custody.errors import LockedError, StorageError
+
+TEMPORARY_SUFFIX = ".partial"
+
+
+def _storage_error(action: str, path: Path, error: OSError) -> StorageError:
+    """Say what was attempted, on which path, and what the system answered."""
+    hint = {
+        errno.ENOSPC: " Free space on this disk, then run the command again.",
+        errno.EACCES: " Check the owner and the mode of the folder.",
+        errno.EROFS: " The disk is mounted read-only.",
+    }.get(error.errno or 0, "")
+    failure = StorageError(f"cannot {action} {path}: {error.strerror or error}.{hint}")
+    failure.errno = error.errno
+    return failure
+
+
+@contextmanager
+def _reported(action: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise _storage_error(action, path, error) from error
+
+
+class PosixFile:
+    """An append-only file on a real disk."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._length = 0
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether close was called."""
+        return self._closed
+
+    def write(self, data: bytes) -> int:
+        """Append all of `data`, however often the system takes only a part."""
+        view = memoryview(data).cast("B")
+        with _reported("write", self._path):
+            done = 0
+            while done < len(view):
+                done += os.write(self._descriptor, view[done:])
+        self._length += len(view)
+        return len(view)
+
+    def flush(self) -> None:
+        """Do nothing: writes are not buffered here."""
+
+    def tell(self) -> int:
+        """Return the number of bytes in the file so far."""
+        return self._length
+
+    def sync(self) -> None:
+        """Make all bytes written so far durable."""
+        with _reported("sync", self._path):
+            os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Release the descriptor; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            with _reported("close", self._path):
+                os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class PosixFileSystem:
+    """Durable effects on the local machine; stateless, so it can be sent to other processes."""
+
+    def create(self, path: Path) -> PosixFile:
+        """Make a new file for appending; raises if the name exists."""
+        with _reported("create", path):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            return PosixFile(path, os.open(path, flags, 0o640))
+
+    def read(self, path: Path) -> bytes:
+        """Return the whole content."""
+        with _reported("read", path):
+            return path.read_bytes()
+
+    def exists(self, path: Path) -> bool:
+        """Whether a file or folder of that name exists."""
+        return path.exists()
+
+    def size(self, path: Path) -> int:
+        """Return the file's length in bytes."""
+        with _reported("look at", path):
+            return path.stat().st_size
+
+    def list(self, folder: Path) -> list[str]:
+        """Return the sorted names in a folder; an absent folder is empty."""
+        with _reported("list", folder):
+            try:
+                return sorted(os.listdir(folder))
+            except FileNotFoundError:
+                return []
+
+    def make_directory(self, folder: Path) -> None:
+        """Make a folder and its missing parents, durably."""
+        if folder.is_dir():
+            return
+        self.make_directory(folder.parent)
+        with _reported("make the folder", folder):
+            try:
+                os.mkdir(folder, 0o750)
+            except FileExistsError:
+                return
+        self.sync_directory(folder.parent)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move atomically within a file system; a folder's target must be absent or empty."""
+        with _reported(f"rename to {target} the file", source):
+            os.rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; an absent one is fine."""
+        with _reported("remove", path):
+            path.unlink(missing_ok=True)
+
+    def remove_tree(self, folder: Path) -> None:
+        """Remove a folder with all in it; an absent one is fine."""
+        with _reported("remove", folder):
+            try:
+                shutil.rmtree(folder)
+            except FileNotFoundError:
+                return
+
+    def truncate(self, path: Path, length: int) -> None:
+        """Cut a file to `length` bytes, durably."""
+        with _reported("truncate", path):
+            os.truncate(path, length)
+        self.sync_file(path)
+
+    def sync_file(self, path: Path) -> None:
+        """Make the content of a file that somebody else wrote durable."""
+        self._sync(path, os.O_RDONLY)
+
+    def sync_directory(self, folder: Path) -> None:
+        """Make the names in a folder durable."""
+        self._sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+    def _sync(self, path: Path, flags: int) -> None:
+        with _reported("sync", path):
+            descriptor = os.open(path, flags | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    @contextmanager
+    def lock(self, path: Path) -> Iterator[None]:
+        """Hold `path` locked; the file names the holder and stays behind, unlocked, when the context ends."""
+        with _reported("open the lock", path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                holder = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip() or "unknown"
+                raise LockedError(
+                    f"{path} is held by the live process {holder}. Wait until it ends, or use another writer name."
+                ) from error
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def write_durably(self, path: Path, data: bytes) -> None:
+        """Write beside the target, sync, rename over it, sync the folder."""
+        temporary = self._write_temporary(path, data)
+        self.rename(temporary, path)
+        self.sync_directory(path.parent)
+
+    def publish_if_absent(self, path: Path, data: bytes) -> bool:
+        """Write beside the target, sync, link under the target's name, which fails when the name is taken."""
+        temporary = self._write_temporary(path, data)
+        try:
+            with _reported("publish", path):
+                try:
+                    os.link(temporary, path)
+                except FileExistsError:
+                    return False
+        finally:
+            self.remove(temporary)
+        self.sync_directory(path.parent)
+        return True
+
+    def _write_temporary(self, path: Path, data: bytes) -> Path:
+        temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
+        try:
+            with self.create(temporary) as file:
+                file.write(data)
+                file.sync()
+        except BaseException:
+            self.remove(temporary)
+            raise
+        return temporary
