@@ -1,0 +1,5 @@
+"""Room `quarantine`: rejected input, kept for inspection and for another try."""
+
+from custody.quarantine.store import Entry, Quarantine
+
+__all__ = ["Entry", "Quarantine"]

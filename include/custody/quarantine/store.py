@@ -1,0 +1,129 @@
+"""The quarantine: one envelope (`<key>.json`) and one piece of input as it was (`<key>.raw`) for each rejection.
+
+The key is a digest of the piece, its place and the reason, so that the same bad file ingested again adds nothing.
+An envelope is written after its piece, so that what is listed can be read. Nothing leaves by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from custody.errors import CorruptionError, NotFoundError
+from custody.vfs import FileSystem
+
+_KEY = re.compile(r"[0-9a-f]{16}")
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a piece of input is here, and where it came from."""
+
+    key: str
+    severity: str
+    code: str
+    message: str
+    file: str
+    index: int | None
+    offset: int
+    size_bytes: int
+    sha256: str
+    node: str | None
+    received_ms: int
+
+    @property
+    def kept(self) -> bool:
+        """Whether the event was stored all the same: a warning, not an error."""
+        return self.severity == "warning"
+
+
+class Quarantine:
+    """The rejected input of one repository."""
+
+    def __init__(self, fs: FileSystem, folder: Path) -> None:
+        self._fs = fs
+        self._folder = folder
+
+    def add(
+        self,
+        raw: bytes,
+        *,
+        severity: str,
+        code: str,
+        message: str,
+        file: str,
+        index: int | None,
+        offset: int,
+        node: str | None,
+        received_ms: int,
+    ) -> Entry:
+        """Keep a piece; one that is here already, for the same reason and from the same place, stays as it is.
+
+        Durability: on return the piece survives power loss.
+        """
+        digest = hashlib.sha256(raw).hexdigest()
+        identity = msgspec.json.encode([digest, code, Path(file).name, index, offset])
+        key = hashlib.sha256(identity).hexdigest()[:16]
+        envelope = self._folder / f"{key}.json"
+        if self._fs.exists(envelope):
+            return self.get(key)
+        entry = Entry(
+            key=key,
+            severity=severity,
+            code=code,
+            message=message,
+            file=file,
+            index=index,
+            offset=offset,
+            size_bytes=len(raw),
+            sha256=digest,
+            node=node,
+            received_ms=received_ms,
+        )
+        self._fs.make_directory(self._folder)
+        self._fs.write_durably(self._folder / f"{key}.raw", raw)
+        self._fs.write_durably(envelope, msgspec.json.format(msgspec.json.encode(entry), indent=1))
+        return entry
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield what is here, by key."""
+        for name in self._fs.list(self._folder):
+            if name.endswith(".json") and _KEY.fullmatch(name.removesuffix(".json")):
+                yield self.get(name.removesuffix(".json"))
+
+    def get(self, key: str) -> Entry:
+        """Return one envelope.
+
+        Raises:
+            NotFoundError: no entry has this key.
+            CorruptionError: the envelope cannot be read.
+        """
+        path = self._path(key, "json")
+        try:
+            return msgspec.json.decode(self._fs.read(path), type=Entry)
+        except msgspec.DecodeError as error:
+            raise CorruptionError(f"{path}: expected an envelope, got {error}") from error
+
+    def raw(self, key: str) -> bytes:
+        """Return the piece as it was; raises CorruptionError when its bytes have changed since."""
+        data = self._fs.read(self._path(key, "raw"))
+        entry = self.get(key)
+        if hashlib.sha256(data).hexdigest() != entry.sha256:
+            raise CorruptionError(f"{self._path(key, 'raw')}: expected SHA-256 {entry.sha256}, got other bytes")
+        return data
+
+    def remove(self, key: str) -> None:
+        """Forget an entry; called when its piece was stored, or when a user says so."""
+        self._path(key, "json")
+        self._fs.remove(self._folder / f"{key}.json")
+        self._fs.remove(self._folder / f"{key}.raw")
+        self._fs.sync_directory(self._folder)
+
+    def _path(self, key: str, suffix: str) -> Path:
+        path = self._folder / f"{key}.{suffix}"
+        if not _KEY.fullmatch(key) or not self._fs.exists(path):
+            raise NotFoundError(f"no quarantine entry {key!r}. List them: custody quarantine list")
+        return path
