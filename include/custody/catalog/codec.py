@@ -1,0 +1,59 @@
+"""One object of the catalog: preamble, length, protobuf message, SHA-256 of all before it."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from custody.catalog.transaction_pb2 import Transaction
+from custody.errors import CorruptionError, FormatVersionError
+
+PREAMBLE = b"CUSTCAT\x01"
+_LENGTH = struct.Struct("<Q")
+_DIGEST_BYTES = 32
+FEATURES_READ: frozenset[str] = frozenset()
+"""Names of the features that this code can read; each one is added with the release that brings it."""
+
+
+def encode(transaction: Transaction) -> bytes:
+    """Return the object's bytes; equal messages give equal bytes."""
+    message = transaction.SerializeToString(deterministic=True)
+    body = PREAMBLE + _LENGTH.pack(len(message)) + message
+    return body + hashlib.sha256(body).digest()
+
+
+def digest(data: bytes) -> bytes:
+    """Return what the next transaction says of this object."""
+    return hashlib.sha256(data).digest()
+
+
+def decode(data: bytes, path: Path) -> Transaction:
+    """Return the message of an object.
+
+    Raises:
+        FormatVersionError: the object is of another version, or needs a feature that this code does not know.
+        CorruptionError: its checksum or its length is wrong.
+    """
+    if data[:7] == PREAMBLE[:7] and data[7:8] != PREAMBLE[7:8]:
+        raise FormatVersionError(f"{path} @7: expected catalog object version 1, got {data[7:8]!r}.")
+    start = len(PREAMBLE) + _LENGTH.size
+    body, stored = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if len(body) < start or not body.startswith(PREAMBLE) or hashlib.sha256(body).digest() != stored:
+        raise CorruptionError(f"{path} @0: expected a catalog object with its checksum, got other bytes.")
+    (length,) = _LENGTH.unpack_from(body, len(PREAMBLE))
+    if len(body) - start != length:
+        raise CorruptionError(f"{path} @{start}: expected {length} bytes of message, got {len(body) - start}.")
+    transaction = Transaction()
+    try:
+        transaction.ParseFromString(body[start:])
+    except DecodeError as error:
+        raise CorruptionError(f"{path} @{start}: expected a transaction, got {error}.") from error
+    unknown = sorted(set(transaction.reader_features) - FEATURES_READ)
+    if unknown:
+        raise FormatVersionError(
+            f"{path}: needs the reader features {', '.join(unknown)}, which this custody does not know."
+        )
+    return transaction

@@ -1,0 +1,60 @@
+"""Where a table of events is cut into compression blocks, by numpy on whole columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Sizes = npt.NDArray[np.int64]
+
+
+def row_bytes(table: pa.Table) -> Sizes:
+    """Return the plain, uncompressed size of each row in bytes, shape (rows,)."""
+    total = np.zeros(table.num_rows, np.int64)
+    for column in table.columns:
+        total += _column_bytes(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
+    return total
+
+
+def cut(sizes: Sizes, block_bytes_max: int) -> list[tuple[int, int]]:
+    """Return (first row, rows) of each block: as many rows as fit, at least one.
+
+    A row that is larger than a block gets a block of its own.
+    """
+    ends = np.cumsum(sizes)
+    blocks: list[tuple[int, int]] = []
+    start = 0
+    while start < len(sizes):
+        before = ends[start - 1] if start else 0
+        stop = int(np.searchsorted(ends, before + block_bytes_max, side="right"))
+        stop = max(stop, start + 1)
+        blocks.append((start, stop - start))
+        start = stop
+    return blocks
+
+
+def _column_bytes(array: pa.Array) -> Sizes:
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
+        plain: Sizes = lengths.astype(np.int64) + 4
+        return plain
+    if pa.types.is_map(kind):
+        entries = _column_bytes(array.keys) + _column_bytes(array.items)
+        return _sum_by_row(entries, array.offsets) + 4
+    if pa.types.is_list(kind):
+        return _sum_by_row(_column_bytes(array.values), array.offsets) + 4
+    if pa.types.is_struct(kind):
+        summed: Sizes = np.sum([_column_bytes(child) for child in array.flatten()], axis=0, dtype=np.int64)
+        return summed
+    return np.full(len(array), max(kind.bit_width // 8, 1), np.int64)
+
+
+def _sum_by_row(sizes: Sizes, offsets: pa.Array) -> Sizes:
+    """Add up the sizes of the elements of each row; `offsets` (rows + 1,) point into `sizes`."""
+    totals = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    bounds = offsets.to_numpy()
+    by_row: Sizes = totals[bounds[1:]] - totals[bounds[:-1]]
+    return by_row
