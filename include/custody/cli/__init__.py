@@ -1,0 +1,1 @@
+"""Room `cli`: the command `custody`, one file a command."""

@@ -1,0 +1,97 @@
+"""`custody event` and `custody events`: one event in full, and events in the order of their ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from custody.capture import event_to_json
+from custody.cli.output import Command, clean, json_option, print_json, print_table, stdout, time_text, writer_option
+from custody.model import Event
+from custody.repository import Repository
+
+_TIMES = {"event_time", "flowfile_entry_date", "lineage_start_date"}
+
+
+def _nifi_option(command: Command) -> Command:
+    return click.option("--nifi", is_flag=True, help="Print NiFi's Site-to-Site JSON instead.")(command)
+
+
+@click.command()
+@click.argument("event_id", type=click.IntRange(min=0))
+@writer_option
+@_nifi_option
+@json_option
+@click.pass_obj
+def event(repository: Path, event_id: int, writer: str | None, nifi: bool, as_json: bool) -> None:
+    """Print the event with the id EVENT_ID in full.
+
+    \b
+    Example:
+      custody -r demo event 42
+    """
+    found = Repository.open(repository).get(event_id, writer)
+    if nifi:
+        print_json(event_to_json(found))
+    elif as_json:
+        print_json(found)
+    else:
+        _print_event(found)
+
+
+@click.command()
+@click.option("--from", "first", type=click.IntRange(min=0), default=0, show_default=True, help="First event id.")
+@click.option("--count", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="Events to print.")
+@writer_option
+@_nifi_option
+@json_option
+@click.pass_obj
+def events(repository: Path, first: int, count: int, writer: str | None, nifi: bool, as_json: bool) -> None:
+    """Print events in the order of their ids, those included that are not live yet.
+
+    With --json or --nifi each event is one line.
+
+    \b
+    Example:
+      custody -r demo events --from 1000 --count 50 --json
+    """
+    found = Repository.open(repository).events(first, count, writer)
+    if nifi or as_json:
+        for item in found:
+            print_json(event_to_json(item) if nifi else item)
+        return
+    rows = [
+        (item.event_id, time_text(item.event_time), item.event_type, item.component_type, item.flowfile_uuid)
+        for item in found
+    ]
+    print_table("", ("event#", "time", "type", "component", "FlowFile"), rows)
+
+
+def _print_event(event: Event) -> None:
+    rows: list[tuple[str, object]] = []
+    for name, value in msgspec.structs.asdict(event).items():
+        if value in (None, (), {}) or name in ("previous_attributes", "updated_attributes"):
+            continue
+        rows.append((name, time_text(value) if name in _TIMES else _plain(value)))
+    print_table("", ("field", "value"), rows)
+    names = dict.fromkeys([*event.previous_attributes, *event.updated_attributes])
+    if names:
+        print_table("attributes", ("name", "before", "after"), [_attribute(event, name) for name in names])
+    else:
+        stdout().print(clean("no attributes"))
+
+
+def _attribute(event: Event, name: str) -> tuple[str, object, object]:
+    before = event.previous_attributes.get(name)
+    if name not in event.updated_attributes:
+        return name, before, before
+    after = event.updated_attributes[name]
+    return name, before, "(removed)" if after is None else after
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return "\n".join(value)
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,79 @@
+"""`custody ingest`: files of events become acknowledged events."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from custody.cli.output import clean, json_option, print_json, print_table, stderr
+from custody.repository import FileReport, Repository
+
+EXIT_REJECTED = 1
+_PROBLEMS_SHOWN = 20
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--node", help="Name of the NiFi node, for events that do not say theirs.")
+@json_option
+@click.pass_obj
+def ingest(repository: Path, files: tuple[Path, ...], node: str | None, as_json: bool) -> None:
+    """Store the events of FILES (NiFi Site-to-Site provenance JSON), each event once.
+
+    A folder stands for the *.json files in it. What cannot be stored goes to the quarantine, the rest is
+    kept; the exit code is then 1.
+
+    \b
+    Example:
+      custody -r demo ingest landing/
+    """
+    reports = _ingest(Repository.open(repository), _expand(files), node)
+    if as_json:
+        print_json(reports)
+    else:
+        columns = ("file", "read#", "stored#", "repeated#", "rejected#", "warned#", "event ids")
+        print_table("", columns, [_row(report) for report in reports])
+    _show_problems([problem for report in reports for problem in report.problems])
+    if any(report.rejected for report in reports):
+        sys.exit(EXIT_REJECTED)
+
+
+def _expand(files: Sequence[Path]) -> list[Path]:
+    return [found for path in files for found in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+
+
+def _ingest(repository: Repository, files: Sequence[Path], node: str | None) -> list[FileReport]:
+    reports = []
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with repository.ingest() as work, Progress(*columns, console=stderr(), transient=True) as progress:
+        total = progress.add_task("all files", total=sum(path.stat().st_size for path in files))
+        done = 0
+        for path in files:
+            start = done
+
+            def advance(count: int, start: int = start) -> None:
+                progress.update(total, completed=start + count)
+
+            progress.update(total, description=path.name)
+            reports.append(work.file(path, node=node, progress=advance))
+            done += path.stat().st_size
+            progress.update(total, completed=done)
+    return reports
+
+
+def _row(report: FileReport) -> tuple[object, ...]:
+    ids = "" if report.first_event_id is None else f"{report.first_event_id} to {report.last_event_id}"
+    name = Path(report.file).name
+    return (name, report.read, report.stored, report.repeated, report.rejected, report.warned, ids)
+
+
+def _show_problems(problems: Sequence[str]) -> None:
+    talk = stderr()
+    for problem in problems[:_PROBLEMS_SHOWN]:
+        talk.print(clean(problem))
+    if len(problems) > _PROBLEMS_SHOWN:
+        talk.print(f"… and {len(problems) - _PROBLEMS_SHOWN} more: custody quarantine list")

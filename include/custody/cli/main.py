@@ -1,0 +1,69 @@
+"""The command `custody`: one file a command, this one wires them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from custody.cli.catalog_cmd import catalog
+from custody.cli.events_cmd import event, events
+from custody.cli.ingest_cmd import ingest
+from custody.cli.init_cmd import init
+from custody.cli.lineage_cmd import lineage
+from custody.cli.quarantine_cmd import quarantine
+from custody.cli.run_cmd import run
+from custody.cli.sample_cmd import sample
+from custody.cli.search_cmd import search
+from custody.cli.status_cmd import status
+from custody.errors import CustodyError
+
+
+class CustodyGroup(click.Group):
+    """Turns custody's errors into a message and an exit code of their own."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
+        """Run a command; an error's class decides the exit code."""
+        try:
+            return super().invoke(ctx)
+        except CustodyError as error:
+            click.echo(f"custody: {error}", err=True)
+            ctx.exit(error.exit_code)
+
+
+@click.group(cls=CustodyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="custody")
+@click.option(
+    "--repository",
+    "-r",
+    envvar="CUSTODY_REPOSITORY",
+    type=click.Path(path_type=Path),
+    default=Path("repository"),
+    show_default=True,
+    help="Folder of the repository.",
+)
+@click.pass_context
+def cli(ctx: click.Context, repository: Path) -> None:
+    """Keep, search and prove the chain of custody of data.
+
+    \b
+    Example:
+      custody init demo
+      custody -r demo ingest provenance-*.json
+      custody -r demo run all
+      custody -r demo search "event_type:SEND AND filename:orders*"
+
+    Exit codes: 0 done, 1 some work failed, 2 wrong usage, 10 to 21 an error of custody (docs/cli.md).
+    """
+    ctx.obj = repository
+
+
+for _command in (catalog, event, events, ingest, init, lineage, quarantine, run, sample, search, status):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Entry point of the installed command."""
+    sys.exit(cli())

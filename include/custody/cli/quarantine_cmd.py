@@ -1,0 +1,89 @@
+"""`custody quarantine`: what could not be stored, to look at and to try again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from custody.cli.output import json_option, print_json, print_table, time_text
+from custody.quarantine import Entry
+from custody.repository import FileReport, Repository
+
+
+@click.group()
+def quarantine() -> None:
+    """Look at rejected input and try it again."""
+
+
+@quarantine.command("list")
+@json_option
+@click.pass_obj
+def list_entries(repository: Path, as_json: bool) -> None:
+    """Print what is in the quarantine, and why.
+
+    A warning is about an event that was stored all the same.
+
+    \b
+    Example:
+      custody -r demo quarantine list
+    """
+    entries = sorted(Repository.open(repository).quarantine.entries(), key=lambda entry: entry.received_ms)
+    if as_json:
+        print_json(entries)
+        return
+    print_table(
+        f"{len(entries)} pieces",
+        ("key", "received", "severity", "file", "place", "bytes#", "reason"),
+        [_row(entry) for entry in entries],
+    )
+
+
+@quarantine.command("show")
+@click.argument("key")
+@click.pass_obj
+def show(repository: Path, key: str) -> None:
+    """Write the piece with the key KEY to stdout, byte for byte as it came.
+
+    \b
+    Example:
+      custody -r demo quarantine show 3f2a9c0d11e45b67 > piece.json
+    """
+    sys.stdout.buffer.write(Repository.open(repository).quarantine.raw(key))
+
+
+@quarantine.command("resubmit")
+@click.argument("keys", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Try every piece.")
+@json_option
+@click.pass_obj
+def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, as_json: bool) -> None:
+    """Try the pieces with the keys KEYS again; what is stored leaves the quarantine.
+
+    \b
+    Example:
+      custody -r demo quarantine resubmit --all
+    """
+    opened = Repository.open(repository)
+    if everything == bool(keys):
+        raise click.UsageError("name KEYS or give --all")
+    chosen = [entry.key for entry in opened.quarantine.entries()] if everything else list(keys)
+    with opened.ingest() as work:
+        reports = [work.resubmit(key) for key in chosen]
+    if as_json:
+        print_json(reports)
+    else:
+        print_table("", ("key", "stored#", "repeated#", "rejected#"), list(map(_outcome, chosen, reports)))
+    if any(report.rejected for report in reports):
+        sys.exit(1)
+
+
+def _row(entry: Entry) -> tuple[object, ...]:
+    place = "whole file" if entry.index is None else f"event {entry.index}, byte {entry.offset}"
+    received = time_text(entry.received_ms)
+    return entry.key, received, entry.severity, Path(entry.file).name, place, entry.size_bytes, entry.message
+
+
+def _outcome(key: str, report: FileReport) -> tuple[object, ...]:
+    return key, report.stored, report.repeated, report.rejected

@@ -1,0 +1,71 @@
+"""`custody run`: the Spark jobs without Airflow, for development and scripts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from custody.cli.output import clean, json_option, print_json, print_table, size_text, stderr
+from custody.config import load_settings
+from custody.rollover import STEPS, StepReport, UnitReport
+from custody.spark.run import run_job
+
+
+@click.command()
+@click.argument("step", type=click.Choice(["all", *STEPS]))
+@click.option("--verbose", "-v", is_flag=True, help="Show Spark's log.")
+@json_option
+@click.pass_obj
+def run(repository: Path, step: str, verbose: bool, as_json: bool) -> None:
+    """Submit the Spark job of STEP; `all` runs every step in one driver.
+
+    The master is the setting spark.master. The exit code is the job's.
+
+    \b
+    Example:
+      custody -r demo run all
+    """
+    settings = load_settings(repository)
+    talk = stderr()
+    reports: list[StepReport] = []
+
+    def on_line(line: str) -> None:
+        report = _report(line)
+        if report is None:
+            if verbose:
+                talk.print(clean(line))
+            return
+        reports.append(report)
+        if as_json:
+            print_json(report)
+        else:
+            talk.print(f"{report.step}: {report.units} units, {report.events} events, {report.seconds:.1f} s")
+
+    code, tail = run_job(step, settings, on_line, os.environ)
+    if code != 0 and not any(report.failed for report in reports):
+        talk.print(clean("\n".join(tail)))
+    if not as_json:
+        print_table(
+            "",
+            ("step", "unit", "events#", "bytes#", "seconds#", "result"),
+            [_row(report.step, unit) for report in reports for unit in report.details],
+        )
+    sys.exit(code)
+
+
+def _report(line: str) -> StepReport | None:
+    if not line.startswith('{"step":'):
+        return None
+    try:
+        return msgspec.json.decode(line, type=StepReport)
+    except msgspec.DecodeError:
+        return None
+
+
+def _row(step: str, unit: UnitReport) -> tuple[object, ...]:
+    result = unit.error or unit.note or "done"
+    return step, unit.unit, unit.events, size_text(unit.bytes), f"{unit.seconds:.3f}", result

@@ -1,0 +1,46 @@
+"""`custody status`: how far everything has come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from custody.cli.output import json_option, print_json, print_table, size_text, time_text
+from custody.repository import Repository
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def status(repository: Path, as_json: bool) -> None:
+    """Show what is live, what waits and what is in the quarantine.
+
+    \b
+    Example:
+      custody -r demo status --json
+    """
+    found = Repository.open(repository).status()
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (
+            writer.writer,
+            writer.events_live,
+            writer.events_waiting,
+            f"{writer.logs} ({size_text(writer.log_bytes)})",
+            f"{writer.shards} ({size_text(writer.shard_bytes)})",
+            writer.revision if writer.revision >= 0 else "none",
+            time_text(writer.last_commit_ms),
+        )
+        for writer in found.writers
+    ]
+    columns = ("writer", "live events#", "waiting#", "logs#", "shards#", "revision#", "last commit")
+    print_table(found.root, columns, rows)
+    waits = found.pending
+    print_table(
+        "",
+        ("sealed groups#", "abandoned journals#", "live journals#", "staged groups#", "in quarantine#"),
+        [(waits.sealed_groups, waits.abandoned_journals, waits.live_journals, waits.staged_groups, found.quarantined)],
+    )

@@ -1,0 +1,86 @@
+"""Lineage: all events of a FlowFile, of what it came from and of what came of it, as a graph of FlowFiles."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from custody.model import Event
+
+Lookup = Callable[[Sequence[str], int], list[Event]]
+"""Given FlowFile uuids and a bound, returns at most that many events that mention one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFileNode:
+    """One FlowFile: its own events in time order, and the FlowFiles made from it."""
+
+    uuid: str
+    events: tuple[Event, ...]
+    parents: tuple[str, ...]
+    children: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The graph around the FlowFiles that were asked for."""
+
+    nodes: dict[str, FlowFileNode]
+    events: int
+    is_complete: bool
+    """False when the bound on events was reached."""
+
+    def roots(self) -> list[FlowFileNode]:
+        """Return the FlowFiles that came from no other one here, oldest first."""
+        roots = [node for node in self.nodes.values() if not node.parents]
+        return sorted(roots, key=lambda node: (node.events[0].event_time if node.events else 0, node.uuid))
+
+    def walk(self) -> Iterator[tuple[int, FlowFileNode, bool]]:
+        """Yield (depth, FlowFile, whether seen before) from the roots down; what was seen is not opened again."""
+        seen: set[str] = set()
+        stack = [(0, node.uuid) for node in reversed(self.roots())]
+        while stack:
+            depth, uuid = stack.pop()
+            again = uuid in seen
+            yield depth, self.nodes[uuid], again
+            if not again:
+                seen.add(uuid)
+                stack += [(depth + 1, child) for child in reversed(self.nodes[uuid].children)]
+
+
+def trace(lookup: Lookup, uuids: Iterable[str], events_max: int) -> Lineage:
+    """Follow parents and children from some FlowFiles until nothing new is found or `events_max` is reached."""
+    found: dict[int, Event] = {}
+    asked: set[str] = set()
+    frontier = set(uuids)
+    while frontier and len(found) < events_max:
+        events = lookup(sorted(frontier), events_max + 1)
+        asked |= frontier
+        found.update((event.event_id, event) for event in events)
+        mentioned = {uuid for event in events for uuid in _relatives(event)}
+        frontier = mentioned - asked
+    is_complete = not frontier and len(found) <= events_max
+    kept = sorted(found.values(), key=lambda event: (event.event_time, event.event_id))[:events_max]
+    return Lineage(_nodes(kept), len(kept), is_complete)
+
+
+def _relatives(event: Event) -> Iterator[str]:
+    yield event.flowfile_uuid
+    yield from event.parent_uuids
+    yield from event.child_uuids
+
+
+def _nodes(events: Iterable[Event]) -> dict[str, FlowFileNode]:
+    own: dict[str, list[Event]] = defaultdict(list)
+    parents: dict[str, dict[str, None]] = defaultdict(dict)
+    children: dict[str, dict[str, None]] = defaultdict(dict)
+    for event in events:
+        own[event.flowfile_uuid].append(event)
+        for parent in event.parent_uuids:
+            for child in event.child_uuids:
+                if parent != child:
+                    children[parent][child] = None
+                    parents[child][parent] = None
+    names = dict.fromkeys([*own, *parents, *children])
+    return {uuid: FlowFileNode(uuid, tuple(own[uuid]), tuple(parents[uuid]), tuple(children[uuid])) for uuid in names}

@@ -1,0 +1,49 @@
+"""Searching what a catalog lists: all live shards, without the events whose log is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from whoosh import query
+
+from custody.catalog import AddShard, CatalogState
+from custody.errors import CorruptionError, NotFoundError
+from custody.index import search_shard
+
+EventIds = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The ids of all events that match, newest first, and what went wrong on the way."""
+
+    event_ids: EventIds
+    notices: tuple[str, ...]
+
+
+def search_state(state: CatalogState, shard_path: Callable[[AddShard], Path], question: query.Query) -> Found:
+    """Ask every live shard. A shard that cannot be read is named in the notices, never silently left out."""
+    parts: list[EventIds] = []
+    notices: list[str] = []
+    for shard in state.shards.values():
+        try:
+            parts.append(search_shard(shard_path(shard), question))
+        except (NotFoundError, CorruptionError) as error:
+            notices.append(f"{shard.documents} events were not searched: {error}")
+    found = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+    return Found(_live(state, found)[::-1], tuple(notices))
+
+
+def _live(state: CatalogState, event_ids: EventIds) -> EventIds:
+    """Drop ids that no live log holds: the shard outlived their log."""
+    files = sorted(state.files.values(), key=lambda file: file.first_event_id)
+    firsts = np.array([file.first_event_id for file in files], np.int64)
+    lasts = np.array([file.last_event_id for file in files], np.int64)
+    if not files:
+        return event_ids[:0]
+    holder = np.searchsorted(firsts, event_ids, side="right") - 1
+    return event_ids[(holder >= 0) & (event_ids <= lasts[holder])]

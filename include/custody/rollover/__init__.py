@@ -1,0 +1,21 @@
+"""Room `rollover`: from sealed groups to live event logs, one idempotent step after the other."""
+
+from custody.rollover.history import read_report, report_path, write_report
+from custody.rollover.pending import Pending, pending
+from custody.rollover.report import StepReport, UnitReport
+from custody.rollover.steps import STEPS, Step, Unit
+from custody.rollover.workspace import Workspace
+
+__all__ = [
+    "STEPS",
+    "Pending",
+    "Step",
+    "StepReport",
+    "Unit",
+    "UnitReport",
+    "Workspace",
+    "pending",
+    "read_report",
+    "report_path",
+    "write_report",
+]

@@ -1,0 +1,39 @@
+"""Reports of past runs: `runs/<run>/<step>.json` in the repository, one folder a run."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import msgspec
+
+from custody.errors import NotFoundError
+from custody.rollover.report import StepReport
+from custody.vfs import FileSystem
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_SHOWN = 80
+
+
+def report_path(runs: Path, run_id: str, step: str) -> Path:
+    """Return where a step's report belongs. Run ids come from outside: their text never becomes a path as it is."""
+    readable = _UNSAFE.sub("_", run_id).strip("._")[:_SHOWN]
+    digest = hashlib.sha256(run_id.encode()).hexdigest()[:8]
+    return runs / f"{readable}-{digest}" / f"{step}.json"
+
+
+def write_report(fs: FileSystem, runs: Path, run_id: str, report: StepReport) -> Path:
+    """Keep a report; a second attempt of the step replaces the first one's."""
+    path = report_path(runs, run_id, report.step)
+    fs.make_directory(path.parent)
+    fs.write_durably(path, msgspec.json.format(report.line().encode(), indent=1))
+    return path
+
+
+def read_report(fs: FileSystem, runs: Path, run_id: str, step: str) -> StepReport:
+    """Return the report of a run's step; raises NotFoundError when the step left none."""
+    path = report_path(runs, run_id, step)
+    if not fs.exists(path):
+        raise NotFoundError(f"{path}: expected the report of step {step!r}, found none.")
+    return msgspec.json.decode(fs.read(path), type=StepReport)

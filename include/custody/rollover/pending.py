@@ -1,0 +1,53 @@
+"""What waits to be done, cheaply: names of files only, no content. The sensor's question."""
+
+from __future__ import annotations
+
+import msgspec
+
+from custody.config import Settings
+from custody.errors import LockedError
+from custody.journal import lock_path
+from custody.rollover.workspace import Workspace
+from custody.vfs import FileSystem, PosixFileSystem
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True):
+    """Work that lies on disk, counted over all writers."""
+
+    sealed_groups: int
+    abandoned_journals: int
+    live_journals: int
+    staged_groups: int
+
+    @property
+    def is_any(self) -> bool:
+        """Whether a run has something to do. Journals of a live writer have to be sealed by it first."""
+        return bool(self.sealed_groups or self.abandoned_journals or self.staged_groups)
+
+
+def pending(settings: Settings, fs: FileSystem | None = None) -> Pending:
+    """Return what waits in a repository."""
+    fs = fs or PosixFileSystem()
+    sealed = abandoned = live = staged = 0
+    for workspace in Workspace.all(settings, fs):
+        groups = workspace.groups()
+        sealed += sum(group.is_sealed for group in groups)
+        journals = sum(len(group.open) for group in groups)
+        if journals and is_live(fs, settings, workspace.writer):
+            live += journals
+        else:
+            abandoned += journals
+        staged += len(workspace.staged())
+    return Pending(sealed_groups=sealed, abandoned_journals=abandoned, live_journals=live, staged_groups=staged)
+
+
+def is_live(fs: FileSystem, settings: Settings, writer: str) -> bool:
+    """Whether a process holds a writer's name now."""
+    path = lock_path(settings.containers, writer)
+    if not fs.exists(path):
+        return False
+    try:
+        with fs.lock(path):
+            return False
+    except LockedError:
+        return True

@@ -1,0 +1,49 @@
+"""What a step did: one JSON line a job, shown as the task's result and kept as run history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step did with one unit; sizes in bytes."""
+
+    unit: str
+    events: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    note: str | None = None
+    error: str | None = None
+
+
+class StepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step did with all its units."""
+
+    step: str
+    repository: str
+    units: int
+    events: int
+    bytes: int
+    seconds: float
+    failed: int
+    details: tuple[UnitReport, ...]
+
+    @classmethod
+    def of(cls, step: str, repository: str, seconds: float, details: Sequence[UnitReport]) -> StepReport:
+        """Add up the reports of the units."""
+        return cls(
+            step=step,
+            repository=repository,
+            units=len(details),
+            events=sum(unit.events for unit in details),
+            bytes=sum(unit.bytes for unit in details),
+            seconds=round(seconds, 3),
+            failed=sum(unit.error is not None for unit in details),
+            details=tuple(details),
+        )
+
+    def line(self) -> str:
+        """Return the report as one line of JSON."""
+        return msgspec.json.encode(self).decode()

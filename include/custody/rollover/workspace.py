@@ -1,0 +1,96 @@
+"""Where one writer's groups are and how far each has come, read from disk alone: there is no other status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from custody.catalog import Catalog, CatalogState
+from custody.clock import Clock, SystemClock
+from custody.config import Settings
+from custody.eventlog import LogMetadata, LogOptions
+from custody.format.names import (
+    ContainerPaths,
+    DatabasePaths,
+    event_log_path,
+    parse_staging,
+    shard_name,
+    toc_path,
+)
+from custody.journal import Group, groups, writers
+from custody.vfs import FileSystem, PosixFileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """Where a group's log, its table of contents and its shard belong, by what the log says of itself."""
+
+    log: Path
+    toc: Path
+    relative_log: str
+    relative_toc: str
+    shard: Path
+    shard_name: str
+    container: str
+
+
+class Workspace:
+    """One writer's files of one repository."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        writer: str,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.settings = settings
+        self.writer = writer
+        self.database = settings.repository.database
+        self.fs: FileSystem = fs or PosixFileSystem()
+        self.clock: Clock = clock or SystemClock()
+        self.paths = DatabasePaths(settings.store, writer, self.database)
+        self.catalog = Catalog(self.fs, self.paths, self.clock)
+
+    @classmethod
+    def all(cls, settings: Settings, fs: FileSystem | None = None) -> list[Workspace]:
+        """Return a workspace for each writer that has anything in this repository."""
+        fs = fs or PosixFileSystem()
+        names = {*writers(fs, settings.containers), *(name for name in fs.list(settings.store))}
+        return [cls(settings, name, fs) for name in sorted(names)]
+
+    @cached_property
+    def log_options(self) -> LogOptions:
+        """How logs are written here."""
+        options = self.settings.eventlog
+        return LogOptions(options.block_bytes_max, options.compression, options.compression_level)
+
+    def groups(self) -> list[Group]:
+        """Return the groups whose journals are still on disk, by first event id."""
+        return groups(self.fs, self.settings.containers, self.writer)
+
+    def staged(self) -> list[int]:
+        """Return the first event ids of the merged groups that wait in staging."""
+        found = (parse_staging(name) for name in self.fs.list(self.paths.staging))
+        return sorted(first for first in found if first is not None)
+
+    def is_committed(self, state: CatalogState, first_event_id: int) -> bool:
+        """Whether the events of a group are live already."""
+        return state.file_of(first_event_id) is not None
+
+    def files(self, metadata: LogMetadata) -> LogFiles:
+        """Return where the files of a group belong."""
+        relative = event_log_path(metadata.first_event_id, metadata.partition)
+        log = self.paths.home / relative
+        number = metadata.first_event_id % len(self.settings.containers)
+        name = shard_name(metadata.first_event_time_ms, metadata.first_event_id)
+        return LogFiles(
+            log=log,
+            toc=log.with_name(toc_path(log.name)),
+            relative_log=relative,
+            relative_toc=toc_path(relative),
+            shard=ContainerPaths(self.settings.containers[number], self.writer).index / name,
+            shard_name=name,
+            container=str(self.settings.repository.containers[number]),
+        )
