@@ -1,0 +1,187 @@
+"""The repository: the one place where the rooms are wired together, and custody's Python API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from custody.catalog import AddShard, Transaction
+from custody.clock import Clock, SystemClock
+from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
+from custody.errors import ConfigurationError, NotFoundError
+from custody.format.names import ContainerPaths
+from custody.journal import JournalWriter
+from custody.lineage import Lineage, trace
+from custody.model import Event
+from custody.quarantine import Quarantine
+from custody.query import parse_query, search_state
+from custody.repository import reading
+from custody.repository.ingest import Ingest
+from custody.repository.status import RepositoryStatus, repository_status
+from custody.rollover import Workspace
+from custody.vfs import FileSystem, PosixFileSystem
+from whoosh import query
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event and the writer whose id sequence it belongs to."""
+
+    writer: str
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """A page of a search, newest first; `total` is exact and counts all matches."""
+
+    total: int
+    events: tuple[StoredEvent, ...]
+    notices: tuple[str, ...]
+
+
+class Repository:
+    """A repository in a folder.
+
+    >>> repository = Repository.open("demo")                       # doctest: +SKIP
+    >>> repository.search("event_type:SEND AND filename:orders*")  # doctest: +SKIP
+    """
+
+    def __init__(self, settings: Settings, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self._fs: FileSystem = fs or PosixFileSystem()
+        self._clock: Clock = clock or SystemClock()
+        self.quarantine = Quarantine(self._fs, settings.quarantine)
+
+    @classmethod
+    def open(cls, root: str | Path) -> Self:
+        """Open the repository in a folder.
+
+        Raises:
+            NotFoundError: there is none.
+            ConfigurationError: its settings are not valid.
+        """
+        return cls(load_settings(Path(root)))
+
+    @classmethod
+    def create(cls, root: str | Path) -> Self:
+        """Make a repository with default settings in a folder, and open it.
+
+        Raises:
+            ConfigurationError: the folder holds one already, or files that are not custody's.
+        """
+        root = Path(root).expanduser().resolve()
+        fs = PosixFileSystem()
+        if fs.exists(root / SETTINGS_FILE):
+            raise ConfigurationError(f"{root} holds a repository already.")
+        if fs.list(root):
+            raise ConfigurationError(f"{root} is not empty. Name a new or an empty folder.")
+        fs.make_directory(root)
+        fs.write_durably(root / SETTINGS_FILE, default_settings_file().encode())
+        return cls.open(root)
+
+    def workspace(self, writer: str | None = None) -> Workspace:
+        """Return one writer's files; the writer of the settings when none is named."""
+        return Workspace(self.settings, writer or self.settings.repository.writer, self._fs, self._clock)
+
+    def workspaces(self) -> list[Workspace]:
+        """Return the files of every writer that has any."""
+        return [self.workspace(found.writer) for found in Workspace.all(self.settings, self._fs)]
+
+    @contextmanager
+    def writer(self) -> Iterator[JournalWriter]:
+        """Hold the writer name of the settings and append events; the journal is sealed at the end.
+
+        Raises:
+            LockedError: another live process writes under this name.
+        """
+        workspace = self.workspace()
+        containers = self.settings.containers
+        with JournalWriter(self._fs, containers, workspace.writer, workspace.database, self._clock) as writer:
+            writer.begin(reading.snapshot(workspace).next_event_id)
+            yield writer
+
+    @contextmanager
+    def ingest(self) -> Iterator[Ingest]:
+        """Hold the writer name of the settings and ingest files."""
+        with self.writer() as writer:
+            yield Ingest(self.workspace(), writer, self.quarantine)
+
+    def get(self, event_id: int, writer: str | None = None) -> Event:
+        """Return one event, acknowledged or live.
+
+        Raises:
+            NotFoundError: no event has this id.
+        """
+        found = self.get_many([event_id], writer)
+        if not found:
+            name = writer or self.settings.repository.writer
+            raise NotFoundError(f"writer {name!r} has no event {event_id}.")
+        return found[0]
+
+    def get_many(self, event_ids: Sequence[int], writer: str | None = None) -> list[Event]:
+        """Return the events with these ids, in id order; ids that do not exist are left out."""
+        return reading.get_many(self.workspace(writer), event_ids)
+
+    def events(self, first_event_id: int = 0, count: int = 1000, writer: str | None = None) -> Iterator[Event]:
+        """Yield up to `count` events from an id on, in id order."""
+        return reading.events(self.workspace(writer), first_event_id, count)
+
+    def search(self, text: str = "", *, limit: int | None = None, offset: int = 0) -> SearchResult:
+        """Return the live events of all writers that match, newest first.
+
+        Raises:
+            InvalidInputError: the query cannot be read.
+        """
+        question = parse_query(text, self.settings.index.attributes)
+        limit = self.settings.query.results_default if limit is None else limit
+        return self._search(question, limit, offset)
+
+    def lineage(self, uuids: Sequence[str]) -> Lineage:
+        """Return all that led to some FlowFiles and all that came of them.
+
+        Raises:
+            NotFoundError: no live event mentions any of them.
+        """
+
+        def lookup(wanted: Sequence[str], events_max: int) -> list[Event]:
+            terms = [query.Term("flowfile_uuid", uuid.lower()) for uuid in wanted]
+            return [stored.event for stored in self._search(query.Or(terms), events_max, 0).events]
+
+        lineage = trace(lookup, uuids, self.settings.query.lineage_events_max)
+        if lineage.events == 0:
+            raise NotFoundError(f"no live event mentions the FlowFile {', '.join(uuids)}.")
+        return lineage
+
+    def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
+        """Yield the transactions of a writer's catalog, oldest first."""
+        return self.workspace(writer).catalog.timeline()
+
+    def status(self) -> RepositoryStatus:
+        """Return how far everything has come, read from disk."""
+        return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine)
+
+    def _search(self, question: query.Query, limit: int, offset: int) -> SearchResult:
+        total = 0
+        notices: list[str] = []
+        events: list[StoredEvent] = []
+        for workspace in self.workspaces():
+            view = reading.snapshot(workspace)
+            found = search_state(view.state, self._shard_path(workspace), question)
+            total += len(found.event_ids)
+            notices += found.notices
+            if view.tail.num_rows:
+                notices.append(f"{view.tail.num_rows} acknowledged events of {workspace.writer!r} wait to be indexed")
+            newest = found.event_ids[: offset + limit].tolist()
+            events += [StoredEvent(workspace.writer, e) for e in reading.get_many(workspace, newest, view)]
+        events.sort(key=lambda stored: (stored.event.event_time, stored.event.event_id), reverse=True)
+        return SearchResult(total, tuple(events[offset : offset + limit]), tuple(notices))
+
+    def _shard_path(self, workspace: Workspace) -> Callable[[AddShard], Path]:
+        def path(shard: AddShard) -> Path:
+            return ContainerPaths(self.settings.root / shard.container, workspace.writer).index / shard.name
+
+        return path
