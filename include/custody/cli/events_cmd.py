@@ -93,5 +93,5 @@ def _attribute(event: Event, name: str) -> tuple[str, object, object]:
 
 def _plain(value: object) -> str:
     if isinstance(value, tuple):
-        return "\n".join(value)
+        return ", ".join(value)
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

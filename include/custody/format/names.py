@@ -39,6 +39,11 @@ def check_name(kind: str, name: str) -> str:
     return name
 
 
+def is_name(name: str) -> bool:
+    """Whether a folder's name can be a writer's; a disk may hold others, such as lost+found."""
+    return _NAME.fullmatch(name) is not None
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class JournalName:
     """A journal's place in its group: the group's first event id and the journal's number in the group."""

@@ -176,9 +176,7 @@ class Ingest:
         tally.rejected += 1
         self._quarantine_piece(tally, raw, place, problem, node)
 
-    def _quarantine_piece(
-        self, tally: _Tally, raw: bytes, place: Place, problem: Problem, node: str | None
-    ) -> Entry:
+    def _quarantine_piece(self, tally: _Tally, raw: bytes, place: Place, problem: Problem, node: str | None) -> Entry:
         entry = self._quarantine.add(
             raw,
             severity=problem.severity,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from whoosh import query
+
 from custody.catalog import AddShard, Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
@@ -23,7 +25,6 @@ from custody.repository.ingest import Ingest
 from custody.repository.status import RepositoryStatus, repository_status
 from custody.rollover import Workspace
 from custody.vfs import FileSystem, PosixFileSystem
-from whoosh import query
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from custody.config import Settings
-from custody.errors import LockedError
 from custody.journal import lock_path
 from custody.rollover.workspace import Workspace
 from custody.vfs import FileSystem, PosixFileSystem
@@ -43,11 +42,4 @@ def pending(settings: Settings, fs: FileSystem | None = None) -> Pending:
 
 def is_live(fs: FileSystem, settings: Settings, writer: str) -> bool:
     """Whether a process holds a writer's name now."""
-    path = lock_path(settings.containers, writer)
-    if not fs.exists(path):
-        return False
-    try:
-        with fs.lock(path):
-            return False
-    except LockedError:
-        return True
+    return fs.is_locked(lock_path(settings.containers, writer))

@@ -13,7 +13,9 @@ from custody.eventlog import LogMetadata, LogOptions
 from custody.format.names import (
     ContainerPaths,
     DatabasePaths,
+    check_name,
     event_log_path,
+    is_name,
     parse_staging,
     shard_name,
     toc_path,
@@ -46,7 +48,7 @@ class Workspace:
         clock: Clock | None = None,
     ) -> None:
         self.settings = settings
-        self.writer = writer
+        self.writer = check_name("writer", writer)
         self.database = settings.repository.database
         self.fs: FileSystem = fs or PosixFileSystem()
         self.clock: Clock = clock or SystemClock()
@@ -57,8 +59,8 @@ class Workspace:
     def all(cls, settings: Settings, fs: FileSystem | None = None) -> list[Workspace]:
         """Return a workspace for each writer that has anything in this repository."""
         fs = fs or PosixFileSystem()
-        names = {*writers(fs, settings.containers), *(name for name in fs.list(settings.store))}
-        return [cls(settings, name, fs) for name in sorted(names)]
+        names = {*writers(fs, settings.containers), *fs.list(settings.store)}
+        return [cls(settings, name, fs) for name in sorted(filter(is_name, names))]
 
     @cached_property
     def log_options(self) -> LogOptions:

@@ -107,7 +107,11 @@ class FileSystem(Protocol):
         ...
 
     def lock(self, path: Path) -> AbstractContextManager[None]:
-        """Hold an exclusive lock until the context ends; raises LockedError at once when another holder lives."""
+        """Hold an exclusive lock until the context ends; raises LockedError when another holder lives on."""
+        ...
+
+    def is_locked(self, path: Path) -> bool:
+        """Whether a live process holds the lock; looking disturbs nobody."""
         ...
 
     def write_durably(self, path: Path, data: bytes) -> None:

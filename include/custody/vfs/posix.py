@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from typing import Self
 from custody.errors import LockedError, StorageError
 
 TEMPORARY_SUFFIX = ".partial"
+# Who only looks whether a lock is free holds it for an instant; a writer that opens must not fail for that.
+_LOCK_PATIENCE_SECONDS = 1.0
+_LOCK_POLL_SECONDS = 0.02
 
 
 def _storage_error(action: str, path: Path, error: OSError) -> StorageError:
@@ -38,6 +42,20 @@ def _reported(action: str, path: Path) -> Iterator[None]:
         if isinstance(error, StorageError):
             raise
         raise _storage_error(action, path, error) from error
+
+
+def _acquire(descriptor: int, patience_seconds: float) -> bool:
+    """Try to lock a file for that long; the lock ends when the descriptor is closed."""
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOCK_POLL_SECONDS)
+        else:
+            return True
 
 
 class PosixFile:
@@ -184,16 +202,26 @@ class PosixFileSystem:
         with _reported("open the lock", path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+            if not _acquire(descriptor, _LOCK_PATIENCE_SECONDS):
                 holder = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip() or "unknown"
                 raise LockedError(
                     f"{path} is held by the live process {holder}. Wait until it ends, or use another writer name."
-                ) from error
+                )
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
             yield
+        finally:
+            os.close(descriptor)
+
+    def is_locked(self, path: Path) -> bool:
+        """Whether a live process holds `path` locked; an absent file is not locked."""
+        with _reported("open the lock", path):
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return False
+        try:
+            return not _acquire(descriptor, 0)
         finally:
             os.close(descriptor)
 

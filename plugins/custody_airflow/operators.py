@@ -1,0 +1,56 @@
+"""One step of custody as one spark-submit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook, Context
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from custody.config import load_settings
+from custody.errors import ConfigurationError
+from custody.rollover import read_report
+from custody.spark.run import jobs_folder
+from custody.spark.submit import spark_conf, submit_environment
+from custody.vfs import PosixFileSystem
+from custody_airflow.environment import repository_folder
+from custody_airflow.sensors import as_dict
+
+
+class SparkStepOperator(SparkSubmitOperator):
+    """Submits the Spark job of a step and returns its report as XCom.
+
+    :param step: name of the step; the file of that name in `spark_jobs/` is submitted.
+
+    Java, Spark and Python come from the environment that Airflow runs in, with flags for a quick start. The master
+    comes from the connection, which has to exist: without it the provider would submit to YARN.
+    """
+
+    def __init__(self, *, step: str, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
+        kwargs.setdefault("name", f"custody-{step}")
+        super().__init__(application=f"{step}.py", **kwargs)
+        self.step = step
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the provider's has no result
+        """Submit, wait, and return the report that the job left."""
+        folder = repository_folder()
+        run_id = context["run_id"]
+        self.application = str(jobs_folder() / f"{self.step}.py")
+        self.application_args = ["--repository", str(folder), "--run-id", run_id]
+        self.conf = {**spark_conf(self._master()), **(self.conf or {})}
+        self.env_vars = {**submit_environment(), **(self.env_vars or {})}
+        super().execute(context)
+        report = read_report(PosixFileSystem(), load_settings(folder).runs, run_id, self.step)
+        self.log.info("report: %s", report.line())
+        return as_dict(report)
+
+    def _master(self) -> str:
+        try:
+            connection = BaseHook.get_connection(self._conn_id)
+        except AirflowNotFoundException as error:
+            raise ConfigurationError(
+                f"connection {self._conn_id!r}: expected one of type spark, found none. Define it in Airflow, or set "
+                """AIRFLOW_CONN_SPARK_DEFAULT='{"conn_type": "spark", "host": "local[*]"}'."""
+            ) from error
+        return connection.host or ""

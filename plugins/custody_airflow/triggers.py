@@ -1,0 +1,41 @@
+"""What waits in the triggerer for the journal sensor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from custody.config import load_settings
+from custody.rollover import Pending, pending
+
+
+class JournalTrigger(BaseTrigger):
+    """Fires once journals or leftovers wait in a repository; holds only a path and a number."""
+
+    def __init__(self, repository: str, poke_seconds: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow types its triggers in parts
+        self.repository = repository
+        self.poke_seconds = poke_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what the database keeps of this trigger."""
+        name = f"{type(self).__module__}.{type(self).__qualname__}"
+        return name, {"repository": self.repository, "poke_seconds": self.poke_seconds}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look again and again; the event is what waits."""
+        while True:
+            # Reading folders blocks; in the event loop it would hold up all other triggers.
+            found = await asyncio.to_thread(self._look)
+            if found.is_any:
+                yield TriggerEvent(msgspec.to_builtins(found))
+                return
+            await asyncio.sleep(self.poke_seconds)
+
+    def _look(self) -> Pending:
+        return pending(load_settings(Path(self.repository)))

@@ -1,0 +1,130 @@
+"""The rollover in a real Airflow: triggered as its web page does, every task a real spark-submit."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from custody.repository import Repository
+from custody.rollover import STEPS
+from custody.sample import SampleOptions, sample_files
+from custody_local.airflow import LocalAirflow
+from custody_local.rest import RestClient
+
+pytestmark = pytest.mark.airflow
+
+PROJECT = Path(__file__).resolve().parents[2]
+DAG_ID = "provenance_rollover"
+EVENTS = 2_000
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    folder = tmp_path_factory.mktemp("rollover")
+    repository = Repository.create(folder / "repository")
+    _ingest(repository, folder, SampleOptions(events=EVENTS))
+    return repository
+
+
+@pytest.fixture(scope="module")
+def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestClient]:
+    home = tmp_path_factory.mktemp("airflow")
+    settings = {"CUSTODY_ROLLOVER_SCHEDULE": ""}
+    airflow = LocalAirflow(PROJECT, home=home, repository=repository.settings.root, settings=settings)
+    with airflow, airflow.client() as client:
+        client.wait_for_dag(DAG_ID)
+        client.unpause(DAG_ID)
+        yield client
+
+
+def _ingest(repository: Repository, folder: Path, options: SampleOptions) -> None:
+    with repository.ingest() as work:
+        for name, data in sample_files(options):
+            path = folder / f"{options.seed}-{name}"
+            path.write_bytes(data)
+            work.file(path)
+
+
+def _run(client: RestClient, conf: dict[str, object] | None = None) -> tuple[str, dict[str, str | None]]:
+    run_id = client.trigger(DAG_ID, conf)
+    client.wait_for_run(DAG_ID, run_id)
+    return run_id, {task.task_id: task.state for task in client.task_instances(DAG_ID, run_id)}
+
+
+def test_a_triggered_run_makes_every_event_live_and_each_task_reports(
+    client: RestClient, repository: Repository
+) -> None:
+    run_id, states = _run(client)
+    assert states == dict.fromkeys(["wait_for_journals", *STEPS], "success")
+    waited = client.xcom(DAG_ID, run_id, "wait_for_journals")
+    assert isinstance(waited, dict)
+    assert waited["sealed_groups"] == 1
+    for step in ("rollover", "compress", "index", "commit"):
+        report = client.xcom(DAG_ID, run_id, step)
+        assert isinstance(report, dict)
+        assert (report["step"], report["events"], report["failed"]) == (step, EVENTS, 0)
+    assert repository.search("", limit=1).total == EVENTS
+    assert "spark-submit" in client.task_log(DAG_ID, run_id, "compress")
+
+
+def test_a_run_with_nothing_new_is_skipped_and_changes_nothing(client: RestClient, repository: Repository) -> None:
+    before = sorted(path for path in repository.settings.root.rglob("*") if path.is_file())
+    _, states = _run(client)
+    assert states == dict.fromkeys(["wait_for_journals", *STEPS], "skipped")
+    assert sorted(path for path in repository.settings.root.rglob("*") if path.is_file()) == before
+
+
+def test_a_run_that_waits_goes_on_once_events_arrive(
+    client: RestClient, repository: Repository, tmp_path: Path
+) -> None:
+    run_id = client.trigger(DAG_ID, {"wait_seconds": 120})
+    _wait_for_state(client, run_id, "deferred")
+    _ingest(repository, tmp_path, SampleOptions(events=100, seed=8, start_time_ms=1_780_000_000_000))
+    assert client.wait_for_run(DAG_ID, run_id).state == "success"
+    states = {task.task_id: task.state for task in client.task_instances(DAG_ID, run_id)}
+    assert states["sweep"] == "success"
+    assert repository.status().pending.sealed_groups == 0
+
+
+def test_the_journals_of_a_writer_that_died_are_recovered_by_the_next_run(
+    client: RestClient, repository: Repository
+) -> None:
+    live = repository.search("", limit=1).total
+    with repository.writer() as writer:
+        ids = writer.append([repository.get(0), repository.get(1)])
+        journals = repository.settings.containers[0] / "main" / "journals"
+        [journal] = journals.glob("*.journal")
+        torn = journal.read_bytes() + b"\x40\x00\x00\x00half a record"
+    # As after a crash: the journal is still open, and its last record broke off.
+    [sealed] = journals.glob("*.sealed")
+    sealed.rename(journal)
+    journal.write_bytes(torn)
+    run_id, states = _run(client)
+    assert set(states.values()) == {"success"}
+    report = client.xcom(DAG_ID, run_id, "recover")
+    assert isinstance(report, dict)
+    assert report["units"] == 1
+    assert repository.search("", limit=1).total == live + len(ids)
+
+
+def test_a_value_out_of_the_form_s_bounds_is_refused(client: RestClient) -> None:
+    with pytest.raises(Exception, match=r"wait_seconds|3600"):
+        client.trigger(DAG_ID, {"wait_seconds": 1_000_000})
+
+
+def test_the_page_of_the_dag_shows_its_documentation(client: RestClient) -> None:
+    details = client.dag(DAG_ID)
+    assert "one catalog transaction" in str(details["doc_md"])
+    assert "wait_seconds" in json.dumps(details["params"])
+
+
+def _wait_for_state(client: RestClient, run_id: str, state: str) -> None:
+    for _ in range(240):
+        if any(task.state == state for task in client.task_instances(DAG_ID, run_id)):
+            return
+        time.sleep(0.5)
+    pytest.fail(f"no task came to be {state}")
