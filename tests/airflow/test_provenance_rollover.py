@@ -46,7 +46,8 @@ def _ingest(repository: Repository, folder: Path, options: SampleOptions) -> Non
         for name, data in sample_files(options):
             path = folder / f"{options.seed}-{name}"
             path.write_bytes(data)
-            work.file(path)
+            report = work.file(path)
+            assert report.stored == report.read
 
 
 def _run(client: RestClient, conf: dict[str, object] | None = None) -> tuple[str, dict[str, str | None]]:
@@ -83,7 +84,7 @@ def test_a_run_that_waits_goes_on_once_events_arrive(
 ) -> None:
     run_id = client.trigger(DAG_ID, {"wait_seconds": 120})
     _wait_for_state(client, run_id, "deferred")
-    _ingest(repository, tmp_path, SampleOptions(events=100, seed=8, start_time_ms=1_780_000_000_000))
+    _ingest(repository, tmp_path, SampleOptions(events=100, nodes=1))
     assert client.wait_for_run(DAG_ID, run_id).state == "success"
     states = {task.task_id: task.state for task in client.task_instances(DAG_ID, run_id)}
     assert states["sweep"] == "success"

@@ -28,7 +28,7 @@ def read_file(data: bytes, *, event_bytes_max: int, node: str | None = None) -> 
     except msgspec.ValidationError:
         yield _reject_file(data, "not-an-array", f"expected a JSON array of events, got {_shown(data)}")
         return
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         yield from _salvage(data, str(error), event_bytes_max, node)
         return
     end = 0
@@ -49,7 +49,7 @@ def read_element(raw: bytes, place: Place, *, event_bytes_max: int, node: str | 
         if not isinstance(document, dict):
             return Rejected(place, _error("not-an-object", f"expected a JSON object, got {_shown(raw)}"), raw)
         event = event_from_json(document, node)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return Rejected(place, _error("not-json", str(error)), raw)
     except InvalidInputError as error:
         return Rejected(place, _error("bad-value", str(error)), raw)
@@ -74,7 +74,7 @@ def _salvage(data: bytes, cause: str, event_bytes_max: int, node: str | None) ->
         offset += start - position
         try:
             _, position = decoder.raw_decode(text, start)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # ValueError: also a number of thousands of digits
             break
         raw = _encode(text[start:position])
         yield read_element(raw, Place(index, offset), event_bytes_max=event_bytes_max, node=node)

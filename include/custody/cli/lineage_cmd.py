@@ -27,7 +27,7 @@ def lineage(repository: Path, what: str, writer: str | None, as_json: bool) -> N
       custody -r demo lineage 42
     """
     opened = Repository.open(repository)
-    uuid = opened.get(int(what), writer).flowfile_uuid if what.isdigit() else what
+    uuid = opened.get(int(what), writer).flowfile_uuid if what.isdecimal() else what
     found = opened.lineage([uuid])
     if as_json:
         print_json({"events": found.events, "is_complete": found.is_complete, "nodes": list(found.nodes.values())})

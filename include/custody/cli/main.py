@@ -13,6 +13,7 @@ from custody.cli.events_cmd import event, events
 from custody.cli.ingest_cmd import ingest
 from custody.cli.init_cmd import init
 from custody.cli.lineage_cmd import lineage
+from custody.cli.output import clean
 from custody.cli.quarantine_cmd import quarantine
 from custody.cli.run_cmd import run
 from custody.cli.sample_cmd import sample
@@ -29,7 +30,7 @@ class CustodyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except CustodyError as error:
-            click.echo(f"custody: {error}", err=True)
+            click.echo(clean(f"custody: {error}").plain, err=True)
             ctx.exit(error.exit_code)
 
 

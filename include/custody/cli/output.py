@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,8 +19,7 @@ from rich.text import Text
 Command = TypeVar("Command", bound=Callable[..., Any])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KIB = 1024
-
-
+_CONTROL = re.compile(r"[\x7f-\x9f]")
 _WIDTH_PIPED = 200  # a pipe has no width of its own; folding at 80 would tear ids apart
 
 
@@ -51,13 +51,14 @@ def writer_option(command: Command) -> Command:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document on one line."""
-    click.echo(msgspec.json.encode(value).decode())
+    """Print one JSON document on one line; JSON itself leaves DEL and the C1 control characters as they are."""
+    text = msgspec.json.encode(value).decode()
+    click.echo(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; a column whose name ends in a number sign is set right-justified, without the sign."""
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=clean(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
     for name in columns:
         table.add_column(name.removesuffix("#"), justify="right" if name.endswith("#") else "left", overflow="fold")
     for row in rows:

@@ -47,7 +47,8 @@ def run(repository: Path, step: str, verbose: bool, as_json: bool) -> None:
 
     code, tail = run_job(step, settings, on_line, os.environ)
     if code != 0 and not any(report.failed for report in reports):
-        talk.print(clean("\n".join(tail)))
+        for line in tail:
+            talk.print(clean(line))
     if not as_json:
         print_table(
             "",

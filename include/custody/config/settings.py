@@ -12,11 +12,12 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
@@ -25,6 +26,7 @@ from custody.errors import ConfigurationError, NotFoundError
 SETTINGS_FILE = "custody.toml"
 ENVIRONMENT_PREFIX = "CUSTODY__"
 
+_Unset = BeforeValidator(lambda value: None if value == "" else value)  # TOML has no word for it
 _Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 
@@ -87,7 +89,7 @@ class EventLogSection(_Section):
         "zstd",
         description="Codec of a block. zstd is both smaller and faster than gzip on provenance events.",
     )
-    compression_level: int | None = Field(
+    compression_level: Annotated[int | None, _Unset] = Field(
         None, ge=1, le=22, description="Level of the codec; unset takes the codec's own default."
     )
 
@@ -202,8 +204,10 @@ def load_settings(root: Path) -> Settings:
         raise NotFoundError(f"no repository in {root}: {SETTINGS_FILE} is missing. Make one: custody init {root}")
     try:
         return Settings(root=root)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file}: {error}. Mend the file, then try again.") from error
+    except SettingsError as error:
+        raise ConfigurationError(f"environment {ENVIRONMENT_PREFIX}…: {error}. See docs/config.md.") from error
     except ValidationError as error:
         raise ConfigurationError(_explain(error, file)) from error
 

@@ -15,6 +15,7 @@ from custody.errors import CorruptionError, FormatVersionError, NotFoundError
 from custody.eventlog.toc import TableOfContents, from_footer
 from custody.eventlog.writer import METADATA_KEY, LogMetadata
 from custody.format.names import toc_path
+from custody.model import EVENT_SCHEMA, SCHEMA_VERSION
 from custody.vfs import FileSystem
 
 
@@ -33,11 +34,16 @@ class EventLog:
     @cached_property
     def _parquet(self) -> pq.ParquetFile:
         try:
-            return pq.ParquetFile(self.path, page_checksum_verification=True)
+            parquet = pq.ParquetFile(self.path, page_checksum_verification=True)
+            schema = parquet.schema_arrow
         except FileNotFoundError as error:
             raise NotFoundError(f"{self.path} is gone; it was expired or never committed.") from error
-        except (OSError, pa.ArrowInvalid) as error:
+        except (OSError, pa.ArrowException, ValueError) as error:
             raise CorruptionError(f"{self.path}: expected a Parquet footer, got {error}.") from error
+        # The footer has no checksum: a column whose name is damaged would read as absent values.
+        if not schema.equals(EVENT_SCHEMA):
+            raise CorruptionError(f"{self.path}: expected the columns of schema version {SCHEMA_VERSION}, got others.")
+        return parquet
 
     @cached_property
     def toc(self) -> TableOfContents:
@@ -72,7 +78,7 @@ class EventLog:
         """Return the events of one block, in event-id order."""
         try:
             return self._parquet.read_row_group(number, columns=list(columns) if columns else None)
-        except (OSError, pa.ArrowInvalid) as error:
+        except (OSError, pa.ArrowException, ValueError) as error:
             raise CorruptionError(f"{self.path} block {number}: {error}.") from error
 
     def get_many(self, event_ids: Sequence[int]) -> pa.Table:

@@ -1,7 +1,8 @@
 """Framing of records in an append-only file: length, checksum, kind, payload.
 
 A frame is `u32 payload length | u32 CRC-32 of length, kind and payload | u8 kind | payload`, little-endian. The
-checksum covers the length, so that a damaged length is not mistaken for a torn tail in the middle of a file.
+checksum covers the length. A bad record is a torn tail only when no whole record follows it: appends come one after
+the other, so what lies before a whole record was once whole itself, whatever its length says now.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from custody.errors import CorruptionError
 
 _HEAD = struct.Struct("<IIB")
 HEAD_BYTES = _HEAD.size
 PAYLOAD_BYTES_MAX = 1 << 30
+_SCAN_BYTES = 1 << 20
 
 
 def _checksum(length: int, kind: int, payload: bytes | memoryview) -> int:
@@ -50,10 +54,10 @@ class TornTail:
 def frames(data: bytes, start: int, path: Path) -> Iterator[Frame | TornTail]:
     """Yield the records of a file from `start`; a torn tail comes last, as a TornTail.
 
-    Torn is a record that the file ends inside of, or zeros to the end of the file (space allotted, never written).
+    Torn is a bad record that no whole one follows: a power failure may leave any part of the last append.
 
     Raises:
-        CorruptionError: a record before the last bytes of the file fails its checksum.
+        CorruptionError: a record fails its checksum and a whole one follows it.
     """
     view = memoryview(data)
     offset = start
@@ -68,11 +72,28 @@ def frames(data: bytes, start: int, path: Path) -> Iterator[Frame | TornTail]:
         if end <= len(view) and checksum == _checksum(length, kind, payload):
             yield Frame(offset, kind, payload)
             offset = end
-        elif end >= len(view) or not any(view[offset:]):
-            yield TornTail(offset, rest)
-            return
-        else:
+        elif _whole_record_after(view, offset):
             raise CorruptionError(
                 f"{path} @{offset}: expected a record with checksum {checksum:#010x}, got other bytes. "
                 f"{rest} bytes from here on were not read."
             )
+        else:
+            yield TornTail(offset, rest)
+            return
+
+
+def _whole_record_after(view: memoryview, offset: int) -> bool:
+    """Whether a whole record begins anywhere behind `offset`; the bad record's own length cannot be trusted."""
+    stop = len(view) - HEAD_BYTES + 1
+    for start in range(offset + 1, stop, _SCAN_BYTES):
+        count = min(_SCAN_BYTES, stop - start)
+        lengths = np.zeros(count, np.int64)
+        for place in range(4):
+            lengths |= np.frombuffer(view, np.uint8, count, start + place).astype(np.int64) << 8 * place
+        ends = np.arange(start, start + count) + HEAD_BYTES + lengths
+        for position in (np.flatnonzero(ends <= len(view)) + start).tolist():
+            length, checksum, kind = _HEAD.unpack_from(view, position)
+            payload = view[position + HEAD_BYTES : position + HEAD_BYTES + length]
+            if checksum == _checksum(length, kind, payload):
+                return True
+    return False

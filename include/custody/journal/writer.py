@@ -97,8 +97,12 @@ class JournalWriter:
         """Close the open group to further events; return its journal's name, None when there is none."""
         if self._file is None or self._path is None or self._broken is not None:
             return None
-        self._file.close()
-        sealed = seal(self._fs, self._path)
+        try:
+            self._file.close()
+            sealed = seal(self._fs, self._path)
+        except BaseException as error:
+            self._broken = f"failed to seal ({error})"
+            raise
         self._file = self._path = None
         return sealed
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from custody.model import Event
 
-Lookup = Callable[[Sequence[str], int], list[Event]]
-"""Given FlowFile uuids and a bound, returns at most that many events that mention one of them."""
+Lookup = Callable[[Sequence[str], int], list[tuple[str, Event]]]
+"""Given FlowFile uuids and a bound, returns at most that many events that mention one of them, each with its writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,14 @@ class Lineage:
 
 def trace(lookup: Lookup, uuids: Iterable[str], events_max: int) -> Lineage:
     """Follow parents and children from some FlowFiles until nothing new is found or `events_max` is reached."""
-    found: dict[int, Event] = {}
+    found: dict[tuple[str, int], Event] = {}  # each writer counts its own ids
     asked: set[str] = set()
     frontier = set(uuids)
-    while frontier and len(found) < events_max:
+    while frontier and len(found) <= events_max:
         events = lookup(sorted(frontier), events_max + 1)
         asked |= frontier
-        found.update((event.event_id, event) for event in events)
-        mentioned = {uuid for event in events for uuid in _relatives(event)}
+        found.update(((writer, event.event_id), event) for writer, event in events)
+        mentioned = {uuid for _, event in events for uuid in _relatives(event)}
         frontier = mentioned - asked
     is_complete = not frontier and len(found) <= events_max
     kept = sorted(found.values(), key=lambda event: (event.event_time, event.event_id))[:events_max]

@@ -2,10 +2,11 @@
 
 from custody.model.columns import EVENT_SCHEMA, SCHEMA_VERSION, to_batch, to_events
 from custody.model.event import UNASSIGNED, ContentClaim, Event, EventType
-from custody.model.validation import Problem, Severity, check_event
+from custody.model.validation import INT64_MAX, Problem, Severity, check_event
 
 __all__ = [
     "EVENT_SCHEMA",
+    "INT64_MAX",
     "SCHEMA_VERSION",
     "UNASSIGNED",
     "ContentClaim",

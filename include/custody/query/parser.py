@@ -89,7 +89,8 @@ def parse_query(text: str, attributes: Iterable[str] = ()) -> query.Query:
                 f"query: unknown field {name!r}. Known fields: {', '.join(known)}. Quote a text that contains a colon."
             )
     try:
-        parsed = _parser(attributes, known).parse(text)
+        parsed = _parser(attributes, known).parse(text, normalize=False)
+        parsed = parsed.accept(_refuse_errors).normalize()
     except InvalidInputError:
         raise
     except (QueryParserError, ValueError, TypeError) as error:
@@ -111,6 +112,14 @@ def _parser(attributes: tuple[str, ...], known: Iterable[str]) -> MultifieldPars
     choice = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
     parser.replace_plugin(FieldsPlugin(expr=rf"(?P<text>{choice}):"))
     return parser
+
+
+def _refuse_errors(node: query.Query) -> query.Query:
+    """Raise what a field said of its text; Whoosh only notes it, and then finds nothing."""
+    error = getattr(node, "error", None)
+    if error is not None:
+        raise error if isinstance(error, InvalidInputError) else InvalidInputError(f"query: {error}")
+    return node
 
 
 def _lower_patterns(node: query.Query) -> query.Query:

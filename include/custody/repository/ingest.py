@@ -104,7 +104,7 @@ class Ingest:
         entry, raw = self._quarantine.get(key), self._quarantine.raw(key)
         limit = self._workspace.settings.capture.event_bytes_max
         outcomes: Iterable[Outcome]
-        if entry.index is None or entry.code == "not-json":
+        if entry.index is None:
             outcomes = read_file(raw, event_bytes_max=limit, node=entry.node)
         else:
             place = Place(entry.index, entry.offset)

@@ -12,7 +12,7 @@ from custody.catalog import AddFile
 from custody.errors import NotFoundError
 from custody.eventlog import EventLog
 from custody.model import Event
-from custody.repository.reading import Snapshot
+from custody.repository.reading import Snapshot, require_expired
 from custody.rollover import Workspace
 
 Key = tuple[str, int]
@@ -73,7 +73,8 @@ class KnownSources:
             try:
                 table = EventLog(self._workspace.fs, self._workspace.paths.home / file.path).read(_COLUMNS)
             except NotFoundError:
-                table = self._tail.slice(0, 0)  # expired since the catalog was read
+                require_expired(self._workspace, file)
+                table = self._tail.slice(0, 0)
         self._cache[file.path] = table
         if len(self._cache) > _LOGS_CACHED:
             self._cache.popitem(last=False)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import AddFile, CatalogState
-from custody.errors import ConflictError, NotFoundError, StorageError
+from custody.errors import ConflictError, CorruptionError, NotFoundError, StorageError
 from custody.eventlog import EventLog
 from custody.journal import JournalFile
-from custody.model import EVENT_SCHEMA, Event, to_events
+from custody.model import EVENT_SCHEMA, INT64_MAX, Event, to_events
 from custody.rollover import Workspace
 
 _SNAPSHOT_ATTEMPTS = 10
@@ -61,7 +61,7 @@ def snapshot(workspace: Workspace) -> Snapshot:
 def get_many(workspace: Workspace, event_ids: Sequence[int], view: Snapshot | None = None) -> list[Event]:
     """Return the events with these ids, in id order; ids that do not exist are left out."""
     view = view or snapshot(workspace)
-    wanted = sorted(set(event_ids))
+    wanted = sorted({event_id for event_id in event_ids if event_id <= INT64_MAX})
     tables = []
     for file in _logs(view.state):
         inside = [event_id for event_id in wanted if file.first_event_id <= event_id <= file.last_event_id]
@@ -73,7 +73,7 @@ def get_many(workspace: Workspace, event_ids: Sequence[int], view: Snapshot | No
 
 def events(workspace: Workspace, first_event_id: int, count: int) -> Iterator[Event]:
     """Yield up to `count` events from an id on, in id order; a block of a log is in memory at a time."""
-    if count < 1:
+    if count < 1 or first_event_id > INT64_MAX:
         return
     view = snapshot(workspace)
     left = count
@@ -94,7 +94,7 @@ def _tables_from(workspace: Workspace, view: Snapshot, first_event_id: int) -> I
             for number in range(log.toc.block_of(first_event_id) or 0, len(log.toc.blocks)):
                 yield log.block(number)
         except NotFoundError:
-            continue  # expired since the catalog was read
+            require_expired(workspace, file)
     yield view.tail
 
 
@@ -106,4 +106,12 @@ def _from_log(workspace: Workspace, file: AddFile, event_ids: list[int]) -> pa.T
     try:
         return EventLog(workspace.fs, workspace.paths.home / file.path).get_many(event_ids)
     except NotFoundError:
-        return EVENT_SCHEMA.empty_table()  # expired since the catalog was read
+        require_expired(workspace, file)
+        return EVENT_SCHEMA.empty_table()
+
+
+def require_expired(workspace: Workspace, file: AddFile) -> None:
+    """Raise CorruptionError unless a log that is gone was expired since the catalog was read."""
+    if file.path in workspace.catalog.load().files:
+        path = workspace.paths.home / file.path
+        raise CorruptionError(f"{path}: expected a live event log, found no file. Bring it back from a backup.")

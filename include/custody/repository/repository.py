@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -37,7 +39,10 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A page of a search, newest first; `total` is exact and counts all matches."""
+    """A page of a search; `total` is exact and counts all matches.
+
+    Each writer's events come in the order of their ids, the last stored first; writers are merged by event time.
+    """
 
     total: int
     events: tuple[StoredEvent, ...]
@@ -148,9 +153,9 @@ class Repository:
             NotFoundError: no live event mentions any of them.
         """
 
-        def lookup(wanted: Sequence[str], events_max: int) -> list[Event]:
+        def lookup(wanted: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
             terms = [query.Term("flowfile_uuid", uuid.lower()) for uuid in wanted]
-            return [stored.event for stored in self._search(query.Or(terms), events_max, 0).events]
+            return [(stored.writer, stored.event) for stored in self._search(query.Or(terms), events_max, 0).events]
 
         lineage = trace(lookup, uuids, self.settings.query.lineage_events_max)
         if lineage.events == 0:
@@ -168,7 +173,7 @@ class Repository:
     def _search(self, question: query.Query, limit: int, offset: int) -> SearchResult:
         total = 0
         notices: list[str] = []
-        events: list[StoredEvent] = []
+        found_by_writer: list[list[StoredEvent]] = []
         for workspace in self.workspaces():
             view = reading.snapshot(workspace)
             found = search_state(view.state, self._shard_path(workspace), question)
@@ -177,9 +182,11 @@ class Repository:
             if view.tail.num_rows:
                 notices.append(f"{view.tail.num_rows} acknowledged events of {workspace.writer!r} wait to be indexed")
             newest = found.event_ids[: offset + limit].tolist()
-            events += [StoredEvent(workspace.writer, e) for e in reading.get_many(workspace, newest, view)]
-        events.sort(key=lambda stored: (stored.event.event_time, stored.event.event_id), reverse=True)
-        return SearchResult(total, tuple(events[offset : offset + limit]), tuple(notices))
+            stored = [StoredEvent(workspace.writer, e) for e in reading.get_many(workspace, newest, view)]
+            found_by_writer.append(stored[::-1])
+        # Merged, not sorted: the first events of the merge stay the same however long a page is.
+        merged = heapq.merge(*found_by_writer, key=lambda stored: stored.event.event_time, reverse=True)
+        return SearchResult(total, tuple(islice(merged, offset, offset + limit)), tuple(notices))
 
     def _shard_path(self, workspace: Workspace) -> Callable[[AddShard], Path]:
         def path(shard: AddShard) -> Path:

@@ -85,7 +85,8 @@ def _add_file(workspace: Workspace, table: pa.Table, metadata: LogMetadata) -> A
 
 def _source_ranges(table: pa.Table) -> list[SourceRange]:
     """Return the bounds of each source's own event numbers, so that a repeated event is looked for where it may be."""
-    known = table.filter(pc.is_valid(table.column("source_ordinal")))
+    has_key = pc.and_(pc.is_valid(table.column("source_node")), pc.is_valid(table.column("source_ordinal")))
+    known = table.filter(has_key)
     by_node = known.group_by("source_node").aggregate([("source_ordinal", "min"), ("source_ordinal", "max")])
     return [
         SourceRange(node=node, first_ordinal=first, last_ordinal=last)

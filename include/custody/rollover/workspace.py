@@ -59,7 +59,9 @@ class Workspace:
     def all(cls, settings: Settings, fs: FileSystem | None = None) -> list[Workspace]:
         """Return a workspace for each writer that has anything in this repository."""
         fs = fs or PosixFileSystem()
-        names = {*writers(fs, settings.containers), *fs.list(settings.store)}
+        database = settings.repository.database
+        stored = (name for name in fs.list(settings.store) if fs.exists(settings.store / name / database))
+        names = {*writers(fs, settings.containers), *stored}
         return [cls(settings, name, fs) for name in sorted(filter(is_name, names))]
 
     @cached_property

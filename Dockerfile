@@ -1,0 +1,15 @@
+# The variant with Python 3.12: the plain tag has a newer Python than this project supports.
+FROM astrocrpublic.azurecr.io/runtime:3.3-8-python-3.12
+
+# The base image has by now installed packages.txt and requirements.txt and then copied the project.
+# Only the project itself is left: its dependencies are all in requirements.txt.
+USER root
+RUN pip install --no-cache-dir --no-deps --editable /usr/local/airflow \
+    && install --directory --owner=astro --group=0 /usr/local/airflow/repository
+USER astro
+# A new volume takes over what the image holds at its place: an empty repository.
+RUN custody init /usr/local/airflow/repository
+
+# For DAGs, Spark drivers and Spark's Python workers alike: one import name, `custody`.
+ENV PYTHONPATH=/usr/local/airflow/include:/usr/local/airflow
+ENV CUSTODY_REPOSITORY=/usr/local/airflow/repository

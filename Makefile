@@ -1,0 +1,55 @@
+# Set-up, demo and tests of custody. `make` alone lists what there is.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+STAMP := .venv/custody.stamp
+# Must be the options that requirements.lock was made with.
+LOCK_OPTIONS := --all-extras --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+SPELLED := $(wildcard *.md .ci dags docs include plugins spark_jobs tests Dockerfile Makefile)
+
+.PHONY: help env demo stop test lint types unit proto lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+env: $(STAMP) ## make .venv with all that is needed (PYTHON=... names another Python)
+
+$(STAMP): pyproject.toml requirements.lock .ci/environment .ci/uv
+	@rm -f $@
+	@.ci/environment $(PYTHON)
+	@touch $@
+
+demo: env ## run the demo (REPO=folder uses a repository of yours, UI=1 leaves Airflow open)
+	@$(BIN)/python -m custody_local.demo $(if $(REPO),--repository "$(REPO)") $(if $(UI),--ui)
+
+stop: env ## stop the Airflow that the demo left open with UI=1
+	@$(BIN)/python -m custody_local.demo --stop
+
+test: env lint types ## all checks and all tests, with real Spark and real Airflow
+	$(BIN)/pytest
+
+lint: env ## style, import contracts, spelling
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+	$(BIN)/codespell --skip '*_pb2.py*,*/__pycache__/*' $(SPELLED)
+
+types: env ## type check
+	$(BIN)/mypy
+
+unit: env ## the tests that start neither Spark nor Airflow
+	$(BIN)/pytest -m "not spark and not airflow"
+
+proto: env ## make the catalog's protobuf classes from their .proto
+	cd include && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. custody/catalog/transaction.proto
+
+lock: env ## resolve requirements.lock anew from pyproject.toml
+	.ci/uv pip compile pyproject.toml $(LOCK_OPTIONS) --upgrade --output-file requirements.lock
+
+clean: ## remove what the targets above have made, the demo's state included
+	rm -rf .venv .local build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find dags include plugins spark_jobs tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,214 @@
+"""`make demo`: custody's main job on sample events, through a real Airflow and real Spark jobs, shown step by step.
+
+What it shows it does with the commands that a user would type, and leaves the repository for more of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from custody.errors import CustodyError
+from custody.model import Event
+from custody.repository import Repository
+from custody.sample import SampleOptions, sample_files
+from custody.vfs import PosixFileSystem
+from custody_local.airflow import LocalAirflow, find_running, stop_running
+from custody_local.rest import RestClient, TaskRun
+
+DAG_ID = "provenance_rollover"
+PROJECT = Path(__file__).resolve().parents[2]
+_RUN_SECONDS_MAX = 900
+_TREE_EVENTS_MAX = 16
+
+
+@click.command()
+@click.option("--repository", type=click.Path(path_type=Path), default=PROJECT / "repository", show_default=True)
+@click.option("--events", type=click.IntRange(min=100), default=10_000, show_default=True, help="Sample events.")
+@click.option("--ui", is_flag=True, help="Leave Airflow running at the end.")
+@click.option("--stop", is_flag=True, help="Only stop an Airflow that an earlier --ui left.")
+def main(repository: Path, events: int, ui: bool, stop: bool) -> None:
+    """Ingest a sample, run the pipeline in Airflow, and ask the repository some questions."""
+    if stop:
+        was_running = stop_running(PROJECT / ".local" / "airflow")
+        click.echo("stopped" if was_running else "no local Airflow is running", err=True)
+        return
+    try:
+        Demo(repository.resolve(), events).run(leave_airflow=ui)
+    except CustodyError as error:
+        click.echo(f"demo: {error}", err=True)
+        sys.exit(error.exit_code)
+
+
+class Demo:
+    """One pass over everything; prints as it goes."""
+
+    def __init__(self, repository: Path, events: int) -> None:
+        self._folder = repository
+        self._events = events
+        self._console = Console(soft_wrap=True, highlight=False)
+        self._failed = False
+
+    def run(self, *, leave_airflow: bool) -> None:
+        """Do all of it; raises SystemExit(1) when events went missing or a task failed."""
+        started = time.monotonic()
+        self._title("1. A repository and some events")
+        if not (self._folder / "custody.toml").exists():
+            self._command("init")
+        landing = self._write_sample()
+        self._command("ingest", str(landing))
+        self._title("2. The pipeline, in Airflow: each task is a spark-submit")
+        running = find_running(PROJECT / ".local" / "airflow")
+        if running is not None:
+            stop_running(PROJECT / ".local" / "airflow")
+        airflow = LocalAirflow(
+            PROJECT, repository=self._folder, settings={"CUSTODY_ROLLOVER_SCHEDULE": ""}, progress=self._say
+        )
+        airflow.start()
+        try:
+            self._run_dag(airflow.client())
+            self._title("3. What the repository answers")
+            self._questions()
+        except BaseException:
+            airflow.stop()
+            raise
+        if not leave_airflow:
+            airflow.stop()
+        self._closing(airflow if leave_airflow else None, time.monotonic() - started)
+        if self._failed:
+            sys.exit(1)
+
+    def _write_sample(self) -> Path:
+        folder = PROJECT / ".local" / f"sample-{self._events}"
+        fs = PosixFileSystem()
+        fs.make_directory(folder)
+        for name, data in sample_files(SampleOptions(events=self._events)):
+            fs.write_durably(folder / name, data)
+        self._say(f"simulated {self._events} events of two NiFi nodes in {folder}")
+        return folder
+
+    def _run_dag(self, client: RestClient) -> None:
+        with client:
+            client.wait_for_dag(DAG_ID)
+            client.unpause(DAG_ID)
+            for earlier in client.runs(DAG_ID):
+                if not earlier.has_ended:
+                    self._say(f"run {earlier.run_id} of an earlier demo goes on first")
+                    self._watch(client, earlier.run_id)
+            run_id = client.trigger(DAG_ID)
+            self._say(f"triggered {DAG_ID}, run {run_id}")
+            self._watch(client, run_id)
+
+    def _watch(self, client: RestClient, run_id: str) -> None:
+        """Wait for a run's end and show its tasks; of those that failed, the end of their logs."""
+        with self._console.status("waiting for the first task") as status:
+            client.wait_for_run(
+                DAG_ID,
+                run_id,
+                timeout_s=_RUN_SECONDS_MAX,
+                progress=lambda tasks: _show_progress(status, tasks),
+            )
+        tasks = client.task_instances(DAG_ID, run_id)
+        reports = {t.task_id: client.xcom(DAG_ID, run_id, t.task_id) for t in tasks if t.state == "success"}
+        self._show_tasks(tasks, reports)
+        for task in tasks:
+            if task.state in ("failed", "upstream_failed"):
+                self._failed = True
+                self._say(f"{task.task_id}: {task.state}")
+            if task.state == "failed":
+                log = client.task_log(DAG_ID, run_id, task.task_id, try_number=task.try_number)
+                self._say("\n".join(log.splitlines()[-40:]))
+
+    def _show_tasks(self, tasks: list[TaskRun], reports: dict[str, object]) -> None:
+        table = Table(title="tasks", title_justify="left")
+        for name in ("task", "state", "seconds", "events", "in the job, seconds"):
+            table.add_column(name, justify="left" if name in ("task", "state") else "right")
+        for task in tasks:
+            report = reports.get(task.task_id)
+            numbers = report if isinstance(report, dict) else {}
+            duration = "" if task.duration_s is None else f"{task.duration_s:.1f}"
+            events, seconds = numbers.get("events"), numbers.get("seconds")
+            table.add_row(
+                task.task_id,
+                str(task.state),
+                duration,
+                "" if events is None else str(events),
+                "" if seconds is None else f"{seconds:.1f}",
+            )
+        self._console.print(table)
+
+    def _questions(self) -> None:
+        repository = Repository.open(self._folder)
+        status = repository.status()
+        live = sum(writer.events_live for writer in status.writers)
+        stored = sum(writer.events_live + writer.events_waiting for writer in status.writers)
+        searchable = repository.search("", limit=1).total
+        verdict = "equal" if stored == live == searchable else "NOT EQUAL"
+        self._failed |= verdict != "equal"
+        self._console.print(f"events ingested {stored} · live {live} · searchable {searchable}: {verdict}")
+        self._command("search", "event_type:CLONE AND component_name:route*", "--limit", "5")
+        event = self._event_with_small_lineage(repository)
+        self._command("event", str(event.event_id))
+        self._command("lineage", event.flowfile_uuid)
+        self._command("catalog", "log")
+
+    def _event_with_small_lineage(self, repository: Repository) -> Event:
+        """Return an event whose lineage branches and still fits a screen, or just the newest one."""
+        candidates = [
+            stored.event for stored in repository.search("event_type:CLONE OR event_type:FORK", limit=50).events
+        ]
+        for event in candidates:
+            if repository.lineage([event.flowfile_uuid]).events <= _TREE_EVENTS_MAX:
+                return event
+        return next(iter(candidates), repository.get(0))
+
+    def _command(self, *arguments: str) -> None:
+        """Run a command of custody as a user would, and show it."""
+        self._console.print(f"\n[bold]$ custody {' '.join(_quoted(argument) for argument in arguments)}[/bold]")
+        width = {} if self._console.is_terminal else {"COLUMNS": "160"}
+        environ = {**os.environ, **width, "CUSTODY_REPOSITORY": str(self._folder)}
+        done = subprocess.run([str(Path(sys.prefix) / "bin" / "custody"), *arguments], env=environ, check=False)
+        self._failed |= done.returncode != 0
+
+    def _closing(self, airflow: LocalAirflow | None, seconds: float) -> None:
+        self._title(f"Done in {seconds:.0f} s" if not self._failed else "Done, but not all went well (see above)")
+        bin_folder = Path(sys.prefix) / "bin"
+        self._say(f"The repository is in {self._folder}. Go on with:")
+        self._console.print(
+            f"  export PATH={bin_folder}:$PATH CUSTODY_REPOSITORY={self._folder}\n"
+            "  custody status\n"
+            '  custody search "event_type:SEND AND filename:orders*"\n'
+            "  custody --help"
+        )
+        if airflow is not None:
+            self._say(f"Airflow: {airflow.url}  user {airflow.user}  password {airflow.password}")
+            self._say("It runs on until: make stop")
+
+    def _title(self, text: str) -> None:
+        self._console.rule(text, align="left")
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+
+def _show_progress(status: Status, tasks: list[TaskRun]) -> None:
+    done = sum(task.state in ("success", "skipped") for task in tasks)
+    running = [task.task_id for task in tasks if task.state in ("running", "deferred", "up_for_retry")]
+    status.update(f"{done} of {len(tasks)} tasks done; now {', '.join(running) or 'between tasks'}")
+
+
+def _quoted(argument: str) -> str:
+    return json.dumps(argument) if " " in argument else argument
+
+
+if __name__ == "__main__":
+    main()

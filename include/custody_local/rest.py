@@ -1,0 +1,287 @@
+"""A small client of Airflow's REST API: what a demo and a test need, and no more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+
+from custody_local.errors import LocalAirflowError
+
+_POLL_SECONDS = 0.5
+_REQUEST_SECONDS = 30.0
+_ENDED = frozenset({"success", "failed"})
+# Said by Airflow when its database is busy, or by its server while it starts: the next try succeeds.
+_BUSY = frozenset({502, 503, 504})
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a DAG."""
+
+    dag_id: str
+    run_id: str
+    state: str
+    start: datetime | None
+    end: datetime | None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run will not change any more by itself."""
+        return self.state in _ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """One task of one run; `state` is None while the scheduler has not looked at it."""
+
+    task_id: str
+    map_index: int
+    state: str | None
+    try_number: int
+    start: datetime | None
+    end: datetime | None
+    duration_s: float | None
+
+
+def ignore(_message: str) -> None:
+    """Report progress to nobody."""
+
+
+class RestClient:
+    """Talks to one Airflow as one user; use it as a context manager, or call `close`."""
+
+    def __init__(self, url: str, user: str, password: str) -> None:
+        # Without the environment's proxies: this Airflow is on this host.
+        self._http = httpx.Client(base_url=url, timeout=_REQUEST_SECONDS, trust_env=False)
+        self._login = {"username": user, "password": password}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def health(self) -> dict[str, str]:
+        """Return the state of each component, `healthy` or otherwise; needs no login."""
+        answer = self._http.get("/api/v2/monitor/health")
+        answer.raise_for_status()
+        return {name: str(part["status"]) for name, part in answer.json().items() if part}
+
+    def wait_for_dag(self, dag_id: str, *, timeout_s: float = 120) -> None:
+        """Wait until Airflow has read the DAG.
+
+        Raises:
+            LocalAirflowError: it cannot be imported, or it did not turn up in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not self._has_dag(dag_id):
+            errors = self.import_errors()
+            own = {file: text for file, text in errors.items() if PurePath(file).stem == dag_id}
+            if own or time.monotonic() > deadline:
+                shown = "\n".join(f"{file}:\n{text}" for file, text in (own or errors).items())
+                raise LocalAirflowError(
+                    f"DAG {dag_id}: expected it within {timeout_s:.0f} s, Airflow has not read it. "
+                    f"Import errors: {shown or 'none; check that its file lies in dags/'}"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def dag(self, dag_id: str) -> dict[str, Any]:
+        """Return what Airflow's page of a DAG shows of it: documentation, parameters, schedule."""
+        return self._get(f"/dags/{quote(dag_id)}/details")
+
+    def import_errors(self) -> dict[str, str]:
+        """Return the DAG files that Airflow could not import, with the traceback of each."""
+        errors = self._get("/importErrors")["import_errors"]
+        return {str(error["filename"]): str(error["stack_trace"]) for error in errors}
+
+    def unpause(self, dag_id: str) -> None:
+        """Let the DAG's runs start; DAGs begin paused."""
+        self._call("PATCH", f"/dags/{quote(dag_id)}", json={"is_paused": False})
+
+    def pause(self, dag_id: str) -> None:
+        """Let no further run of the DAG start by schedule."""
+        self._call("PATCH", f"/dags/{quote(dag_id)}", json={"is_paused": True})
+
+    def trigger(self, dag_id: str, conf: Mapping[str, object] | None = None) -> str:
+        """Start a run with the given parameters, as the trigger form does, and return its id."""
+        body = {"logical_date": None, "conf": dict(conf or {})}
+        return str(self._call("POST", f"/dags/{quote(dag_id)}/dagRuns", json=body)["dag_run_id"])
+
+    def run(self, dag_id: str, run_id: str) -> Run:
+        """Return one run as it is now."""
+        return _run(self._get(_run_path(dag_id, run_id)))
+
+    def runs(self, dag_id: str) -> list[Run]:
+        """Return the DAG's newest hundred runs, newest first."""
+        path = f"/dags/{quote(dag_id)}/dagRuns"
+        found = self._get(path, order_by="-run_after", limit="100")
+        return [_run(entry) for entry in found["dag_runs"]]
+
+    def run_state(self, dag_id: str, run_id: str) -> str:
+        """Return the run's state: queued, running, success or failed."""
+        return self.run(dag_id, run_id).state
+
+    def wait_for_run(
+        self,
+        dag_id: str,
+        run_id: str,
+        *,
+        timeout_s: float = 600,
+        progress: Callable[[list[TaskRun]], None] | None = None,
+    ) -> Run:
+        """Wait until the run has ended, well or not, and return it; `progress` sees its tasks.
+
+        Raises:
+            LocalAirflowError: it has not ended in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not (run := self.run(dag_id, run_id)).has_ended:
+            if progress is not None:
+                progress(self.task_instances(dag_id, run_id))
+            if time.monotonic() > deadline:
+                states = [f"{task.task_id}: {task.state}" for task in self.task_instances(dag_id, run_id)]
+                raise LocalAirflowError(
+                    f"run {run_id} of {dag_id}: expected its end within {timeout_s:.0f} s, "
+                    f"it is {run.state} ({', '.join(states)}). Look at the logs of its tasks."
+                )
+            time.sleep(_POLL_SECONDS)
+        return run
+
+    def task_instances(self, dag_id: str, run_id: str) -> list[TaskRun]:
+        """Return the run's tasks in the order in which they started; those that have not come last."""
+        found = self._get(f"{_run_path(dag_id, run_id)}/taskInstances", limit="1000")
+        tasks = [_task(entry) for entry in found["task_instances"]]
+        return sorted(tasks, key=lambda task: (task.start is None, str(task.start), task.task_id))
+
+    def xcom(
+        self,
+        dag_id: str,
+        run_id: str,
+        task_id: str,
+        *,
+        key: str = "return_value",
+        map_index: int = -1,
+    ) -> object:
+        """Return what the task left under a key, as the JSON value it is."""
+        path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}/xcomEntries/{quote(key)}"
+        entry = self._get(path, map_index=str(map_index), stringify="false")
+        value: object = entry["value"]
+        return value
+
+    def task_log(self, dag_id: str, run_id: str, task_id: str, *, try_number: int = 1) -> str:
+        """Return the log of one try of a task, one line an entry."""
+        path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}/logs/{try_number}"
+        content = self._get(path, full_content="true")["content"]
+        return "\n".join(_log_line(entry) for entry in content)
+
+    def set_pool(self, name: str, slots: int, description: str = "") -> None:
+        """Make a pool, or give it another size."""
+        body = {"name": name, "slots": slots, "description": description, "include_deferred": False}
+        action = {"action": "create", "action_on_existence": "overwrite", "entities": [body]}
+        answer = self._call("PATCH", "/pools", json={"actions": [action]})
+        if errors := answer["create"]["errors"]:
+            raise LocalAirflowError(f"pool {name}: not made, Airflow says: {errors}")
+
+    def _has_dag(self, dag_id: str) -> bool:
+        return self._send("GET", f"/dags/{quote(dag_id)}").status_code == httpx.codes.OK
+
+    def _get(self, path: str, **query: str) -> dict[str, Any]:
+        return self._call("GET", path, params=query)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        params: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        answer = self._send(method, path, json=json, params=params)
+        if answer.is_error:
+            raise LocalAirflowError(
+                f"{method} {path}: expected success, Airflow answered {answer.status_code}: {answer.text[:2000]}"
+            )
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        params: dict[str, str] | None = None,
+    ) -> httpx.Response:
+        """Send a request; log in where needed, and wait a little where Airflow is busy."""
+        for attempt in range(_TRIES):
+            if "authorization" not in self._http.headers:
+                self._log_in()
+            answer = self._http.request(method, f"/api/v2{path}", json=json, params=params)
+            if answer.status_code == httpx.codes.UNAUTHORIZED:
+                del self._http.headers["authorization"]  # outlived by this client
+            elif answer.status_code not in _BUSY:
+                break
+            time.sleep(_POLL_SECONDS * attempt)
+        return answer
+
+    def _log_in(self) -> None:
+        answer = self._http.post("/auth/token", json=self._login)
+        if answer.is_error:
+            raise LocalAirflowError(
+                f"login of {self._login['username']}: expected a token, Airflow answered "
+                f"{answer.status_code}. Check the password."
+            )
+        self._http.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
+
+
+def _run_path(dag_id: str, run_id: str) -> str:
+    # safe="": a run id holds a time with colons and a plus.
+    return f"/dags/{quote(dag_id)}/dagRuns/{quote(run_id, safe='')}"
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _run(entry: Mapping[str, Any]) -> Run:
+    return Run(
+        dag_id=entry["dag_id"],
+        run_id=entry["dag_run_id"],
+        state=entry["state"],
+        start=_time(entry["start_date"]),
+        end=_time(entry["end_date"]),
+    )
+
+
+def _task(entry: Mapping[str, Any]) -> TaskRun:
+    return TaskRun(
+        task_id=entry["task_id"],
+        map_index=entry["map_index"],
+        state=entry["state"],
+        try_number=entry["try_number"],
+        start=_time(entry["start_date"]),
+        end=_time(entry["end_date"]),
+        duration_s=entry["duration"],
+    )
+
+
+def _log_line(entry: str | Mapping[str, Any]) -> str:
+    return entry if isinstance(entry, str) else str(entry["event"])

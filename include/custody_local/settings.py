@@ -1,0 +1,143 @@
+"""What a local Airflow is told: its environment variables, its secrets, its ports.
+
+Everything it keeps lies in one folder, its AIRFLOW_HOME. Secrets are made at the first start, are
+readable by the owner only, and stay the same afterwards, so that a login outlives a restart.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml  # type: ignore[import-untyped]
+
+from custody.errors import ConfigurationError
+from custody.spark.submit import submit_environment
+
+USER = "admin"
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """The keys and the one password of a local Airflow."""
+
+    password: str
+    fernet_key: str
+    jwt_secret: str
+    api_secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """An Airflow pool of the project's `airflow_settings.yaml`."""
+
+    name: str
+    slots: int
+    description: str
+
+
+def load_secrets(home: Path) -> Secrets:
+    """Read the secrets of an Airflow home, or make them."""
+    path = home / "secrets.json"
+    if not path.exists():
+        made = {
+            "password": secrets.token_urlsafe(15),
+            "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            "jwt_secret": secrets.token_urlsafe(64),
+            "api_secret": secrets.token_urlsafe(32),
+        }
+        write_private(path, json.dumps(made))
+    kept = Secrets(**json.loads(path.read_text(encoding="utf-8")))
+    write_private(passwords_file(home), json.dumps({USER: kept.password}))
+    return kept
+
+
+def passwords_file(home: Path) -> Path:
+    """The file in which Airflow's simple authentication looks passwords up."""
+    return home / "passwords.json"
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, at no time otherwise, and never half."""
+    draft = path.with_name(f".{path.name}-{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+def choose_port(wanted: int | None) -> int:
+    """Return a port of this host that nobody listens on: the wanted one, or any.
+
+    Raises:
+        ConfigurationError: the wanted one is taken.
+    """
+    with socket.socket() as probe:
+        # As the server will do it: a port whose last connection is just closing is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, wanted or 0))
+        except OSError as error:
+            raise ConfigurationError(
+                f"port {wanted} of {LOOPBACK}: expected a free one, got: {error}. "
+                f"Give another port, or none to have one chosen."
+            ) from error
+        return int(probe.getsockname()[1])
+
+
+def read_pools(project: Path) -> list[Pool]:
+    """The pools that the project declares for Astro, so that both ways to run it know the same."""
+    path = project / "airflow_settings.yaml"
+    if not path.is_file():
+        return []
+    declared = yaml.safe_load(path.read_text(encoding="utf-8"))["airflow"].get("pools") or []
+    return [
+        Pool(pool["pool_name"], int(pool["pool_slot"]), pool.get("pool_description") or "")
+        for pool in declared
+        if pool.get("pool_name")
+    ]
+
+
+def airflow_environment(
+    project: Path, home: Path, *, port: int, master: str, parallelism: int, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the whole environment of the local Airflow's processes."""
+    url = f"http://{LOOPBACK}:{port}"
+    keys = load_secrets(home)
+    # An Airflow that the user has configured elsewhere must not shine through, its database least of all.
+    result = {key: value for key, value in environ.items() if not key.startswith("AIRFLOW__")}
+    result |= submit_environment(environ)
+    python_path = [str(project / "include"), environ.get("PYTHONPATH")]
+    return result | {
+        "PYTHONPATH": os.pathsep.join(part for part in python_path if part),
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs" / "tasks"),
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        # Each worker is a process that always runs; one Spark driver fills two cores anyway.
+        "AIRFLOW__CORE__PARALLELISM": str(parallelism),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(project / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(project / "plugins"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__FERNET_KEY": keys.fernet_key,
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords_file(home)),
+        "AIRFLOW__API__HOST": LOOPBACK,
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__API__SECRET_KEY": keys.api_secret,
+        "AIRFLOW__API_AUTH__JWT_SECRET": keys.jwt_secret,
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": master}),
+    }

@@ -1,0 +1,170 @@
+"""A real local Airflow: started, used through its client, and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from custody.errors import LockedError
+from custody_local.airflow import LocalAirflow, find_running, stop_running
+from custody_local.errors import LocalAirflowError
+from custody_local.processes import ProcessId, session_members
+from custody_local.rest import RestClient
+
+pytestmark = pytest.mark.airflow
+
+DAG = """\
+from airflow.sdk import dag, task
+
+
+@dag(schedule=None, catchup=False)
+def greet():
+    @task(pool="spark")
+    def say(params=None, run_id=None):
+        import os
+
+        print("a line in the log")
+        return {"name": params["name"], "repository": os.environ["CUSTODY_REPOSITORY"]}
+
+    @task.bash
+    def wait():
+        return "sleep {{ params.seconds }}"
+
+    say() >> wait()
+
+
+greet_dag = greet()
+greet_dag.params = {"name": "nobody", "seconds": 0}
+"""
+BROKEN = """\
+from airflow.sdk import dag
+
+raise RuntimeError("this file is broken")
+"""
+POOLS = """\
+airflow:
+  pools:
+    - pool_name: spark
+      pool_slot: 1
+      pool_description: one at a time
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "dags").mkdir()
+    (folder / "dags" / "greet.py").write_text(DAG)
+    (folder / "dags" / "broken.py").write_text(BROKEN)
+    (folder / "airflow_settings.yaml").write_text(POOLS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def airflow(project: Path) -> Iterator[LocalAirflow]:
+    own = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite:////no/such/folder/airflow.db"}
+    environ = {**os.environ, **own}
+    with LocalAirflow(project, repository=project / "repository", environ=environ) as running:
+        yield running
+
+
+@pytest.fixture
+def client(airflow: LocalAirflow) -> Iterator[RestClient]:
+    with airflow.client() as client:
+        client.wait_for_dag("greet")
+        client.unpause("greet")
+        yield client
+
+
+def members(home: Path) -> set[ProcessId]:
+    running = find_running(home)
+    return session_members(running.process) if running else set()
+
+
+def test_triggered_run_succeeds_and_leaves_its_result(client: RestClient, project: Path) -> None:
+    run_id = client.trigger("greet", {"name": "Ada"})
+    run = client.wait_for_run("greet", run_id, timeout_s=120)
+    assert run.state == client.run_state("greet", run_id) == "success"
+    assert [task.task_id for task in client.task_instances("greet", run_id)] == ["say", "wait"]
+    for task in client.task_instances("greet", run_id):
+        assert task.state == "success"
+        assert task.start is not None
+        assert task.end is not None
+        assert task.duration_s is not None
+    result = client.xcom("greet", run_id, "say")
+    assert result == {"name": "Ada", "repository": str(project / "repository")}
+    assert "a line in the log" in client.task_log("greet", run_id, "say")
+    assert run_id in [run.run_id for run in client.runs("greet")]
+
+
+def test_file_that_cannot_be_imported_is_shown_with_its_error(client: RestClient) -> None:
+    with pytest.raises(LocalAirflowError, match="this file is broken"):
+        client.wait_for_dag("broken")
+
+
+def test_refused_request_is_shown_with_airflows_answer(client: RestClient) -> None:
+    with pytest.raises(LocalAirflowError, match="404"):
+        client.run_state("greet", "no such run")
+
+
+def test_wrong_password_is_refused(airflow: LocalAirflow) -> None:
+    with RestClient(airflow.url, airflow.user, "guess") as client:
+        assert set(client.health().values()) == {"healthy"}
+        with pytest.raises(LocalAirflowError, match="401"):
+            client.import_errors()
+
+
+def test_secrets_are_readable_by_the_owner_only(airflow: LocalAirflow) -> None:
+    for name in ("secrets.json", "passwords.json", "running.json"):
+        assert stat.S_IMODE((airflow.home / name).stat().st_mode) == 0o600
+
+
+def test_nothing_listens_beyond_this_host(airflow: LocalAirflow) -> None:
+    listening = {
+        connection.laddr.ip
+        for process in members(airflow.home)
+        for connection in psutil.Process(process.pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert listening == {"127.0.0.1"}
+
+
+def test_second_start_on_the_same_folder_finds_the_first(airflow: LocalAirflow, project: Path) -> None:
+    with pytest.raises(LockedError, match=airflow.url):
+        LocalAirflow(project).start()
+
+
+def test_settings_of_the_users_own_airflow_do_not_shine_through(airflow: LocalAirflow) -> None:
+    # The fixture's environment names a database that cannot be made.
+    assert (airflow.home / "airflow.db").is_file()
+
+
+def test_stop_ends_all_processes_also_a_running_task(client: RestClient, project: Path) -> None:
+    home = project / ".local" / "airflow"
+    run_id = client.trigger("greet", {"name": "Eve", "seconds": 600})
+    deadline = time.monotonic() + 60
+    while client.task_instances("greet", run_id)[-1].state != "running":
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    time.sleep(2)
+    before = members(home)
+    assert any("sleep" in psutil.Process(process.pid).name() for process in before)
+    assert stop_running(home)
+    assert [process for process in before if process.is_alive()] == []
+    assert find_running(home) is None
+    assert not stop_running(home)
+
+
+def test_component_that_dies_ends_the_start_with_its_log(tmp_path: Path) -> None:
+    (tmp_path / "dags").mkdir()
+    wrong = {"AIRFLOW__API__WORKERS": "many"}
+    airflow = LocalAirflow(tmp_path, settings=wrong)
+    with pytest.raises(LocalAirflowError, match=r"ended while it started[^$]*many"):
+        airflow.start(timeout_s=120)
+    assert find_running(airflow.home) is None

@@ -1,0 +1,50 @@
+"""Fixtures of all tests: a repository in a folder of its own, and one whose events are live."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from custody.repository import Repository
+from custody.vfs import PosixFileSystem
+from tests.support import run_steps, write_samples
+
+# A slow machine must not fail a property; the examples are the same in every run.
+settings.register_profile(
+    "custody",
+    deadline=None,
+    derandomize=True,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("custody")
+
+
+@pytest.fixture
+def fs() -> PosixFileSystem:
+    return PosixFileSystem()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """A new repository with default settings."""
+    return Repository.create(tmp_path / "repository")
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A repository whose 600 sample events are live; tests only read it."""
+    root = tmp_path_factory.mktemp("live")
+    made = Repository.create(root / "repository")
+    toml = made.settings.root / "custody.toml"
+    toml.write_text(
+        '[eventlog]\nblock_bytes_max = 65536\n[index]\nattributes = ["priority", "mime.type", "orders.customer"]\n'
+    )
+    opened = Repository.open(made.settings.root)
+    with opened.ingest() as work:
+        for path in write_samples(root, 600):
+            work.file(path)
+    run_steps(opened.settings)
+    return opened

@@ -1,0 +1,207 @@
+"""What several test modules share: made-up events, a pass of all steps in this process, a disk that fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from hypothesis import strategies as st
+
+import custody
+from custody.capture import Accepted, read_file
+from custody.config import Settings
+from custody.errors import StorageError
+from custody.model import ContentClaim, Event
+from custody.repository import Repository
+from custody.rollover import STEPS, UnitReport, Workspace
+from custody.sample import SampleOptions, sample_files
+from custody.vfs import PosixFileSystem
+from custody.vfs.posix import PosixFile
+
+INCLUDE = Path(custody.__file__).parents[1]
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+TEXT = st.text(max_size=12)
+MAYBE_TEXT = st.none() | TEXT
+
+
+def event(number: int = 0, **values: object) -> Event:
+    """A plain event with an identity of its own; `values` replace its fields."""
+    fields: dict[str, object] = {
+        "event_type": "CREATE",
+        "event_time": 1_772_409_600_000 + number * 1000,
+        "component_id": "c0ffee00-0000-4000-8000-000000000001",
+        "component_type": "GenerateFlowFile",
+        "flowfile_uuid": f"00000000-0000-4000-8000-{number:012d}",
+        "file_size": 100 + number,
+        "source_node": "node-1",
+        "source_ordinal": number,
+    }
+    return Event(**{**fields, **values})  # type: ignore[arg-type]
+
+
+def sample(count: int, **options: int) -> list[Event]:
+    """Sample events as capture reads them, file after file."""
+    chosen = SampleOptions(events=count, **options)  # type: ignore[arg-type]
+    outcomes = [found for _, data in sample_files(chosen) for found in read_file(data, event_bytes_max=1 << 20)]
+    return [found.event for found in outcomes if isinstance(found, Accepted)]
+
+
+def write_samples(folder: Path, count: int, **options: int) -> list[Path]:
+    """Sample files on disk, in the order in which they were made."""
+    paths = []
+    for name, data in sample_files(SampleOptions(events=count, **options)):  # type: ignore[arg-type]
+        paths.append(folder / name)
+        paths[-1].write_bytes(data)
+    return paths
+
+
+def unnumbered(events: Iterable[Event]) -> list[Event]:
+    """Events as they were before they got an id."""
+    return [msgspec.structs.replace(item, event_id=-1) for item in events]
+
+
+def numbered(events: Iterable[Event], first: int = 0) -> list[Event]:
+    return [msgspec.structs.replace(item, event_id=first + n) for n, item in enumerate(events)]
+
+
+def run_steps(settings: Settings, *names: str) -> list[UnitReport]:
+    """Run steps (all of them when none is named) in this process, as a Spark job would in its workers."""
+    done = []
+    for name in names or STEPS:
+        for unit in STEPS[name].units(settings):
+            done.append(STEPS[name].run(Workspace(settings, unit.writer), unit))
+    return done
+
+
+def append(repository: Repository, events: Sequence[Event]) -> range:
+    """Append events in one writer's life; its journal is sealed at the end."""
+    with repository.writer() as writer:
+        return writer.append(events)
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    """A copy with one bit changed."""
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder with its content."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@contextmanager
+def python(source: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """A second Python process with custody on its path; it is ended with the context."""
+    with subprocess.Popen(
+        [sys.executable, "-c", source, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(INCLUDE)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+class _FailingFile(PosixFile):
+    def __init__(self, inner: PosixFile, operation: Callable[[str], None]) -> None:
+        self._inner = inner
+        self._operation = operation
+
+    @property
+    def closed(self) -> bool:
+        return self._inner.closed
+
+    def write(self, data: bytes) -> int:
+        self._operation("write")
+        return self._inner.write(data)
+
+    def tell(self) -> int:
+        return self._inner.tell()
+
+    def sync(self) -> None:
+        self._operation("sync")
+        self._inner.sync()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class FailingFileSystem(PosixFileSystem):
+    """A real disk whose durable operation number `fail_at` (from 1) is refused; 0 refuses none."""
+
+    def __init__(self, fail_at: int = 0) -> None:
+        self.fail_at = fail_at
+        self.operations: list[str] = []
+
+    def _operation(self, name: str) -> None:
+        self.operations.append(name)
+        if len(self.operations) == self.fail_at:
+            raise StorageError(f"cannot {name}: injected")
+
+    def create(self, path: Path) -> PosixFile:
+        self._operation("create")
+        return _FailingFile(super().create(path), self._operation)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._operation("rename")
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._operation("remove")
+        super().remove(path)
+
+    def truncate(self, path: Path, length: int) -> None:
+        self._operation("truncate")
+        super().truncate(path, length)
+
+    def sync_file(self, path: Path) -> None:
+        self._operation("sync_file")
+        super().sync_file(path)
+
+    def sync_directory(self, folder: Path) -> None:
+        self._operation("sync_directory")
+        super().sync_directory(folder)
+
+
+CLAIMS = st.builds(
+    ContentClaim, container=MAYBE_TEXT, section=MAYBE_TEXT, identifier=MAYBE_TEXT, offset=st.none() | INT64
+)
+EVENTS = st.builds(
+    Event,
+    event_type=TEXT,
+    event_time=INT64,
+    component_id=TEXT,
+    component_type=TEXT,
+    flowfile_uuid=TEXT,
+    file_size=INT64,
+    event_duration=INT64,
+    parent_uuids=st.lists(TEXT, max_size=3).map(tuple),
+    child_uuids=st.lists(TEXT, max_size=3).map(tuple),
+    previous_attributes=st.dictionaries(TEXT, MAYBE_TEXT, max_size=3),
+    updated_attributes=st.dictionaries(TEXT, MAYBE_TEXT, max_size=3),
+    content_claim=st.none() | CLAIMS,
+    previous_content_claim=st.none() | CLAIMS,
+    **{
+        name: st.none() | INT64
+        for name in ("flowfile_entry_date", "lineage_start_date", "previous_file_size", "source_ordinal")
+    },
+    **{
+        name: MAYBE_TEXT
+        for name in (
+            "component_name process_group_id process_group_name transit_uri source_system_flowfile_identifier "
+            "alternate_identifier_uri details relationship source_queue_identifier entity_type content_uri "
+            "previous_content_uri platform application source_format source_node source_host source_event_id extra"
+        ).split()
+    },
+)
+"""Any event that the columns can hold, good or not."""
