@@ -40,7 +40,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     made = Repository.create(root / "repository")
     toml = made.settings.root / "custody.toml"
     toml.write_text(
-        '[eventlog]\nblock_bytes_max = 65536\n[index]\nattributes = ["priority", "mime.type", "orders.customer"]\n'
+        '[eventlog]\nblock_bytes_max = 65536\n[index]\nattributes = ["order.region", "mime.type", "mqtt.broker"]\n'
     )
     opened = Repository.open(made.settings.root)
     with opened.ingest() as work:

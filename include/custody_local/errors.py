@@ -11,4 +11,4 @@ class LocalAirflowError(CustodyError):
     """The local Airflow did not start, did not answer, or answered with a refusal."""
 
     kind: ClassVar[str] = "local-airflow"
-    exit_code: ClassVar[int] = 30
+    exit_code: ClassVar[int] = 22

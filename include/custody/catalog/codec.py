@@ -16,6 +16,8 @@ _LENGTH = struct.Struct("<Q")
 _DIGEST_BYTES = 32
 FEATURES_READ: frozenset[str] = frozenset()
 """Names of the features that this code can read; each one is added with the release that brings it."""
+FEATURES_WRITTEN: frozenset[str] = frozenset()
+"""Names of the features that this code keeps when it writes."""
 
 
 def encode(transaction: Transaction) -> bytes:
@@ -37,7 +39,7 @@ def decode(data: bytes, path: Path) -> Transaction:
         FormatVersionError: the object is of another version, or needs a feature that this code does not know.
         CorruptionError: its checksum or its length is wrong.
     """
-    if data[:7] == PREAMBLE[:7] and data[7:8] != PREAMBLE[7:8]:
+    if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
         raise FormatVersionError(f"{path} @7: expected catalog object version 1, got {data[7:8]!r}.")
     start = len(PREAMBLE) + _LENGTH.size
     body, stored = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]

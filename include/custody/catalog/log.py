@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from custody.catalog.codec import decode, digest, encode
+from custody.catalog.codec import FEATURES_WRITTEN, decode, digest, encode
 from custody.catalog.state import EMPTY, CatalogState, apply
 from custody.catalog.transaction_pb2 import Action, Transaction
 from custody.clock import Clock
@@ -52,11 +52,10 @@ class Catalog:
         while True:
             name = self._next_name(self._state)
             data = self._read(self._state.revision + 1, name)
-            if data is None:
-                break
-            self._state = self._follow(self._state, data, self._path(self._state.revision + 1, name))
-        self._check_end()
-        return self._state
+            if data is not None:
+                self._state = self._follow(self._state, data, self._path(self._state.revision + 1, name))
+            elif self._is_at_end(name):
+                return self._state
 
     def commit(self, actions: Sequence[Action], *, next_event_id: int = 0) -> CatalogState:
         """Append one transaction and return the state after it.
@@ -66,9 +65,11 @@ class Catalog:
 
         Raises:
             ConflictError: the actions contradict the state: nothing was written.
+        FormatVersionError: a newer custody writes here, with features that this one does not know.
         """
         for _ in range(_COMMIT_ATTEMPTS):
             state = self.load()
+            self._check_writable(state)
             apply(actions, dict(state.files), dict(state.shards))
             transaction = self._successor(state, actions, next_event_id)
             data = encode(transaction)
@@ -96,6 +97,7 @@ class Catalog:
             encoding=Transaction.FULL,
             catalog_id=state.catalog_id.bytes,
             next_event_id=state.next_event_id,
+            writer_features=sorted(state.writer_features),
             actions=state.actions(),
         )
         self._fs.publish_if_absent(path, encode(message))
@@ -117,6 +119,13 @@ class Catalog:
                 raise CorruptionError(f"{self._path(revision, name)}: expected revision {revision}, got no file.")
             state = self._follow(state, data, self._path(revision, name))
             yield decode(data, self._path(revision, name))
+
+    def _check_writable(self, state: CatalogState) -> None:
+        unknown = sorted(state.writer_features - FEATURES_WRITTEN)
+        if unknown:
+            raise FormatVersionError(
+                f"{self._folder}: needs the writer features {', '.join(unknown)}, which this custody does not know."
+            )
 
     def _successor(self, state: CatalogState, actions: Iterable[Action], next_event_id: int) -> Transaction:
         name, _ = parse_transaction(self._next_name(state)) or (UUID(int=0), False)
@@ -183,13 +192,20 @@ class Catalog:
             return EMPTY.advanced(message, message.previous_digest)
         return EMPTY
 
-    def _check_end(self) -> None:
-        """Find a hole: a later revision exists although the next one does not."""
-        later = [revision for revision in self._revisions() if revision > self._state.revision]
-        for revision in later:
-            names = self._fs.list(self._folder / revision_folder(revision))
-            if any(parse_transaction(name) for name in names):
+    def _is_at_end(self, name: str) -> bool:
+        """Whether no later revision exists; False when the next one, `name`, was committed in this moment.
+
+        Raises:
+            CorruptionError: a later revision exists although the next one does not.
+        """
+        following = self._state.revision + 1
+        for revision in self._revisions():
+            names = self._fs.list(self._folder / revision_folder(revision)) if revision >= following else []
+            if any(parse_transaction(found) for found in names):
+                if self._fs.exists(self._path(following, name)):
+                    return False
                 raise CorruptionError(
-                    f"{self._folder}: revision {self._state.revision + 1} is missing or has a foreign name, "
+                    f"{self._folder}: revision {following} is missing or has a foreign name, "
                     f"but revision {revision} exists. Run: custody status"
                 )
+        return True

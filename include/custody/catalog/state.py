@@ -23,6 +23,8 @@ class CatalogState:
     digest: bytes
     commit_time_ms: int
     next_event_id: int
+    writer_features: frozenset[str] = frozenset()
+    """Who writes has to know all of them; a feature never goes away."""
     files: Mapping[str, AddFile] = field(default_factory=dict)
     """Live Parquet files by path, relative to the database's folder."""
     shards: Mapping[str, AddShard] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class CatalogState:
             digest=digest,
             commit_time_ms=transaction.commit_time_ms,
             next_event_id=max(self.next_event_id, transaction.next_event_id),
+            writer_features=self.writer_features | set(transaction.writer_features),
             files=files,
             shards=shards,
         )

@@ -10,9 +10,9 @@ import json
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -59,13 +59,13 @@ class CaptureSection(_Section):
     file_bytes_max: int = Field(
         1 << 30,
         ge=1024,
-        description="Largest input file, in bytes after decompression; a larger one is refused whole.",
+        description="Largest input file, in bytes; a larger one is refused whole.",
     )
     event_bytes_max: int = Field(
         1 << 20,
         ge=4096,
         description="Largest event, in bytes of its JSON; a larger one goes to the quarantine. "
-        "One event must fit a compression block.",
+        "An event that is larger than a compression block gets a block of its own.",
     )
     batch_events: int = Field(
         1000,
@@ -90,8 +90,22 @@ class EventLogSection(_Section):
         description="Codec of a block. zstd is both smaller and faster than gzip on provenance events.",
     )
     compression_level: Annotated[int | None, _Unset] = Field(
-        None, ge=1, le=22, description="Level of the codec; unset takes the codec's own default."
+        None,
+        ge=1,
+        le=22,
+        description="Level of the codec, 1 to 22 for zstd and 1 to 9 for gzip; unset takes the codec's own default.",
     )
+
+    @model_validator(mode="after")
+    def _level_fits_codec(self) -> Self:
+        highest = {"zstd": 22, "gzip": 9, "none": 0}[self.compression]
+        if self.compression_level is not None and self.compression_level > highest:
+            raise ValueError(
+                f"compression_level: {self.compression} takes 1 to {highest}"
+                if highest
+                else "compression_level: none takes no level"
+            )
+        return self
 
 
 class IndexSection(_Section):

@@ -40,6 +40,7 @@ class EventLog:
             raise NotFoundError(f"{self.path} is gone; it was expired or never committed.") from error
         except (OSError, pa.ArrowException, ValueError) as error:
             raise CorruptionError(f"{self.path}: expected a Parquet footer, got {error}.") from error
+        _check_version(self.path, schema)
         # The footer has no checksum: a column whose name is damaged would read as absent values.
         if not schema.equals(EVENT_SCHEMA):
             raise CorruptionError(f"{self.path}: expected the columns of schema version {SCHEMA_VERSION}, got others.")
@@ -59,10 +60,7 @@ class EventLog:
     @cached_property
     def metadata(self) -> LogMetadata:
         """What the log says of itself in its footer."""
-        stored = (self._parquet.schema_arrow.metadata or {}).get(METADATA_KEY)
-        if stored is None:
-            raise CorruptionError(f"{self.path}: expected custody's metadata in the footer, got none.")
-        return msgspec.json.decode(stored, type=LogMetadata)
+        return _metadata(self.path, self._parquet.schema_arrow)
 
     def check(self, expected: LogMetadata) -> None:
         """Raise CorruptionError unless the log says of itself what is expected of it."""
@@ -94,3 +92,21 @@ class EventLog:
     def _toc_from_footer(self) -> TableOfContents:
         footer = self._parquet.metadata
         return from_footer(footer, self.read(["event_id", "event_time"]))
+
+
+def _metadata(path: Path, schema: pa.Schema) -> LogMetadata:
+    stored = (schema.metadata or {}).get(METADATA_KEY)
+    try:
+        if stored is not None:
+            return msgspec.json.decode(stored, type=LogMetadata)
+    except msgspec.DecodeError as error:
+        raise CorruptionError(f"{path}: expected custody's metadata in the footer, got {error}.") from error
+    raise CorruptionError(f"{path}: expected custody's metadata in the footer, got none.")
+
+
+def _check_version(path: Path, schema: pa.Schema) -> None:
+    version = _metadata(path, schema).schema_version
+    if version != SCHEMA_VERSION:
+        raise FormatVersionError(
+            f"{path}: expected events of schema version {SCHEMA_VERSION}, got {version}. Use a newer custody."
+        )

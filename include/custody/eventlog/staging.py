@@ -1,19 +1,23 @@
 """Staging files: one merged group in event-id order, as an Arrow file, waiting to be compressed.
 
-A staging file is published by rename, so a name without the temporary suffix is always a whole file.
+A staging file is published by rename, so a name without the temporary suffix is always a whole file. The Arrow file is
+followed by its SHA-256 (32 bytes): the journals that it was made from are deleted on the strength of it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from pathlib import Path
 
 import pyarrow as pa
 
 from custody.errors import CorruptionError
+from custody.eventlog.sink import HashingSink
 from custody.vfs import FileSystem
 
 TEMPORARY_SUFFIX = ".partial"
+_DIGEST_BYTES = 32
 
 
 def temporary(path: Path) -> Path:
@@ -29,8 +33,10 @@ def write_staging(fs: FileSystem, path: Path, table: pa.Table) -> int:
     fs.make_directory(path.parent)
     partial = temporary(path)
     with fs.create(partial) as file:
-        with pa.ipc.new_file(file, table.schema) as sink:
-            sink.write_table(table)
+        sink = HashingSink(file)
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        file.write(sink.sha256.digest())
         file.sync()
         size = file.tell()
     fs.rename(partial, path)
@@ -42,11 +48,13 @@ def read_staging(fs: FileSystem, path: Path) -> pa.Table:
     """Return all events of a staging file.
 
     Raises:
-        CorruptionError: it is not an Arrow file; roll the group over again.
+        CorruptionError: its checksum is wrong; roll the group over again.
     """
-    try:
-        return pa.ipc.open_file(pa.py_buffer(fs.read(path))).read_all()
-    except pa.ArrowInvalid as error:
+    data = fs.read(path)
+    body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if hashlib.sha256(body).digest() != digest:
         raise CorruptionError(
-            f"{path}: expected an Arrow file, got {error}. Remove it; the next rollover writes it again."
-        ) from error
+            f"{path} @0: expected a staging file with its checksum, got other bytes. "
+            "Remove it; the next rollover makes it again from the journals."
+        )
+    return pa.ipc.open_file(pa.py_buffer(body)).read_all()

@@ -57,7 +57,7 @@ class TableOfContents:
             FormatVersionError: the file is of another version.
             CorruptionError: its checksum or its length is wrong.
         """
-        if data[:7] == PREAMBLE[:7] and data[7:8] != PREAMBLE[7:8]:
+        if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
             raise FormatVersionError(f"{path} @7: expected table of contents version 1, got {data[7:8]!r}.")
         body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if not body.startswith(PREAMBLE) or hashlib.sha256(body).digest() != digest:

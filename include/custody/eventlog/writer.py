@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 import numpy as np
@@ -19,13 +17,27 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from custody.eventlog.blocks import cut, row_bytes
+from custody.eventlog.sink import HashingSink
 from custody.eventlog.staging import temporary
 from custody.eventlog.toc import from_footer
 from custody.format.names import toc_path
 from custody.model import SCHEMA_VERSION
-from custody.vfs import FileSystem, WritableFile
+from custody.vfs import FileSystem
 
 METADATA_KEY = b"custody"
+# Bounds are kept of what prunes; a bound of a long text would stand in the footer at its full length, twice a block.
+_STATISTICS = [
+    "event_id",
+    "event_type",
+    "event_time",
+    "component_id",
+    "component_type",
+    "flowfile_uuid",
+    "file_size",
+    "lineage_start_date",
+    "source_node",
+    "source_ordinal",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,39 +75,6 @@ class WrittenLog:
     blocks: int
 
 
-class _HashingSink:
-    """Hands bytes on to a file and hashes them on the way, so that the log is not read again."""
-
-    def __init__(self, file: WritableFile) -> None:
-        self._file = file
-        self.sha256 = hashlib.sha256()
-
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
-
-    def write(self, data: bytes) -> int:
-        self.sha256.update(data)
-        return self._file.write(data)
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.flush()
-
-
 def log_metadata(table: pa.Table, writer: str, database: str) -> LogMetadata:
     """Return what the log of these events (sorted by id, at least one) says of itself."""
     times = pc.min_max(table.column("event_time").cast(pa.int64())).as_py()
@@ -123,14 +102,14 @@ def write_log(fs: FileSystem, path: Path, table: pa.Table, metadata: LogMetadata
     schema = table.schema.with_metadata({METADATA_KEY: msgspec.json.encode(metadata)})
     partial = temporary(path)
     with fs.create(partial) as file:
-        sink = _HashingSink(file)
+        sink = HashingSink(file)
         with pq.ParquetWriter(
             sink,
             schema,
             compression=options.compression,
             compression_level=options.level,
             write_page_checksum=True,
-            write_statistics=True,
+            write_statistics=_STATISTICS,
             store_schema=True,
         ) as writer:
             for start, rows in blocks:

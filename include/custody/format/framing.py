@@ -1,7 +1,8 @@
-"""Framing of records in an append-only file: length, checksum, kind, payload.
+"""Framing of records in an append-only file: mark, length, checksum, kind, payload.
 
-A frame is `u32 payload length | u32 CRC-32 of length, kind and payload | u8 kind | payload`, little-endian. The
-checksum covers the length. A bad record is a torn tail only when no whole record follows it: appends come one after
+A frame is `mark (4 bytes) | u32 payload length | u32 CRC-32 of length, kind and payload | u8 kind | payload`,
+little-endian. The mark is no valid UTF-8, so no text from outside contains it: behind damage the next whole record is
+found by a search for it. A bad record is a torn tail only when no whole record follows it: appends come one after
 the other, so what lies before a whole record was once whole itself, whatever its length says now.
 """
 
@@ -13,14 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from custody.errors import CorruptionError
 
-_HEAD = struct.Struct("<IIB")
+MARK = b"\xc5\x7e\xa1\x1d"
+_HEAD = struct.Struct("<4sIIB")
 HEAD_BYTES = _HEAD.size
 PAYLOAD_BYTES_MAX = 1 << 30
-_SCAN_BYTES = 1 << 20
 
 
 def _checksum(length: int, kind: int, payload: bytes | memoryview) -> int:
@@ -31,7 +30,7 @@ def frame(kind: int, payload: bytes) -> bytes:
     """Return one record ready to be appended; `kind` is 0 to 255."""
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise ValueError(f"a record holds at most {PAYLOAD_BYTES_MAX} bytes, got {len(payload)}")
-    return _HEAD.pack(len(payload), _checksum(len(payload), kind, payload), kind) + payload
+    return _HEAD.pack(MARK, len(payload), _checksum(len(payload), kind, payload), kind) + payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +61,14 @@ def frames(data: bytes, start: int, path: Path) -> Iterator[Frame | TornTail]:
     view = memoryview(data)
     offset = start
     while offset < len(view):
+        record = _whole_record(view, offset)
         rest = len(view) - offset
-        if rest < HEAD_BYTES:
-            yield TornTail(offset, rest)
-            return
-        length, checksum, kind = _HEAD.unpack_from(view, offset)
-        end = offset + HEAD_BYTES + length
-        payload = view[offset + HEAD_BYTES : end]
-        if end <= len(view) and checksum == _checksum(length, kind, payload):
-            yield Frame(offset, kind, payload)
-            offset = end
-        elif _whole_record_after(view, offset):
+        if record is not None:
+            yield record
+            offset += HEAD_BYTES + len(record.payload)
+        elif _whole_record_after(data, offset):
             raise CorruptionError(
-                f"{path} @{offset}: expected a record with checksum {checksum:#010x}, got other bytes. "
+                f"{path} @{offset}: expected a whole record with its checksum, got other bytes. "
                 f"{rest} bytes from here on were not read."
             )
         else:
@@ -82,18 +76,23 @@ def frames(data: bytes, start: int, path: Path) -> Iterator[Frame | TornTail]:
             return
 
 
-def _whole_record_after(view: memoryview, offset: int) -> bool:
+def _whole_record_after(data: bytes, offset: int) -> bool:
     """Whether a whole record begins anywhere behind `offset`; the bad record's own length cannot be trusted."""
-    stop = len(view) - HEAD_BYTES + 1
-    for start in range(offset + 1, stop, _SCAN_BYTES):
-        count = min(_SCAN_BYTES, stop - start)
-        lengths = np.zeros(count, np.int64)
-        for place in range(4):
-            lengths |= np.frombuffer(view, np.uint8, count, start + place).astype(np.int64) << 8 * place
-        ends = np.arange(start, start + count) + HEAD_BYTES + lengths
-        for position in (np.flatnonzero(ends <= len(view)) + start).tolist():
-            length, checksum, kind = _HEAD.unpack_from(view, position)
-            payload = view[position + HEAD_BYTES : position + HEAD_BYTES + length]
-            if checksum == _checksum(length, kind, payload):
-                return True
+    view = memoryview(data)
+    position = data.find(MARK, offset + 1)
+    while position >= 0:
+        if _whole_record(view, position) is not None:
+            return True
+        position = data.find(MARK, position + 1)
     return False
+
+
+def _whole_record(view: memoryview, offset: int) -> Frame | None:
+    """Return the record at `offset`, None unless all of it is there and its checksum right."""
+    if offset + HEAD_BYTES > len(view):
+        return None
+    mark, length, checksum, kind = _HEAD.unpack_from(view, offset)
+    payload = view[offset + HEAD_BYTES : offset + HEAD_BYTES + length]
+    if mark != MARK or len(payload) != length or checksum != _checksum(length, kind, payload):
+        return None
+    return Frame(offset, kind, payload)

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from whoosh import index, query
-from whoosh.index import EmptyIndexError
 
 from custody.errors import CorruptionError, NotFoundError
 from custody.index.fields import POINTER_COLUMN
@@ -20,14 +19,21 @@ def search_shard(path: Path, question: query.Query) -> EventIds:
 
     Raises:
         NotFoundError: the shard's folder is gone.
-        CorruptionError: it is no index.
+        CorruptionError: it is no index, or a damaged one.
     """
     if not path.is_dir():
         raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
     try:
-        shard = index.open_dir(str(path), readonly=True)
-    except (EmptyIndexError, OSError, ValueError, TypeError, index.IndexError) as error:
-        raise CorruptionError(f"index shard {path}: expected a Whoosh index, got {error!r}.") from error
+        return _search(path, question)
+    except Exception as error:
+        raise CorruptionError(
+            f"index shard {path}: expected a Whoosh index, got {error!r}. "
+            "Remove its folder and make it again: custody run index"
+        ) from error
+
+
+def _search(path: Path, question: query.Query) -> EventIds:
+    shard = index.open_dir(str(path), readonly=True)
     with shard.searcher() as searcher:
         documents = list(searcher.docs_for_query(question))
         if not documents:

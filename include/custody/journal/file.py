@@ -107,7 +107,7 @@ class JournalFile:
 
     def _accept(self, item: Frame) -> None:
         if item.kind == KIND_HEADER:
-            self.header = msgspec.json.decode(item.payload, type=JournalHeader)
+            self.header = self._read_header(item)
         elif item.kind == KIND_SCHEMA:
             self._schema = pa.ipc.read_schema(pa.py_buffer(item.payload))
         elif item.kind == KIND_BATCH and self._schema is not None:
@@ -117,6 +117,15 @@ class JournalFile:
                 f"{self.path} @{item.offset}: expected a record of kind 1 to 3, got kind {item.kind}. "
                 "The file was written by a newer custody; use that one."
             )
+
+    def _read_header(self, item: Frame) -> JournalHeader:
+        header = msgspec.json.decode(item.payload, type=JournalHeader)
+        if header.schema_version != SCHEMA_VERSION:
+            raise FormatVersionError(
+                f"{self.path} @{item.offset}: expected events of schema version {SCHEMA_VERSION}, "
+                f"got {header.schema_version}. Use a newer custody."
+            )
+        return header
 
     def _unknown(self) -> CorruptionError | FormatVersionError:
         shown = self._data[: len(PREAMBLE)]

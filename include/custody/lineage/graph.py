@@ -39,14 +39,15 @@ class Lineage:
     def walk(self) -> Iterator[tuple[int, FlowFileNode, bool]]:
         """Yield (depth, FlowFile, whether seen before) from the roots down; what was seen is not opened again."""
         seen: set[str] = set()
-        stack = [(0, node.uuid) for node in reversed(self.roots())]
-        while stack:
-            depth, uuid = stack.pop()
-            again = uuid in seen
-            yield depth, self.nodes[uuid], again
-            if not again:
-                seen.add(uuid)
-                stack += [(depth + 1, child) for child in reversed(self.nodes[uuid].children)]
+        for start in [*self.roots(), *self.nodes.values()]:  # a cycle has no root
+            stack = [] if start.uuid in seen else [(0, start.uuid)]
+            while stack:
+                depth, uuid = stack.pop()
+                again = uuid in seen
+                yield depth, self.nodes[uuid], again
+                if not again:
+                    seen.add(uuid)
+                    stack += [(depth + 1, child) for child in reversed(self.nodes[uuid].children)]
 
 
 def trace(lookup: Lookup, uuids: Iterable[str], events_max: int) -> Lineage:

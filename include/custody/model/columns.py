@@ -1,6 +1,7 @@
 """Events as columns: the one Arrow schema of journals, staging files and event logs, and both ways to get there.
 
-Field numbers of Parquet do not matter here: columns are found by name, a column that a file lacks reads as null.
+Columns are found by name. A change of the schema is a new SCHEMA_VERSION; readers refuse versions that they do not
+know.
 """
 
 from __future__ import annotations

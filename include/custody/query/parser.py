@@ -26,6 +26,7 @@ from custody.index import (
 
 QUERY_CHARACTERS_MAX = 4096  # the parser's work grows with the square of the length
 _DAY_MS = 86_400_000
+_NUMBER_MAX = 1 << 62
 _FIELD_LIKE = re.compile(r"(?:^|[\s(])([A-Za-z_][\w.\-]*):(?!//)")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
@@ -45,9 +46,10 @@ class _NumberField(fields.NUMERIC):  # type: ignore[misc]
 
     def lower(self, text: str) -> int:
         try:
-            return int(text)
+            number = int(text)
         except ValueError as error:
             raise InvalidInputError(f"query: expected a whole number, got {text!r}") from error
+        return _bounded(number)
 
     def upper(self, text: str) -> int:
         return self.lower(text)
@@ -57,12 +59,19 @@ class _TimeField(_NumberField):
     """A time in a query: the shard holds plain numbers, people write dates."""
 
     def lower(self, text: str) -> int:
-        return parse_time(text.strip("'\""))
+        return _bounded(parse_time(text.strip("'\"")))
 
     def upper(self, text: str) -> int:
         text = text.strip("'\"")
-        is_day = re.fullmatch(r"\d{4}-\d{2}-\d{2}", text) is not None
-        return parse_time(text) + (_DAY_MS - 1 if is_day else 0)
+        is_day = re.fullmatch(r"\d{4}-\d{2}-\d{2}|\d{8}", text) is not None
+        return _bounded(parse_time(text) + (_DAY_MS - 1 if is_day else 0))
+
+
+def _bounded(number: int) -> int:
+    """Return a number that Whoosh can compare: near the ends of 64 bits it fails while it searches, or matches all."""
+    if not -_NUMBER_MAX <= number <= _NUMBER_MAX:
+        raise InvalidInputError(f"query: expected a number from -2^62 to 2^62, got {number}")
+    return number
 
 
 def field_help(attributes: Iterable[str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -12,11 +12,10 @@ from typing import Self
 
 from whoosh import query
 
-from custody.catalog import AddShard, Transaction
+from custody.catalog import Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
-from custody.format.names import ContainerPaths
 from custody.journal import JournalWriter
 from custody.lineage import Lineage, trace
 from custody.model import Event
@@ -176,7 +175,7 @@ class Repository:
         found_by_writer: list[list[StoredEvent]] = []
         for workspace in self.workspaces():
             view = reading.snapshot(workspace)
-            found = search_state(view.state, self._shard_path(workspace), question)
+            found = search_state(view.state, workspace.shard_path, question)
             total += len(found.event_ids)
             notices += found.notices
             if view.tail.num_rows:
@@ -187,9 +186,3 @@ class Repository:
         # Merged, not sorted: the first events of the merge stay the same however long a page is.
         merged = heapq.merge(*found_by_writer, key=lambda stored: stored.event.event_time, reverse=True)
         return SearchResult(total, tuple(islice(merged, offset, offset + limit)), tuple(notices))
-
-    def _shard_path(self, workspace: Workspace) -> Callable[[AddShard], Path]:
-        def path(shard: AddShard) -> Path:
-            return ContainerPaths(self.settings.root / shard.container, workspace.writer).index / shard.name
-
-        return path

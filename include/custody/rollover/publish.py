@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,10 +26,28 @@ def compress_group(workspace: Workspace, unit: str, first_event_id: int) -> Unit
 
 
 def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitReport:
-    """Build the index shard of a merged group."""
-    table, metadata = _staged(workspace, first_event_id)
-    shard = build_shard(workspace.fs, workspace.files(metadata).shard, table, workspace.settings.index.attributes)
+    """Build the index shard of a merged group, or of a live log whose shard is gone."""
+    path, table = _to_index(workspace, first_event_id)
+    shard = build_shard(workspace.fs, path, table, workspace.settings.index.attributes)
     return UnitReport(unit=unit, events=shard.documents, bytes=shard.size_bytes, note=shard.path.name)
+
+
+def lost_shards(workspace: Workspace) -> Iterator[int]:
+    """Yield the first event ids of the live shards whose folder does not exist."""
+    for shard in workspace.catalog.load().shards.values():
+        if not workspace.fs.exists(workspace.shard_path(shard)):
+            yield shard.first_event_id
+
+
+def _to_index(workspace: Workspace, first_event_id: int) -> tuple[Path, pa.Table]:
+    """Return where a shard belongs and what it indexes: the catalog's word for what is live, else staging."""
+    state = workspace.catalog.load()
+    for shard in state.shards.values():
+        if shard.first_event_id == first_event_id:
+            logs = [EventLog(workspace.fs, workspace.paths.home / path).read() for path in shard.log_paths]
+            return workspace.shard_path(shard), pa.concat_tables(logs)
+    table, metadata = _staged(workspace, first_event_id)
+    return workspace.files(metadata).shard, table
 
 
 def transaction_of(workspace: Workspace, firsts: Sequence[int]) -> tuple[list[Action], int, int, int]:

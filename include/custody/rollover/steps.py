@@ -24,7 +24,7 @@ from custody.eventlog import write_staging
 from custody.journal import read_group, seal_abandoned
 from custody.journal.writer import lock_path
 from custody.rollover.pending import is_live
-from custody.rollover.publish import build_index, compress_group, transaction_of
+from custody.rollover.publish import build_index, compress_group, lost_shards, transaction_of
 from custody.rollover.report import UnitReport
 from custody.rollover.workspace import Workspace
 from custody.vfs import FileSystem
@@ -120,8 +120,9 @@ class Index(Step):
     name = "index"
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Merged groups that are not live."""
+        """Merged groups that are not live, and live logs whose shard is gone."""
         yield from _staged_units(workspace)
+        yield from (Unit(workspace.writer, first) for first in lost_shards(workspace))
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Build one shard; a whole one from an interrupted run is kept."""
@@ -141,6 +142,8 @@ class Commit(Step):
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Commit all groups whose log, table of contents and shard are there."""
         firsts = [_group_id(group) for group in _staged_units(workspace)]
+        if not firsts:
+            return UnitReport(unit=str(unit), note="committed already")
         actions, events, size, next_event_id = transaction_of(workspace, firsts)
         state = workspace.catalog.commit(actions, next_event_id=next_event_id)
         return UnitReport(unit=str(unit), events=events, bytes=size, note=f"revision {state.revision}")

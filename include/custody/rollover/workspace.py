@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from custody.catalog import Catalog, CatalogState
+from custody.catalog import AddShard, Catalog, CatalogState
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
 from custody.eventlog import LogMetadata, LogOptions
@@ -82,6 +82,10 @@ class Workspace:
     def is_committed(self, state: CatalogState, first_event_id: int) -> bool:
         """Whether the events of a group are live already."""
         return state.file_of(first_event_id) is not None
+
+    def shard_path(self, shard: AddShard) -> Path:
+        """Return the folder of a live shard."""
+        return ContainerPaths(self.settings.root / shard.container, self.writer).index / shard.name
 
     def files(self, metadata: LogMetadata) -> LogFiles:
         """Return where the files of a group belong."""

@@ -9,6 +9,7 @@ from functools import cache
 
 import msgspec
 import pytest
+
 from custody.sample import SampleOptions, sample_events, sample_files, unknown_event
 
 KEYS = [
@@ -147,10 +148,7 @@ def test_same_options_give_the_same_bytes() -> None:
 
 
 def test_another_seed_gives_another_history_of_the_same_components() -> None:
-    one, other = (
-        msgspec.convert(list(sample_events(SampleOptions(seed=seed))), list[Event])
-        for seed in (1, 2)
-    )
+    one, other = (msgspec.convert(list(sample_events(SampleOptions(seed=seed))), list[Event]) for seed in (1, 2))
     assert not {event.entityId for event in one} & {event.entityId for event in other}
     assert {event.componentId for event in one} == {event.componentId for event in other}
 
@@ -328,9 +326,7 @@ def test_previous_size_is_the_size_the_session_before_left() -> None:
             last[event.entityId] = event
         sizes[event.entityId] = event.entitySize
         for child in event.childIds:
-            sizes[child] = event.entitySize // (
-                len(event.childIds) if event.eventType == "FORK" else 1
-            )
+            sizes[child] = event.entitySize // (len(event.childIds) if event.eventType == "FORK" else 1)
 
 
 def test_only_content_events_change_the_size() -> None:
@@ -446,9 +442,7 @@ def test_some_files_are_sent_only_after_several_failed_attempts() -> None:
 
 def test_site_to_site_receipts_keep_the_remote_identifier() -> None:
     receipts = [event for event in story() if event.remoteIdentifier]
-    assert {(event.eventType, event.componentType) for event in receipts} == {
-        ("RECEIVE", "Remote Output Port")
-    }
+    assert {(event.eventType, event.componentType) for event in receipts} == {("RECEIVE", "Remote Output Port")}
     for event in receipts:
         remote = (event.remoteIdentifier or "").removeprefix("urn:nifi:")
         assert (event.transitUri or "").endswith(remote)
@@ -525,9 +519,7 @@ def test_changing_a_yielded_event_does_not_change_later_ones() -> None:
     assert seen == untouched
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("events", -1), ("nodes", 0), ("batch_size", 0), ("start_time_ms", -1)]
-)
+@pytest.mark.parametrize(("name", "value"), [("events", -1), ("nodes", 0), ("batch_size", 0), ("start_time_ms", -1)])
 def test_senseless_options_are_refused_by_name(name: str, value: int) -> None:
     build: Callable[..., SampleOptions] = SampleOptions
     with pytest.raises(ValueError, match=f"sample {name}: expected at least"):

@@ -1,0 +1,186 @@
+"""The documentation says what the program does: every name and number in it is compared with the code."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+import pytest
+
+from custody.capture import nifi_json
+from custody.errors import InvalidInputError
+from custody.index.fields import TERM_BYTES_MAX
+from custody.model import EVENT_SCHEMA
+from custody.query import parse_query
+from custody.query.parser import QUERY_CHARACTERS_MAX
+from custody.rollover import STEPS
+from tests.docs import update
+from tests.docs.pages import DOCS, ROOT, links, pages, read, section, table
+
+CODES = re.compile(r'(?:_error|_warning)\(\s*"([a-z-]+)"|Severity\.\w+, "([a-z-]+)"|_reject_file\(data, "([a-z-]+)"')
+MACHINE_PATH = re.compile(r"(?<![\w.:/<>-])/(?:home|root|Users|tmp|mnt|private)/|[A-Z]:\\\\")
+PAGES = list(pages())
+
+
+def _names(rows: Iterable[list[str]]) -> list[str]:
+    return [row[0] for row in rows]
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: str(path.relative_to(DOCS)))
+def test_generated_blocks_are_up_to_date(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert update.updated(text) == text, "run: python tests/docs/update.py"
+
+
+def test_every_command_has_its_help_in_the_documentation() -> None:
+    text = read("cli.md")
+    documented = re.findall(r"<!-- generated: help (.+?) -->", text)
+    assert sorted(documented) == sorted(name for name, _ in update.commands()), "run: python tests/docs/update.py"
+    assert re.findall(r"^### (custody.*)$", text, re.MULTILINE) == documented
+
+
+@pytest.mark.parametrize("name", [name for name, _ in update.commands()])
+def test_every_option_and_argument_is_documented_with_a_meaning(name: str) -> None:
+    command = dict(update.commands())[name]
+    shown = section(read("cli.md"), f"### {name}")
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, f"{name} {parameter.name} has no help text"
+            assert all(option in shown for option in parameter.opts)
+        else:
+            assert parameter.human_readable_name.strip("[].") in shown
+
+
+def test_every_command_shows_an_example_that_names_it() -> None:
+    for name, command in update.commands():
+        if not isinstance(command, click.Group):
+            example = (command.help or "").partition("Example:")[2]
+            assert re.search(name.replace("custody ", r"custody (-r \w+ )?"), example), f"{name} has no example"
+
+
+def test_every_error_class_is_in_the_table_with_its_exit_code() -> None:
+    rows = table(read("cli.md"), "class | kind | exit code")
+    assert [row[:3] for row in rows] == [
+        [item.__name__, item.kind, str(item.exit_code)] for item in update.error_classes()
+    ]
+
+
+def test_exit_codes_and_kinds_are_used_once() -> None:
+    classes = update.error_classes()
+    assert len({item.exit_code for item in classes}) == len({item.kind for item in classes}) == len(classes)
+
+
+def test_what_to_do_next_is_said_for_every_exit_code_but_the_base_one() -> None:
+    found = [code for row in table(read("cli.md"), "exit code | next step") for code in row[0].split(", ")]
+    assert sorted(found) == [str(item.exit_code) for item in update.error_classes() if item.kind != "error"]
+
+
+def test_the_steps_are_listed_in_their_order() -> None:
+    assert _names(table(read("cli.md"), "step | unit")) == list(STEPS)
+
+
+def test_every_setting_is_explained_under_a_heading_of_its_own() -> None:
+    text = read("config.md")
+    names = [name for name, _ in update.settings_fields()]
+    assert re.findall(r"^### (.+)$", text, re.MULTILINE) == names
+    assert all(section(text, f"### {name}").strip() for name in names)
+
+
+def test_every_setting_is_in_the_table_with_its_default() -> None:
+    rows = {row[0]: row for row in table(read("config.md"), "setting | type | default")}
+    for name, field in update.settings_fields():
+        default = "unset" if field.default is None else field.default
+        if isinstance(default, int):
+            assert rows[name][2] == str(default)
+        assert rows[name][4] == f"CUSTODY__{name.upper().replace('.', '__')}"
+    assert len(rows) == len(list(update.settings_fields()))
+
+
+def test_every_key_of_nifis_json_is_in_the_table_with_its_field() -> None:
+    types: dict[object, str] = {
+        nifi_json._text: "text",
+        nifi_json._integer: "integer",
+        nifi_json._texts: "texts",
+        nifi_json._attributes: "attributes",
+    }
+    assert table(read("sources.md"), "key | field | type | required") == [
+        [key, field, types[reader], "yes" if key in nifi_json._REQUIRED else "no"]
+        for key, (field, reader) in nifi_json._KEYS.items()
+    ]
+
+
+def test_every_reason_to_reject_or_to_warn_is_in_the_table() -> None:
+    rooms = [ROOT / "include/custody" / room for room in ("capture", "model", "repository")]
+    found = {
+        next(filter(None, groups)): "warning" if "_warning" in match else "error"
+        for room in rooms
+        for path in room.glob("*.py")
+        for match, groups in ((found[0], found.groups()) for found in CODES.finditer(path.read_text()))
+    }
+    assert {row[0]: row[1] for row in table(read("sources.md"), "code | severity")} == found
+
+
+def test_every_field_of_an_event_is_a_documented_column() -> None:
+    rows = table(read("formats/event-log.md"), "# | column | type | null")
+    assert [row[:4] for row in rows] == [
+        [str(number), field.name, str(field.type), "yes" if field.nullable else "no"]
+        for number, field in enumerate(EVENT_SCHEMA, 1)
+    ]
+    assert all(row[4] for row in rows)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *read("query.md").split("```")[1].splitlines()[1:],
+        *re.findall(r"`([^`]+)`", " ".join(_names(table(section(read("query.md"), "## Times"), "write | means")))),
+        *re.findall(r"^\| (`.+?`) \|", section(read("query.md"), "## Operators"), re.MULTILINE),
+    ],
+)
+def test_the_queries_of_the_documentation_can_be_read(query: str) -> None:
+    for text in re.findall(r"`([^`]+)`", query) or [query]:
+        parse_query(text)
+
+
+def test_the_limits_of_a_query_are_the_codes() -> None:
+    limits = section(read("query.md"), "## Limits")
+    assert f"at most {QUERY_CHARACTERS_MAX} characters" in limits
+    assert f"first {TERM_BYTES_MAX} bytes" in limits
+    for outside in (2**62 + 1, -(2**62) - 1):
+        with pytest.raises(InvalidInputError):
+            parse_query(f"file_size:{outside}")
+
+
+def test_the_words_are_in_alphabetical_order_and_each_stands_once() -> None:
+    words = [word.lower() for word in _names(table(read("glossary.md"), "word | meaning"))]
+    assert words == sorted(set(words))
+
+
+def test_the_words_of_the_pipeline_are_in_the_glossary() -> None:
+    words = _names(table(read("glossary.md"), "word | meaning"))
+    for word in ("event", "journal", "group", "staging file", "event log", "index shard", "transaction", "checkpoint"):
+        assert word in words
+    steps = next(row[1] for row in table(read("glossary.md"), "word | meaning") if row[0] == "step")
+    assert re.findall(r"[a-z]+(?=,| or|\.)", steps.partition("of ")[2])[: len(STEPS)] == list(STEPS)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(path: Path) -> None:
+    for link in links(path.read_text(encoding="utf-8")):
+        target, _, anchor = link.partition("#")
+        found = path.parent / target
+        assert found.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", found.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in [_anchor(heading) for heading in headings], link
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_page_names_a_path_of_somebodys_machine(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not MACHINE_PATH.search(text)
+    assert str(ROOT) not in text

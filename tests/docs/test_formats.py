@@ -1,0 +1,197 @@
+"""The format pages say what the code writes: layouts, numbers, names, and the bytes of the examples."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from custody.capture import read_element
+from custody.capture.outcome import Place, Rejected
+from custody.catalog import Action, RemoveShard, Transaction, codec
+from custody.catalog.transaction_pb2 import DESCRIPTOR
+from custody.eventlog import LogMetadata, LogOptions, TableOfContents, toc, write_log, write_staging
+from custody.eventlog.staging import TEMPORARY_SUFFIX
+from custody.format import framing, names
+from custody.index import build_shard
+from custody.index.builder import ATTEMPT_PREFIX
+from custody.journal import JournalFile
+from custody.journal import file as journal
+from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, Event, to_batch
+from custody.quarantine import Entry, Quarantine
+from custody.vfs import PosixFileSystem
+from tests.docs.pages import DOCS, examples, hex_bytes, read, section, table
+
+FS = PosixFileSystem()
+PREAMBLES = {"journal": journal.PREAMBLE, "toc": toc.PREAMBLE, "catalog": codec.PREAMBLE}
+
+
+def _example(page: str, name: str) -> bytes:
+    return hex_bytes(examples(read(f"formats/{page}.md"))[name])
+
+
+def test_every_format_page_is_listed_and_every_listed_page_exists() -> None:
+    listed = re.findall(r"\]\(([a-z-]+\.md)\)", read("formats/README.md"))
+    assert sorted(set(listed)) == sorted(path.name for path in (DOCS / "formats").glob("*.md") if path.name[0] != "R")
+
+
+@pytest.mark.parametrize("suffix", ["journal", "sealed", "arrow", "parquet", "toc", "txn", "ckpt"])
+def test_every_kind_of_file_is_in_the_list_and_in_the_tree(suffix: str) -> None:
+    assert f"*.{suffix}`" in read("formats/README.md")
+    assert re.search(rf">\.{suffix} ", read("formats/layout.md"))
+    assert suffix in Path(names.__file__).read_text()
+
+
+def test_the_names_in_the_tree_have_as_many_digits_as_the_code_gives_them() -> None:
+    rows = {row[0]: row[2] for row in table(read("formats/layout.md"), "name | part")}
+    assert rows["<first event id>"] == f"{names.ID_DIGITS} digits"
+    assert rows["<first event time>"] == f"{names.TIME_DIGITS} digits"
+    assert rows["<revision>"] == f"{len(names.revision_folder(0))} digits"
+    assert names.ContainerPaths(Path("c"), "w").lock == Path("c/w/LOCK")
+    assert f"`*{TEMPORARY_SUFFIX}`" in read("formats/layout.md")
+    assert f"`index/{ATTEMPT_PREFIX}" in read("formats/layout.md")
+
+
+@pytest.mark.parametrize("page", list(PREAMBLES))
+def test_the_layout_begins_with_the_preamble_and_the_version(page: str) -> None:
+    letters, version = table(read(f"formats/{page}.md").partition("A record:")[0], "offset | size | type | content")[:2]
+    assert letters == ["0", "7", "ASCII", PREAMBLES[page][:7].decode()]
+    assert version == ["7", "1", "u8", f"version, {PREAMBLES[page][7]}"]
+
+
+def test_the_layout_of_a_record_has_the_size_of_its_head() -> None:
+    rows = table(read("formats/journal.md").partition("A record:")[2], "offset | size")
+    assert sum(int(row[1]) for row in rows[:-1]) == framing.HEAD_BYTES
+    assert rows[0][3] == f"mark, {framing.MARK.hex(' ')}"
+    assert str(framing.PAYLOAD_BYTES_MAX) in rows[1][3]
+
+
+def test_the_kinds_of_records_have_their_numbers() -> None:
+    kinds = {"header": journal.KIND_HEADER, "schema": journal.KIND_SCHEMA, "batch": journal.KIND_BATCH}
+    assert {row[1]: int(row[0]) for row in table(read("formats/journal.md"), "kind | name")} == kinds
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "struct"),
+    [
+        ("journal", "## Layout", journal.JournalHeader),
+        ("event-log", "## Metadata", LogMetadata),
+        ("quarantine", "## Layout", Entry),
+    ],
+)
+def test_every_key_of_a_json_document_is_in_its_table(page: str, heading: str, struct: type[msgspec.Struct]) -> None:
+    rows = table(section(read(f"formats/{page}.md"), heading), "key | type")
+    assert [row[0] for row in rows] == [field.name for field in msgspec.structs.fields(struct)]
+
+
+def test_the_fields_of_a_block_lie_where_the_table_says() -> None:
+    rows = table(read("formats/toc.md"), "offset | size | type | field")
+    fields: dict[str, Any] = dict(toc.BLOCK.fields or {})
+    assert [(row[3], int(row[0]), int(row[1]), row[2][0]) for row in rows] == [
+        (name, fields[name][1], fields[name][0].itemsize, fields[name][0].kind) for name in toc.BLOCK.names or ()
+    ]
+
+
+@pytest.mark.parametrize("message", list(DESCRIPTOR.message_types_by_name))
+def test_every_field_of_a_message_is_in_its_table_with_its_number(message: str) -> None:
+    rows = table(section(read("formats/catalog.md"), f"### {message}"), "field | number | type")
+    fields = DESCRIPTOR.message_types_by_name[message].fields
+    kinds = {4: "uint64", 3: "int64", 12: "bytes", 9: "string"}
+    expected = []
+    for field in fields:
+        named = field.message_type or field.enum_type
+        kind = named.name if named else kinds[field.type]
+        expected.append([field.name, str(field.number), kind + (", repeated" if field.is_repeated else "")])
+    assert [row[:3] for row in rows] == expected
+
+
+def test_the_example_of_a_journal_is_what_the_writer_writes(tmp_path: Path) -> None:
+    head = _example("journal", "head")
+    header = journal.JournalHeader(
+        writer="main", database="provenance", first_event_id=42, created_ms=1_772_359_200_000
+    )
+    with FS.create(tmp_path / "made") as file:
+        journal.write_header(file, header)
+    assert (tmp_path / "made").read_bytes().startswith(head)
+    assert JournalFile.read(FS, tmp_path / "made").header == header
+
+
+def test_the_example_of_a_table_of_contents_is_what_the_code_writes() -> None:
+    blocks = np.zeros(1, toc.BLOCK)
+    blocks[0] = (4, 1500, 42, 3, 1_772_359_200_000, 1_772_359_200_005)
+    assert TableOfContents(blocks).encode() == _example("toc", "file")
+
+
+def test_the_example_of_a_transaction_is_what_the_code_writes() -> None:
+    transaction = Transaction(
+        revision=1,
+        uuid=b"\x11" * 16,
+        previous_uuid=b"\x22" * 16,
+        previous_digest=b"\x33" * 32,
+        commit_time_ms=1_772_359_202_000,
+        encoding=Transaction.DELTA,
+        catalog_id=b"\x44" * 16,
+        attempt_id=b"\x55" * 16,
+        next_event_id=45,
+        actions=[Action(remove_shard=RemoveShard(name=names.shard_name(1_772_359_200_000, 42)))],
+    )
+    assert codec.encode(transaction) == _example("catalog", "file")
+    assert codec.decode(_example("catalog", "file"), Path("example")) == transaction
+
+
+def test_staging_files_and_event_logs_begin_and_end_as_their_pages_show(tmp_path: Path) -> None:
+    metadata = msgspec.json.decode(examples(read("formats/event-log.md"))["metadata"], type=LogMetadata)
+    assert metadata.schema_version == SCHEMA_VERSION
+    table_ = EVENT_SCHEMA.empty_table()
+    write_staging(FS, tmp_path / "1.arrow", table_)
+    write_log(FS, tmp_path / "1.parquet", table_, metadata, LogOptions())
+    for page, file in (("staging", "1.arrow"), ("event-log", "1.parquet")):
+        data = (tmp_path / file).read_bytes()
+        if page == "staging":
+            assert hashlib.sha256(data[:-32]).digest() == data[-32:]
+            data = data[:-32]
+        assert data.startswith(_example(page, "head"))
+        assert data.endswith(_example(page, "tail"))
+    assert examples(read("formats/event-log.md"))["metadata"].strip().encode() in (tmp_path / "1.parquet").read_bytes()
+
+
+def test_a_shard_holds_the_files_of_its_page_and_begins_as_it_shows(tmp_path: Path) -> None:
+    event = Event(event_type="SEND", event_time=0, component_id="c", component_type="t", flowfile_uuid="u", file_size=0)
+    build_shard(FS, tmp_path / "shard", pa.Table.from_batches([to_batch([event], 0)]), ())
+    listed = [row[0] for row in table(read("formats/index-shard.md"), "file | content")]
+    made = {
+        re.sub(r"(?<=MAIN_)\w{16}(?=\.seg)", "<16 letters or digits>", p.name) for p in (tmp_path / "shard").iterdir()
+    }
+    assert made <= set(listed)
+    assert (tmp_path / "shard" / "_MAIN_1.toc").read_bytes().startswith(_example("index-shard", "head"))
+
+
+def test_the_example_of_a_quarantine_entry_is_what_the_code_writes(tmp_path: Path) -> None:
+    shown = examples(read("formats/quarantine.md"))
+    raw = _example("quarantine", "piece")
+    outcome = read_element(raw, Place(3, 2048), event_bytes_max=4096)
+    assert isinstance(outcome, Rejected)
+    entry = msgspec.json.decode(shown["envelope"], type=Entry)
+    assert (outcome.problem.severity, outcome.problem.code) == (entry.severity, entry.code)
+    assert outcome.problem.message == entry.message
+    Quarantine(FS, tmp_path).add(
+        raw,
+        severity=entry.severity,
+        code=entry.code,
+        message=entry.message,
+        file=entry.file,
+        index=entry.index,
+        offset=entry.offset,
+        node=entry.node,
+        received_ms=entry.received_ms,
+    )
+    assert (tmp_path / f"{entry.key}.json").read_text() == shown["envelope"].rstrip("\n")
+    assert (tmp_path / f"{entry.key}.raw").read_bytes() == raw
+    identity = json.dumps(json.loads(shown["identity"]), separators=(",", ":"))
+    assert identity == shown["identity"].strip()
+    assert hashlib.sha256(identity.encode()).hexdigest()[:16] == entry.key

@@ -1,0 +1,163 @@
+"""Makes the golden files: `python tests/golden/make_golden.py FOLDER` writes FOLDER/v1 and FOLDER/broken.
+
+`v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
+but its journal and its staging file still lie there, event 5 waits in an open journal. `broken` holds one file, or one
+shard, a defect. The events and all other values come from `expected.json`, which people write.
+
+The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
+of a format gets a folder of its own. Three things differ from one run to the next, because the formats make them at
+random: the catalog's id and attempt ids, with them the digests of all transactions and the names of all but the first,
+and the names of Whoosh's segment files. Arrow, Parquet and Whoosh put their own versions into their files.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from custody.catalog import Transaction
+from custody.catalog.codec import encode
+from custody.clock import ManualClock
+from custody.config import load_settings
+from custody.model import Event
+from custody.repository import Repository
+from custody.rollover import STEPS, Workspace
+from custody.vfs import PosixFileSystem
+
+HERE = Path(__file__).resolve().parent
+SETTINGS = "# The smallest block, so that three events fill two.\n[eventlog]\nblock_bytes_max = 4096\n"
+STORE = Path("store/main/provenance")
+JOURNALS = Path("containers/1/main/journals")
+
+
+def expected_events(document: dict[str, object]) -> list[Event]:
+    """Return the events of `expected.json`; the long text is spelled there by its length."""
+    events = msgspec.convert(document["events"], list[Event])
+    long = msgspec.convert(document["long_details"], dict[str, int | str])
+    text = str(long["character"]) * int(long["count"])
+    return [msgspec.structs.replace(e, details=text) if e.event_id == long["event_id"] else e for e in events]
+
+
+def make_good(root: Path, document: dict[str, object]) -> None:
+    """Write the repository of version 1."""
+    root.mkdir(parents=True)
+    (root / "custody.toml").write_text(SETTINGS)
+    clock = ManualClock()
+    repository = Repository(load_settings(root), PosixFileSystem(), clock)
+    events = expected_events(document)
+    _group(repository, clock, [events[:2], events[2:3]], 1_772_359_201_000)
+    _steps(repository, clock, "rollover", "compress", "index", "commit", "sweep")
+    _group(repository, clock, [events[3:4], events[4:5]], 1_772_409_601_000)
+    _steps(repository, clock, "rollover", "compress", "index", "commit")
+    repository.workspace().catalog.checkpoint()
+    _group(repository, clock, [events[5:]], 1_772_409_602_500)
+    sealed = root / JOURNALS / "00000000000000000005.0.sealed"
+    sealed.rename(sealed.with_suffix(".journal"))  # as a killed writer leaves it
+    _quarantine(repository, msgspec.convert(document["quarantine"], dict[str, object]))
+    (root / "containers/1/main/LOCK").unlink()
+
+
+def _group(repository: Repository, clock: ManualClock, batches: list[list[Event]], now_ms: int) -> None:
+    clock.advance(now_ms - clock.now_ms())
+    with repository.writer() as writer:
+        for batch in batches:
+            writer.append(batch)
+
+
+def _steps(repository: Repository, clock: ManualClock, *names: str) -> None:
+    clock.advance(1000)
+    for name in names:
+        workspace: Workspace = repository.workspace()
+        for unit in list(STEPS[name].waiting(workspace)):
+            STEPS[name].run(workspace, unit)
+
+
+def _quarantine(repository: Repository, case: dict[str, object]) -> None:
+    entry = msgspec.convert(case["entry"], dict[str, object])
+    repository.quarantine.add(
+        str(case["raw"]).encode(),
+        severity=str(entry["severity"]),
+        code=str(entry["code"]),
+        message=str(entry["message"]),
+        file=str(entry["file"]),
+        index=msgspec.convert(entry["index"], int),
+        offset=msgspec.convert(entry["offset"], int),
+        node=None,
+        received_ms=msgspec.convert(entry["received_ms"], int),
+    )
+
+
+def _flip(data: bytes, position: int) -> bytes:
+    return data[:position] + bytes([data[position] ^ 0x01]) + data[position + 1 :]
+
+
+_FRAMED: dict[str, Callable[[bytes], bytes]] = {
+    "bad-preamble": lambda data: b"NOTOURS\x01" + data[8:],
+    "future-version": lambda data: data[:7] + b"\x02" + data[8:],
+    "truncated": lambda data: data[: len(data) * 2 // 3],
+    "flipped": lambda data: _flip(data, len(data) // 2),
+}
+
+
+def make_broken(good: Path, folder: Path) -> None:
+    """Write one broken file a defect, each made from a good one."""
+    folder.mkdir(parents=True)
+    transactions = STORE / "transactions"
+    small = {
+        "toc": next(good.glob(str(STORE / "data/*/events/*.toc"))),
+        "txn": next(good.glob(str(transactions / "*0" / "*.txn"))),
+        "ckpt": next(good.glob(str(transactions / "*1" / "*.ckpt"))),
+    }
+    for suffix, path in small.items():
+        for defect, damage in _FRAMED.items():
+            (folder / f"{defect}.{suffix}").write_bytes(damage(path.read_bytes()))
+    unknown = Transaction(uuid=bytes(16), catalog_id=bytes(16), reader_features=["time-travel"])
+    (folder / "unknown-feature.txn").write_bytes(encode(unknown))
+    _broken_journals((good / JOURNALS / "00000000000000000003.0.sealed").read_bytes(), folder)
+    _broken_tables(good, folder)
+    for path in sorted((good / "quarantine").iterdir()):
+        defect = "truncated" if path.suffix == ".json" else "flipped"
+        (folder / "quarantine").mkdir(exist_ok=True)
+        (folder / "quarantine" / f"{defect}{path.suffix}").write_bytes(_FRAMED[defect](path.read_bytes()))
+    shard = sorted((good / "containers/1/main/index").iterdir())[0]
+    broken = folder / "truncated-shard"
+    shutil.copytree(shard, broken)
+    segment = next(broken.glob("*.seg"))
+    segment.write_bytes(segment.read_bytes()[:1000])
+    (folder / "shard-without-toc").mkdir()
+    (folder / "shard-without-toc" / "MAIN_WRITELOCK").touch()
+
+
+def _broken_journals(journal: bytes, folder: Path) -> None:
+    first_batch = journal.rindex(b"6f1c2d3e-0000-4000-8000-00000000000b", 0, len(journal) * 3 // 4)
+    (folder / "bad-preamble.journal").write_bytes(_FRAMED["bad-preamble"](journal[:256]))
+    (folder / "future-version.journal").write_bytes(_FRAMED["future-version"](journal[:256]))
+    (folder / "flipped.journal").write_bytes(_flip(journal, first_batch))
+    (folder / "torn.journal").write_bytes(journal[:-100])
+
+
+def _broken_tables(good: Path, folder: Path) -> None:
+    log = next(good.glob(str(STORE / "data/2026-03-02/events/*.parquet"))).read_bytes()
+    (folder / "bad-preamble.parquet").write_bytes(log[-1024:-4] + b"NOPE")
+    (folder / "truncated.parquet").write_bytes(log[: len(log) // 3])
+    (folder / "flipped.parquet").write_bytes(_flip(log, log.index(b"6f1c2d3e")))
+    staging = next(good.glob(str(STORE / "staging/*.arrow"))).read_bytes()
+    (folder / "bad-preamble.arrow").write_bytes(b"NOTOURS\x01" + staging[8:256])
+    (folder / "truncated.arrow").write_bytes(staging[: len(staging) // 3])
+
+
+def main(folder: Path) -> None:
+    """Write both folders into a new or empty one."""
+    document = msgspec.json.decode((HERE / "expected.json").read_bytes(), type=dict[str, object])
+    make_good(folder / "v1", document)
+    make_broken(folder / "v1", folder / "broken")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python tests/golden/make_golden.py FOLDER")
+    main(Path(sys.argv[1]))

@@ -1,0 +1,103 @@
+"""Each broken golden file is refused, with the error that says what a reader may do next."""
+
+import gc
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from custody.catalog.codec import decode
+from custody.errors import CorruptionError, CustodyError, FormatVersionError
+from custody.eventlog import EventLog, TableOfContents, read_staging
+from custody.index import search_shard
+from custody.journal import JournalFile, read_sealed
+from custody.model import to_events
+from custody.quarantine import Quarantine
+from custody.query import parse_query
+from custody.vfs import PosixFileSystem
+from tests.golden.make_golden import HERE
+from tests.golden.test_golden import EVENTS, EXPECTED
+
+BROKEN = HERE / "broken"
+FS = PosixFileSystem()
+
+READERS: dict[str, Callable[[Path], object]] = {
+    ".journal": lambda path: JournalFile.read(FS, path),
+    ".arrow": lambda path: read_staging(FS, path),
+    ".parquet": lambda path: EventLog(FS, path).read(),
+    ".toc": lambda path: TableOfContents.decode(path.read_bytes(), path),
+    ".txn": lambda path: decode(path.read_bytes(), path),
+    ".ckpt": lambda path: decode(path.read_bytes(), path),
+}
+VERSION = {"future-version", "unknown-feature"}
+FILES = sorted(path for path in BROKEN.iterdir() if path.is_file() and path.name != "torn.journal")
+
+
+def test_every_format_with_a_preamble_has_a_broken_file_of_each_kind() -> None:
+    names = {path.name for path in FILES}
+    for suffix in (".toc", ".txn", ".ckpt"):
+        assert {f"{defect}{suffix}" for defect in ("bad-preamble", "future-version", "truncated", "flipped")} <= names
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_broken_file_is_refused_with_the_right_error(path: Path) -> None:
+    wanted: type[CustodyError] = FormatVersionError if path.stem in VERSION else CorruptionError
+    with pytest.raises(wanted, match=str(path)) as caught:
+        READERS[path.suffix](path)
+    assert type(caught.value) is wanted
+
+
+def test_a_torn_tail_costs_an_open_journal_its_last_record_only() -> None:
+    journal = JournalFile.read(FS, BROKEN / "torn.journal")
+    assert to_events(journal.table()) == [EVENTS[3]]
+    assert journal.torn is not None
+    size = (BROKEN / "torn.journal").stat().st_size
+    assert (journal.torn.offset, journal.torn.lost_bytes) == (journal.intact_bytes, size - journal.intact_bytes)
+
+
+def test_a_torn_tail_in_a_sealed_journal_is_damage(tmp_path: Path) -> None:
+    sealed = tmp_path / "00000000000000000003.0.sealed"
+    shutil.copy(BROKEN / "torn.journal", sealed)
+    with pytest.raises(CorruptionError, match="breaks off"):
+        read_sealed(FS, sealed)
+
+
+def test_a_table_of_contents_that_is_damaged_is_taken_from_the_footer(tmp_path: Path) -> None:
+    case = EXPECTED["logs"][0]
+    good = HERE / "v1/store/main/provenance" / case["path"]
+    log = EventLog(FS, shutil.copy(good, tmp_path / good.name))
+    shutil.copy(BROKEN / "flipped.toc", (tmp_path / good.name).with_suffix(".toc"))
+    assert len(log.toc.blocks) == len(case["blocks"])
+
+
+@pytest.mark.parametrize("defect", ["truncated.json", "flipped.raw"])
+def test_a_damaged_quarantine_entry_is_refused(tmp_path: Path, defect: str) -> None:
+    folder = shutil.copytree(HERE / "v1/quarantine", tmp_path / "quarantine")
+    key = EXPECTED["quarantine"]["entry"]["key"]
+    shutil.copy(BROKEN / "quarantine" / defect, folder / f"{key}{Path(defect).suffix}")
+    with pytest.raises(CorruptionError, match=key):
+        Quarantine(FS, folder).raw(key)
+
+
+def test_a_shard_without_its_table_is_refused() -> None:
+    with pytest.raises(CorruptionError, match="shard-without-toc"):
+        search_shard(BROKEN / "shard-without-toc", parse_query(""))
+
+
+def _type_of_error(folder: Path) -> type[BaseException] | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # Whoosh leaves the segment that it could not read open
+        try:
+            search_shard(folder, parse_query(""))
+        except Exception as error:  # noqa: BLE001 - the test asks which one it is
+            found: type[BaseException] | None = type(error)
+        else:
+            found = None
+        gc.collect()
+    return found
+
+
+def test_a_shard_that_breaks_off_is_refused() -> None:
+    assert _type_of_error(BROKEN / "truncated-shard") is CorruptionError

@@ -1,0 +1,159 @@
+"""The numbers on disk, spelled out: a change here changes the format."""
+
+import struct
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from custody.catalog import Transaction, codec, log
+from custody.catalog.transaction_pb2 import DESCRIPTOR
+from custody.eventlog import toc, writer
+from custody.format import framing, names
+from custody.journal import file as journal
+from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, EventType
+
+FIELD_NUMBERS = {
+    "Transaction": {
+        "revision": 1,
+        "uuid": 2,
+        "previous_uuid": 3,
+        "previous_digest": 4,
+        "commit_time_ms": 5,
+        "encoding": 6,
+        "catalog_id": 7,
+        "attempt_id": 8,
+        "reader_features": 9,
+        "writer_features": 10,
+        "actions": 11,
+        "next_event_id": 12,
+    },
+    "Action": {"add_file": 1, "remove_file": 2, "add_shard": 3, "remove_shard": 4},
+    "AddFile": {
+        "path": 1,
+        "size_bytes": 2,
+        "rows": 3,
+        "sha256": 4,
+        "table": 5,
+        "partition": 6,
+        "schema_version": 7,
+        "first_event_id": 8,
+        "last_event_id": 9,
+        "first_event_time_ms": 10,
+        "last_event_time_ms": 11,
+        "toc_path": 12,
+        "toc_sha256": 13,
+        "sources": 14,
+    },
+    "SourceRange": {"node": 1, "first_ordinal": 2, "last_ordinal": 3},
+    "RemoveFile": {"path": 1},
+    "AddShard": {
+        "name": 1,
+        "container": 2,
+        "documents": 3,
+        "size_bytes": 4,
+        "first_event_id": 5,
+        "last_event_id": 6,
+        "first_event_time_ms": 7,
+        "last_event_time_ms": 8,
+        "log_paths": 9,
+    },
+    "RemoveShard": {"name": 1},
+}
+
+
+def test_the_preambles_are_eight_bytes_that_end_in_the_version() -> None:
+    assert journal.PREAMBLE == b"CUSTJRN\x01"
+    assert toc.PREAMBLE == b"CUSTTOC\x01"
+    assert codec.PREAMBLE == b"CUSTCAT\x01"
+
+
+def test_a_frame_has_thirteen_bytes_before_its_payload() -> None:
+    assert framing.HEAD_BYTES == 13
+    assert framing.PAYLOAD_BYTES_MAX == 1_073_741_824
+    assert framing.frame(3, b"abc")[:8] == b"\xc5\x7e\xa1\x1d" + struct.pack("<I", 3)
+    assert framing.frame(3, b"abc")[12:] == b"\x03abc"
+
+
+def test_the_kinds_of_journal_records_keep_their_numbers() -> None:
+    assert (journal.KIND_HEADER, journal.KIND_SCHEMA, journal.KIND_BATCH) == (1, 2, 3)
+
+
+def test_a_block_of_a_table_of_contents_has_forty_eight_bytes() -> None:
+    assert toc.BLOCK.itemsize == 48
+    assert [(name, toc.BLOCK.fields[name][1]) for name in toc.BLOCK.names or () if toc.BLOCK.fields] == [
+        ("offset", 0),
+        ("length", 8),
+        ("first_event_id", 16),
+        ("rows", 24),
+        ("first_event_time", 32),
+        ("last_event_time", 40),
+    ]
+    assert len(toc.TableOfContents(np.zeros(2, toc.BLOCK)).encode()) == 8 + 4 + 2 * 48 + 32
+
+
+def test_a_catalog_object_has_sixteen_bytes_before_its_message_and_thirty_two_after() -> None:
+    assert len(codec.encode(Transaction())) == 48
+    assert len(codec.encode(Transaction(revision=1))) == 50
+    assert not codec.FEATURES_READ
+
+
+def test_the_field_numbers_of_the_catalog_stay() -> None:
+    messages = DESCRIPTOR.message_types_by_name
+    assert {
+        name: {field.name: field.number for field in message.fields} for name, message in messages.items()
+    } == FIELD_NUMBERS
+
+
+def test_the_encodings_of_the_catalog_stay() -> None:
+    assert dict(Transaction.Encoding.items()) == {"ENCODING_UNSPECIFIED": 0, "DELTA": 1, "FULL": 2}
+
+
+def test_the_name_of_revision_0_derives_from_a_fixed_namespace() -> None:
+    assert UUID("7f3c1a52-6f0e-4b57-9a0a-6f0d5c1f2b11") == log._FIRST_NAMESPACE
+
+
+def test_the_event_schema_is_version_1_with_these_columns() -> None:
+    assert SCHEMA_VERSION == 1
+    assert writer.METADATA_KEY == b"custody"
+    assert len(EVENT_SCHEMA) == 37
+    assert [field.name for field in EVENT_SCHEMA if not field.nullable] == [
+        "event_id",
+        "event_type",
+        "event_time",
+        "component_id",
+        "component_type",
+        "flowfile_uuid",
+        "file_size",
+        "event_duration",
+        "parent_uuids",
+        "child_uuids",
+        "previous_attributes",
+        "updated_attributes",
+    ]
+
+
+def test_there_are_eighteen_event_types() -> None:
+    assert len(EventType) == 18
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (str(names.JournalName(42, 0, sealed=False)), "00000000000000000042.0.journal"),
+        (str(names.JournalName(42, 1, sealed=True)), "00000000000000000042.1.sealed"),
+        (
+            str(names.DatabasePaths(Path("store"), "w", "db").staging_file(42)),
+            "store/w/db/staging/00000000000000000042.arrow",
+        ),
+        (names.event_log_path(42, "2026-03-01"), "data/2026-03-01/events/00000000000000000042.parquet"),
+        (names.toc_path("data/x.parquet"), "data/x.toc"),
+        (names.shard_name(1_772_359_200_000, 42), "1772359200000-00000000000000000042"),
+        (names.revision_folder(42), "00000000000000000042"),
+        (names.transaction_file(UUID(int=1)), "00000000-0000-0000-0000-000000000001.txn"),
+        (names.transaction_file(UUID(int=1), checkpoint=True), "00000000-0000-0000-0000-000000000001.ckpt"),
+    ],
+)
+def test_a_file_has_the_name_that_version_1_gives_it(made: str, text: str) -> None:
+    assert made == text

@@ -1,0 +1,198 @@
+"""Today's code reads what version 1 of each format wrote: the checked-in files, and files that are made now."""
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from custody.catalog import Transaction
+from custody.catalog.codec import decode, digest
+from custody.catalog.state import EMPTY
+from custody.eventlog import EventLog, TableOfContents, read_staging
+from custody.eventlog.toc import PREAMBLE as TOC_PREAMBLE
+from custody.format.names import parse_shard
+from custody.index import search_shard
+from custody.journal import JournalFile, read_sealed
+from custody.model import EVENT_SCHEMA, Event, to_events
+from custody.query import parse_query
+from custody.repository import Repository
+from custody.vfs import PosixFileSystem
+from tests.golden.make_golden import HERE, JOURNALS, STORE, expected_events, main
+
+EXPECTED: dict[str, Any] = msgspec.json.decode((HERE / "expected.json").read_bytes())
+EVENTS = expected_events(EXPECTED)
+FS = PosixFileSystem()
+TOTAL_BYTES_MAX = 200_000
+
+
+@pytest.fixture(scope="module", params=["checked in", "made now"])
+def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("golden")
+    if request.param == "made now":
+        main(folder)
+    else:
+        shutil.copytree(HERE / "v1", folder / "v1")
+    return folder / "v1"
+
+
+def _transactions(golden: Path) -> list[Path]:
+    return sorted((golden / STORE / "transactions").glob("*/*.txn"))
+
+
+@pytest.mark.parametrize("name", EXPECTED["journals"])
+def test_a_journal_gives_its_events_in_its_batches(golden: Path, name: str) -> None:
+    case = EXPECTED["journals"][name]
+    read: Callable[..., JournalFile] = read_sealed if name.endswith(".sealed") else JournalFile.read
+    journal = read(FS, golden / JOURNALS / name)
+    assert [batch.num_rows for batch in journal.batches()] == case["batches"]
+    assert to_events(journal.table()) == [EVENTS[number] for number in case["event_ids"]]
+    assert journal.torn is None
+    assert journal.intact_bytes == (golden / JOURNALS / name).stat().st_size
+
+
+def test_a_journal_header_says_who_wrote_what(golden: Path) -> None:
+    journal = JournalFile.read(FS, golden / JOURNALS / "00000000000000000003.0.sealed")
+    assert msgspec.to_builtins(journal.header) == EXPECTED["header"]
+
+
+def test_a_staging_file_gives_the_events_of_its_group(golden: Path) -> None:
+    table = read_staging(FS, golden / STORE / "staging/00000000000000000003.arrow")
+    assert table.schema == EVENT_SCHEMA
+    assert to_events(table) == EVENTS[3:5]
+
+
+@pytest.mark.parametrize("case", EXPECTED["logs"], ids=lambda case: case["path"])
+def test_an_event_log_gives_its_events_and_says_what_it_is(golden: Path, case: dict[str, Any]) -> None:
+    log = EventLog(FS, golden / STORE / case["path"])
+    table = log.read()
+    assert table.schema.remove_metadata() == EVENT_SCHEMA
+    first, last = case["metadata"]["first_event_id"], case["metadata"]["last_event_id"]
+    assert to_events(table) == EVENTS[first : last + 1]
+    assert msgspec.to_builtins(log.metadata) == case["metadata"]
+    assert to_events(log.get_many([last])) == [EVENTS[last]]
+
+
+@pytest.mark.parametrize("case", EXPECTED["logs"], ids=lambda case: case["toc_path"])
+def test_a_table_of_contents_says_where_each_block_lies(golden: Path, case: dict[str, Any]) -> None:
+    path = golden / STORE / case["toc_path"]
+    toc = TableOfContents.decode(path.read_bytes(), path)
+    size = (golden / STORE / case["path"]).stat().st_size
+    end = 4  # the first block follows the magic number PAR1
+    for block, expected in zip(toc.blocks, case["blocks"], strict=True):
+        assert {name: int(block[name]) for name in expected} == expected
+        assert block["offset"] == end
+        end += int(block["length"])
+    assert end < size
+    assert toc.encode() == path.read_bytes()
+    assert path.read_bytes().startswith(TOC_PREAMBLE)
+
+
+def test_a_table_of_contents_equals_what_the_footer_gives_without_it(golden: Path, tmp_path: Path) -> None:
+    for case in EXPECTED["logs"]:
+        lonely = tmp_path / Path(case["path"]).name
+        shutil.copy(golden / STORE / case["path"], lonely)
+        with_toc = EventLog(FS, golden / STORE / case["path"]).toc
+        assert EventLog(FS, lonely).toc.encode() == with_toc.encode()
+
+
+def test_the_first_transaction_has_its_fixed_name(golden: Path) -> None:
+    assert _transactions(golden)[0].stem == EXPECTED["first_transaction"]
+
+
+def test_each_transaction_carries_its_predecessors_digest(golden: Path) -> None:
+    state = EMPTY
+    for revision, path in enumerate(_transactions(golden)):
+        transaction = decode(path.read_bytes(), path)
+        assert transaction.revision == revision
+        assert transaction.encoding == Transaction.DELTA
+        assert transaction.commit_time_ms == EXPECTED["commit_times_ms"][revision]
+        assert transaction.previous_digest == state.digest
+        assert transaction.previous_uuid == (b"" if revision == 0 else state.uuid.bytes)
+        state = state.advanced(transaction, digest(path.read_bytes()))
+    assert state.revision == 1
+
+
+def test_a_transaction_adds_the_log_and_the_shard_of_its_group(golden: Path) -> None:
+    for number, path in enumerate(_transactions(golden)):
+        add_file, add_shard = decode(path.read_bytes(), path).actions
+        file, case, shard = add_file.add_file, EXPECTED["logs"][number], EXPECTED["shards"][number]
+        metadata = case["metadata"]
+        assert {name: getattr(file, name) for name in metadata if name not in ("writer", "database")} == {
+            name: value for name, value in metadata.items() if name not in ("writer", "database")
+        }
+        assert (file.path, file.toc_path, file.rows) == (case["path"], case["toc_path"], case["rows"])
+        assert [[s.node, s.first_ordinal, s.last_ordinal] for s in file.sources] == case["sources"]
+        data, toc = (golden / STORE / file.path).read_bytes(), (golden / STORE / file.toc_path).read_bytes()
+        assert (file.size_bytes, file.sha256) == (len(data), hashlib.sha256(data).digest())
+        assert file.toc_sha256 == hashlib.sha256(toc).digest()
+        made = add_shard.add_shard
+        assert {name: getattr(made, name) for name in shard} == shard
+        assert list(made.log_paths) == [case["path"]]
+        folder = golden / "containers/1/main/index" / made.name
+        assert made.size_bytes == sum(found.stat().st_size for found in folder.iterdir())
+
+
+def test_a_checkpoint_spells_out_the_state_that_its_transactions_give(golden: Path) -> None:
+    state = EMPTY
+    for path in _transactions(golden):
+        state = state.advanced(decode(path.read_bytes(), path), digest(path.read_bytes()))
+    checkpoint = next((golden / STORE / "transactions").glob("*/*.ckpt"))
+    message = decode(checkpoint.read_bytes(), checkpoint)
+    assert message.encoding == Transaction.FULL
+    assert EMPTY.advanced(message, message.previous_digest) == state
+    assert state.next_event_id == EXPECTED["next_event_id"]
+
+
+def test_the_catalog_is_read_without_its_checkpoint_too(golden: Path) -> None:
+    repository = Repository.open(golden)
+    assert [transaction.revision for transaction in repository.timeline()] == [0, 1]
+    assert list(repository.workspace().catalog.load().files) == [case["path"] for case in EXPECTED["logs"]]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_shard_finds_the_events_of_its_log(golden: Path, number: int) -> None:
+    shard = EXPECTED["shards"][number]
+    folder = golden / "containers/1/main/index" / shard["name"]
+    metadata = EXPECTED["logs"][number]["metadata"]
+    assert parse_shard(folder.name) == (metadata["first_event_time_ms"], metadata["first_event_id"])
+    first, last = metadata["first_event_id"], metadata["last_event_id"]
+    assert search_shard(folder, parse_query("")).tolist() == list(range(last, first - 1, -1))
+
+
+@pytest.mark.parametrize("text", EXPECTED["searches"])
+def test_a_search_of_the_whole_repository_finds_what_it_must(golden: Path, text: str) -> None:
+    found = Repository.open(golden).search(text)
+    assert sorted((stored.event.event_id for stored in found.events), reverse=True) == EXPECTED["searches"][text]
+    assert found.total == len(EXPECTED["searches"][text])
+
+
+def test_the_whole_repository_gives_every_event_once(golden: Path) -> None:
+    found: list[Event] = list(Repository.open(golden).events())
+    assert found == EVENTS
+
+
+def test_the_repository_waits_for_its_sweep_and_its_recovery(golden: Path) -> None:
+    status = Repository.open(golden).status()
+    assert msgspec.to_builtins(status.pending) == {
+        "sealed_groups": 1,
+        "abandoned_journals": 1,
+        "live_journals": 0,
+        "staged_groups": 1,
+    }
+    assert status.quarantined == 1
+
+
+def test_a_quarantine_entry_says_why_and_keeps_the_piece(golden: Path) -> None:
+    case = EXPECTED["quarantine"]
+    quarantine = Repository.open(golden).quarantine
+    assert [msgspec.to_builtins(entry) for entry in quarantine.entries()] == [case["entry"]]
+    assert quarantine.raw(case["entry"]["key"]) == case["raw"].encode()
+
+
+def test_the_golden_files_stay_small() -> None:
+    files = [*HERE.glob("v1/**/*"), *HERE.glob("broken/**/*"), *HERE.glob("*.json")]
+    assert sum(path.stat().st_size for path in files if path.is_file()) < TOTAL_BYTES_MAX

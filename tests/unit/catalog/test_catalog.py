@@ -1,0 +1,206 @@
+"""The catalog: a linear chain of transactions that says what is live; whoever races for it, one wins each place."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from custody.catalog import Action, AddShard, Catalog, RemoveFile, RemoveShard
+from custody.catalog.codec import decode
+from custody.clock import ManualClock
+from custody.errors import ConflictError
+from custody.format.names import DatabasePaths
+from custody.vfs import PosixFileSystem
+from tests.support import files_below, python
+from tests.unit.catalog.chain import START_MS, add, build, open_catalog, transactions, value
+
+COMMIT = """
+import sys
+from pathlib import Path
+from custody.catalog import Action, AddFile, Catalog
+from custody.clock import SystemClock
+from custody.format.names import DatabasePaths
+from custody.vfs import PosixFileSystem
+catalog = Catalog(PosixFileSystem(), DatabasePaths(Path(sys.argv[1]), "main", "provenance"), SystemClock())
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(int(sys.argv[3])):
+    catalog.commit([Action(add_file=AddFile(path=f"{sys.argv[2]}/{number}"))], next_event_id=number)
+"""
+
+
+def test_an_empty_catalog_lists_nothing(tmp_path: Path) -> None:
+    state = open_catalog(tmp_path).load()
+    assert (state.revision, state.next_event_id, state.files, state.shards) == (-1, 0, {}, {})
+    assert list(open_catalog(tmp_path).timeline()) == []
+    assert open_catalog(tmp_path).checkpoint_age() == 0
+
+
+def test_another_reader_sees_what_was_committed(tmp_path: Path) -> None:
+    state = build(tmp_path).load()
+    assert value(open_catalog(tmp_path).load()) == value(state)
+    assert sorted(state.files) == [f"file-{n}" for n in range(4)]
+    assert sorted(state.shards) == [f"shard-{n}" for n in range(4)]
+    assert state.next_event_id == 40
+    found = state.file_of(25)
+    assert found is not None
+    assert found.path == "file-2"
+    assert state.file_of(40) is None
+
+
+def test_each_transaction_carries_its_predecessor_s_uuid_and_digest(tmp_path: Path) -> None:
+    timeline = list(build(tmp_path).timeline())
+    assert [transaction.revision for transaction in timeline] == [0, 1, 2, 3]
+    for path, transaction in zip(transactions(tmp_path), timeline, strict=True):
+        assert decode(path.read_bytes(), path) == transaction
+    assert timeline[0].previous_digest == timeline[0].previous_uuid == b""
+    for former, later in pairwise(timeline):
+        assert later.previous_uuid == former.uuid
+        assert later.catalog_id == former.catalog_id
+    assert len({transaction.attempt_id for transaction in timeline}) == 4
+
+
+def test_a_reader_that_stays_open_follows_later_commits(tmp_path: Path) -> None:
+    reader = open_catalog(tmp_path)
+    assert reader.load().revision == -1
+    build(tmp_path)
+    assert reader.load().revision == 3
+    open_catalog(tmp_path).commit([add("later")])
+    assert "later" in reader.load().files
+
+
+def test_two_open_writers_both_land_one_after_the_other(tmp_path: Path) -> None:
+    one, other = open_catalog(tmp_path), open_catalog(tmp_path)
+    one.load()
+    other.load()
+    one.commit([add("one")])
+    state = other.commit([add("other")])
+    assert (state.revision, sorted(state.files)) == (1, ["one", "other"])
+
+
+def test_processes_that_race_all_land_in_one_line_and_nothing_is_lost(tmp_path: Path) -> None:
+    with (
+        python(COMMIT, tmp_path, "a", 20) as first,
+        python(COMMIT, tmp_path, "b", 20) as second,
+        python(COMMIT, tmp_path, "c", 20) as third,
+    ):
+        for process in (first, second, third):
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in (first, second, third):
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        assert [process.wait(60) for process in (first, second, third)] == [0, 0, 0]
+    state = open_catalog(tmp_path).load()
+    assert sorted(state.files) == sorted(f"{name}/{n}" for name in "abc" for n in range(20))
+    timeline = list(open_catalog(tmp_path).timeline())
+    assert [transaction.revision for transaction in timeline] == list(range(60))
+    writers = [transaction.actions[0].add_file.path[0] for transaction in timeline]
+    assert sum(one != other for one, other in pairwise(writers)) > 2, "they did not race"
+
+
+def test_a_commit_that_contradicts_the_state_writes_nothing(tmp_path: Path) -> None:
+    catalog = build(tmp_path)
+    before = files_below(tmp_path)
+    contradictions = [
+        [add("file-0")],
+        [add("new"), add("new")],
+        [Action(remove_file=RemoveFile(path="absent"))],
+        [Action(add_shard=AddShard(name="shard-1"))],
+        [Action(remove_shard=RemoveShard(name="absent"))],
+    ]
+    for actions in contradictions:
+        with pytest.raises(ConflictError, match="cannot"):
+            catalog.commit(actions)
+        with pytest.raises(ConflictError, match="cannot"):
+            open_catalog(tmp_path).commit(actions)
+    assert files_below(tmp_path) == before
+    assert catalog.load().revision == 3
+
+
+def test_a_writer_that_lost_the_race_for_the_same_file_is_told(tmp_path: Path) -> None:
+    one, other = open_catalog(tmp_path), open_catalog(tmp_path)
+    one.load()
+    other.load()
+    one.commit([add("same")])
+    with pytest.raises(ConflictError, match="same"):
+        other.commit([add("same")])
+
+
+def test_removed_files_and_shards_are_not_live(tmp_path: Path) -> None:
+    state = build(tmp_path).commit(
+        [Action(remove_file=RemoveFile(path="file-1")), Action(remove_shard=RemoveShard(name="shard-1"))]
+    )
+    assert "file-1" not in state.files
+    assert "shard-1" not in state.shards
+    assert value(open_catalog(tmp_path).load()) == value(state)
+
+
+def test_commit_times_strictly_increase_when_the_clock_is_set_back(tmp_path: Path) -> None:
+    clock = ManualClock(START_MS)
+    catalog = open_catalog(tmp_path, clock)
+    for number, step in enumerate((0, -3_600_000, 0, 10, 7_200_000)):
+        clock.advance(step)
+        catalog.commit([add(str(number))])
+    times = [transaction.commit_time_ms for transaction in catalog.timeline()]
+    assert times[0] == START_MS
+    assert times == sorted(set(times))
+    assert times[-1] == clock.now_ms()
+
+
+def test_the_next_event_id_never_goes_down(tmp_path: Path) -> None:
+    catalog = open_catalog(tmp_path)
+    found = [catalog.commit([add(str(n))], next_event_id=n).next_event_id for n in (5, 3, 0, 9)]
+    assert found == [5, 5, 5, 9]
+    catalog.checkpoint()
+    assert open_catalog(tmp_path).load().next_event_id == 9
+
+
+@pytest.mark.parametrize("later", [0, 3])
+def test_loading_from_a_checkpoint_equals_a_full_replay(tmp_path: Path, later: int) -> None:
+    catalog = build(tmp_path)
+    catalog.checkpoint()
+    for number in range(later):
+        catalog.commit([add(f"later-{number}"), Action(remove_file=RemoveFile(path=f"file-{number}"))])
+    assert catalog.checkpoint_age() == later
+    with_checkpoint = value(open_catalog(tmp_path).load())
+    [checkpoint] = transactions(tmp_path, "ckpt")
+    checkpoint.unlink()
+    assert value(open_catalog(tmp_path).load()) == with_checkpoint
+    assert open_catalog(tmp_path).checkpoint_age() == 4 + later
+
+
+def test_a_checkpoint_written_twice_stays_as_it_is(tmp_path: Path) -> None:
+    catalog = build(tmp_path)
+    assert catalog.checkpoint() == transactions(tmp_path, "ckpt")[0]
+    before = files_below(tmp_path)
+    open_catalog(tmp_path).checkpoint()
+    assert files_below(tmp_path) == before
+
+
+def test_an_empty_catalog_has_nothing_to_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(ConflictError, match="empty"):
+        open_catalog(tmp_path).checkpoint()
+
+
+class _CommitBetween(PosixFileSystem):
+    """Lets somebody commit right after a reader found nothing new."""
+
+    def __init__(self, root: Path) -> None:
+        self._root: Path | None = root
+
+    def exists(self, path: Path) -> bool:
+        found = super().exists(path)
+        if not found and self._root is not None:
+            root, self._root = self._root, None
+            open_catalog(root).commit([add("meanwhile")])
+        return found
+
+
+def test_a_commit_while_a_reader_looks_is_not_taken_for_a_hole(tmp_path: Path) -> None:
+    build(tmp_path)
+    reader = Catalog(_CommitBetween(tmp_path), DatabasePaths(tmp_path, "main", "provenance"), ManualClock())
+    assert "meanwhile" in reader.load().files

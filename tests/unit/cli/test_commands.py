@@ -1,0 +1,264 @@
+"""The commands: help that shows an example, JSON that a program can read, exit codes that say what went wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from custody.capture import event_to_json
+from custody.cli.main import cli
+from custody.errors import (
+    ConfigurationError,
+    CorruptionError,
+    InvalidInputError,
+    LockedError,
+    NotFoundError,
+)
+from custody.repository import Repository
+from tests.support import append, event, run_steps, sample, write_samples
+from tests.unit.capture.documents import document
+
+
+def run(root: Path | None, *arguments: object) -> Result:
+    before = [] if root is None else ["--repository", str(root)]
+    result = CliRunner().invoke(cli, [*before, *map(str, arguments)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def lines(result: Result) -> list[dict[str, object]]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def root(live: Repository) -> Path:
+    """A repository that commands only read."""
+    return live.settings.root
+
+
+@pytest.fixture
+def new(repository: Repository) -> Path:
+    return repository.settings.root
+
+
+def commands(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        yield (*before, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, *before, name)
+
+
+COMMANDS = dict(commands(cli))
+
+
+@pytest.mark.parametrize("path", [(), *COMMANDS], ids=" ".join)
+def test_help_says_what_the_command_does_and_shows_an_example(path: tuple[str, ...]) -> None:
+    result = run(None, *path, "--help")
+    assert result.exit_code == 0
+    if not isinstance(COMMANDS.get(path), click.Group):
+        assert "Example:\n" in result.stdout
+        example = result.stdout.split("Example:\n")[1].splitlines()[0]
+        assert example.strip().startswith("custody ")
+        assert not path or " ".join(path) in example
+
+
+def test_the_version_is_told() -> None:
+    assert "version" in run(None, "--version").stdout
+
+
+def test_init_makes_a_repository_once(tmp_path: Path) -> None:
+    assert run(None, "init", tmp_path / "demo").exit_code == 0
+    assert list(Repository.open(tmp_path / "demo").events()) == []
+    again = run(None, "init", tmp_path / "demo")
+    assert again.exit_code == ConfigurationError.exit_code
+    assert "already" in again.stderr
+    assert again.stdout == ""
+    assert run(tmp_path / "other", "init").exit_code == 0
+    assert (tmp_path / "other" / "custody.toml").is_file()
+
+
+def test_sample_writes_files_that_ingest_takes_whole(new: Path, tmp_path: Path) -> None:
+    assert run(None, "sample", tmp_path / "landing", "--events", 150, "--nodes", 3).exit_code == 0
+    reports = json.loads(run(new, "ingest", tmp_path / "landing", "--json").stdout)
+    assert sum(report["stored"] for report in reports) == 150
+    assert {report["rejected"] for report in reports} == {0}
+    table = run(new, "ingest", tmp_path / "landing")
+    assert table.exit_code == 0
+    assert "repeated" in table.stdout
+
+
+def test_ingest_of_a_bad_file_keeps_the_good_ones_and_ends_with_1(new: Path, tmp_path: Path) -> None:
+    good = write_samples(tmp_path, 10, nodes=1)
+    bad = tmp_path / "bad.json"
+    bad.write_bytes(b"<html>")
+    result = run(new, "ingest", bad, *good, "--json")
+    assert result.exit_code == 1
+    assert [report["stored"] for report in json.loads(result.stdout)] == [0, 10]
+    assert "bad.json" in result.stderr
+    assert run(new, "ingest", tmp_path / "absent.json").exit_code == 2
+
+
+def test_only_some_of_very_many_problems_are_shown(new: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("[" + ",".join("1" for _ in range(50)) + "]")
+    result = run(new, "ingest", tmp_path / "bad.json")
+    assert "and 30 more" in result.stderr
+
+
+def test_status_is_the_repository_s(root: Path, live: Repository) -> None:
+    [found] = lines(run(root, "status", "--json"))
+    assert found["quarantined"] == 0
+    [writer] = json.loads(run(root, "status", "--json").stdout)["writers"]
+    assert writer["events_live"] == 600
+    assert "600" in run(root, "status").stdout
+
+
+def test_search_prints_what_the_repository_finds(root: Path, live: Repository) -> None:
+    wanted = live.search("event_type:SEND", limit=5, offset=2)
+    [found] = lines(run(root, "search", "event_type:SEND", "-n", 5, "--offset", 2, "--json"))
+    assert found["total"] == wanted.total
+    assert isinstance(found["events"], list)
+    assert [item["event"]["event_id"] for item in found["events"]] == [s.event.event_id for s in wanted.events]
+    table = run(root, "search", "event_type:SEND", "-n", 5).stdout
+    assert f"{wanted.total} events" in table
+    assert table.count("SEND") == 5
+
+
+def test_search_says_what_it_does_not_cover(new: Path, repository: Repository) -> None:
+    append(repository, [event()])
+    result = run(new, "search", "--json")
+    assert json.loads(result.stdout)["total"] == 0
+    assert "1 acknowledged events" in result.stderr
+
+
+def test_an_event_is_printed_in_full(root: Path, live: Repository) -> None:
+    wanted = next(item for item in live.events(count=600) if item.event_type == "JOIN")
+    [found] = lines(run(root, "event", wanted.event_id, "--json"))
+    assert found["parent_uuids"] == list(wanted.parent_uuids)
+    [nifi] = lines(run(root, "event", wanted.event_id, "--nifi"))
+    assert nifi == event_to_json(wanted)
+    table = run(root, "event", wanted.event_id).stdout
+    assert all(uuid in table for uuid in wanted.parent_uuids)
+    assert "\N{REPLACEMENT CHARACTER}" not in table
+    assert all(name in table for name in wanted.attributes)
+
+
+def test_events_are_one_line_each(root: Path, live: Repository) -> None:
+    wanted = list(live.events(100, 30))
+    found = lines(run(root, "events", "--from", 100, "--count", 30, "--json"))
+    assert [item["event_id"] for item in found] == [item.event_id for item in wanted]
+    assert lines(run(root, "events", "--from", 100, "-n", 30, "--nifi")) == [event_to_json(item) for item in wanted]
+    assert wanted[0].flowfile_uuid in run(root, "events", "--from", 100, "-n", 1).stdout
+
+
+def test_lineage_is_asked_by_uuid_or_by_event(root: Path, live: Repository) -> None:
+    join = next(item for item in live.events(count=600) if item.event_type == "JOIN")
+    wanted = live.lineage([join.flowfile_uuid])
+    for what in (join.flowfile_uuid, join.event_id):
+        [found] = lines(run(root, "lineage", what, "--json"))
+        assert isinstance(found["nodes"], list)
+        assert {node["uuid"] for node in found["nodes"]} == set(wanted.nodes)
+        assert (found["events"], found["is_complete"]) == (wanted.events, True)
+    tree = run(root, "lineage", join.event_id).stdout
+    assert all(uuid in tree for uuid in wanted.nodes)
+    assert "← asked for" in tree
+
+
+def test_a_cut_lineage_says_so(root: Path, live: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUSTODY__QUERY__LINEAGE_EVENTS_MAX", "3")
+    join = next(item for item in live.events(count=600) if item.event_type == "JOIN")
+    result = run(root, "lineage", join.flowfile_uuid, "--json")
+    assert json.loads(result.stdout)["is_complete"] is False
+    assert "cut after 3 events" in result.stderr
+
+
+def test_the_catalog_s_log_is_its_timeline(root: Path, live: Repository) -> None:
+    [rows] = [json.loads(run(root, "catalog", "log", "--json").stdout)]
+    [row] = rows
+    assert (row["revision"], row["files_added"], row["shards_added"], row["events_added"]) == (0, 1, 1, 600)
+    assert row["uuid"] in run(root, "catalog", "log").stdout
+
+
+def test_the_quarantine_is_listed_shown_and_tried_again(new: Path, tmp_path: Path) -> None:
+    raw = json.dumps(document("SEND", entitySize=-1), ensure_ascii=False).encode()
+    (tmp_path / "a.json").write_bytes(b"[" + raw + b"]")
+    assert run(new, "ingest", tmp_path / "a.json").exit_code == 1
+    [entry] = json.loads(run(new, "quarantine", "list", "--json").stdout)
+    assert entry["key"] in run(new, "quarantine", "list").stdout
+    assert run(new, "quarantine", "show", entry["key"]).stdout_bytes == raw
+    again = run(new, "quarantine", "resubmit", "--all", "--json")
+    assert again.exit_code == 1
+    assert json.loads(again.stdout)[0]["rejected"] == 1
+    assert run(new, "quarantine", "resubmit", entry["key"]).exit_code == 1
+    assert run(new, "quarantine", "resubmit").exit_code == 2
+    assert run(new, "quarantine", "resubmit", "--all", entry["key"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("event", 10**6), NotFoundError),
+        (("event", 10**30), NotFoundError),
+        (("lineage", "nobody"), NotFoundError),
+        (("lineage", "²"), NotFoundError),
+        (("quarantine", "show", "../secret"), NotFoundError),
+        (("search", "nosuch:field"), InvalidInputError),
+        (("search", "event_time:yesterday"), InvalidInputError),
+        (("event", 1, "--writer", "../x"), ConfigurationError),
+    ],
+)
+def test_an_error_ends_with_the_code_of_its_class_and_one_line(
+    root: Path, arguments: tuple[object, ...], error: type[NotFoundError]
+) -> None:
+    result = run(root, *arguments)
+    assert result.exit_code == error.exit_code
+    assert result.stdout == ""
+    assert result.stderr.startswith("custody: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_missing_repository_ends_with_its_code_for_every_command(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("[]")
+    for arguments in (
+        ("status",),
+        ("search", "x"),
+        ("event", 1),
+        ("events",),
+        ("lineage", "x"),
+        ("catalog", "log"),
+        ("quarantine", "list"),
+        ("quarantine", "show", "x"),
+        ("quarantine", "resubmit", "x"),
+        ("ingest", tmp_path / "x.json"),
+        ("run", "all"),
+    ):
+        result = run(tmp_path / "absent", *arguments)
+        assert result.exit_code == NotFoundError.exit_code, arguments
+        assert "custody init" in result.stderr
+
+
+def test_bad_settings_damage_and_a_lock_have_codes_of_their_own(new: Path, repository: Repository) -> None:
+    append(repository, sample(5))
+    with repository.writer():
+        assert run(new, "quarantine", "resubmit", "0" * 16).exit_code == LockedError.exit_code
+    run_steps(repository.settings)
+    transaction = next(new.rglob("*.txn"))
+    transaction.write_bytes(b"")
+    assert run(new, "status").exit_code == CorruptionError.exit_code
+    (new / "custody.toml").write_text("[nosuch]\n")
+    assert run(new, "status").exit_code == ConfigurationError.exit_code
+
+
+@pytest.mark.parametrize("arguments", [("search", "-n", "0"), ("event", "x"), ("events", "-n", "0"), ("nosuch",)])
+def test_wrong_usage_ends_with_2(root: Path, arguments: tuple[str, ...]) -> None:
+    assert run(root, *arguments).exit_code == 2
+
+
+def test_the_repository_may_come_from_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUSTODY_REPOSITORY", str(root))
+    assert json.loads(run(None, "status", "--json").stdout)["root"] == str(root)

@@ -1,0 +1,172 @@
+"""Settings: every bound is kept, every mistake is named with its place, the environment wins over the file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
+from custody.errors import ConfigurationError, NotFoundError
+
+# Section, key, values at and inside the bounds, values outside.
+BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
+    ("repository", "writer", ["a", "0", "a-b_c", "x" * 63], ["", "A", "-a", "a/b", "../a", "x" * 64, 1]),
+    ("repository", "database", ["a", "x" * 63], ["", "A", "..", "x" * 64]),
+    ("repository", "containers", [["a"], ["/a", "b"]], [[], "a", [1]]),
+    ("repository", "store", ["s", "/s"], [1, []]),
+    ("capture", "file_bytes_max", [1024, 1 << 40], [1023, 0, -1, "x", 1.5]),
+    ("capture", "event_bytes_max", [4096, 1 << 30], [4095, 0]),
+    ("capture", "batch_events", [1, 1_000_000], [0, 1_000_001]),
+    ("eventlog", "block_bytes_max", [4096, 64 << 20], [4095, (64 << 20) + 1]),
+    ("eventlog", "compression", ["zstd", "gzip", "none"], ["", "ZSTD", "lz4", 1]),
+    ("eventlog", "compression_level", [1, 22, ""], [0, 23, "high"]),
+    ("index", "attributes", [[], ["a", "b.c"]], ["a", [1]]),
+    ("catalog", "checkpoint_every", [1, 10_000], [0]),
+    ("query", "results_default", [1, 10_000_000], [0]),
+    ("query", "lineage_events_max", [1, 10_000_000], [0]),
+    ("spark", "master", ["local[2]", "yarn"], [1]),
+]
+SECTIONS = [name for name in Settings.model_fields if name != "root"]
+
+
+def toml(value: object) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def load(folder: Path, text: str) -> Settings:
+    (folder / SETTINGS_FILE).write_text(text, encoding="utf-8")
+    return load_settings(folder)
+
+
+def value_of(settings: Settings, section: str, key: str) -> object:
+    return getattr(getattr(settings, section), key)
+
+
+def test_every_setting_has_its_bounds_here() -> None:
+    keys = [(section, key) for section in SECTIONS for key in type(getattr(defaults(), section)).model_fields]
+    assert keys == [(section, key) for section, key, _, _ in BOUNDS]
+
+
+def defaults() -> Settings:
+    return Settings.from_json('{"root": "/nowhere"}')
+
+
+@pytest.mark.parametrize(("section", "key", "good", "bad"), BOUNDS, ids=[f"{b[0]}.{b[1]}" for b in BOUNDS])
+def test_a_value_is_taken_within_its_bounds_and_refused_with_its_place_outside(
+    tmp_path: Path, section: str, key: str, good: list[object], bad: list[object]
+) -> None:
+    for value in good:
+        found = value_of(load(tmp_path, f"[{section}]\n{key} = {toml(value)}\n"), section, key)
+        expected = None if value == "" else [str(item) for item in value] if isinstance(value, list) else value
+        shown = [str(item) for item in found] if isinstance(found, tuple) else found
+        assert (str(shown) if isinstance(found, Path) else shown) == expected
+    for value in bad:
+        with pytest.raises(ConfigurationError) as caught:
+            load(tmp_path, f"[{section}]\n{key} = {toml(value)}\n")
+        assert str(tmp_path / SETTINGS_FILE) in str(caught.value)
+        assert f"[{section}.{key}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[query]\nresults_defualt = 5\n", "query.results_defualt"),
+        ("[queries]\n", "queries"),
+        ("top = 1\n", "top"),
+        ("[repository.x]\ny = 1\n", "repository.x"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_file_and_key(tmp_path: Path, text: str, key: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, text)
+    assert f"{tmp_path / SETTINGS_FILE} [{key}]" in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"[query", b"a = \n", b"[query]\n[query]\n", b"\xff\xfe"])
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / SETTINGS_FILE).write_bytes(data)
+    with pytest.raises(ConfigurationError, match=re.escape(str(tmp_path / SETTINGS_FILE))):
+        load_settings(tmp_path)
+
+
+def test_a_folder_without_the_file_is_no_repository(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=f"custody init {tmp_path}"):
+        load_settings(tmp_path)
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '[query]\nresults_default = 5\nlineage_events_max = 6\n[repository]\ncontainers = ["a"]\n'
+    monkeypatch.setenv("CUSTODY__QUERY__RESULTS_DEFAULT", "7")
+    monkeypatch.setenv("CUSTODY__REPOSITORY__CONTAINERS", '["x", "y"]')
+    monkeypatch.setenv("CUSTODY__EVENTLOG__COMPRESSION_LEVEL", "")
+    found = load(tmp_path, text)
+    assert (found.query.results_default, found.query.lineage_events_max) == (7, 6)
+    assert found.containers == (tmp_path / "x", tmp_path / "y")
+    assert found.eventlog.compression_level is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("CUSTODY__QUERY__RESULTS_DEFAULT", "0"),
+        ("CUSTODY__QUERY__RESULTS_DEFAULT", "many"),
+        ("CUSTODY__REPOSITORY__CONTAINERS", "not json"),
+        ("CUSTODY__QUERY", "not json"),
+    ],
+)
+def test_a_bad_value_of_the_environment_is_an_error_that_names_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError, match="environment CUSTODY__"):
+        load(tmp_path, "")
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
+    found = load(tmp_path, "")
+    assert found.model_dump() == defaults().model_dump()
+    assert found.containers == (tmp_path / "containers/1",)
+    assert (found.store, found.quarantine, found.runs) == tuple(
+        tmp_path / name for name in ("store", "quarantine", "runs")
+    )
+
+
+def test_the_file_of_a_new_repository_changes_nothing(tmp_path: Path) -> None:
+    assert load(tmp_path, default_settings_file()).model_dump() == defaults().model_dump()
+
+
+def test_the_file_of_a_new_repository_says_every_setting_with_its_default(tmp_path: Path) -> None:
+    uncommented = re.sub(r"^# (\w+ = .*)$", r"\1", default_settings_file(), flags=re.MULTILINE)
+    document = tomllib.loads(uncommented)
+    assert {section: list(keys) for section, keys in document.items()} == {
+        section: [key for name, key, _, _ in BOUNDS if name == section] for section in SECTIONS
+    }
+    assert load(tmp_path, uncommented).model_dump() == defaults().model_dump()
+
+
+def test_paths_are_taken_from_the_repository_s_folder_unless_they_are_absolute(tmp_path: Path) -> None:
+    found = load(tmp_path, '[repository]\ncontainers = ["/disk1", "two"]\nstore = "/store"\n')
+    assert found.containers == (Path("/disk1"), tmp_path / "two")
+    assert found.store == Path("/store")
+
+
+def test_settings_travel_to_a_worker_whatever_its_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = load(tmp_path, '[query]\nresults_default = 5\n[index]\nattributes = ["a"]\n')
+    text = found.to_json()
+    (tmp_path / SETTINGS_FILE).unlink()
+    monkeypatch.setenv("CUSTODY__QUERY__RESULTS_DEFAULT", "7")
+    assert Settings.from_json(text) == found
+    assert Settings.from_json(text).root == tmp_path
+
+
+def test_settings_do_not_change(tmp_path: Path) -> None:
+    found = load(tmp_path, "")
+    with pytest.raises(ValueError, match="frozen"):
+        found.query.results_default = 1  # type: ignore[misc]

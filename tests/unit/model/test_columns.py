@@ -1,0 +1,83 @@
+"""Events and columns are two forms of one thing: nothing is lost either way."""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from custody.model import EVENT_SCHEMA, ContentClaim, Event, to_batch, to_events
+from tests.support import EVENTS, event, numbered, sample
+
+INT64_MAX = (1 << 63) - 1
+EXTREME = event(
+    event_time=-(1 << 63),
+    file_size=INT64_MAX,
+    event_duration=-(1 << 63),
+    lineage_start_date=INT64_MAX,
+    details="line\nNUL\0 and \N{PILE OF POO} and \u202e",
+    parent_uuids=("", "\0"),
+    previous_attributes={"": "", "\N{SNOWMAN}": None, "k\0": "v\0"},
+    updated_attributes={"removed": None},
+    content_claim=ContentClaim(),
+    previous_content_claim=ContentClaim("c", "s", "i", 0, INT64_MAX),
+)
+
+
+@example([EXTREME, event()], 0)
+@given(st.lists(EVENTS, max_size=4), st.integers(0, INT64_MAX - 10))
+def test_events_come_back_from_a_batch_with_their_ids(events: list[Event], first: int) -> None:
+    assert to_events(to_batch(events, first)) == numbered(events, first)
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=3))
+def test_events_come_back_from_the_ipc_form_of_a_journal(events: list[Event]) -> None:
+    stored = to_batch(events, 7).serialize().to_pybytes()
+    assert to_events(pa.ipc.read_record_batch(pa.py_buffer(stored), EVENT_SCHEMA)) == numbered(events, 7)
+
+
+def test_every_field_of_an_event_has_its_column_and_no_other_exists() -> None:
+    assert EVENT_SCHEMA.names == [field.name for field in msgspec.structs.fields(Event)]
+
+
+def test_every_optional_field_keeps_its_value_and_its_absence() -> None:
+    fields = [field for field in msgspec.structs.fields(Event) if field.default is None]
+    assert len(fields) > 20
+    for field in fields:
+        column = EVENT_SCHEMA.field(field.name).type
+        value: object = "text" if pa.types.is_string(column) else 1
+        if pa.types.is_struct(column):
+            value = ContentClaim(container="c", size=3)
+        one, other = to_events(to_batch([event(**{field.name: value}), event(**{field.name: None})], 0))
+        assert getattr(one, field.name) == value
+        assert getattr(other, field.name) is None
+
+
+def test_sample_events_come_back_from_a_table_of_several_batches() -> None:
+    events = sample(100)
+    table = pa.Table.from_batches([to_batch(events[:40], 0), to_batch(events[40:], 40)])
+    assert to_events(table) == numbered(events)
+
+
+def test_a_column_that_a_file_lacks_reads_as_absent() -> None:
+    table = pa.Table.from_batches([to_batch([event(details="x", transit_uri="u")], 0)])
+    [found] = to_events(table.drop_columns(["details"]))
+    assert found.details is None
+    assert found.transit_uri == "u"
+
+
+def test_a_number_beyond_int64_is_refused() -> None:
+    with pytest.raises((pa.ArrowInvalid, OverflowError)):
+        to_batch([event(file_size=1 << 63)], 0)
+
+
+def test_attributes_are_the_previous_ones_overlaid_with_the_updates() -> None:
+    found = event(
+        previous_attributes={"filename": "a", "kept": "1", "gone": "2"},
+        updated_attributes={"filename": "b", "gone": None, "new": ""},
+    )
+    assert found.attributes == {"filename": "b", "kept": "1", "new": ""}
+    assert found.filename == "b"
+    assert event().filename is None

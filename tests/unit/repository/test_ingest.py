@@ -1,0 +1,203 @@
+"""Ingest: every event once, whatever is ingested again and when; a contradiction never overwrites."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from custody.errors import InvalidInputError, NotFoundError
+from custody.model import Event
+from custody.repository import FileReport, Repository
+from tests.support import run_steps, unnumbered, write_samples
+from tests.unit.capture.documents import KINDS, document
+
+
+def write(path: Path, *documents: dict[str, object]) -> Path:
+    path.write_text(json.dumps(documents, ensure_ascii=False), encoding="utf-8")
+    return path
+
+
+def ingest(repository: Repository, *files: Path, node: str | None = None) -> list[FileReport]:
+    with repository.ingest() as work:
+        return [work.file(file, node=node) for file in files]
+
+
+def stored(repository: Repository) -> list[Event]:
+    return list(repository.events(count=100_000))
+
+
+def tuned(repository: Repository, toml: str) -> Repository:
+    (repository.settings.root / "custody.toml").write_text(toml)
+    return Repository.open(repository.settings.root)
+
+
+@pytest.mark.parametrize("state", ["journals", "live", "half live"])
+def test_files_ingested_again_add_no_event(repository: Repository, tmp_path: Path, state: str) -> None:
+    files = write_samples(tmp_path, 300, batch_size=60)
+    first = ingest(repository, *files)
+    before = stored(repository)
+    assert [report.stored for report in first] == [report.read for report in first]
+    assert sum(report.stored for report in first) == len(before) == 300
+    if state == "half live":
+        run_steps(repository.settings, "rollover", "compress", "index", "commit")
+    elif state == "live":
+        run_steps(repository.settings)
+    for opened in (repository, Repository.open(repository.settings.root)):
+        again = ingest(opened, *files)
+        assert [report.repeated for report in again] == [report.read for report in first]
+        assert {report.stored for report in again} == {0}
+        assert {report.first_event_id for report in again} == {None}
+    assert stored(repository) == before
+    assert list(repository.quarantine.entries()) == []
+    run_steps(repository.settings)
+    assert stored(repository) == before
+
+
+def test_a_file_that_repeats_itself_stores_each_event_once(repository: Repository, tmp_path: Path) -> None:
+    documents = [document(kind) for kind in KINDS]
+    copies = [{**item, "eventId": "another copy"} for item in documents]
+    [report] = ingest(repository, write(tmp_path / "a.json", *documents, *copies))
+    assert (report.read, report.stored, report.repeated, report.rejected) == (36, 18, 18, 0)
+    assert [item.event_type for item in stored(repository)] == KINDS
+
+
+def test_repetitions_are_found_across_batches(repository: Repository, tmp_path: Path) -> None:
+    opened = tuned(repository, "[capture]\nbatch_events = 1\n")
+    documents = [document(kind) for kind in KINDS]
+    [report] = ingest(opened, write(tmp_path / "a.json", *documents, *documents))
+    assert (report.stored, report.repeated) == (18, 18)
+
+
+def test_a_file_that_was_cut_off_is_completed_by_the_whole_one(repository: Repository, tmp_path: Path) -> None:
+    [file] = write_samples(tmp_path, 50, nodes=1)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    [part] = ingest(repository, file)
+    file.write_bytes(whole)
+    [rest] = ingest(repository, file)
+    assert part.rejected == 1
+    assert part.stored + rest.stored == 50
+    assert rest.repeated == part.stored
+    assert [item.source_ordinal for item in stored(repository)] == sorted(
+        item.source_ordinal or 0 for item in stored(repository)
+    )
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_the_same_number_with_other_content_is_a_contradiction_and_the_first_is_kept(
+    repository: Repository, tmp_path: Path, live: bool
+) -> None:
+    ingest(repository, write(tmp_path / "a.json", document("SEND")))
+    before = stored(repository)
+    if live:
+        run_steps(repository.settings)
+    other = document("SEND", entitySize=999)
+    [report] = ingest(repository, write(tmp_path / "b.json", other))
+    assert (report.read, report.stored, report.repeated, report.rejected) == (1, 0, 0, 1)
+    assert stored(repository) == before
+    [entry] = repository.quarantine.entries()
+    assert entry.code == "contradiction"
+    assert "as event 0" in entry.message
+    assert json.loads(repository.quarantine.raw(entry.key)) == other
+
+
+def test_two_that_contradict_each_other_in_one_file_keep_the_first(repository: Repository, tmp_path: Path) -> None:
+    one, other = document("SEND"), document("SEND", entitySize=999)
+    [report] = ingest(repository, write(tmp_path / "a.json", one, other))
+    assert (report.stored, report.rejected) == (1, 1)
+    assert "in this file" in report.problems[0]
+    assert stored(repository)[0].file_size == one["entitySize"]
+
+
+def test_the_same_number_of_another_node_is_another_event(repository: Repository, tmp_path: Path) -> None:
+    alone = {"contentURI": None, "previousContentURI": None, "actorHostname": None}
+    file = write(tmp_path / "a.json", document("SEND", **alone))
+    for node in ("one", "two"):
+        assert ingest(repository, file, node=node)[0].stored == 1
+    assert [item.source_node for item in stored(repository)] == ["one", "two"]
+
+
+def test_ids_of_a_report_are_those_of_its_events(repository: Repository, tmp_path: Path) -> None:
+    opened = tuned(repository, "[capture]\nbatch_events = 5\n")
+    reports = ingest(
+        opened,
+        write(tmp_path / "a.json", *[document(kind) for kind in KINDS[:7]]),
+        write(tmp_path / "b.json", *[document(kind) for kind in KINDS[5:]]),
+    )
+    assert [(report.first_event_id, report.last_event_id) for report in reports] == [(0, 6), (7, 17)]
+    assert [item.event_type for item in stored(opened)] == KINDS
+
+
+def test_progress_goes_up_to_the_end_of_the_file(repository: Repository, tmp_path: Path) -> None:
+    opened = tuned(repository, "[capture]\nbatch_events = 7\n")
+    file = write(tmp_path / "a.json", *[document(kind) for kind in KINDS])
+    seen: list[int] = []
+    with opened.ingest() as work:
+        work.file(file, progress=seen.append)
+    assert len(seen) == 3
+    assert seen == sorted(seen)
+    assert seen[-1] == file.stat().st_size - 1
+
+
+def test_a_rejected_piece_is_stored_after_the_limit_was_raised(repository: Repository, tmp_path: Path) -> None:
+    large = document("SEND", updatedAttributes={"body": "y" * 20_000})
+    tight = tuned(repository, "[capture]\nevent_bytes_max = 8192\n")
+    [report] = ingest(tight, write(tmp_path / "a.json", document("CREATE"), large))
+    assert (report.stored, report.rejected) == (1, 1)
+    [entry] = tight.quarantine.entries()
+    with tight.ingest() as work:
+        assert work.resubmit(entry.key).rejected == 1
+    assert list(tight.quarantine.entries()) == [entry]
+
+    wide = tuned(repository, "[capture]\nevent_bytes_max = 100000\n")
+    with wide.ingest() as work:
+        assert work.resubmit(entry.key).stored == 1
+        with pytest.raises(NotFoundError, match=entry.key):
+            work.resubmit(entry.key)
+    assert list(wide.quarantine.entries()) == []
+    assert stored(wide)[1].updated_attributes["body"] == "y" * 20_000
+
+
+@pytest.mark.parametrize("data", [b"<html>", b"{}", b'[{"a": 1}, {"b', b"[1]"])
+def test_a_piece_that_is_still_bad_stays_as_it_was(repository: Repository, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(data)
+    ingest(repository, tmp_path / "a.json")
+    before = list(repository.quarantine.entries())
+    assert before
+    with repository.ingest() as work:
+        for entry in before:
+            assert work.resubmit(entry.key).rejected == 1
+    assert list(repository.quarantine.entries()) == before
+
+
+def test_a_warned_event_is_stored_and_its_piece_kept_until_it_is_looked_at(
+    repository: Repository, tmp_path: Path
+) -> None:
+    [report] = ingest(repository, write(tmp_path / "a.json", document("SEND", eventType="TELEPORT")))
+    assert (report.stored, report.warned, report.rejected) == (1, 1, 0)
+    [entry] = repository.quarantine.entries()
+    assert entry.kept
+    with repository.ingest() as work:
+        assert work.resubmit(entry.key).repeated == 1
+    assert list(repository.quarantine.entries()) == []
+    assert len(stored(repository)) == 1
+
+
+def test_a_missing_or_too_large_file_is_refused_whole(repository: Repository, tmp_path: Path) -> None:
+    opened = tuned(repository, "[capture]\nfile_bytes_max = 1024\n")
+    with pytest.raises(NotFoundError, match="absent"):
+        ingest(opened, tmp_path / "absent.json")
+    with pytest.raises(InvalidInputError, match="file_bytes_max"):
+        ingest(opened, write(tmp_path / "a.json", document("SEND"), document("DROP")))
+    assert stored(opened) == []
+
+
+def test_events_come_out_as_capture_read_them(repository: Repository, tmp_path: Path) -> None:
+    files = write_samples(tmp_path, 120, nodes=3)
+    ingest(repository, *files)
+    before = unnumbered(stored(repository))
+    run_steps(repository.settings)
+    assert unnumbered(stored(repository)) == before
+    assert len({(item.source_node, item.source_ordinal) for item in before}) == 120

@@ -1,0 +1,212 @@
+"""The repository: one view over journals and logs, exact totals, stable pages, whole lineages, a true status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from custody.clock import ManualClock
+from custody.errors import ConfigurationError, CorruptionError, NotFoundError
+from custody.model import Event
+from custody.repository import Repository
+from tests.support import append, event, files_below, numbered, run_steps, sample, unnumbered
+
+EVENTS = sample(200)
+
+
+@pytest.fixture
+def mixed(repository: Repository) -> Repository:
+    """Two live logs and two groups that wait in journals."""
+    append(repository, EVENTS[:60])
+    run_steps(repository.settings)
+    append(repository, EVENTS[60:100])
+    run_steps(repository.settings)
+    append(repository, EVENTS[100:150])
+    append(repository, EVENTS[150:])
+    return repository
+
+
+def with_writers(repository: Repository, events: dict[str, list[Event]]) -> Repository:
+    root = repository.settings.root
+    for name, items in events.items():
+        (root / "custody.toml").write_text(f'[repository]\nwriter = "{name}"\n')
+        append(Repository.open(root), items)
+    opened = Repository.open(root)
+    run_steps(opened.settings)
+    return opened
+
+
+def page(repository: Repository, limit: int, offset: int, text: str = "") -> list[tuple[str, int]]:
+    found = repository.search(text, limit=limit, offset=offset)
+    return [(stored.writer, stored.event.event_id) for stored in found.events]
+
+
+def test_create_makes_what_open_opens(tmp_path: Path) -> None:
+    Repository.create(tmp_path / "a" / "b")
+    assert list(Repository.open(tmp_path / "a" / "b").events()) == []
+
+
+def test_create_in_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigurationError, match="not empty"):
+        Repository.create(tmp_path)
+    assert files_below(tmp_path) == {"mine.txt": b"mine"}
+    Repository.create(tmp_path / "new")
+    with pytest.raises(ConfigurationError, match="already"):
+        Repository.create(tmp_path / "new")
+
+
+def test_open_without_a_repository_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="custody init"):
+        Repository.open(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 1000), (0, 1), (59, 2), (95, 10), (149, 3), (199, 5), (200, 5)])
+def test_events_are_read_in_order_over_logs_and_journals(mixed: Repository, first: int, count: int) -> None:
+    assert list(mixed.events(first, count)) == numbered(EVENTS)[first : first + count]
+
+
+def test_no_event_is_asked_for(mixed: Repository) -> None:
+    assert list(mixed.events(0, 0)) == []
+    assert list(mixed.events(10**30, 5)) == []
+    assert mixed.get_many([]) == []
+
+
+def test_get_many_finds_events_wherever_they_are(mixed: Repository) -> None:
+    ids = [199, 0, 59, 60, 61, 61, 150, 999, -1, 10**30]
+    assert mixed.get_many(ids) == [numbered(EVENTS)[n] for n in (0, 59, 60, 61, 150, 199)]
+    assert mixed.get(75) == numbered(EVENTS)[75]
+    for absent in (200, -1, 10**30):
+        with pytest.raises(NotFoundError, match=f"no event {absent}"):
+            mixed.get(absent)
+
+
+def test_search_counts_what_is_live_and_says_what_waits(mixed: Repository) -> None:
+    found = mixed.search("")
+    assert found.total == 100
+    assert any("100 acknowledged events" in notice for notice in found.notices)
+    run_steps(mixed.settings)
+    found = mixed.search("")
+    assert (found.total, found.notices) == (200, ())
+
+
+def test_a_total_counts_all_whatever_the_page_shows(mixed: Repository) -> None:
+    run_steps(mixed.settings)
+    wanted = [item.event_id for item in numbered(EVENTS) if item.event_type == "DROP"][::-1]
+    for limit, offset in [(5, 0), (5, 5), (1000, 0), (1, len(wanted) - 1), (5, len(wanted)), (5, 10_000)]:
+        found = mixed.search("event_type:DROP", limit=limit, offset=offset)
+        assert found.total == len(wanted)
+        assert [item.event.event_id for item in found.events] == wanted[offset : offset + limit]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 50])
+def test_pages_together_are_the_whole_answer(repository: Repository, limit: int) -> None:
+    """Times do not follow ids here: nodes report late, and two writers count their own ids."""
+    late = [event(n, event_time=1_772_409_600_000 + (n * 7919 % 100) * 1000) for n in range(40)]
+    opened = with_writers(repository, {"one": late, "two": late[::-1] + EVENTS[:10]})
+    whole = page(opened, 1000, 0)
+    assert len(whole) == len(set(whole)) == opened.search("").total == 90
+    pages = [item for offset in range(0, 90, limit) for item in page(opened, limit, offset)]
+    assert pages == whole
+
+
+def test_one_search_covers_all_writers_and_ids_are_told_apart(repository: Repository) -> None:
+    opened = with_writers(repository, {"one": EVENTS[:30], "two": EVENTS[30:50]})
+    assert opened.search("").total == 50
+    assert unnumbered(opened.events(writer="one")) == EVENTS[:30]
+    assert opened.get(3, "two") == numbered(EVENTS[30:])[3]
+    with pytest.raises(NotFoundError):
+        opened.get(25, "two")
+    with pytest.raises(ConfigurationError, match="writer"):
+        opened.get(0, "../one")
+
+
+def test_a_live_log_that_is_lost_is_damage_and_not_an_empty_answer(mixed: Repository, tmp_path: Path) -> None:
+    log = next(mixed.settings.store.rglob("00000000000000000060.parquet"))
+    log.unlink()
+    for question in (
+        lambda: mixed.get(70),
+        lambda: list(mixed.events()),
+        lambda: mixed.search(""),
+    ):
+        with pytest.raises(CorruptionError, match=log.name):
+            question()
+    assert mixed.get_many([0, 59, 150]) == [numbered(EVENTS)[n] for n in (0, 59, 150)]
+
+
+def test_a_lost_shard_is_named_and_the_rest_is_searched(mixed: Repository) -> None:
+    shard = max((mixed.settings.containers[0] / "main/index").iterdir())
+    shard.rename(shard.with_name("elsewhere"))
+    found = mixed.search("")
+    assert found.total == 60
+    assert any("40 events were not searched" in notice and shard.name in notice for notice in found.notices)
+
+
+def test_lineage_is_whole_or_says_that_it_was_cut(live: Repository) -> None:
+    events = list(live.events(count=10_000))
+    join = next(item for item in events if item.event_type == "JOIN")
+    connected = {join.flowfile_uuid}
+    while True:
+        related = [item for item in events if connected & {item.flowfile_uuid, *item.parent_uuids, *item.child_uuids}]
+        wider = {uuid for item in related for uuid in (item.flowfile_uuid, *item.parent_uuids, *item.child_uuids)}
+        if wider <= connected:
+            break
+        connected |= wider
+    found = live.lineage([join.flowfile_uuid])
+    assert found.is_complete
+    assert found.events == len(related) > 10
+    assert set(found.nodes) == connected
+    assert sorted(item.event_id for node in found.nodes.values() for item in node.events) == sorted(
+        item.event_id for item in related
+    )
+
+    tight = Repository(
+        live.settings.model_copy(update={"query": live.settings.query.model_copy(update={"lineage_events_max": 5})})
+    )
+    cut = tight.lineage([join.flowfile_uuid])
+    assert (cut.events, cut.is_complete) == (5, False)
+
+
+def test_lineage_of_an_unknown_flowfile_is_not_found(live: Repository) -> None:
+    with pytest.raises(NotFoundError, match="nobody"):
+        live.lineage(["nobody"])
+
+
+def test_lineage_goes_over_the_writers_of_a_cluster(repository: Repository) -> None:
+    made = event(0, flowfile_uuid="parent")
+    fork = event(1, event_type="FORK", flowfile_uuid="parent", parent_uuids=("parent",), child_uuids=("child",))
+    dropped = event(2, event_type="DROP", flowfile_uuid="child")
+    opened = with_writers(repository, {"one": [made, fork], "two": [dropped]})
+    found = opened.lineage(["child"])
+    assert sorted(found.nodes) == ["child", "parent"]
+    assert found.events == 3
+
+
+def test_status_tells_what_lies_on_disk(mixed: Repository) -> None:
+    found = mixed.status()
+    [writer] = found.writers
+    assert (writer.writer, writer.database) == ("main", "provenance")
+    assert (writer.events_live, writer.events_waiting, writer.next_event_id) == (100, 100, 200)
+    assert (writer.logs, writer.shards, writer.revision) == (2, 2, 1)
+    assert writer.transactions_since_checkpoint == 2
+    assert writer.log_bytes == sum(path.stat().st_size for path in mixed.settings.store.rglob("*.parquet"))
+    index = mixed.settings.containers[0] / "main/index"
+    assert writer.shard_bytes == sum(path.stat().st_size for path in index.rglob("*") if path.is_file())
+    assert (found.pending.sealed_groups, found.quarantined) == (2, 0)
+    assert found.root == str(mixed.settings.root)
+
+
+def test_status_of_a_new_repository_is_empty(repository: Repository) -> None:
+    found = repository.status()
+    assert (found.writers, found.quarantined, found.pending.is_any) == ((), 0, False)
+    append(repository, [event()])
+    [writer] = repository.status().writers
+    assert (writer.revision, writer.last_commit_ms, writer.events_waiting) == (-1, None, 1)
+
+
+def test_the_clock_that_is_handed_in_tells_the_time_of_commits(repository: Repository) -> None:
+    opened = Repository(repository.settings, clock=ManualClock(123_456))
+    append(opened, [event()])
+    opened.workspace().catalog.commit([])
+    assert [transaction.commit_time_ms for transaction in opened.timeline()] == [123_456]

@@ -1,0 +1,215 @@
+"""The steps: each can be done again, stopped after, or left half done; readers only ever see what is committed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from custody.errors import NotFoundError
+from custody.model import Event
+from custody.repository import Repository
+from custody.rollover import STEPS, Unit, Workspace, pending
+from tests.support import append, event, files_below, numbered, run_steps, sample, unnumbered
+
+EVENTS = sample(120)
+QUESTIONS = ["", "event_type:SEND", "filename:*order*", "NOT event_type:DROP", "file_size:[1000 TO]", "details:auto"]
+
+
+def answers(repository: Repository) -> list[list[int]]:
+    return [[stored.event.event_id for stored in repository.search(text).events] for text in QUESTIONS]
+
+
+def stored(repository: Repository) -> list[Event]:
+    return list(repository.events(count=10_000))
+
+
+def data_files(repository: Repository) -> dict[str, bytes]:
+    """All files but the locks, which name the process that held them last."""
+    return {name: data for name, data in files_below(repository.settings.root).items() if not name.endswith("LOCK")}
+
+
+@pytest.fixture
+def waiting(repository: Repository) -> Repository:
+    """Two sealed groups, and a third one that a dead writer left open."""
+    for part in (EVENTS[:50], EVENTS[50:80], EVENTS[80:]):
+        append(repository, part)
+    last = max(repository.settings.root.glob("containers/1/main/journals/*.sealed"))
+    last.rename(last.with_suffix(".journal"))
+    return repository
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[list[int]]:
+    """What a repository answers whose groups went through without a stop."""
+    made = Repository.create(tmp_path_factory.mktemp("whole") / "repository")
+    for part in (EVENTS[:50], EVENTS[50:80], EVENTS[80:]):
+        append(made, part)
+    run_steps(made.settings)
+    return answers(made)
+
+
+def test_a_pass_makes_every_event_live_and_leaves_nothing_to_do(waiting: Repository, expected: list[list[int]]) -> None:
+    assert pending(waiting.settings).is_any
+    run_steps(waiting.settings)
+    assert stored(waiting) == numbered(EVENTS)
+    assert answers(waiting) == expected
+    assert all(expected)
+    assert not pending(waiting.settings).is_any
+    assert all(step.units(waiting.settings) == [] for step in STEPS.values())
+    assert list(waiting.settings.root.rglob("*.sealed")) == []
+    assert list(waiting.settings.root.rglob("*.arrow")) == []
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_done_twice_changes_nothing(waiting: Repository, expected: list[list[int]], name: str) -> None:
+    for step in STEPS:
+        units = STEPS[step].units(waiting.settings)
+        run_steps(waiting.settings, step)
+        if step == name:
+            before = data_files(waiting)
+            run_steps(waiting.settings, step)
+            for unit in units:  # as a second attempt does that listed them before the first one ended
+                STEPS[step].run(Workspace(waiting.settings, unit.writer), unit)
+            assert data_files(waiting) == before
+    assert stored(waiting) == numbered(EVENTS)
+    assert answers(waiting) == expected
+
+
+@pytest.mark.parametrize("stop", range(len(STEPS)))
+def test_a_pass_that_stopped_after_any_step_is_finished_by_the_next(
+    waiting: Repository, expected: list[list[int]], stop: int
+) -> None:
+    run_steps(waiting.settings, *list(STEPS)[: stop + 1])
+    committed = stop >= list(STEPS).index("commit")
+    assert stored(waiting) == numbered(EVENTS)
+    assert answers(waiting) == (expected if committed else [[] for _ in QUESTIONS])
+    run_steps(waiting.settings)
+    assert stored(waiting) == numbered(EVENTS)
+    assert answers(waiting) == expected
+    assert not pending(waiting.settings).is_any
+
+
+def test_a_step_that_stopped_after_its_first_unit_is_finished_by_the_next(
+    waiting: Repository, expected: list[list[int]]
+) -> None:
+    for name in STEPS:
+        for unit in STEPS[name].units(waiting.settings)[:1]:
+            STEPS[name].run(Workspace(waiting.settings, unit.writer), unit)
+        if name == "commit":
+            break
+        run_steps(waiting.settings, name)
+    run_steps(waiting.settings)
+    assert stored(waiting) == numbered(EVENTS)
+    assert answers(waiting) == expected
+
+
+def test_groups_that_wait_together_become_live_in_one_transaction(waiting: Repository) -> None:
+    run_steps(waiting.settings)
+    [transaction] = waiting.timeline()
+    assert [action.WhichOneof("kind") for action in transaction.actions] == ["add_file", "add_shard"] * 3
+    assert transaction.next_event_id == len(EVENTS)
+    assert sum(action.add_file.rows for action in transaction.actions) == len(EVENTS)
+
+
+def test_what_a_transaction_says_of_its_files_is_true(waiting: Repository) -> None:
+    run_steps(waiting.settings)
+    state = waiting.workspace().catalog.load()
+    home = waiting.workspace().paths.home
+    for file in state.files.values():
+        events = EVENTS[file.first_event_id : file.last_event_id + 1]
+        assert (home / file.path).stat().st_size == file.size_bytes
+        assert (home / file.toc_path).is_file()
+        assert file.rows == len(events)
+        assert file.first_event_time_ms == min(item.event_time for item in events)
+        bounds = {s.node: (s.first_ordinal, s.last_ordinal) for s in file.sources}
+        for node in {item.source_node for item in events}:
+            ordinals = [item.source_ordinal or 0 for item in events if item.source_node == node]
+            assert bounds[node or ""] == (min(ordinals), max(ordinals))
+
+
+def test_sweep_removes_only_what_is_committed(waiting: Repository) -> None:
+    run_steps(waiting.settings)
+    append(waiting, [event(500)])
+    run_steps(waiting.settings, "rollover", "compress", "index", "sweep")
+    assert len(list(waiting.settings.root.rglob("*.sealed"))) == 1
+    assert len(list(waiting.settings.root.rglob("*.arrow"))) == 1
+    assert unnumbered(stored(waiting)) == [*EVENTS, event(500)]
+    run_steps(waiting.settings, "commit", "sweep")
+    assert list(waiting.settings.root.rglob("*.sealed")) == []
+    assert unnumbered(stored(waiting)) == [*EVENTS, event(500)]
+
+
+def test_leftovers_are_never_seen(waiting: Repository, expected: list[list[int]]) -> None:
+    run_steps(waiting.settings)
+    before = (stored(waiting), answers(waiting), waiting.status())
+    home = waiting.workspace().paths.home
+    log = next((home / "data").rglob("*.parquet"))
+    (log.parent / "00000000000000009999.parquet").write_bytes(log.read_bytes())
+    (log.parent / "00000000000000009999.parquet.0123.partial").write_bytes(b"half")
+    (home / "staging" / "00000000000000009999.arrow.0123.partial").write_bytes(b"half")
+    shard = next((waiting.settings.containers[0] / "main/index").iterdir())
+    (shard.parent / "1772409600000-00000000000000009999").mkdir()
+    (shard.parent / f"building-{shard.name}-0123").mkdir()
+    (waiting.settings.store / "notes.txt").write_text("mine")
+    (waiting.settings.store / "notes").write_text("mine")
+    (waiting.settings.store / "lost+found").mkdir()
+    (waiting.settings.containers[0] / "lost+found").mkdir()
+    assert (stored(waiting), answers(waiting), waiting.status()) == before
+    run_steps(waiting.settings)
+    assert answers(waiting) == expected
+
+
+def test_a_lost_shard_is_made_again_from_its_log(waiting: Repository, expected: list[list[int]]) -> None:
+    run_steps(waiting.settings)
+    shards = sorted((waiting.settings.containers[0] / "main/index").iterdir())
+    assert len(shards) == 3
+    for shard in shards[:2]:
+        shutil.rmtree(shard)
+    assert answers(waiting) != expected
+    assert len(run_steps(waiting.settings)) == 2
+    assert answers(waiting) == expected
+    assert sorted((waiting.settings.containers[0] / "main/index").iterdir()) == shards
+
+
+def test_a_commit_without_its_log_or_shard_fails_and_commits_nothing(waiting: Repository) -> None:
+    run_steps(waiting.settings, "recover", "rollover")
+    with pytest.raises(NotFoundError, match="parquet"):
+        run_steps(waiting.settings, "commit")
+    run_steps(waiting.settings, "compress")
+    with pytest.raises(NotFoundError, match="Run the index step"):
+        run_steps(waiting.settings, "commit")
+    assert waiting.workspace().catalog.load().revision == -1
+
+
+def test_events_without_a_source_are_committed_beside_those_that_have_one(repository: Repository) -> None:
+    events = [event(0), event(1, source_node=None), event(2, source_ordinal=None), event(3, source_node="other")]
+    append(repository, events)
+    run_steps(repository.settings)
+    [file] = repository.workspace().catalog.load().files.values()
+    assert [source.node for source in file.sources] == ["node-1", "other"]
+    assert unnumbered(stored(repository)) == events
+
+
+def test_a_checkpoint_is_written_when_it_is_due(repository: Repository) -> None:
+    checkpoints: list[int] = []
+    for number in range(12):
+        append(repository, [event(number)])
+        run_steps(repository.settings)
+        checkpoints.append(len(list(repository.settings.store.rglob("*.ckpt"))))
+    assert checkpoints == [0] * 9 + [1] * 3
+    assert repository.workspace().catalog.checkpoint_age() == 2
+
+
+def test_a_unit_without_a_group_is_refused_where_a_group_is_meant(repository: Repository) -> None:
+    with pytest.raises(ValueError, match="names no group"):
+        STEPS["compress"].run(Workspace(repository.settings, "main"), Unit("main"))
+
+
+def test_recovery_reports_what_it_cut(waiting: Repository) -> None:
+    path = next(waiting.settings.root.rglob("*.journal"))
+    path.write_bytes(path.read_bytes() + b"torn")
+    [report] = run_steps(waiting.settings, "recover")
+    assert report.note == "1 journals sealed, 4 unacknowledged bytes cut"
+    assert not Path(path).exists()
