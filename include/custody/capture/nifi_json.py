@@ -125,7 +125,8 @@ def event_from_json(document: Mapping[str, object], node: str | None = None) -> 
 def event_to_json(event: Event) -> dict[str, object]:
     """Return an event as NiFi would export it: absent values are left out, keys are in NiFi's order.
 
-    For an event that came in this format this is its input, apart from null-valued keys.
+    For an event that came in this format this is its input, apart from null-valued keys; lists and maps that a 1.x file
+    lacks come out empty.
     """
     document: dict[str, object] = {}
     for key, (name, _) in _KEYS.items():

@@ -65,7 +65,7 @@ class Catalog:
 
         Raises:
             ConflictError: the actions contradict the state: nothing was written.
-        FormatVersionError: a newer custody writes here, with features that this one does not know.
+            FormatVersionError: a newer custody writes here, with features that this one does not know.
         """
         for _ in range(_COMMIT_ATTEMPTS):
             state = self.load()

@@ -20,7 +20,6 @@ from custody.index import (
     TIME_FIELDS,
     identifier_fields,
     parse_time,
-    term,
     whoosh_schema,
 )
 
@@ -106,7 +105,7 @@ def parse_query(text: str, attributes: Iterable[str] = ()) -> query.Query:
         raise InvalidInputError(f"query {text!r}: {error}") from error
     if parsed == query.NullQuery:
         raise InvalidInputError(f"query {text!r}: expected words or field:value, got neither.")
-    return parsed.accept(_lower_patterns)
+    return parsed
 
 
 def _parser(attributes: tuple[str, ...], known: Iterable[str]) -> MultifieldParser:
@@ -128,11 +127,4 @@ def _refuse_errors(node: query.Query) -> query.Query:
     error = getattr(node, "error", None)
     if error is not None:
         raise error if isinstance(error, InvalidInputError) else InvalidInputError(f"query: {error}")
-    return node
-
-
-def _lower_patterns(node: query.Query) -> query.Query:
-    """Lower-case patterns, which Whoosh hands over as they were typed."""
-    if isinstance(node, query.Prefix | query.Wildcard):
-        return type(node)(node.fieldname, term(node.text), boost=node.boost)
     return node

@@ -154,7 +154,7 @@ def test_commit_times_strictly_increase_when_the_clock_is_set_back(tmp_path: Pat
 def test_the_next_event_id_never_goes_down(tmp_path: Path) -> None:
     catalog = open_catalog(tmp_path)
     found = [catalog.commit([add(str(n))], next_event_id=n).next_event_id for n in (5, 3, 0, 9)]
-    assert found == [5, 5, 5, 9]
+    assert found == [transaction.next_event_id for transaction in catalog.timeline()] == [5, 5, 5, 9]
     catalog.checkpoint()
     assert open_catalog(tmp_path).load().next_event_id == 9
 

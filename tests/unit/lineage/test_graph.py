@@ -98,6 +98,13 @@ def test_a_lineage_is_cut_at_its_bound_and_says_so(limit: int) -> None:
     assert lineage.is_complete == (limit >= 10)
 
 
+def test_a_lineage_that_just_fits_its_bound_is_whole() -> None:
+    forks = [item for item in family(EDGES[:4]).events if item[1].event_type == "FORK"]
+    lineage = trace(Store(forks).lookup, ["a"], len(forks))
+    assert (lineage.events, lineage.is_complete) == (4, True)
+    assert sorted(lineage.nodes) == list("abcd")
+
+
 def test_events_of_two_writers_with_the_same_ids_are_all_kept() -> None:
     one = family([("a", "b")], "one").events
     other = family([("b", "c")], "two").events

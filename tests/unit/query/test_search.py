@@ -68,6 +68,8 @@ QUERIES: dict[str, Filter] = {
     ),
     "filename:orders*": lambda e: name(e).startswith("orders"),
     "filename:ORDERS*": lambda e: name(e).startswith("orders"),
+    "filename:ORD?RS*": lambda e: re.fullmatch("ord.rs.*", name(e)) is not None,
+    "filename:*ORDER*": lambda e: "order" in name(e),
     "filename:*.json": lambda e: name(e).endswith(".json"),
     "filename:?rders*": lambda e: re.fullmatch(".rders.*", name(e)) is not None,
     "filename:*order*.csv*": lambda e: re.search(r"order.*\.csv", name(e)) is not None,

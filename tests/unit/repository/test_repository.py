@@ -122,6 +122,12 @@ def test_one_search_covers_all_writers_and_ids_are_told_apart(repository: Reposi
         opened.get(0, "../one")
 
 
+def test_events_of_several_writers_are_merged_by_their_time(repository: Repository) -> None:
+    opened = with_writers(repository, {"one": [event(n) for n in (1, 4, 5)], "two": [event(n) for n in (2, 3, 6)]})
+    found = [stored.event.source_ordinal for stored in opened.search("").events]
+    assert found == [6, 5, 4, 3, 2, 1]
+
+
 def test_a_live_log_that_is_lost_is_damage_and_not_an_empty_answer(mixed: Repository, tmp_path: Path) -> None:
     log = next(mixed.settings.store.rglob("00000000000000000060.parquet"))
     log.unlink()
