@@ -16,7 +16,6 @@ from custody.capture.outcome import Place, Rejected
 from custody.catalog import Action, RemoveShard, Transaction, codec
 from custody.catalog.transaction_pb2 import DESCRIPTOR
 from custody.eventlog import LogMetadata, LogOptions, TableOfContents, toc, write_log, write_staging
-from custody.eventlog.staging import TEMPORARY_SUFFIX
 from custody.format import framing, names
 from custody.index import build_shard
 from custody.index.builder import ATTEMPT_PREFIX
@@ -24,7 +23,7 @@ from custody.journal import JournalFile
 from custody.journal import file as journal
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, Event, to_batch
 from custody.quarantine import Entry, Quarantine
-from custody.vfs import PosixFileSystem
+from custody.vfs import TEMPORARY_SUFFIX, PosixFileSystem
 from tests.docs.pages import DOCS, examples, hex_bytes, read, section, table
 
 FS = PosixFileSystem()

@@ -40,6 +40,7 @@ class Catalog:
         self._folder = paths.transactions
         self._identity = f"{paths.writer}/{paths.database}"
         self._state = EMPTY
+        self._settled_revision = -1
 
     def load(self) -> CatalogState:
         """Return the newest state; the work is proportional to what was committed since the last call.
@@ -61,14 +62,15 @@ class Catalog:
         """Append one transaction and return the state after it.
 
         Actions that still apply after another writer's commit are tried again on top of it.
-        Durability: on return the transaction survives power loss; on raise it was not committed.
+        Durability: on return the transaction and all before it survive power loss; on StorageError it is unknown
+        whether it was committed, and the next load tells.
 
         Raises:
             ConflictError: the actions contradict the state: nothing was written.
             FormatVersionError: a newer custody writes here, with features that this one does not know.
         """
         for _ in range(_COMMIT_ATTEMPTS):
-            state = self.load()
+            state = self.settle()
             self._check_writable(state)
             apply(actions, dict(state.files), dict(state.shards))
             transaction = self._successor(state, actions, next_event_id)
@@ -77,8 +79,22 @@ class Catalog:
             self._fs.make_directory(path.parent)
             if self._fs.publish_if_absent(path, data) or self._fs.read(path) == data:
                 self._state = state.advanced(transaction, digest(data))
+                self._settled_revision = self._state.revision
                 return self._state
         raise ConflictError(f"{self._folder}: other writers won {_COMMIT_ATTEMPTS} times. Try again.")
+
+    def settle(self) -> CatalogState:
+        """Return the newest state, and make sure that it stays.
+
+        A transaction can be seen before its name is durable, and who wrote it may have died in between. Whoever
+        builds on it (the next transaction, the removal of journals) settles it first; those before it are settled
+        by the same rule.
+        """
+        state = self.load()
+        if state.revision > self._settled_revision:
+            self._fs.sync_directory(self._folder / revision_folder(state.revision))
+            self._settled_revision = state.revision
+        return state
 
     def checkpoint(self) -> Path:
         """Write the whole newest state beside its transaction and verify it; return its path.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,12 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from custody.errors import CorruptionError, FormatVersionError, NotFoundError
+from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
 from custody.eventlog.toc import TableOfContents, from_footer
 from custody.eventlog.writer import METADATA_KEY, LogMetadata
 from custody.format.names import toc_path
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION
 from custody.vfs import FileSystem
+
+
+def parquet_of(data: memoryview) -> pq.ParquetFile:
+    """Open a log's bytes; page checksums are verified on reading."""
+    return pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), page_checksum_verification=True)
 
 
 class EventLog:
@@ -34,10 +40,14 @@ class EventLog:
     @cached_property
     def _parquet(self) -> pq.ParquetFile:
         try:
-            parquet = pq.ParquetFile(self.path, page_checksum_verification=True)
+            data = self._fs.view(self.path)
+        except StorageError as error:
+            if error.errno == errno.ENOENT:
+                raise NotFoundError(f"{self.path} is gone; it was expired or never committed.") from error
+            raise
+        try:
+            parquet = parquet_of(data)
             schema = parquet.schema_arrow
-        except FileNotFoundError as error:
-            raise NotFoundError(f"{self.path} is gone; it was expired or never committed.") from error
         except (OSError, pa.ArrowException, ValueError) as error:
             raise CorruptionError(f"{self.path}: expected a Parquet footer, got {error}.") from error
         _check_version(self.path, schema)

@@ -7,22 +7,15 @@ followed by its SHA-256 (32 bytes): the journals that it was made from are delet
 from __future__ import annotations
 
 import hashlib
-import uuid
 from pathlib import Path
 
 import pyarrow as pa
 
 from custody.errors import CorruptionError
 from custody.eventlog.sink import HashingSink
-from custody.vfs import FileSystem
+from custody.vfs import FileSystem, temporary
 
-TEMPORARY_SUFFIX = ".partial"
 _DIGEST_BYTES = 32
-
-
-def temporary(path: Path) -> Path:
-    """Return a name beside `path` that no other attempt uses."""
-    return path.with_name(f"{path.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
 
 
 def write_staging(fs: FileSystem, path: Path, table: pa.Table) -> int:

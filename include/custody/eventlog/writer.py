@@ -18,11 +18,10 @@ import pyarrow.parquet as pq
 
 from custody.eventlog.blocks import cut, row_bytes
 from custody.eventlog.sink import HashingSink
-from custody.eventlog.staging import temporary
 from custody.eventlog.toc import from_footer
 from custody.format.names import toc_path
 from custody.model import SCHEMA_VERSION
-from custody.vfs import FileSystem
+from custody.vfs import FileSystem, temporary
 
 METADATA_KEY = b"custody"
 # Bounds are kept of what prunes; a bound of a long text would stand in the footer at its full length, twice a block.
@@ -116,7 +115,7 @@ def write_log(fs: FileSystem, path: Path, table: pa.Table, metadata: LogMetadata
                 writer.write_table(table.slice(start, rows).cast(schema), row_group_size=rows)
         file.sync()
         size = file.tell()
-    toc = from_footer(pq.read_metadata(partial), table).encode()
+    toc = from_footer(pq.read_metadata(pa.BufferReader(pa.py_buffer(fs.view(partial)))), table).encode()
     toc_file = path.with_name(toc_path(path.name))
     fs.write_durably(toc_file, toc)
     fs.rename(partial, path)

@@ -59,7 +59,8 @@ def build_shard(fs: FileSystem, path: Path, table: pa.Table, attributes: Sequenc
         except BaseException:
             fs.remove_tree(attempt)
             raise
-        fs.sync_directory(path.parent)
+    # Also for a shard that is there already: who built it may have died before this.
+    fs.sync_directory(path.parent)
     return BuiltShard(path, table.num_rows, sum(fs.size(path / name) for name in fs.list(path)))
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from custody.format.names import JournalName
+from custody.format.names import ContainerPaths, JournalName
 from custody.journal.file import JournalFile
 from custody.journal.groups import groups
-from custody.vfs import FileSystem
+from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,13 @@ def seal(fs: FileSystem, path: Path) -> Path:
 def seal_abandoned(fs: FileSystem, containers: Iterable[Path], writer: str) -> list[Sealed]:
     """Seal what a dead writer left open: cut the torn tail, sync, rename; an empty journal is removed.
 
+    Journals that never got their name are removed too.
+
     Raises:
         CorruptionError: a journal is damaged in its middle; it is left as it is.
     """
+    containers = tuple(containers)
+    _remove_unnamed(fs, containers, writer)
     done = []
     for group in groups(fs, containers, writer):
         for path in group.open:
@@ -62,3 +66,11 @@ def seal_abandoned(fs: FileSystem, containers: Iterable[Path], writer: str) -> l
             fs.sync_file(path)
             done.append(Sealed(seal(fs, path), lost, removed=False))
     return done
+
+
+def _remove_unnamed(fs: FileSystem, containers: Iterable[Path], writer: str) -> None:
+    for root in containers:
+        folder = ContainerPaths(root, writer).journals
+        for name in fs.list(folder):
+            if name.endswith(TEMPORARY_SUFFIX):
+                fs.remove(folder / name)

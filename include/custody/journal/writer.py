@@ -19,7 +19,7 @@ from custody.format.names import ContainerPaths, JournalName
 from custody.journal.file import JournalHeader, encode_batch, write_header
 from custody.journal.sealing import Sealed, seal, seal_abandoned
 from custody.model import Event, to_batch
-from custody.vfs import FileSystem, WritableFile
+from custody.vfs import FileSystem, WritableFile, temporary
 
 
 def lock_path(containers: Sequence[Path], writer: str) -> Path:
@@ -121,7 +121,9 @@ class JournalWriter:
         root = self._containers[self._next_event_id % len(self._containers)]
         folder = ContainerPaths(root, self._writer).journals
         self._path = folder / str(JournalName(self._next_event_id, 0, sealed=False))
-        self._file = self._fs.create(self._path)
+        # A journal gets its name when its header is durable: without one nobody could tell damage from a crash.
+        partial = temporary(self._path)
+        self._file = self._fs.create(partial)
         header = JournalHeader(
             writer=self._writer,
             database=self._database,
@@ -130,6 +132,7 @@ class JournalWriter:
         )
         write_header(self._file, header)
         self._file.sync()
+        self._fs.rename(partial, self._path)
         self._fs.sync_directory(folder)
         return self._file
 

@@ -182,6 +182,7 @@ class Sweep(Step):
         """Remove journals first: a staging file without journals is still found and swept."""
         first = _group_id(unit)
         fs = workspace.fs
+        workspace.catalog.settle()
         journals = [path for group in workspace.groups() if group.first_event_id == first for path in group.sealed]
         staging = workspace.paths.staging_file(first)
         files = [*journals, *([staging] if fs.exists(staging) else [])]

@@ -1,8 +1,10 @@
 """The seam for durable effects: every write, rename and removal of the library goes through a `FileSystem`.
 
 What may be lost at a power failure is part of the contract. Bytes are durable after `WritableFile.sync`; a name
-(created, renamed, linked or removed) is durable after `sync_directory` of its folder. The composed operations
-(`write_durably`, `publish_if_absent`) end in both.
+(created, renamed, linked or removed) is durable after `sync_directory` of its folder, and only if its folder's own
+name is. A process that dies takes nothing with it, but leaves what was not durable not durable: who finds a name of
+another process must not take it for durable. The composed operations are built from the primitives, the same way on
+every file system (`custody.vfs.composed`), so that a test can fail or crash between any two of them.
 """
 
 from __future__ import annotations
@@ -55,8 +57,8 @@ class WritableFile(Protocol):
     ) -> None: ...
 
 
-class FileSystem(Protocol):
-    """Durable effects on one file system. Every method raises StorageError with the path."""
+class Primitives(Protocol):
+    """What one call of the operating system does. Every method raises StorageError with the path."""
 
     def create(self, path: Path) -> WritableFile:
         """Make a new file for appending; raises if the name exists."""
@@ -66,8 +68,19 @@ class FileSystem(Protocol):
         """Return the whole content."""
         ...
 
+    def view(self, path: Path) -> memoryview:
+        """Return the whole content read-only, where possible without reading what is not looked at.
+
+        For files that are never changed under their name: of a file that shrinks, what is cut must not be looked at.
+        """
+        ...
+
     def exists(self, path: Path) -> bool:
         """Whether a file or folder of that name exists."""
+        ...
+
+    def is_directory(self, path: Path) -> bool:
+        """Whether the name is a folder itself, not a link to one."""
         ...
 
     def size(self, path: Path) -> int:
@@ -78,24 +91,28 @@ class FileSystem(Protocol):
         """Return the sorted names in a folder; an absent folder is empty."""
         ...
 
-    def make_directory(self, folder: Path) -> None:
-        """Make a folder and its missing parents, durably."""
-        ...
-
     def rename(self, source: Path, target: Path) -> None:
         """Move atomically within a file system, replacing a file; durable after sync_directory of both folders."""
+        ...
+
+    def link(self, source: Path, target: Path) -> bool:
+        """Give a file a second name; return False, with nothing changed, when that name is taken."""
         ...
 
     def remove(self, path: Path) -> None:
         """Remove a file; an absent one is fine, so that deletion can be repeated."""
         ...
 
-    def remove_tree(self, folder: Path) -> None:
-        """Remove a folder with all in it; an absent one is fine."""
+    def add_directory(self, folder: Path) -> None:
+        """Make one folder in a folder that exists; one that is there already is fine."""
         ...
 
-    def truncate(self, path: Path, length: int) -> None:
-        """Cut a file to `length` bytes, durably."""
+    def remove_directory(self, folder: Path) -> None:
+        """Remove an empty folder; an absent one is fine."""
+        ...
+
+    def cut(self, path: Path, length: int) -> None:
+        """Cut a file to `length` bytes; durable after sync_file."""
         ...
 
     def sync_file(self, path: Path) -> None:
@@ -114,6 +131,22 @@ class FileSystem(Protocol):
         """Whether a live process holds the lock; looking disturbs nobody."""
         ...
 
+
+class FileSystem(Primitives, Protocol):
+    """Durable effects on one file system: the primitives, and what is composed from them."""
+
+    def make_directory(self, folder: Path) -> None:
+        """Make a folder and its missing parents, durably, also when another process has just made it."""
+        ...
+
+    def remove_tree(self, folder: Path) -> None:
+        """Remove a folder with all in it; an absent one is fine."""
+        ...
+
+    def truncate(self, path: Path, length: int) -> None:
+        """Cut a file to `length` bytes, durably."""
+        ...
+
     def write_durably(self, path: Path, data: bytes) -> None:
         """Write a file so that after a crash the name holds the old content or all of the new.
 
@@ -125,6 +158,7 @@ class FileSystem(Protocol):
         """Write a file only if its name is free; return False, with nothing changed, when it is taken.
 
         Of several callers that race for one name just one gets True.
-        Durability: on True the content survives power loss.
+        Durability: on return what holds the name survives power loss, whoever wrote it. On raise it is unknown
+        whether the name was won.
         """
         ...

@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
+import mmap
 import os
-import shutil
+import stat
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from custody.errors import LockedError, StorageError
+from custody.errors import LockedError
+from custody.vfs.composed import ComposedOperations
+from custody.vfs.failure import reported
 
-TEMPORARY_SUFFIX = ".partial"
 # Who only looks whether a lock is free holds it for an instant; a writer that opens must not fail for that.
 _LOCK_PATIENCE_SECONDS = 1.0
 _LOCK_POLL_SECONDS = 0.02
-
-
-def _storage_error(action: str, path: Path, error: OSError) -> StorageError:
-    """Say what was attempted, on which path, and what the system answered."""
-    hint = {
-        errno.ENOSPC: " Free space on this disk, then run the command again.",
-        errno.EACCES: " Check the owner and the mode of the folder.",
-        errno.EROFS: " The disk is mounted read-only.",
-    }.get(error.errno or 0, "")
-    failure = StorageError(f"cannot {action} {path}: {error.strerror or error}.{hint}")
-    failure.errno = error.errno
-    return failure
-
-
-@contextmanager
-def _reported(action: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise _storage_error(action, path, error) from error
 
 
 def _acquire(descriptor: int, patience_seconds: float) -> bool:
@@ -75,7 +53,7 @@ class PosixFile:
     def write(self, data: bytes) -> int:
         """Append all of `data`, however often the system takes only a part."""
         view = memoryview(data).cast("B")
-        with _reported("write", self._path):
+        with reported("write", self._path):
             done = 0
             while done < len(view):
                 done += os.write(self._descriptor, view[done:])
@@ -91,14 +69,14 @@ class PosixFile:
 
     def sync(self) -> None:
         """Make all bytes written so far durable."""
-        with _reported("sync", self._path):
+        with reported("sync", self._path):
             os.fdatasync(self._descriptor)
 
     def close(self) -> None:
         """Release the descriptor; a second call does nothing."""
         if not self._closed:
             self._closed = True
-            with _reported("close", self._path):
+            with reported("close", self._path):
                 os.close(self._descriptor)
 
     def __enter__(self) -> Self:
@@ -113,72 +91,95 @@ class PosixFile:
         self.close()
 
 
-class PosixFileSystem:
+class PosixFileSystem(ComposedOperations):
     """Durable effects on the local machine; stateless, so it can be sent to other processes."""
 
     def create(self, path: Path) -> PosixFile:
         """Make a new file for appending; raises if the name exists."""
-        with _reported("create", path):
+        with reported("create", path):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             return PosixFile(path, os.open(path, flags, 0o640))
 
     def read(self, path: Path) -> bytes:
         """Return the whole content."""
-        with _reported("read", path):
+        with reported("read", path):
             return path.read_bytes()
+
+    def view(self, path: Path) -> memoryview:
+        """Map the file: only the pages that are looked at are read; the mapping ends with the last reference."""
+        with reported("read", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if os.fstat(descriptor).st_size == 0:
+                    return memoryview(b"")  # nothing cannot be mapped
+                return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+            finally:
+                os.close(descriptor)
 
     def exists(self, path: Path) -> bool:
         """Whether a file or folder of that name exists."""
         return path.exists()
 
+    def is_directory(self, path: Path) -> bool:
+        """Whether the name is a folder itself, not a link to one."""
+        try:
+            return stat.S_ISDIR(path.lstat().st_mode)
+        except OSError:
+            return False
+
     def size(self, path: Path) -> int:
         """Return the file's length in bytes."""
-        with _reported("look at", path):
+        with reported("look at", path):
             return path.stat().st_size
 
     def list(self, folder: Path) -> list[str]:
         """Return the sorted names in a folder; an absent folder is empty."""
-        with _reported("list", folder):
+        with reported("list", folder):
             try:
                 return sorted(os.listdir(folder))
             except FileNotFoundError:
                 return []
 
-    def make_directory(self, folder: Path) -> None:
-        """Make a folder and its missing parents, durably."""
-        if folder.is_dir():
-            return
-        self.make_directory(folder.parent)
-        with _reported("make the folder", folder):
+    def add_directory(self, folder: Path) -> None:
+        """Make one folder; one that is there already is fine."""
+        with reported("make the folder", folder):
             try:
                 os.mkdir(folder, 0o750)
             except FileExistsError:
-                return
-        self.sync_directory(folder.parent)
+                if not folder.is_dir():
+                    raise
 
     def rename(self, source: Path, target: Path) -> None:
         """Move atomically within a file system; a folder's target must be absent or empty."""
-        with _reported(f"rename to {target} the file", source):
+        with reported(f"rename to {target} the file", source):
             os.rename(source, target)
 
     def remove(self, path: Path) -> None:
         """Remove a file; an absent one is fine."""
-        with _reported("remove", path):
+        with reported("remove", path):
             path.unlink(missing_ok=True)
 
-    def remove_tree(self, folder: Path) -> None:
-        """Remove a folder with all in it; an absent one is fine."""
-        with _reported("remove", folder):
+    def remove_directory(self, folder: Path) -> None:
+        """Remove an empty folder; an absent one is fine."""
+        with reported("remove the folder", folder):
             try:
-                shutil.rmtree(folder)
+                os.rmdir(folder)
             except FileNotFoundError:
                 return
 
-    def truncate(self, path: Path, length: int) -> None:
-        """Cut a file to `length` bytes, durably."""
-        with _reported("truncate", path):
+    def link(self, source: Path, target: Path) -> bool:
+        """Give a file a second name; return False, with nothing changed, when that name is taken."""
+        with reported(f"publish as {target} the file", source):
+            try:
+                os.link(source, target)
+            except FileExistsError:
+                return False
+            return True
+
+    def cut(self, path: Path, length: int) -> None:
+        """Cut a file to `length` bytes; durable after sync_file."""
+        with reported("truncate", path):
             os.truncate(path, length)
-        self.sync_file(path)
 
     def sync_file(self, path: Path) -> None:
         """Make the content of a file that somebody else wrote durable."""
@@ -189,7 +190,7 @@ class PosixFileSystem:
         self._sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
     def _sync(self, path: Path, flags: int) -> None:
-        with _reported("sync", path):
+        with reported("sync", path):
             descriptor = os.open(path, flags | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)
@@ -199,7 +200,7 @@ class PosixFileSystem:
     @contextmanager
     def lock(self, path: Path) -> Iterator[None]:
         """Hold `path` locked; the file names the holder and stays behind, unlocked, when the context ends."""
-        with _reported("open the lock", path):
+        with reported("open the lock", path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             if not _acquire(descriptor, _LOCK_PATIENCE_SECONDS):
@@ -215,7 +216,7 @@ class PosixFileSystem:
 
     def is_locked(self, path: Path) -> bool:
         """Whether a live process holds `path` locked; an absent file is not locked."""
-        with _reported("open the lock", path):
+        with reported("open the lock", path):
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -224,34 +225,3 @@ class PosixFileSystem:
             return not _acquire(descriptor, 0)
         finally:
             os.close(descriptor)
-
-    def write_durably(self, path: Path, data: bytes) -> None:
-        """Write beside the target, sync, rename over it, sync the folder."""
-        temporary = self._write_temporary(path, data)
-        self.rename(temporary, path)
-        self.sync_directory(path.parent)
-
-    def publish_if_absent(self, path: Path, data: bytes) -> bool:
-        """Write beside the target, sync, link under the target's name, which fails when the name is taken."""
-        temporary = self._write_temporary(path, data)
-        try:
-            with _reported("publish", path):
-                try:
-                    os.link(temporary, path)
-                except FileExistsError:
-                    return False
-        finally:
-            self.remove(temporary)
-        self.sync_directory(path.parent)
-        return True
-
-    def _write_temporary(self, path: Path, data: bytes) -> Path:
-        temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
-        try:
-            with self.create(temporary) as file:
-                file.write(data)
-                file.sync()
-        except BaseException:
-            self.remove(temporary)
-            raise
-        return temporary

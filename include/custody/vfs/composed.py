@@ -1,0 +1,135 @@
+"""The composed operations, built from primitives alone: every file system inherits them."""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from abc import ABC, abstractmethod
+from builtins import list as list_of
+from pathlib import Path
+
+from custody.errors import StorageError
+from custody.vfs.base import WritableFile
+
+TEMPORARY_SUFFIX = ".partial"
+
+
+def temporary(path: Path) -> Path:
+    """Return a name beside `path` that no other attempt uses; what has it is not whole and is never looked at."""
+    return path.with_name(f"{path.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
+
+
+class ComposedOperations(ABC):
+    """Durable operations over the primitives of a subclass; each can be interrupted between any two of them."""
+
+    @abstractmethod
+    def create(self, path: Path) -> WritableFile:
+        """Make a new file for appending."""
+
+    @abstractmethod
+    def exists(self, path: Path) -> bool:
+        """Whether a file or folder of that name exists."""
+
+    @abstractmethod
+    def is_directory(self, path: Path) -> bool:
+        """Whether the name is a folder itself."""
+
+    @abstractmethod
+    def list(self, folder: Path) -> list_of[str]:
+        """Return the names in a folder."""
+
+    @abstractmethod
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a file or a folder."""
+
+    @abstractmethod
+    def link(self, source: Path, target: Path) -> bool:
+        """Give a file a second name unless it is taken."""
+
+    @abstractmethod
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+
+    @abstractmethod
+    def add_directory(self, folder: Path) -> None:
+        """Make one folder."""
+
+    @abstractmethod
+    def remove_directory(self, folder: Path) -> None:
+        """Remove an empty folder."""
+
+    @abstractmethod
+    def cut(self, path: Path, length: int) -> None:
+        """Cut a file."""
+
+    @abstractmethod
+    def sync_file(self, path: Path) -> None:
+        """Make a file's content durable."""
+
+    @abstractmethod
+    def sync_directory(self, folder: Path) -> None:
+        """Make the names in a folder durable."""
+
+    def make_directory(self, folder: Path) -> None:
+        """Make a folder and its missing parents, durably.
+
+        A folder that exists may be the work of a process that died before it synced the name: whoever needs the
+        folder syncs the name too. Above that nothing is left to do, because its maker made its parents durable first.
+        """
+        if self.exists(folder):
+            self._sync_name_of_found(folder)
+            return
+        self.make_directory(folder.parent)
+        self.add_directory(folder)
+        self.sync_directory(folder.parent)
+
+    def remove_tree(self, folder: Path) -> None:
+        """Remove a folder with all in it; an absent one is fine."""
+        for name in self.list(folder):
+            path = folder / name
+            if self.is_directory(path):
+                self.remove_tree(path)
+            else:
+                self.remove(path)
+        self.remove_directory(folder)
+
+    def truncate(self, path: Path, length: int) -> None:
+        """Cut a file to `length` bytes, durably."""
+        self.cut(path, length)
+        self.sync_file(path)
+
+    def write_durably(self, path: Path, data: bytes) -> None:
+        """Write beside the target, sync, rename over it, sync the folder."""
+        partial = self._write_temporary(path, data)
+        self.rename(partial, path)
+        self.sync_directory(path.parent)
+
+    def publish_if_absent(self, path: Path, data: bytes) -> bool:
+        """Write beside the target, sync, link under the target's name, which fails when the name is taken."""
+        partial = self._write_temporary(path, data)
+        try:
+            published = self.link(partial, path)
+        finally:
+            self.remove(partial)
+        # Also for the loser: it goes on to build on the winner's file, whose own sync may never come.
+        self.sync_directory(path.parent)
+        return published
+
+    def _sync_name_of_found(self, folder: Path) -> None:
+        try:
+            self.sync_directory(folder.parent)
+        except StorageError as error:
+            # A folder whose parent may not be opened was not made by us but given to us: a mount point, a home.
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+
+    def _write_temporary(self, path: Path, data: bytes) -> Path:
+        partial = temporary(path)
+        try:
+            with self.create(partial) as file:
+                file.write(data)
+                file.sync()
+        except BaseException:
+            self.remove(partial)
+            raise
+        return partial

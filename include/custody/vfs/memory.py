@@ -1,0 +1,256 @@
+"""A file system in memory that can crash, for tests: it keeps what the process sees and what the disk holds.
+
+Each primitive with an effect is one operation, counted from 1. The operation whose number is `crash_at` is not done
+(of a write any beginning may be) and raises InjectedCrash, as does every later one: the process is dead. `crashed`
+then gives a disk that may be found, as a new file system.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from custody.errors import LockedError
+from custody.vfs.composed import ComposedOperations
+from custody.vfs.crash import CrashMode, InjectedCrash, survivors
+from custody.vfs.failure import refusal
+from custody.vfs.nodes import FileNode, FolderNode, Node, Tree
+
+
+class Operation(NamedTuple):
+    """One effect: what was done and to which path."""
+
+    kind: str
+    path: Path
+
+
+class MemoryFile:
+    """An append-only file in memory."""
+
+    def __init__(self, fs: MemoryFileSystem, path: Path, node: FileNode) -> None:
+        self._fs = fs
+        self._path = path
+        self._node = node
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether close was called."""
+        return self._closed
+
+    def write(self, data: bytes) -> int:
+        """Append all of `data`; a crash may leave any beginning of it."""
+        taken = bytes(data)
+        with self._fs.operation("write", self._path, self._node, taken):
+            self._check_open()
+            self._node.data += taken
+        return len(taken)
+
+    def flush(self) -> None:
+        """Do nothing: writes are not buffered here."""
+
+    def tell(self) -> int:
+        """Return the number of bytes in the file so far."""
+        return len(self._node.data)
+
+    def sync(self) -> None:
+        """Make all bytes written so far durable."""
+        with self._fs.operation("sync", self._path):
+            self._check_open()
+            self._node.sync()
+
+    def close(self) -> None:
+        """Release the file; a second call does nothing."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise refusal("write", self._path, errno.EBADF)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class MemoryFileSystem(ComposedOperations):
+    """One disk in memory. Paths are absolute; the folder `/` exists and is durable.
+
+    Args:
+        crash_at: the number of the operation that ends the process; 0 for none.
+    """
+
+    def __init__(self, crash_at: int = 0, root: FolderNode | None = None) -> None:
+        self.crash_at = crash_at
+        self.operations: list[Operation] = []
+        """All that was done, and last the operation at which the process ended."""
+        self._tree = Tree(root or FolderNode())
+        self._held: set[Path] = set()
+        self._dead = False
+        self._mutex = threading.RLock()
+
+    def crashed(self, mode: CrashMode, seed: int = 0) -> MemoryFileSystem:
+        """Return a disk that may be found after the process ended now; can be asked again for other disks."""
+        with self._mutex:
+            return MemoryFileSystem(root=survivors(self._tree.root, mode, seed))
+
+    def files(self) -> dict[Path, bytes | None]:
+        """Return everything that the process sees: content by path, None for a folder."""
+        found: dict[Path, bytes | None] = {}
+
+        def visit(path: Path, node: Node) -> None:
+            found[path] = None if isinstance(node, FolderNode) else bytes(node.data)
+            if isinstance(node, FolderNode):
+                for name in sorted(node.names):
+                    visit(path / name, node.names[name])
+
+        visit(Path("/"), self._tree.root)
+        return found
+
+    @contextmanager
+    def operation(self, kind: str, path: Path, node: FileNode | None = None, data: bytes = b"") -> Iterator[None]:
+        """Count an operation and let it be done, or crash; `data` is what a write would append to `node`."""
+        with self._mutex:
+            if not self._dead:
+                self.operations.append(Operation(kind, path))
+                if len(self.operations) == self.crash_at:
+                    self._dead = True
+                    if node is not None:
+                        node.interrupted = data
+            if self._dead:
+                raise InjectedCrash(f"operation {len(self.operations)}: {kind} {path}")
+            yield
+
+    def create(self, path: Path) -> MemoryFile:
+        """Make a new file for appending; raises if the name exists."""
+        with self.operation("create", path):
+            folder = self._tree.parent("create", path)
+            if path.name in folder.names:
+                raise refusal("create", path, errno.EEXIST)
+            node = FileNode()
+            folder.add(path.name, node)
+            return MemoryFile(self, path, node)
+
+    def read(self, path: Path) -> bytes:
+        """Return the whole content."""
+        with self._mutex:
+            return bytes(self._tree.file("read", path).data)
+
+    def view(self, path: Path) -> memoryview:
+        """Return the whole content as it is now."""
+        return memoryview(self.read(path))
+
+    def exists(self, path: Path) -> bool:
+        """Whether a file or folder of that name exists."""
+        with self._mutex:
+            return self._tree.find(path) is not None
+
+    def is_directory(self, path: Path) -> bool:
+        """Whether the name is a folder."""
+        with self._mutex:
+            return isinstance(self._tree.find(path), FolderNode)
+
+    def size(self, path: Path) -> int:
+        """Return the file's length in bytes."""
+        with self._mutex:
+            return len(self._tree.file("look at", path).data)
+
+    def list(self, folder: Path) -> list[str]:
+        """Return the sorted names in a folder; an absent folder is empty."""
+        with self._mutex:
+            if self._tree.find(folder) is None:
+                return []
+            return sorted(self._tree.folder("list", folder).names)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move atomically; a folder's target must be absent or empty."""
+        with self.operation("rename", source):
+            node = self._tree.find(source)
+            if node is None:
+                raise refusal("rename", source, errno.ENOENT)
+            old, new = self._tree.parent("rename", source), self._tree.parent("rename", target)
+            if self._tree.find(target) is node:
+                return  # two names of one file: the system leaves both
+            self._tree.check_replaceable(node, target)
+            move = object()
+            old.drop(source.name, move)
+            new.add(target.name, node, move)
+
+    def link(self, source: Path, target: Path) -> bool:
+        """Give a file a second name; return False, with nothing changed, when that name is taken."""
+        with self.operation("link", target):
+            node, folder = self._tree.file("link", source), self._tree.parent("link", target)
+            if target.name in folder.names:
+                return False
+            folder.add(target.name, node)
+            return True
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; an absent one is fine."""
+        with self.operation("remove", path):
+            if self._tree.find(path) is not None:
+                self._tree.file("remove", path)
+                self._tree.parent("remove", path).drop(path.name)
+
+    def add_directory(self, folder: Path) -> None:
+        """Make one folder; one that is there already is fine."""
+        with self.operation("add_directory", folder):
+            parent = self._tree.parent("make the folder", folder)
+            if folder.name not in parent.names:
+                parent.add(folder.name, FolderNode())
+            elif not isinstance(parent.names[folder.name], FolderNode):
+                raise refusal("make the folder", folder, errno.EEXIST)
+
+    def remove_directory(self, folder: Path) -> None:
+        """Remove an empty folder; an absent one is fine."""
+        with self.operation("remove_directory", folder):
+            if self._tree.find(folder) is not None:
+                if self._tree.folder("remove the folder", folder).names:
+                    raise refusal("remove the folder", folder, errno.ENOTEMPTY)
+                self._tree.parent("remove the folder", folder).drop(folder.name)
+
+    def cut(self, path: Path, length: int) -> None:
+        """Cut a file to `length` bytes; durable after sync_file."""
+        with self.operation("cut", path):
+            data = self._tree.file("truncate", path).data
+            data[:] = data[:length].ljust(length, b"\0")
+
+    def sync_file(self, path: Path) -> None:
+        """Make the content of a file that somebody else wrote durable."""
+        with self.operation("sync_file", path):
+            self._tree.file("sync", path).sync()
+
+    def sync_directory(self, folder: Path) -> None:
+        """Make the names in a folder durable."""
+        with self.operation("sync_directory", folder):
+            self._tree.folder("sync", folder).sync()
+
+    @contextmanager
+    def lock(self, path: Path) -> Iterator[None]:
+        """Hold `path` locked; the file stays behind when the context ends. A crash releases."""
+        with self.operation("lock", path):
+            folder = self._tree.parent("open the lock", path)
+            if path in self._held:
+                raise LockedError(f"{path} is held. Wait until its holder ends, or use another writer name.")
+            if path.name not in folder.names:
+                folder.add(path.name, FileNode())
+            self._held.add(path)
+        try:
+            yield
+        finally:
+            self._held.discard(path)
+
+    def is_locked(self, path: Path) -> bool:
+        """Whether somebody holds `path` locked."""
+        return path in self._held

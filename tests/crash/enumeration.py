@@ -1,0 +1,209 @@
+"""Crash a scenario at each of its operations, in every mode, and look at what is found.
+
+A scenario says what is done, and what must hold of a disk that is found afterwards. It runs once to count its
+operations; then once for each of them, ending there, and once to its end. Each disk that the crash may leave is opened,
+checked, used again, crashed again and checked again. Runs are equal but for their end (names that are random in real
+life are counted here), so that a disk that was seen before need not be opened again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Generic, TypeVar
+from unittest.mock import patch
+
+from custody.vfs import FileSystem
+from custody.vfs.crash import CrashMode, InjectedCrash
+from custody.vfs.memory import MemoryFileSystem, Operation
+
+SEEDS = 10
+Record = TypeVar("Record")
+Wrap = Callable[[MemoryFileSystem], FileSystem]
+
+
+class Scenario(ABC, Generic[Record]):
+    """What is done and what must hold; `Record` is the model beside the store: what was tried, what was promised."""
+
+    @abstractmethod
+    def new_record(self) -> Record:
+        """Nothing was tried."""
+
+    @abstractmethod
+    def copy(self, record: Record) -> Record:
+        """A record that can go on from here on its own."""
+
+    @abstractmethod
+    def run(self, fs: FileSystem, record: Record) -> None:
+        """Do the work; write down each promise as soon as it was given."""
+
+    @abstractmethod
+    def check(self, fs: FileSystem, record: Record) -> None:
+        """Raise unless the store can be read and holds what was promised, and nothing that was never tried."""
+
+    @abstractmethod
+    def use(self, fs: FileSystem, record: Record) -> None:
+        """Open the store as after any start and do more; write down the promises."""
+
+    def start(self) -> MemoryFileSystem:
+        """The disk before the work."""
+        return MemoryFileSystem()
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One disk on which something did not hold."""
+
+    mode: CrashMode
+    crash_at: int
+    operation: str
+    seed: int
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.mode.value}, seed {self.seed}, crash at {self.crash_at} ({self.operation}): {self.said}"
+
+
+@dataclass
+class Outcome:
+    """What an enumeration found."""
+
+    operations: int = 0
+    runs: int = 0
+    """Crashes with a mode and a seed; equal disks were opened once."""
+    disks: int = 0
+    alarms: dict[CrashMode, list[Alarm]] = field(default_factory=lambda: defaultdict(list))
+
+    def __str__(self) -> str:
+        shown = [str(alarm) for alarms in self.alarms.values() for alarm in alarms[:3]]
+        return "\n".join([f"{self.operations} operations, {self.runs} runs, {self.disks} disks", *shown])
+
+    def add(self, other: Outcome) -> None:
+        """Count another enumeration in."""
+        self.operations += other.operations
+        self.runs += other.runs
+        self.disks += other.disks
+        for mode, alarms in other.alarms.items():
+            self.alarms[mode] += alarms
+
+
+def plain(fs: MemoryFileSystem) -> FileSystem:
+    """The file system as it is."""
+    return fs
+
+
+def enumerate_crashes(
+    scenario: Scenario[Any],
+    *,
+    modes: Iterable[CrashMode] = tuple(CrashMode),
+    seeds: int = SEEDS,
+    wrap: Wrap = plain,
+    first_alarm_only: bool = False,
+) -> Outcome:
+    """Crash a scenario at every operation; `wrap` puts a seeded bug between the code and the disk."""
+    outcome = Outcome()
+    wanted = list(modes)
+    seen: dict[object, str | None] = {}
+    points = [*crash_points(operations_of(scenario, wrap)), 0]
+    # What a bug loses is mostly missed only later, when nothing else holds it any more: the end shows it soonest.
+    for crash_at in reversed(points) if first_alarm_only else points:
+        fs, record, error = run_to(scenario, crash_at, wrap)
+        outcome.operations += 1
+        for mode, seed in [(mode, seed) for mode in wanted for seed in range(1, seeds + 1)]:
+            if first_alarm_only and mode in outcome.alarms:
+                continue
+            outcome.runs += 1
+            disk = fs.crashed(mode, seed)
+            # Of a killed process also what is not durable counts, which differs from point to point.
+            key = (mode, _content(disk), repr(record), crash_at if mode is CrashMode.ALL_KEPT else None)
+            if error is None and key not in seen:
+                outcome.disks += 1
+                seen[key] = _said(scenario, disk, scenario.copy(record), mode, wrap)
+            said = error or seen[key]
+            if said is not None:
+                outcome.alarms[mode].append(Alarm(mode, crash_at, str(fs.operations[-1:]), seed, said))
+        wanted = [mode for mode in wanted if not (first_alarm_only and mode in outcome.alarms)]
+        if not wanted:
+            break
+    return outcome
+
+
+def crash_points(operations: Sequence[Operation]) -> list[int]:
+    """Return the operations to crash at, counted from 1: all, but three of many writes to one file in a row.
+
+    Arrow and Parquet write a file in hundreds of pieces. A crash inside leaves a beginning of the same bytes, all of
+    them unsynced; the first, the middle and the last piece stand for the others.
+    """
+    points = []
+    start = 0
+    while start < len(operations):
+        stop = start + 1
+        if operations[start].kind == "write":
+            while stop < len(operations) and operations[stop] == operations[start]:
+                stop += 1
+        points += sorted({start + 1, (start + stop + 1) // 2, stop})
+        start = stop
+    return points
+
+
+def operations_of(scenario: Scenario[Any], wrap: Wrap = plain) -> list[Operation]:
+    """Return what a run without a crash does."""
+    return run_to(scenario, 0, wrap)[0].operations
+
+
+def run_to(
+    scenario: Scenario[Record], crash_at: int = 0, wrap: Wrap = plain
+) -> tuple[MemoryFileSystem, Record, str | None]:
+    """Return the file system, the record, and what went wrong, all as they were when the process ended."""
+    fs = scenario.start()
+    fs.crash_at = crash_at
+    record = scenario.new_record()
+    with counted_names():
+        try:
+            scenario.run(wrap(fs), record)
+        except InjectedCrash:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever a seeded bug makes of it is an alarm
+            return fs, record, f"without a crash: {error!r}"
+    return fs, record, None
+
+
+def counted_names() -> AbstractContextManager[object]:
+    """Let names that are random in real life be the same in every run."""
+    numbers = count(1)
+    return patch("uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
+
+
+def _said(scenario: Scenario[Any], disk: MemoryFileSystem, record: object, mode: CrashMode, wrap: Wrap) -> str | None:
+    """Return what did not hold of a disk, None when all did."""
+    # Power may fail at once after a killed process was started anew: nothing that it found was durable before.
+    again = CrashMode.SYNCED_ONLY if mode is CrashMode.ALL_KEPT else mode
+    try:
+        scenario.check(wrap(disk), record)
+        scenario.use(wrap(disk), record)
+        scenario.check(wrap(disk.crashed(again)), record)
+    except Exception as error:  # noqa: BLE001 - any error means that the store cannot be used
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _content(disk: MemoryFileSystem) -> tuple[object, ...]:
+    return tuple((str(path), data) for path, data in disk.files().items())
+
+
+def disks_after(scenario: Scenario[Any], seeds: int) -> Iterator[MemoryFileSystem]:
+    """Yield every disk that a crash of a scenario may leave, each once."""
+    seen = set()
+    for crash_at in (*crash_points(operations_of(scenario)), 0):
+        fs, _, _ = run_to(scenario, crash_at)
+        for mode, seed in [(mode, seed) for mode in CrashMode for seed in range(1, seeds + 1)]:
+            disk = fs.crashed(mode, seed)
+            key = (_content(disk), crash_at if mode is CrashMode.ALL_KEPT else None)
+            if key not in seen:
+                seen.add(key)
+                yield disk

@@ -1,0 +1,246 @@
+"""Durability bugs, seeded one at a time between the code and the disk or into the code.
+
+`python -m tests.crash.seeded_bugs` prints which crash mode finds which bug.
+"""
+
+from __future__ import annotations
+
+from builtins import list as list_of
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import PropertyMock, patch
+
+from custody.catalog import Catalog
+from custody.repository.reading import Snapshot
+from custody.rollover import STEPS, Unit, UnitReport, Workspace
+from custody.vfs import FileSystem, WritableFile
+from custody.vfs.composed import TEMPORARY_SUFFIX
+from custody.vfs.crash import CrashMode
+from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
+from tests.crash.committing import Racing
+from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
+from tests.crash.scenarios import Appending, RollingOver
+
+KEPT, SYNCED, FILES, BLOCKS = CrashMode
+ALL = frozenset(CrashMode)
+POWER_LOSS = ALL - {KEPT}
+TORN = ALL - {SYNCED}  # a write that was cut short leaves a beginning, also in the page cache
+PathTest = Callable[[Path], bool]
+
+
+class _File(WrappingFile):
+    """A file whose syncs, or also whose writes, are put off until the next use, or are not done at all."""
+
+    def __init__(self, inner: WritableFile, path: Path, bug: Buggy) -> None:
+        super().__init__(inner, path)
+        self._bug = bug
+        self._late: list_of[Callable[[], object]] = []
+        self._synced = False
+
+    def write(self, data: bytes) -> int:
+        self._catch_up()
+        if self._synced and self._bug.late_write(self.path):
+            kept = bytes(data)
+            self._late.append(lambda: self.inner.write(kept))
+            return len(kept)
+        return self.inner.write(data)
+
+    def sync(self) -> None:
+        if self._bug.no_sync(self.path):
+            return
+        if self._synced and (self._late or self._bug.late_sync(self.path)):
+            self._late.append(self.inner.sync)
+            return
+        self._synced = True  # the first sync is that of the header
+        self.inner.sync()
+
+    def close(self) -> None:
+        self._catch_up()
+        super().close()
+
+    def _catch_up(self) -> None:
+        late, self._late = self._late, []
+        for work in late:
+            work()
+
+
+def _never(path: Path) -> bool:
+    return False
+
+
+class Buggy(WrappingFileSystem):
+    """A disk between which and the code something is left out, for the paths that a test picks."""
+
+    def __init__(
+        self,
+        inner: FileSystem,
+        *,
+        no_sync: PathTest = _never,
+        no_directory_sync: PathTest = _never,
+        late_sync: PathTest = _never,
+        late_write: PathTest = _never,
+        no_cut: bool = False,
+        no_recovery_sync: bool = False,
+        final_name_at_once: PathTest = _never,
+        trusts_found_folders: bool = False,
+        trusts_found_shards: bool = False,
+    ) -> None:
+        super().__init__(inner)
+        self.no_sync = no_sync
+        self.late_sync = late_sync
+        self.late_write = late_write
+        self._no_directory_sync = no_directory_sync
+        self._no_cut = no_cut
+        self._no_recovery_sync = no_recovery_sync
+        self._final_name_at_once = final_name_at_once
+        self._trusts_found_folders = trusts_found_folders
+        self._trusts_found_shards = trusts_found_shards
+        self._renamed_into: set[Path] = set()
+
+    def create(self, path: Path) -> WritableFile:
+        return _File(self.inner.create(self._name(path)), path, self)
+
+    def view(self, path: Path) -> memoryview:
+        return self.inner.view(self._name(path))
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._renamed_into.add(target.parent)
+        if self._name(source) != target:
+            self.inner.rename(self._name(source), target)
+
+    def sync_file(self, path: Path) -> None:
+        recovers = path.suffix == ".journal"  # only recovery syncs a journal that it did not write itself
+        if not self.no_sync(path) and not (recovers and self._no_recovery_sync):
+            self.inner.sync_file(path)
+
+    def sync_directory(self, folder: Path) -> None:
+        trusted = self._trusts_found_shards and folder.name == "index" and folder not in self._renamed_into
+        if not self._no_directory_sync(folder) and not trusted:
+            self.inner.sync_directory(folder)
+
+    def cut(self, path: Path, length: int) -> None:
+        if not self._no_cut:
+            self.inner.cut(path, length)
+
+    def make_directory(self, folder: Path) -> None:
+        if not (self._trusts_found_folders and self.exists(folder)):
+            super().make_directory(folder)
+
+    def _name(self, path: Path) -> Path:
+        if path.suffix == TEMPORARY_SUFFIX and self._final_name_at_once(path):
+            return path.with_suffix("").with_suffix("")
+        return path
+
+
+def _delete_before_commit() -> AbstractContextManager[object]:
+    commit = type(STEPS["commit"])
+    right = commit.run
+
+    def wrong(self: Any, workspace: Workspace, unit: Unit) -> UnitReport:
+        for path in [path for group in workspace.groups() for path in group.sealed]:
+            workspace.fs.remove(path)
+            workspace.fs.sync_directory(path.parent)
+        return right(self, workspace, unit)
+
+    return patch.object(commit, "run", wrong)
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A bug, the scenario that meets it, and the crash modes that must find it."""
+
+    name: str
+    scenario: Callable[[], Scenario[Any]]
+    found_by: frozenset[CrashMode]
+    wrap: Wrap = plain
+    seeded: Callable[[], AbstractContextManager[object]] = nullcontext
+
+    def found(self, *modes: CrashMode) -> Outcome:
+        """Enumerate with the bug in place, up to the first alarm of each mode."""
+        with self.seeded():
+            return enumerate_crashes(self.scenario(), modes=modes, wrap=self.wrap, first_alarm_only=True)
+
+
+def _with(**options: Any) -> Wrap:
+    def wrap(fs: MemoryFileSystem) -> FileSystem:
+        return Buggy(fs, **options)
+
+    return wrap
+
+
+def _named(text: str) -> PathTest:
+    return lambda path: text in path.name
+
+
+def _below(text: str) -> PathTest:
+    return lambda path: text in path.parent.name
+
+
+def _is(name: str) -> PathTest:
+    return lambda path: path.name == name
+
+
+BUGS = [
+    Bug("acknowledged before the write", Appending, ALL, _with(late_write=_named(".journal"))),
+    Bug("acknowledged before the sync", Appending, POWER_LOSS, _with(late_sync=_named(".journal"))),
+    Bug("journals deleted before the commit", RollingOver, ALL, seeded=_delete_before_commit),
+    Bug(
+        "journals of a live group rolled over again",
+        RollingOver,
+        ALL,
+        seeded=lambda: patch.object(Workspace, "is_committed", lambda *_: False),
+    ),
+    Bug("no sync of the journal", Appending, ALL, _with(no_sync=_named(".journal"))),
+    Bug("no sync of the folder after a new journal", Appending, ALL, _with(no_directory_sync=_is("journals"))),
+    Bug("no sync of the event log", RollingOver, ALL, _with(no_sync=_named(".parquet"))),
+    Bug("no sync of the table of contents", RollingOver, ALL, _with(no_sync=_named(".toc"))),
+    Bug("staging file renamed before its sync", RollingOver, POWER_LOSS, _with(no_sync=_named(".arrow"))),
+    Bug("no sync of a transaction", RollingOver, ALL, _with(no_sync=_named(".txn"))),
+    Bug("no sync of the folder after an event log's rename", RollingOver, ALL, _with(no_directory_sync=_is("events"))),
+    Bug("no sync of the folder after a commit", RollingOver, ALL, _with(no_directory_sync=_below("transactions"))),
+    Bug("no sync of an index shard", RollingOver, ALL, _with(no_sync=_below("building-"))),
+    Bug("no sync of the folder after a shard's rename", RollingOver, ALL, _with(no_directory_sync=_is("index"))),
+    Bug("no checksum", Appending, frozenset({BLOCKS}), seeded=lambda: patch("zlib.crc32", lambda *_: 0)),
+    Bug("torn tail not cut", Appending, TORN, _with(no_cut=True)),
+    Bug("journal named before its header", Appending, TORN, _with(final_name_at_once=_named(".journal"))),
+    Bug("what recovery keeps is not synced", Appending, frozenset({FILES, BLOCKS}), _with(no_recovery_sync=True)),
+    Bug("found folders are taken for durable", Appending, frozenset({KEPT}), _with(trusts_found_folders=True)),
+    Bug("a found shard is taken for durable", RollingOver, frozenset({KEPT}), _with(trusts_found_shards=True)),
+    Bug(
+        "a found transaction is taken for durable",
+        lambda: Racing(8),
+        ALL,
+        seeded=lambda: patch.object(Catalog, "settle", Catalog.load),
+    ),
+    Bug(
+        "journals deleted for a transaction that is not durable",
+        RollingOver,
+        frozenset({KEPT}),
+        seeded=lambda: patch.object(Catalog, "settle", Catalog.load),
+    ),
+    Bug(
+        "ids counted from the catalog alone",
+        Appending,
+        ALL,
+        seeded=lambda: patch.object(Snapshot, "next_event_id", PropertyMock(return_value=0)),
+    ),
+]
+
+
+def table() -> list_of[tuple[str, list_of[bool]]]:
+    """Return for each bug which mode finds it."""
+    rows = []
+    for bug in BUGS:
+        outcome = bug.found(*CrashMode)
+        rows.append((bug.name, [mode in outcome.alarms for mode in CrashMode]))
+    return rows
+
+
+if __name__ == "__main__":
+    print("| seeded bug |", *(f"{mode.value} |" for mode in CrashMode))  # noqa: T201
+    for name, found in table():
+        print(f"| {name} |", *("found |" if each else "– |" for each in found))  # noqa: T201

@@ -1,0 +1,166 @@
+"""A repository in memory for crash scenarios: its settings, its passes, and what must hold of what is found."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from unittest.mock import patch
+
+import msgspec
+import pyarrow as pa
+
+from custody.catalog import CatalogState
+from custody.catalog.codec import decode
+from custody.clock import ManualClock
+from custody.config import Settings
+from custody.eventlog import EventLog, TableOfContents, read_staging
+from custody.format.names import JournalName, parse_staging, parse_transaction
+from custody.index import builder
+from custody.journal import JournalFile, JournalWriter, read_sealed
+from custody.model import Event
+from custody.repository import Repository
+from custody.rollover import STEPS, Workspace
+from custody.vfs import FileSystem
+from custody.vfs.composed import TEMPORARY_SUFFIX
+from custody.vfs.memory import MemoryFileSystem
+from tests.support import event, numbered
+
+WRITER = "main"
+SETTINGS = Settings.model_validate(
+    {
+        "root": Path("/repository"),
+        "repository": {"writer": WRITER, "containers": ["disk1", "disk2"]},
+        "catalog": {"checkpoint_every": 1},
+    }
+)
+EVERYTHING = 10_000
+_SHARD_FILE = "stand-in"
+
+
+@dataclass
+class Promises:
+    """Which events were tried and which of them were acknowledged, by id."""
+
+    tried: int = 0
+    acknowledged: dict[int, Event] = field(default_factory=dict)
+
+    def copy(self) -> Promises:
+        return Promises(self.tried, dict(self.acknowledged))
+
+    def append(self, writer: JournalWriter, count: int) -> None:
+        """Append events that nobody appended before, and write down the acknowledgement."""
+        events = [event(number) for number in range(self.tried, self.tried + count)]
+        self.tried += count
+        last = max(self.acknowledged, default=-1)
+        ids = writer.append(events)
+        assert len(ids) == count
+        assert ids.start > last, f"id {ids.start} was given out again, {last} was acknowledged"
+        self.acknowledged.update({found.event_id: found for found in numbered(events, ids.start)})
+
+
+def repository(fs: FileSystem) -> Repository:
+    """The repository on a disk, opened by a process that just started."""
+    return Repository(SETTINGS, fs, ManualClock(1_772_409_600_000))
+
+
+def workspace(fs: FileSystem) -> Workspace:
+    return repository(fs).workspace()
+
+
+def run_pass(fs: FileSystem, *names: str) -> None:
+    """Do all steps (or some) as the jobs do them: units listed from disk, each with a workspace of its own."""
+    clock = ManualClock(1_772_409_600_000)
+    with stand_in_index(fs):
+        for name in names or STEPS:
+            for unit in STEPS[name].units(SETTINGS, fs):
+                STEPS[name].run(Workspace(SETTINGS, unit.writer, fs, clock), unit)
+
+
+def stand_in_index(fs: FileSystem) -> AbstractContextManager[object]:
+    """Let a shard be one small file.
+
+    The stock index writer opens files of a real folder by itself, so it cannot write to a disk in memory. All that it
+    does lies in a folder of its attempt, unsynced; what makes that durable and publishes it is the code under test.
+    """
+
+    def write_index(folder: Path, table: pa.Table, attributes: Sequence[str]) -> None:
+        with fs.create(folder / _SHARD_FILE) as file:
+            file.write(_shard_content(table.column("event_id").to_pylist()))
+
+    return patch.object(builder, "_write_index", write_index)
+
+
+def _shard_content(event_ids: Sequence[int]) -> bytes:
+    return msgspec.json.encode({"event_ids": list(event_ids), "end": True})
+
+
+def check_events(fs: FileSystem, promises: Promises) -> None:
+    """Every acknowledged event once, in order, as it was; nothing else but what was tried."""
+    found = list(repository(fs).events(0, EVERYTHING))
+    ids = [item.event_id for item in found]
+    assert all(first < second for first, second in pairwise(ids)), f"ids do not go up: {ids}"
+    by_id = dict(zip(ids, found, strict=True))
+    for event_id, acknowledged in promises.acknowledged.items():
+        assert event_id in by_id, f"acknowledged event {event_id} is lost; there are {ids}"
+        assert by_id[event_id] == acknowledged, f"event {event_id} is not what was appended"
+    numbers = [int(item.flowfile_uuid[-12:]) for item in found]
+    assert len(set(numbers)) == len(numbers), f"events are there twice: {numbers}"
+    for number, item in zip(numbers, found, strict=True):
+        assert number < promises.tried, f"event {item.event_id} was never appended"
+        assert item == event(number, event_id=item.event_id), f"event {item.event_id} is not what was appended"
+
+
+def check_catalog(fs: FileSystem) -> CatalogState:
+    """The chain is valid from its first transaction on, and all that is live is there and whole."""
+    at = workspace(fs)
+    state = at.catalog.load()
+    revisions = [transaction.revision for transaction in at.catalog.timeline()]
+    assert revisions == list(range(state.revision + 1))
+    for file in state.files.values():
+        assert hashlib.sha256(fs.read(at.paths.home / file.path)).digest() == file.sha256, file.path
+        assert hashlib.sha256(fs.read(at.paths.home / file.toc_path)).digest() == file.toc_sha256, file.toc_path
+    for shard in state.shards.values():
+        path = SETTINGS.root / shard.container / WRITER / "index" / shard.name / _SHARD_FILE
+        found = msgspec.json.decode(fs.read(path))
+        assert len(found["event_ids"]) == shard.documents
+    return state
+
+
+def check_final_names(fs: FileSystem, folder: Path = SETTINGS.root) -> None:
+    """Whatever has a final name is whole, listed or not."""
+    for name in fs.list(folder):
+        path = folder / name
+        if fs.is_directory(path):
+            check_final_names(fs, path)
+        elif path.suffix != TEMPORARY_SUFFIX and not folder.name.startswith(builder.ATTEMPT_PREFIX):
+            _check_whole(path, fs.read(path))
+
+
+@lru_cache(maxsize=4096)
+def _check_whole(path: Path, data: bytes) -> None:
+    """Raise unless a file is whole; equal files are found on many disks."""
+    fs = MemoryFileSystem()
+    fs.make_directory(path.parent)
+    fs.write_durably(path, data)
+    journal = JournalName.parse(path.name)
+    if journal is not None and journal.sealed:
+        read_sealed(fs, path)
+    elif journal is not None:
+        assert JournalFile.read(fs, path).header is not None, f"{path} has no header"
+    elif parse_staging(path.name) is not None:
+        read_staging(fs, path)
+    elif parse_transaction(path.name) is not None:
+        decode(data, path)
+    elif path.suffix == ".parquet":
+        EventLog(fs, path).read()
+    elif path.suffix == ".toc":
+        TableOfContents.decode(data, path)
+    elif path.name == _SHARD_FILE:
+        assert msgspec.json.decode(data)["end"]
+    else:
+        assert path.name == "LOCK", f"{path}: a file that nobody knows"

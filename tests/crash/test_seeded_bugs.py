@@ -1,0 +1,14 @@
+"""The enumeration finds each durability bug that is put into the code. Without one it is quiet: the other module."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.seeded_bugs import BUGS, Bug
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
+def test_a_seeded_bug_is_found(bug: Bug) -> None:
+    outcome = bug.found(*bug.found_by)
+    missed = [mode.value for mode in bug.found_by if mode not in outcome.alarms]
+    assert not missed, f"not found by {missed}"

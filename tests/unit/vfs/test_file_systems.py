@@ -1,0 +1,193 @@
+"""One behaviour of all file systems: the real one, the one in memory, and one with faults that never strike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from custody.errors import LockedError, StorageError
+from custody.vfs import FileSystem, PosixFileSystem
+from custody.vfs.faults import FaultyFileSystem
+from custody.vfs.memory import MemoryFileSystem
+
+
+@pytest.fixture(params=["posix", "memory", "wrapped"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileSystem]:
+    """A file system on which `tmp_path` exists and is empty."""
+    made: FileSystem = PosixFileSystem() if request.param == "posix" else MemoryFileSystem()
+    made.make_directory(tmp_path)
+    yield FaultyFileSystem(made) if request.param == "wrapped" else made
+
+
+def write(fs: FileSystem, path: Path, data: bytes) -> None:
+    with fs.create(path) as file:
+        file.write(data)
+        file.sync()
+
+
+def test_a_file_holds_all_that_was_written(disk: FileSystem, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with disk.create(path) as file:
+        assert file.write(b"one") == 3
+        assert file.write(b"two") == 3
+        file.flush()
+        file.sync()
+        assert file.tell() == 6
+        assert not file.closed
+    assert file.closed
+    assert disk.read(path) == b"onetwo"
+    assert disk.size(path) == 6
+
+
+def test_a_view_shows_the_content_and_cannot_be_written(disk: FileSystem, tmp_path: Path) -> None:
+    write(disk, tmp_path / "file", b"0123456789")
+    view = disk.view(tmp_path / "file")
+    assert view.readonly
+    assert bytes(view[2:5]) == b"234"
+    assert len(view) == 10
+
+
+def test_a_view_outlives_the_name(disk: FileSystem, tmp_path: Path) -> None:
+    write(disk, tmp_path / "file", b"still here")
+    view = disk.view(tmp_path / "file")
+    disk.remove(tmp_path / "file")
+    assert bytes(view) == b"still here"
+
+
+def test_an_empty_file_has_an_empty_view(disk: FileSystem, tmp_path: Path) -> None:
+    write(disk, tmp_path / "file", b"")
+    assert bytes(disk.view(tmp_path / "file")) == b""
+
+
+def test_a_name_that_is_taken_is_not_created_again(disk: FileSystem, tmp_path: Path) -> None:
+    write(disk, tmp_path / "file", b"old")
+    with pytest.raises(StorageError, match="file"):
+        disk.create(tmp_path / "file")
+    assert disk.read(tmp_path / "file") == b"old"
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["create", "read", "view", "size", "truncate", "sync_file", "sync_directory", "add_directory", "rename", "link"],
+)
+def test_a_refusal_names_the_path(action: str, disk: FileSystem, tmp_path: Path) -> None:
+    path = tmp_path / "absent" / "name"
+    more = {"truncate": (0,), "rename": (tmp_path / "other",), "link": (tmp_path / "other",)}
+    with pytest.raises(StorageError, match="absent") as refused:
+        getattr(disk, action)(path, *more.get(action, ()))
+    assert isinstance(refused.value, OSError)
+    assert refused.value.errno == 2
+
+
+def test_an_absent_folder_lists_as_empty_and_a_file_does_not(disk: FileSystem, tmp_path: Path) -> None:
+    write(disk, tmp_path / "file", b"")
+    assert disk.list(tmp_path / "absent") == []
+    with pytest.raises(StorageError, match="file"):
+        disk.list(tmp_path / "file")
+
+
+def test_names_are_listed_in_order(disk: FileSystem, tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        write(disk, tmp_path / name, b"")
+    assert disk.list(tmp_path) == ["a", "b", "c"]
+
+
+def test_make_directory_makes_parents_and_can_be_repeated(disk: FileSystem, tmp_path: Path) -> None:
+    for _ in range(2):
+        disk.make_directory(tmp_path / "a" / "b" / "c")
+    assert disk.is_directory(tmp_path / "a" / "b" / "c")
+    assert disk.exists(tmp_path / "a" / "b" / "c")
+    assert not disk.exists(tmp_path / "a" / "x")
+
+
+def test_a_folder_does_not_take_a_files_name(disk: FileSystem, tmp_path: Path) -> None:
+    write(disk, tmp_path / "file", b"data")
+    with pytest.raises(StorageError, match="file"):
+        disk.add_directory(tmp_path / "file")
+    assert not disk.is_directory(tmp_path / "file")
+
+
+def test_rename_replaces_a_file(disk: FileSystem, tmp_path: Path) -> None:
+    write(disk, tmp_path / "old", b"new content")
+    write(disk, tmp_path / "name", b"old content")
+    disk.rename(tmp_path / "old", tmp_path / "name")
+    assert disk.list(tmp_path) == ["name"]
+    assert disk.read(tmp_path / "name") == b"new content"
+
+
+def test_an_open_file_is_written_on_under_its_new_name(disk: FileSystem, tmp_path: Path) -> None:
+    with disk.create(tmp_path / "old") as file:
+        file.write(b"one")
+        disk.rename(tmp_path / "old", tmp_path / "new")
+        file.write(b"two")
+        file.sync()
+    assert disk.read(tmp_path / "new") == b"onetwo"
+
+
+def test_a_folder_is_renamed_with_all_in_it_but_not_over_a_full_one(disk: FileSystem, tmp_path: Path) -> None:
+    for name in ("attempt", "taken"):
+        disk.make_directory(tmp_path / name)
+        write(disk, tmp_path / name / "file", name.encode())
+    with pytest.raises(StorageError):
+        disk.rename(tmp_path / "attempt", tmp_path / "taken")
+    disk.rename(tmp_path / "attempt", tmp_path / "published")
+    assert disk.read(tmp_path / "published" / "file") == b"attempt"
+    assert disk.list(tmp_path) == ["published", "taken"]
+
+
+def test_a_link_is_a_second_name_and_takes_none_that_is_taken(disk: FileSystem, tmp_path: Path) -> None:
+    write(disk, tmp_path / "one", b"data")
+    assert disk.link(tmp_path / "one", tmp_path / "two")
+    assert not disk.link(tmp_path / "one", tmp_path / "two")
+    disk.remove(tmp_path / "one")
+    assert disk.read(tmp_path / "two") == b"data"
+
+
+def test_removal_can_be_repeated(disk: FileSystem, tmp_path: Path) -> None:
+    disk.make_directory(tmp_path / "tree" / "inner")
+    write(disk, tmp_path / "tree" / "inner" / "file", b"")
+    write(disk, tmp_path / "file", b"")
+    with pytest.raises(StorageError):
+        disk.remove_directory(tmp_path / "tree")
+    for _ in range(2):
+        disk.remove(tmp_path / "file")
+        disk.remove_tree(tmp_path / "tree")
+        disk.remove_directory(tmp_path / "tree")
+    assert disk.list(tmp_path) == []
+
+
+def test_truncate_cuts_to_the_length(disk: FileSystem, tmp_path: Path) -> None:
+    write(disk, tmp_path / "file", b"0123456789")
+    disk.truncate(tmp_path / "file", 4)
+    assert disk.read(tmp_path / "file") == b"0123"
+
+
+def test_write_durably_replaces_the_whole_file_and_leaves_nothing_beside_it(disk: FileSystem, tmp_path: Path) -> None:
+    for content in (b"a longer first content", b"second"):
+        disk.write_durably(tmp_path / "file", content)
+        assert disk.read(tmp_path / "file") == content
+    assert disk.list(tmp_path) == ["file"]
+
+
+def test_of_many_that_publish_one_name_one_wins_and_its_content_stays(disk: FileSystem, tmp_path: Path) -> None:
+    contents = [f"writer {number}".encode() for number in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda content: disk.publish_if_absent(tmp_path / "name", content), contents))
+    assert won.count(True) == 1
+    assert disk.read(tmp_path / "name") == contents[won.index(True)]
+    assert disk.list(tmp_path) == ["name"]
+
+
+def test_a_lock_is_held_once_and_can_be_held_again_after_its_end(disk: FileSystem, tmp_path: Path) -> None:
+    path = tmp_path / "LOCK"
+    assert not disk.is_locked(path)
+    for _ in range(2):
+        with disk.lock(path):
+            assert disk.is_locked(path)
+            with pytest.raises(LockedError, match="LOCK"), disk.lock(path):
+                pytest.fail("held twice")
+        assert not disk.is_locked(path)
+        assert disk.exists(path)
