@@ -45,7 +45,16 @@ HUGE = "x" * 30_000_000
 CASES = [
     BadFile("not-json", b"<html>504 Gateway Time-out</html>", 0, "expected a JSON array", None),
     BadFile("empty", b"", 0, "expected a JSON array of events, got nothing", None),
-    BadFile("object", json.dumps(GOOD[0]).encode(), 0, "expected a JSON array of events", None),
+    BadFile(
+        "object",
+        json.dumps(GOOD[0]).encode(),
+        1,
+        "expected a JSON array of events or an event a line, got one JSON object",
+        0,
+        severity="warning",
+        code=0,
+    ),
+    BadFile("text", json.dumps("no events").encode(), 0, "expected a JSON array of events", None),
     BadFile("no-uuid", array(GOOD[0], changed(1, entityId=None), GOOD[2]), 2, "entityId: expected a value", 1),
     BadFile("null-uuid", array(GOOD[0], {**GOOD[1], "entityId": None}), 1, "entityId: expected a value, got null", 1),
     BadFile("negative-size", array(changed(0, entitySize=-1), GOOD[1]), 1, "file_size: expected 0", 0),
@@ -86,7 +95,7 @@ def custody(root: Path, *arguments: str) -> tuple[int, str, str]:
 
 def offset_of(case: BadFile) -> int:
     """Where element `index` of the case's array begins, found by decoding one element after the other."""
-    if case.index is None:
+    if case.index is None or not case.data.startswith(b"["):
         return 0
     text, position = case.data.decode(), 1
     for _ in range(case.index):

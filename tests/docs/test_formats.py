@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from custody.capture import read_element
+from custody.capture import Context, Format, Limits, read_piece
 from custody.capture.outcome import Place, Rejected
 from custody.catalog import Action, RemoveShard, Transaction, codec
 from custody.catalog.transaction_pb2 import DESCRIPTOR
@@ -173,7 +173,7 @@ def test_a_shard_holds_the_files_of_its_page_and_begins_as_it_shows(tmp_path: Pa
 def test_the_example_of_a_quarantine_entry_is_what_the_code_writes(tmp_path: Path) -> None:
     shown = examples(read("formats/quarantine.md"))
     raw = _example("quarantine", "piece")
-    outcome = read_element(raw, Place(3, 2048), event_bytes_max=4096)
+    [outcome] = read_piece(raw, Place(3, 2048), Limits(4096), format=Format.NIFI, context=Context())
     assert isinstance(outcome, Rejected)
     entry = msgspec.json.decode(shown["envelope"], type=Entry)
     assert (outcome.problem.severity, outcome.problem.code) == (entry.severity, entry.code)
@@ -188,6 +188,7 @@ def test_the_example_of_a_quarantine_entry_is_what_the_code_writes(tmp_path: Pat
         offset=entry.offset,
         node=entry.node,
         received_ms=entry.received_ms,
+        format=entry.format,
     )
     assert (tmp_path / f"{entry.key}.json").read_text() == shown["envelope"].rstrip("\n")
     assert (tmp_path / f"{entry.key}.raw").read_bytes() == raw

@@ -88,6 +88,7 @@ def _quarantine(repository: Repository, case: dict[str, object]) -> None:
         offset=msgspec.convert(entry["offset"], int),
         node=None,
         received_ms=msgspec.convert(entry["received_ms"], int),
+        format=str(entry.get("format", "nifi")),
     )
 
 

@@ -1,7 +1,27 @@
 """Room `capture`: bytes from outside become events; pure functions."""
 
+from custody.capture.formats import Format, detect
+from custody.capture.identity import is_same
+from custody.capture.judge import Context
 from custody.capture.nifi_json import event_to_json
-from custody.capture.nifi_s2s import read_element, read_file
+from custody.capture.openlineage import dataset_uuid
 from custody.capture.outcome import Accepted, Outcome, Place, Rejected
+from custody.capture.reader import Limits, detect_file, read_file, read_piece, read_stream
 
-__all__ = ["Accepted", "Outcome", "Place", "Rejected", "event_to_json", "read_element", "read_file"]
+__all__ = [
+    "Accepted",
+    "Context",
+    "Format",
+    "Limits",
+    "Outcome",
+    "Place",
+    "Rejected",
+    "dataset_uuid",
+    "detect",
+    "detect_file",
+    "event_to_json",
+    "is_same",
+    "read_file",
+    "read_piece",
+    "read_stream",
+]

@@ -7,82 +7,55 @@ and the content claims are not in this format.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from custody.errors import InvalidInputError
+from custody.capture.times import format_time
+from custody.capture.values import attributes, integer, require, text, texts
 from custody.model import Event
 
 SOURCE_FORMAT = "nifi-s2s"
 FLOWFILE_ENTITY = "org.apache.nifi.flowfile.FlowFile"
 UNKNOWN_NODE = "unknown"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _text(key: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise _wrong(key, "text", value)
-    return value
-
-
-def _integer(key: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong(key, "a whole number", value)
-    return value
-
-
-def _texts(key: str, value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise _wrong(key, "an array of texts", value)
-    return tuple(value)
-
-
-def _attributes(key: str, value: object) -> dict[str, str | None]:
-    if not isinstance(value, dict) or not all(item is None or isinstance(item, str) for item in value.values()):
-        raise _wrong(key, "an object whose values are texts or null", value)
-    return value
-
-
-def _wrong(key: str, expected: str, value: object) -> InvalidInputError:
-    shown = msgspec.json.encode(value)[:80].decode("utf-8", "replace")
-    return InvalidInputError(f"{key}: expected {expected}, got {shown}")
-
+_USUAL_URI = re.compile(r"https?://([\w.:-]+)(?:/[^?#]*)?(?:\?clusterNodeId=([\w.-]+))?")
 
 # JSON key → (field of Event, reader of its value), in the order of NiFi's payload.
 _KEYS: dict[str, tuple[str, Callable[[str, object], object]]] = {
-    "eventId": ("source_event_id", _text),
-    "eventOrdinal": ("source_ordinal", _integer),
-    "eventType": ("event_type", _text),
-    "timestampMillis": ("event_time", _integer),
-    "durationMillis": ("event_duration", _integer),
-    "lineageStart": ("lineage_start_date", _integer),
-    "details": ("details", _text),
-    "componentId": ("component_id", _text),
-    "componentType": ("component_type", _text),
-    "componentName": ("component_name", _text),
-    "processGroupId": ("process_group_id", _text),
-    "processGroupName": ("process_group_name", _text),
-    "entityId": ("flowfile_uuid", _text),
-    "entityType": ("entity_type", _text),
-    "entitySize": ("file_size", _integer),
-    "previousEntitySize": ("previous_file_size", _integer),
-    "updatedAttributes": ("updated_attributes", _attributes),
-    "previousAttributes": ("previous_attributes", _attributes),
-    "actorHostname": ("source_host", _text),
-    "contentURI": ("content_uri", _text),
-    "previousContentURI": ("previous_content_uri", _text),
-    "parentIds": ("parent_uuids", _texts),
-    "childIds": ("child_uuids", _texts),
-    "transitUri": ("transit_uri", _text),
-    "remoteIdentifier": ("source_system_flowfile_identifier", _text),
-    "alternateIdentifier": ("alternate_identifier_uri", _text),
-    "platform": ("platform", _text),
-    "application": ("application", _text),
+    "eventId": ("source_event_id", text),
+    "eventOrdinal": ("source_ordinal", integer),
+    "eventType": ("event_type", text),
+    "timestampMillis": ("event_time", integer),
+    "durationMillis": ("event_duration", integer),
+    "lineageStart": ("lineage_start_date", integer),
+    "details": ("details", text),
+    "componentId": ("component_id", text),
+    "componentType": ("component_type", text),
+    "componentName": ("component_name", text),
+    "processGroupId": ("process_group_id", text),
+    "processGroupName": ("process_group_name", text),
+    "entityId": ("flowfile_uuid", text),
+    "entityType": ("entity_type", text),
+    "entitySize": ("file_size", integer),
+    "previousEntitySize": ("previous_file_size", integer),
+    "updatedAttributes": ("updated_attributes", attributes),
+    "previousAttributes": ("previous_attributes", attributes),
+    "actorHostname": ("source_host", text),
+    "contentURI": ("content_uri", text),
+    "previousContentURI": ("previous_content_uri", text),
+    "parentIds": ("parent_uuids", texts),
+    "childIds": ("child_uuids", texts),
+    "transitUri": ("transit_uri", text),
+    "remoteIdentifier": ("source_system_flowfile_identifier", text),
+    "alternateIdentifier": ("alternate_identifier_uri", text),
+    "platform": ("platform", text),
+    "application": ("application", text),
 }
+KEYS = frozenset(_KEYS)
+"""Keys that tell this format from others."""
 _REQUIRED = (
     "eventOrdinal",
     "eventType",
@@ -94,7 +67,108 @@ _REQUIRED = (
 )
 
 
-def event_from_json(document: Mapping[str, object], node: str | None = None) -> Event:
+class _Payload(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """An event as nearly all are: every key known, no value of a wrong type."""
+
+    event_id: str | None = None
+    event_ordinal: int
+    event_type: str
+    timestamp_millis: int
+    timestamp: str | None = None
+    duration_millis: int | None = None
+    lineage_start: int | None = None
+    details: str | None = None
+    component_id: str
+    component_type: str
+    component_name: str | None = None
+    process_group_id: str | None = None
+    process_group_name: str | None = None
+    entity_id: str
+    entity_type: str | None = None
+    entity_size: int
+    previous_entity_size: int | None = None
+    updated_attributes: dict[str, str | None] | None = None
+    previous_attributes: dict[str, str | None] | None = None
+    actor_hostname: str | None = None
+    content_uri: str | None = msgspec.field(default=None, name="contentURI")
+    previous_content_uri: str | None = msgspec.field(default=None, name="previousContentURI")
+    parent_ids: tuple[str, ...] | None = None
+    child_ids: tuple[str, ...] | None = None
+    transit_uri: str | None = None
+    remote_identifier: str | None = None
+    alternate_identifier: str | None = None
+    platform: str | None = None
+    application: str | None = None
+
+
+_PAYLOAD = msgspec.json.Decoder(_Payload)
+_ANY = msgspec.json.Decoder()
+
+
+def event_from_bytes(raw: bytes, node: str | None = None) -> Event:
+    """Return the event of one JSON object's bytes, as `event_from_json` does, about twice as fast.
+
+    Raises:
+        InvalidInputError: as `event_from_json`.
+        msgspec.DecodeError: the bytes are not JSON.
+    """
+    try:
+        found = _PAYLOAD.decode(raw)
+    except msgspec.ValidationError:  # to be said in the words of the format
+        return event_from_json(_ANY.decode(raw), node)
+    if found.timestamp is not None and found.timestamp != format_time(found.timestamp_millis):
+        return event_from_json(_ANY.decode(raw), node)
+    return _event(found, node, SOURCE_FORMAT)
+
+
+def event_from_record(record: Mapping[str, object], node: str | None, format: str) -> Event:
+    """Return the event of one record of another encoding of the payload, as `event_from_json` does."""
+    try:
+        found = msgspec.convert(record, _Payload)
+    except msgspec.ValidationError:
+        return event_from_json(record, node, format=format)
+    if found.timestamp is not None:
+        return event_from_json(record, node, format=format)
+    return _event(found, node, format)
+
+
+def _event(found: _Payload, node: str | None, format: str) -> Event:
+    source_node = _uri_node(found.content_uri) or _uri_node(found.previous_content_uri)
+    return Event(
+        source_event_id=found.event_id,
+        source_ordinal=found.event_ordinal,
+        event_type=found.event_type,
+        event_time=found.timestamp_millis,
+        event_duration=-1 if found.duration_millis is None else found.duration_millis,
+        lineage_start_date=found.lineage_start,
+        details=found.details,
+        component_id=found.component_id,
+        component_type=found.component_type,
+        component_name=found.component_name,
+        process_group_id=found.process_group_id,
+        process_group_name=found.process_group_name,
+        flowfile_uuid=found.entity_id,
+        entity_type=found.entity_type,
+        file_size=found.entity_size,
+        previous_file_size=found.previous_entity_size,
+        updated_attributes=found.updated_attributes or {},
+        previous_attributes=found.previous_attributes or {},
+        source_host=found.actor_hostname,
+        content_uri=found.content_uri,
+        previous_content_uri=found.previous_content_uri,
+        parent_uuids=found.parent_ids or (),
+        child_uuids=found.child_ids or (),
+        transit_uri=found.transit_uri,
+        source_system_flowfile_identifier=found.remote_identifier,
+        alternate_identifier_uri=found.alternate_identifier,
+        platform=found.platform,
+        application=found.application,
+        source_format=format,
+        source_node=source_node or node or found.actor_hostname or UNKNOWN_NODE,
+    )
+
+
+def event_from_json(document: Mapping[str, object], node: str | None = None, *, format: str = SOURCE_FORMAT) -> Event:
     """Return the event of one JSON object.
 
     `node` names the NiFi node for events whose content URI does not; it and `eventOrdinal` are the event's identity.
@@ -102,9 +176,7 @@ def event_from_json(document: Mapping[str, object], node: str | None = None) -> 
     Raises:
         InvalidInputError: a required key is missing or null, or a value has the wrong type; the message names the key.
     """
-    missing = [key for key in _REQUIRED if document.get(key) is None]
-    if missing:
-        raise InvalidInputError(f"{missing[0]}: expected a value, got {'null' if missing[0] in document else 'no key'}")
+    require(document, *_REQUIRED)
     fields: dict[str, object] = {}
     extra: dict[str, object] = {}
     for key, value in document.items():
@@ -113,9 +185,9 @@ def event_from_json(document: Mapping[str, object], node: str | None = None) -> 
         elif value is not None:
             name, read = _KEYS[key]
             fields[name] = read(key, value)
-    fields["source_format"] = SOURCE_FORMAT
+    fields["source_format"] = format
     fields["source_node"] = _node(document) or node or fields.get("source_host") or UNKNOWN_NODE
-    if extra.get("timestamp", "") in (None, format_time(document["timestampMillis"])):
+    if extra.get("timestamp", "") in (None, format_time(fields["event_time"])):
         extra.pop("timestamp")  # says nothing new
     if extra:
         fields["extra"] = msgspec.json.encode(extra).decode()
@@ -140,29 +212,23 @@ def event_to_json(event: Event) -> dict[str, object]:
     return document
 
 
-def format_time(milliseconds: object) -> str | None:
-    """Return NiFi's text form of a time, `2026-01-31T09:30:00.000Z`; None for what is no time."""
-    if not isinstance(milliseconds, int):
-        return None
-    try:
-        moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return None
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
-
-
 def _node(document: Mapping[str, object]) -> str | None:
     """Return the cluster node of an event, or host and port of a NiFi that is not clustered."""
     for key in ("contentURI", "previousContentURI"):
         uri = document.get(key)
-        if isinstance(uri, str) and uri:
-            try:
-                parts = urlsplit(uri)
-            except ValueError:
-                continue
-            nodes = parse_qs(parts.query).get("clusterNodeId")
-            if nodes:
-                return nodes[0]
-            if parts.netloc:
-                return parts.netloc
+        if isinstance(uri, str) and (node := _uri_node(uri)):
+            return node
     return None
+
+
+def _uri_node(uri: str | None) -> str | None:
+    if not uri:
+        return None
+    if usual := _USUAL_URI.fullmatch(uri):
+        return usual[2] or usual[1]
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    nodes = parse_qs(parts.query).get("clusterNodeId")
+    return nodes[0] if nodes else parts.netloc or None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from custody.model import Event, Problem
+from custody.model import Event, Problem, Severity
+
+_SHOWN_BYTES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,9 +14,9 @@ class Place:
     """Where in a file something lies."""
 
     index: int | None
-    """Number of the element in the file's array, from 0; None when the whole file is meant."""
+    """Number of the element in the file, from 0; None when the whole file is meant."""
     offset: int
-    """Bytes from the start of the file."""
+    """Bytes from the start of the file; of a gzip file, from the start of its decompressed text."""
 
     def __str__(self) -> str:
         return f"byte {self.offset}" if self.index is None else f"event {self.index} at byte {self.offset}"
@@ -40,3 +42,14 @@ class Rejected:
 
 
 Outcome = Accepted | Rejected
+
+
+def rejected(place: Place, code: str, message: str, raw: bytes) -> Rejected:
+    """Return a rejected piece."""
+    return Rejected(place, Problem(Severity.ERROR, code, message), raw)
+
+
+def shown(data: bytes) -> str:
+    """Return the beginning of some bytes, for a message."""
+    head = data[:_SHOWN_BYTES].decode("utf-8", "replace").strip()
+    return repr(head) if head else "nothing"

@@ -9,29 +9,43 @@ from pathlib import Path
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from custody.capture import Format
 from custody.cli.output import clean, json_option, print_json, print_table, stderr
 from custody.repository import FileReport, Repository
 
 EXIT_REJECTED = 1
+SUFFIXES = {".json", ".ndjson", ".jsonl", ".gz", ".avro"}
+AUTO = "auto"
 _PROBLEMS_SHOWN = 20
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--node", help="Name of the NiFi node, for events that do not say theirs.")
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice([AUTO, *(format.value for format in Format)]),
+    default=AUTO,
+    show_default=True,
+    help="What the files are; auto looks at the content of each.",
+)
 @json_option
 @click.pass_obj
-def ingest(repository: Path, files: tuple[Path, ...], node: str | None, as_json: bool) -> None:
-    """Store the events of FILES (NiFi Site-to-Site provenance JSON), each event once.
+def ingest(repository: Path, files: tuple[Path, ...], node: str | None, format_name: str, as_json: bool) -> None:
+    """Store the events of FILES, each event once.
 
-    A folder stands for the *.json files in it. What cannot be stored goes to the quarantine, the rest is
-    kept; the exit code is then 1.
+    Read are NiFi's Site-to-Site provenance (nifi: JSON arrays or one event a line; nifi-avro), the events
+    of NiFi's REST interface (nifi-rest), OpenLineage run events (openlineage) and NGSI notifications (ngsi), each
+    plain or gzip. A folder stands for the *.json, *.ndjson, *.jsonl, *.gz and *.avro files in it. What
+    cannot be stored goes to the quarantine, the rest is kept; the exit code is then 1.
 
     \b
     Example:
       custody -r demo ingest landing/
     """
-    reports = _ingest(Repository.open(repository), _expand(files), node)
+    format = None if format_name == AUTO else Format(format_name)
+    reports = _ingest(Repository.open(repository), _expand(files), format, node)
     if as_json:
         print_json(reports)
     else:
@@ -43,10 +57,14 @@ def ingest(repository: Path, files: tuple[Path, ...], node: str | None, as_json:
 
 
 def _expand(files: Sequence[Path]) -> list[Path]:
-    return [found for path in files for found in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    return [found for path in files for found in (_in_folder(path) if path.is_dir() else [path])]
 
 
-def _ingest(repository: Repository, files: Sequence[Path], node: str | None) -> list[FileReport]:
+def _in_folder(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
+
+
+def _ingest(repository: Repository, files: Sequence[Path], format: Format | None, node: str | None) -> list[FileReport]:
     reports = []
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with repository.ingest() as work, Progress(*columns, console=stderr(), transient=True) as progress:
@@ -59,7 +77,7 @@ def _ingest(repository: Repository, files: Sequence[Path], node: str | None) -> 
                 progress.update(total, completed=start + count)
 
             progress.update(total, description=path.name)
-            reports.append(work.file(path, node=node, progress=advance))
+            reports.append(work.file(path, format=format, node=node, progress=advance))
             done += path.stat().st_size
             progress.update(total, completed=done)
     return reports

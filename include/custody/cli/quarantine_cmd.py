@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from custody.capture import Format
 from custody.cli.output import json_option, print_json, print_table, time_text
 from custody.quarantine import Entry
 from custody.repository import FileReport, Repository
@@ -56,9 +57,15 @@ def show(repository: Path, key: str) -> None:
 @quarantine.command("resubmit")
 @click.argument("keys", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Try every piece.")
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice([format.value for format in Format]),
+    help="Read the pieces as this, not as what they were.",
+)
 @json_option
 @click.pass_obj
-def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, as_json: bool) -> None:
+def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_name: str | None, as_json: bool) -> None:
     """Try the pieces with the keys KEYS again; what is stored leaves the quarantine.
 
     \b
@@ -70,7 +77,8 @@ def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, as_json:
         raise click.UsageError("name KEYS or give --all")
     chosen = [entry.key for entry in opened.quarantine.entries()] if everything else list(keys)
     with opened.ingest() as work:
-        reports = [work.resubmit(key) for key in chosen]
+        format = None if format_name is None else Format(format_name)
+        reports = [work.resubmit(key, format=format) for key in chosen]
     if as_json:
         print_json(reports)
     else:

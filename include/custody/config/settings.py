@@ -57,14 +57,15 @@ class CaptureSection(_Section):
     """What is accepted from outside."""
 
     file_bytes_max: int = Field(
-        1 << 30,
+        1 << 34,
         ge=1024,
-        description="Largest input file, in bytes; a larger one is refused whole.",
+        description="Largest input file, in bytes after decompression. A larger one is refused; of a gzip file, "
+        "the events before the limit are stored and the rest is an error.",
     )
     event_bytes_max: int = Field(
         1 << 20,
         ge=4096,
-        description="Largest event, in bytes of its JSON; a larger one goes to the quarantine. "
+        description="Largest event, in bytes of its JSON or Avro; a larger one goes to the quarantine. "
         "An event that is larger than a compression block gets a block of its own.",
     )
     batch_events: int = Field(

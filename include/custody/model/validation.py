@@ -58,6 +58,10 @@ def _value_problems(event: Event) -> Iterator[Problem]:
                 "time-range",
                 f"{name}: expected ms since the epoch before the year 10000, got {value}",
             )
+    for name in ("content_claim", "previous_content_claim"):
+        claim = getattr(event, name)
+        if claim is not None and not all(0 <= (value or 0) <= INT64_MAX for value in (claim.offset, claim.size)):
+            yield _error("number-range", f"{name}: expected offset and size from 0 to 2^63-1, got {claim}")
     if not -1 <= event.event_duration <= INT64_MAX:
         yield _error(
             "number-range",

@@ -33,6 +33,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     node: str | None
     received_ms: int
+    format: str = "nifi"
+    """What the file was read as."""
 
     @property
     def kept(self) -> bool:
@@ -59,6 +61,7 @@ class Quarantine:
         offset: int,
         node: str | None,
         received_ms: int,
+        format: str = "nifi",
     ) -> Entry:
         """Keep a piece; one that is here already, for the same reason and from the same place, stays as it is.
 
@@ -82,6 +85,7 @@ class Quarantine:
             sha256=digest,
             node=node,
             received_ms=received_ms,
+            format=format,
         )
         self._fs.make_directory(self._folder)
         self._fs.write_durably(self._folder / f"{key}.raw", raw)

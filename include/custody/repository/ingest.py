@@ -1,19 +1,31 @@
 """Ingest: a file of events becomes acknowledged events, each exactly once; what is bad goes to the quarantine.
 
 An event that is stored already is known by its key. If its content is the same it is a repetition and counted as such,
-if it differs both cannot be true: the second one is rejected.
+if it differs both cannot be true: the second one is rejected. A file is read once from its beginning to its end, in
+bounded memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from custody.capture import Accepted, Outcome, Place, Rejected, read_element, read_file
-from custody.errors import InvalidInputError, NotFoundError
+from custody.capture import (
+    Accepted,
+    Context,
+    Format,
+    Limits,
+    Outcome,
+    Place,
+    Rejected,
+    detect_file,
+    is_same,
+    read_piece,
+    read_stream,
+)
+from custody.errors import FormatVersionError, InvalidInputError, NotFoundError, StorageError
 from custody.journal import JournalWriter
 from custody.model import UNASSIGNED, Event, Problem, Severity
 from custody.quarantine import Entry, Quarantine
@@ -21,8 +33,10 @@ from custody.repository.known import Key, KnownSources, key_of
 from custody.repository.reading import get_many, snapshot
 from custody.rollover import Workspace
 
+_BATCH_BYTES_MAX = 16 << 20
+
 Progress = Callable[[int], None]
-"""Called with the number of bytes of the file that are dealt with."""
+"""Called with the number of bytes of the file that were read."""
 
 
 class FileReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,10 +54,12 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Tally:
-    """Counts what happens to one file."""
+    """Counts what happens to one file, and knows what goes into the quarantine with each of its pieces."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, format: Format, node: str | None) -> None:
         self.file = file
+        self.format = format
+        self.node = node
         self.read = self.stored = self.repeated = self.rejected = self.warned = 0
         self.first: int | None = None
         self.last: int | None = None
@@ -74,64 +90,81 @@ class Ingest:
         writer.begin(view.next_event_id)
         self._known = KnownSources(workspace, view)
 
-    def file(self, path: Path, *, node: str | None = None, progress: Progress = lambda _: None) -> FileReport:
+    def file(
+        self,
+        path: Path,
+        *,
+        format: Format | None = None,
+        node: str | None = None,
+        progress: Progress = lambda _: None,
+    ) -> FileReport:
         """Ingest one file; `node` names the source of events that do not say it themselves.
 
-        Durability: on return the stored events are acknowledged.
+        Without a format the file's content says which one it is.
+
+        Durability: on return the stored events are acknowledged; so are on raise those before the failure.
 
         Raises:
             NotFoundError: there is no such file.
             InvalidInputError: it is larger than capture.file_bytes_max.
+            StorageError: it cannot be read.
         """
         limits = self._workspace.settings.capture
         if not path.is_file():
             raise NotFoundError(f"{path}: expected a file, found none.")
-        size = path.stat().st_size
-        if size > limits.file_bytes_max:
+        status = path.stat()
+        if status.st_size > limits.file_bytes_max:
             raise InvalidInputError(
-                f"{path}: expected at most {limits.file_bytes_max} bytes (capture.file_bytes_max), got {size}. "
-                "Split the file or raise the limit."
+                f"{path}: expected at most {limits.file_bytes_max} bytes (capture.file_bytes_max), "
+                f"got {status.st_size}. Split the file or raise the limit."
             )
-        outcomes = read_file(path.read_bytes(), event_bytes_max=limits.event_bytes_max, node=node)
-        return self.outcomes(outcomes, str(path), node=node, progress=progress)
+        context = Context(node, received_ms=int(status.st_mtime * 1000))
+        try:
+            with path.open("rb", buffering=0) as stream:
+                format = format or detect_file(stream)
+                outcomes = read_stream(stream, self._limits, format=format, context=context)
+                return self._take(outcomes, _Tally(str(path), format, node), lambda: progress(stream.tell()))
+        except StorageError:
+            raise
+        except OSError as error:
+            raise StorageError(f"{path}: cannot read: {error}") from error
 
-    def resubmit(self, key: str) -> FileReport:
-        """Try a quarantined piece again; it leaves the quarantine when all of it is stored.
+    def resubmit(self, key: str, *, format: Format | None = None) -> FileReport:
+        """Try a quarantined piece again, as the format that it came in; it leaves the quarantine when all is stored.
 
         Raises:
             NotFoundError: there is no such entry.
         """
         entry, raw = self._quarantine.get(key), self._quarantine.raw(key)
-        limit = self._workspace.settings.capture.event_bytes_max
-        outcomes: Iterable[Outcome]
-        if entry.index is None:
-            outcomes = read_file(raw, event_bytes_max=limit, node=entry.node)
-        else:
-            place = Place(entry.index, entry.offset)
-            outcomes = [read_element(raw, place, event_bytes_max=limit, node=entry.node)]
-        report = self.outcomes(outcomes, entry.file, node=entry.node)
+        format = format or _format_of(entry)
+        context = Context(entry.node, entry.received_ms)
+        outcomes = read_piece(raw, Place(entry.index, entry.offset), self._limits, format=format, context=context)
+        report = self._take(outcomes, _Tally(entry.file, format, entry.node))
         if report.rejected == 0:
             self._quarantine.remove(key)
         return report
 
-    def outcomes(
-        self, outcomes: Iterable[Outcome], file: str, *, node: str | None, progress: Progress = lambda _: None
+    @property
+    def _limits(self) -> Limits:
+        capture = self._workspace.settings.capture
+        return Limits(event_bytes_max=capture.event_bytes_max, file_bytes_max=capture.file_bytes_max)
+
+    def _take(
+        self, outcomes: Iterable[Outcome], tally: _Tally, progress: Callable[[], None] = lambda: None
     ) -> FileReport:
         """Store what was accepted, quarantine what was not."""
-        tally = _Tally(file)
         for batch in _batches(outcomes, self._workspace.settings.capture.batch_events):
             accepted = [outcome for outcome in batch if isinstance(outcome, Accepted)]
             for outcome in batch:
                 if isinstance(outcome, Rejected):
-                    self._reject(tally, outcome.raw, outcome.place, outcome.problem, node)
-            self._store(tally, accepted, node)
-            last = batch[-1]
-            progress(last.place.offset + len(last.raw))
+                    self._reject(tally, outcome.raw, outcome.place, outcome.problem)
+            self._store(tally, accepted)
+            progress()
         return tally.report()
 
-    def _store(self, tally: _Tally, accepted: list[Accepted], node: str | None) -> None:
+    def _store(self, tally: _Tally, accepted: list[Accepted]) -> None:
         tally.read += len(accepted)
-        fresh = self._without_known(tally, accepted, node)
+        fresh = self._without_known(tally, accepted)
         ids = self._writer.append([item.event for item in fresh])
         self._known.add([item.event for item in fresh], ids)
         if fresh:
@@ -141,9 +174,9 @@ class Ingest:
         for item in fresh:
             for problem in item.warnings:
                 tally.warned += 1
-                self._quarantine_piece(tally, item.raw, item.place, problem, node)
+                self._quarantine_piece(tally, item.raw, item.place, problem)
 
-    def _without_known(self, tally: _Tally, accepted: list[Accepted], node: str | None) -> list[Accepted]:
+    def _without_known(self, tally: _Tally, accepted: list[Accepted]) -> list[Accepted]:
         """Return the events that are new; count repetitions, reject contradictions."""
         stored = self._stored_events(self._known.find(item.event for item in accepted))
         fresh = []
@@ -154,7 +187,7 @@ class Ingest:
                 fresh.append(item)
                 if key is not None:
                     stored[key] = item.event
-            elif _content(former) == _content(item.event):
+            elif is_same(former, item.event):
                 tally.repeated += 1
             else:
                 where = "in this file" if former.event_id == UNASSIGNED else f"as event {former.event_id}"
@@ -163,7 +196,7 @@ class Ingest:
                     "with different content; an event is never overwritten"
                 )
                 problem = Problem(Severity.ERROR, "contradiction", message)
-                self._reject(tally, item.raw, item.place, problem, node)
+                self._reject(tally, item.raw, item.place, problem)
         return fresh
 
     def _stored_events(self, ids: dict[Key, int]) -> dict[Key, Event]:
@@ -172,11 +205,11 @@ class Ingest:
         events = {event.event_id: event for event in get_many(self._workspace, list(ids.values()))}
         return {key: events[event_id] for key, event_id in ids.items() if event_id in events}
 
-    def _reject(self, tally: _Tally, raw: bytes, place: Place, problem: Problem, node: str | None) -> None:
+    def _reject(self, tally: _Tally, raw: bytes, place: Place, problem: Problem) -> None:
         tally.rejected += 1
-        self._quarantine_piece(tally, raw, place, problem, node)
+        self._quarantine_piece(tally, raw, place, problem)
 
-    def _quarantine_piece(self, tally: _Tally, raw: bytes, place: Place, problem: Problem, node: str | None) -> Entry:
+    def _quarantine_piece(self, tally: _Tally, raw: bytes, place: Place, problem: Problem) -> Entry:
         entry = self._quarantine.add(
             raw,
             severity=problem.severity,
@@ -185,19 +218,34 @@ class Ingest:
             file=tally.file,
             index=place.index,
             offset=place.offset,
-            node=node,
+            node=tally.node,
             received_ms=self._workspace.clock.now_ms(),
+            format=tally.format,
         )
         tally.problems.append(f"{tally.file}: {place}: {problem.severity}: {problem.message} [quarantine {entry.key}]")
         return entry
 
 
-def _batches(outcomes: Iterable[Outcome], size: int) -> Iterator[tuple[Outcome, ...]]:
-    source = iter(outcomes)
-    while batch := tuple(islice(source, size)):
+def _batches(outcomes: Iterable[Outcome], size: int) -> Iterator[list[Outcome]]:
+    """Yield the outcomes in lists, shorter ones where the pieces are large."""
+    batch: list[Outcome] = []
+    held = 0
+    for outcome in outcomes:
+        batch.append(outcome)
+        held += len(outcome.raw)
+        if len(batch) >= size or held >= _BATCH_BYTES_MAX:
+            yield batch
+            batch, held = [], 0
+    if batch:
         yield batch
 
 
-def _content(event: Event) -> Event:
-    """Return what two copies of an event share: NiFi makes a new eventId for each copy that it sends."""
-    return msgspec.structs.replace(event, event_id=UNASSIGNED, source_event_id=None)
+def _format_of(entry: Entry) -> Format:
+    try:
+        return Format(entry.format)
+    except ValueError:
+        known = ", ".join(Format)
+        raise FormatVersionError(
+            f"quarantine entry {entry.key}: expected a format out of {known}, got {entry.format!r}. "
+            "Name one with --format, or use a newer custody."
+        ) from None

@@ -13,6 +13,7 @@ from custody.errors import NotFoundError
 from custody.eventlog import EventLog
 from custody.model import Event
 from custody.repository.reading import Snapshot, require_expired
+from custody.repository.runs import Runs
 from custody.rollover import Workspace
 
 Key = tuple[str, int]
@@ -35,14 +36,19 @@ class KnownSources:
         self._logs = list(view.state.files.values())
         self._tail = view.tail.select(_COLUMNS)
         self._cache: OrderedDict[str, pa.Table] = OrderedDict()
-        self._added: dict[Key, int] = {}
+        self._added: dict[str, Runs] = {}
 
     def add(self, events: Sequence[Event], event_ids: range) -> None:
         """Note events that were just appended."""
+        by_node: dict[str, tuple[list[int], list[int]]] = {}
         for event, event_id in zip(events, event_ids, strict=True):
             key = key_of(event)
             if key is not None:
-                self._added[key] = event_id
+                ordinals, ids = by_node.setdefault(key[0], ([], []))
+                ordinals.append(key[1])
+                ids.append(event_id)
+        for node, (ordinals, ids) in by_node.items():
+            self._added.setdefault(node, Runs()).add(ordinals, ids)
 
     def find(self, events: Iterable[Event]) -> dict[Key, int]:
         """Return the event ids of the keys that are stored."""
@@ -58,7 +64,9 @@ class KnownSources:
                 )
                 for event_id, _, ordinal in zip(*(column.to_pylist() for column in matches.columns), strict=True):
                     found[node, ordinal] = event_id
-            found.update(((node, n), self._added[node, n]) for n in ordinals if (node, n) in self._added)
+            if node in self._added:
+                added = self._added[node].find(ordinals)
+                found.update(((node, ordinal), event_id) for ordinal, event_id in added.items())
         return found
 
     def _tables(self, node: str, first: int, last: int) -> Iterable[pa.Table]:

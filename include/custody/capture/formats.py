@@ -1,0 +1,70 @@
+"""The formats that custody reads, and how a file shows which one it is: by its content, never by its name."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from enum import StrEnum
+
+from custody.capture import avro, ngsi, nifi_json, nifi_rest, openlineage
+
+DETECT_BYTES = 1 << 16
+"""As much of a file's beginning as is looked at."""
+_GZIP = b"\x1f\x8b"
+_GZIP_HEADER = 31
+_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*+)"(\s*+:)?|[\[\]{}]', re.DOTALL)
+
+
+class Format(StrEnum):
+    """What a file may be; the values are the words of the command line and of the quarantine."""
+
+    NIFI = "nifi"
+    NIFI_REST = "nifi-rest"
+    NIFI_AVRO = "nifi-avro"
+    OPENLINEAGE = "openlineage"
+    NGSI = "ngsi"
+
+
+_KEYS = {
+    Format.NIFI: nifi_json.KEYS,
+    Format.NIFI_REST: nifi_rest.KEYS,
+    Format.OPENLINEAGE: openlineage.KEYS,
+    Format.NGSI: ngsi.KEYS,
+}
+
+
+def detect(head: bytes) -> Format:
+    """Return the format that the beginning of a file shows, gzip or not; `nifi` where it shows none.
+
+    The keys of the first object decide: the format most of whose keys it has. What stands in its values, the names
+    of attributes among them, does not matter.
+    """
+    if head.startswith(_GZIP):
+        try:
+            head = zlib.decompressobj(_GZIP_HEADER).decompress(head, DETECT_BYTES)
+        except zlib.error:
+            return Format.NIFI
+    if head.startswith(avro.MAGIC):
+        return Format.NIFI_AVRO
+    keys = set(_first_keys(head[:DETECT_BYTES]))
+    if keys >= {"id", "type"} and not keys & {"eventId", "flowFileUuid", "eventType"}:
+        return Format.NGSI
+    return max(_KEYS, key=lambda format: len(keys & _KEYS[format]))
+
+
+def _first_keys(head: bytes) -> Iterator[str]:
+    """Yield the keys of the first object that is not inside another one."""
+    depth, is_inside = 0, False
+    for token in _TOKEN.finditer(head):
+        mark = token[0]
+        if mark in (b"{", b"["):
+            depth += 1
+            if mark == b"{" and not is_inside:
+                depth, is_inside = 1, True
+        elif mark in (b"}", b"]"):
+            depth -= 1
+            if is_inside and depth == 0:
+                return
+        elif is_inside and depth == 1 and token[2] is not None:
+            yield token[1].decode("utf-8", "replace")

@@ -1,0 +1,60 @@
+"""What one element of a JSON file is worth: the events that its format's reader finds in it, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from custody.capture.outcome import Accepted, Outcome, Place, Rejected, rejected, shown
+from custody.errors import InvalidInputError
+from custody.model import Event, Problem, Severity, check_event
+
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known of an event from elsewhere than the event."""
+
+    node: str | None = None
+    """Names the source of events that do not say it themselves."""
+    received_ms: int = 0
+    """When the file arrived, for events that carry no time."""
+
+
+ReadElement = Callable[[bytes, Context], Sequence[Event | Problem]]
+"""Returns the events of one JSON object, a Problem for each that is none. Raises InvalidInputError for the whole."""
+
+
+def judge(
+    raw: bytes, place: Place, read: ReadElement, context: Context, *, relationship_exported: bool = True
+) -> Iterator[Outcome]:
+    """Yield the outcomes of one element."""
+    try:
+        if not raw.startswith(b"{"):
+            msgspec.json.decode(raw)
+            yield rejected(place, "not-an-object", f"expected a JSON object, got {shown(raw)}", raw)
+            return
+        found = read(raw, context)
+    except NOT_JSON as error:
+        yield rejected(place, "not-json", str(error), raw)
+        return
+    except InvalidInputError as error:
+        yield rejected(place, "bad-value", str(error), raw)
+        return
+    for item in found:
+        if isinstance(item, Problem):
+            yield Rejected(place, item, raw)
+        else:
+            yield checked(item, place, raw, relationship_exported=relationship_exported)
+
+
+def checked(event: Event, place: Place, raw: bytes, *, relationship_exported: bool = True) -> Outcome:
+    """Return an event with its warnings, or the first of its errors."""
+    problems = check_event(event, relationship_exported=relationship_exported)
+    for problem in problems:
+        if problem.severity is Severity.ERROR:
+            return Rejected(place, problem, raw)
+    return Accepted(event, place, raw, tuple(problems))

@@ -1,0 +1,121 @@
+"""A file of any format becomes outcomes: a pure function from a binary stream, in bounded memory."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import BinaryIO
+
+from custody.capture import ngsi, nifi_rest, nifi_s2s, openlineage
+from custody.capture.formats import DETECT_BYTES, Format, detect
+from custody.capture.judge import Context, ReadElement, judge
+from custody.capture.nifi_avro import read_avro
+from custody.capture.outcome import Accepted, Outcome, Place, Rejected, rejected
+from custody.capture.pieces import Element, Splitter
+from custody.capture.text import CHUNK_BYTES, Text
+from custody.model import Problem, Severity
+
+_READERS: dict[Format, ReadElement] = {
+    Format.NIFI: nifi_s2s.read_element,
+    Format.NIFI_REST: nifi_rest.read_element,
+    Format.OPENLINEAGE: openlineage.read_element,
+    Format.NGSI: ngsi.read_element,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of what is read."""
+
+    event_bytes_max: int
+    """Of one element, in bytes of its JSON or Avro."""
+    file_bytes_max: int = 1 << 62
+    """Of a file's text, after decompression."""
+
+
+def read_stream(
+    stream: BinaryIO,
+    limits: Limits,
+    *,
+    format: Format | None = None,
+    context: Context = Context(),  # noqa: B008 - frozen
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Iterator[Outcome]:
+    """Yield what a stream holds, in its order; without a format, its content says which one it is.
+
+    Places are those of the decompressed text. Whatever the bytes are, nothing is raised: what cannot be read is
+    rejected, and so is the end of a text that is damaged or larger than the limit.
+    """
+    text = Text(stream, bytes_max=limits.file_bytes_max, chunk_bytes=chunk_bytes)
+    format = format or detect(text.peek(DETECT_BYTES))
+    if format is Format.NIFI_AVRO:
+        yield from read_avro(text, event_bytes_max=limits.event_bytes_max, node=context.node)
+        return
+    head = text.peek(DETECT_BYTES)
+    splitter = Splitter(text, limits.event_bytes_max)
+    elements = splitter.split()
+    if format is Format.NIFI_REST and _is_list_within(head):
+        elements = splitter.split_within(nifi_rest.LIST_KEY)
+    outcomes = _outcomes(elements, format, context)
+    yield from _warn_of_one_object(outcomes) if format is Format.NIFI and _is_object(head) else outcomes
+
+
+def _outcomes(elements: Iterable[Element | Rejected], format: Format, context: Context) -> Iterator[Outcome]:
+    for element in elements:
+        if isinstance(element, Rejected):
+            yield element
+        else:
+            yield from _judged(element.raw, element.place, format, context)
+
+
+def _warn_of_one_object(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+    """Warn of a text that is one object: NiFi sends arrays, so somebody took it apart, or took a part of it."""
+    first, second = next(outcomes, None), next(outcomes, None)
+    if isinstance(first, Accepted) and second is None:
+        message = "expected a JSON array of events or an event a line, got one JSON object; it is kept as one event"
+        warning = Problem(Severity.WARNING, "one-object", message)
+        first = replace(first, warnings=(*first.warnings, warning))
+    yield from (outcome for outcome in (first, second) if outcome is not None)
+    yield from outcomes
+
+
+def detect_file(stream: BinaryIO) -> Format:
+    """Return the format that a file shows, and have it read from its beginning again."""
+    head = b""
+    while len(head) < DETECT_BYTES and (more := stream.read(DETECT_BYTES - len(head))):
+        head += more
+    stream.seek(0)
+    return detect(head)
+
+
+def read_piece(raw: bytes, place: Place, limits: Limits, *, format: Format, context: Context) -> Iterator[Outcome]:
+    """Yield what a piece is worth that was rejected before, or an event that was stored with a warning."""
+    if place.index is None:
+        yield from read_stream(io.BytesIO(raw), limits, format=format, context=context)
+    elif format is Format.NIFI_AVRO:
+        for outcome in read_stream(io.BytesIO(raw), limits, format=format, context=context):
+            yield type(outcome)(place, outcome.problem, outcome.raw) if isinstance(outcome, Rejected) else outcome
+    elif len(raw) > limits.event_bytes_max:
+        message = f"expected at most {limits.event_bytes_max} bytes (capture.event_bytes_max), got {len(raw)}"
+        yield rejected(place, "event-too-large", message, raw)
+    else:
+        yield from _judged(raw, place, format, context)
+
+
+def read_file(data: bytes, *, event_bytes_max: int, node: str | None = None) -> Iterator[Outcome]:
+    """Yield what the bytes of a file of NiFi's Site-to-Site JSON hold."""
+    return read_stream(io.BytesIO(data), Limits(event_bytes_max), format=Format.NIFI, context=Context(node))
+
+
+def _judged(raw: bytes, place: Place, format: Format, context: Context) -> Iterator[Outcome]:
+    exported = format is not Format.NIFI
+    return judge(raw, place, _READERS[format], context, relationship_exported=exported)
+
+
+def _is_list_within(head: bytes) -> bool:
+    return _is_object(head) and nifi_rest.LIST_KEY.search(head) is not None
+
+
+def _is_object(head: bytes) -> bool:
+    return head.lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"{")
