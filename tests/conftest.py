@@ -37,14 +37,35 @@ def repository(tmp_path: Path) -> Repository:
 def live(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """A repository whose 600 sample events are live; tests only read it."""
     root = tmp_path_factory.mktemp("live")
-    made = Repository.create(root / "repository")
-    toml = made.settings.root / "custody.toml"
-    toml.write_text(
-        '[eventlog]\nblock_bytes_max = 65536\n[index]\nattributes = ["order.region", "mime.type", "mqtt.broker"]\n'
-    )
-    opened = Repository.open(made.settings.root)
-    with opened.ingest() as work:
-        for path in write_samples(root, 600):
-            work.file(path)
+    opened = _sampled(root)
     run_steps(opened.settings)
+    return opened
+
+
+@pytest.fixture(scope="session")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """The same events, acknowledged and not live yet; tests only read it."""
+    return _sampled(tmp_path_factory.mktemp("waiting"))
+
+
+@pytest.fixture(scope="session")
+def half_live(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """The same events, some of them live; tests only read it."""
+    root = tmp_path_factory.mktemp("half")
+    opened = _sampled(root, slice(0, 1))
+    run_steps(opened.settings)
+    return _sampled(root, slice(1, None))
+
+
+def _sampled(root: Path, files: slice = slice(None)) -> Repository:
+    folder = root / "repository"
+    if not folder.exists():
+        Repository.create(folder)
+        (folder / "custody.toml").write_text(
+            '[eventlog]\nblock_bytes_max = 65536\n[index]\nattributes = ["order.region", "mime.type", "mqtt.broker"]\n'
+        )
+    opened = Repository.open(folder)
+    with opened.ingest() as work:
+        for path in write_samples(root, 600)[files]:
+            work.file(path)
     return opened

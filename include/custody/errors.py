@@ -65,6 +65,13 @@ class StorageError(CustodyError, OSError):
     exit_code = 17
 
 
+class BackpressureError(CustodyError):
+    """Too much waits to be rolled over; the message says how much and what to run."""
+
+    kind = "backpressure"
+    exit_code = 18
+
+
 class CorruptionError(CustodyError):
     """Stored bytes are not what was written; the message names file and offset."""
 

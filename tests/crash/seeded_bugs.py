@@ -206,7 +206,12 @@ BUGS = [
     Bug("no sync of the folder after a shard's rename", RollingOver, ALL, _with(no_directory_sync=_is("index"))),
     Bug("no checksum", Appending, frozenset({BLOCKS}), seeded=lambda: patch("zlib.crc32", lambda *_: 0)),
     Bug("torn tail not cut", Appending, TORN, _with(no_cut=True)),
-    Bug("journal named before its header", Appending, TORN, _with(final_name_at_once=_named(".journal"))),
+    Bug(
+        "journal named before its header",
+        Appending,
+        frozenset({FILES, BLOCKS}),
+        _with(final_name_at_once=_named(".journal")),
+    ),
     Bug("what recovery keeps is not synced", Appending, frozenset({FILES, BLOCKS}), _with(no_recovery_sync=True)),
     Bug("found folders are taken for durable", Appending, frozenset({KEPT}), _with(trusts_found_folders=True)),
     Bug("a found shard is taken for durable", RollingOver, frozenset({KEPT}), _with(trusts_found_shards=True)),

@@ -21,7 +21,8 @@ from custody.index import build_shard
 from custody.index.builder import ATTEMPT_PREFIX
 from custody.journal import JournalFile
 from custody.journal import file as journal
-from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, Event, to_batch
+from custody.journal.encoding import KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, decode_rows
+from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, Event, to_batch, to_events
 from custody.quarantine import Entry, Quarantine
 from custody.vfs import TEMPORARY_SUFFIX, PosixFileSystem
 from tests.docs.pages import DOCS, examples, hex_bytes, read, section, table
@@ -71,7 +72,13 @@ def test_the_layout_of_a_record_has_the_size_of_its_head() -> None:
 
 
 def test_the_kinds_of_records_have_their_numbers() -> None:
-    kinds = {"header": journal.KIND_HEADER, "schema": journal.KIND_SCHEMA, "batch": journal.KIND_BATCH}
+    kinds = {
+        "header": journal.KIND_HEADER,
+        "schema": journal.KIND_SCHEMA,
+        "batch": KIND_BATCH,
+        "rows": KIND_ROWS,
+        "group": journal.KIND_GROUP,
+    }
     assert {row[1]: int(row[0]) for row in table(read("formats/journal.md"), "kind | name")} == kinds
 
 
@@ -118,6 +125,25 @@ def test_the_example_of_a_journal_is_what_the_writer_writes(tmp_path: Path) -> N
         journal.write_header(file, header)
     assert (tmp_path / "made").read_bytes().startswith(head)
     assert JournalFile.read(FS, tmp_path / "made").header == header
+
+
+def test_the_example_of_rows_is_what_the_writer_writes_and_reads() -> None:
+    page = read("formats/journal.md")
+    shown = examples(page)["rows"].rstrip("\n").encode()
+    common: dict[str, Any] = {"component_id": "c1", "component_type": "PutFile", "flowfile_uuid": "f1", "file_size": 5}
+    events = [
+        Event(
+            event_id=42,
+            event_type="SEND",
+            event_time=1_772_359_200_000,
+            updated_attributes={"filename": "a", "gone": None},
+            **common,
+        ),
+        Event(event_id=43, event_type="FORK", event_time=1_772_359_200_001, child_uuids=("f2",), **common),
+    ]
+    assert to_events(decode_rows([shown])) == events
+    assert Prepared(events).record(42) == _example("journal", "rows-head") + shown
+    assert f"at most {ROWS_MAX} events" in page
 
 
 def test_the_example_of_a_table_of_contents_is_what_the_code_writes() -> None:

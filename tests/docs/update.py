@@ -119,7 +119,7 @@ def _type(field: FieldInfo) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return "text"
     names: Mapping[Any, str] = {str: "text", Path: "path", int: "whole number", int | None: "whole number or unset"}
-    names = {**names, tuple[Path, ...]: "list of paths", tuple[str, ...]: "list of texts"}
+    names = {**names, float: "number", tuple[Path, ...]: "list of paths", tuple[str, ...]: "list of texts"}
     return names[kind]
 
 
@@ -127,9 +127,12 @@ def _range(field: FieldInfo) -> str:
     if typing.get_origin(field.annotation) is typing.Literal:
         return ", ".join(f"`{choice}`" for choice in typing.get_args(field.annotation))
     least = next((item.ge for item in field.metadata if isinstance(item, annotated_types.Ge)), None)
+    above = next((item.gt for item in field.metadata if isinstance(item, annotated_types.Gt)), None)
     most = next((item.le for item in field.metadata if isinstance(item, annotated_types.Le)), None)
     if least is not None:
         return f"{least} or more" if most is None else f"{least} to {most}"
+    if above is not None:
+        return f"more than {above}"
     if any(getattr(item, "pattern", None) for item in field.metadata):
         return "1 to 63 of a-z, 0-9, `_`, `-`; the first a letter or digit"
     if any(isinstance(item, annotated_types.MinLen) for item in field.metadata):

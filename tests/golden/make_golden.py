@@ -134,7 +134,7 @@ def make_broken(good: Path, folder: Path) -> None:
 
 
 def _broken_journals(journal: bytes, folder: Path) -> None:
-    first_batch = journal.rindex(b"6f1c2d3e-0000-4000-8000-00000000000b", 0, len(journal) * 3 // 4)
+    first_batch = journal.index(b"6f1c2d3e-0000-4000-8000-00000000000b")
     (folder / "bad-preamble.journal").write_bytes(_FRAMED["bad-preamble"](journal[:256]))
     (folder / "future-version.journal").write_bytes(_FRAMED["future-version"](journal[:256]))
     (folder / "flipped.journal").write_bytes(_flip(journal, first_batch))

@@ -12,7 +12,8 @@ from custody.catalog.transaction_pb2 import DESCRIPTOR
 from custody.eventlog import toc, writer
 from custody.format import framing, names
 from custody.journal import file as journal
-from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, EventType
+from custody.journal.encoding import KIND_BATCH, KIND_ROWS, Prepared
+from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, Event, EventType
 
 FIELD_NUMBERS = {
     "Transaction": {
@@ -77,7 +78,25 @@ def test_a_frame_has_thirteen_bytes_before_its_payload() -> None:
 
 
 def test_the_kinds_of_journal_records_keep_their_numbers() -> None:
-    assert (journal.KIND_HEADER, journal.KIND_SCHEMA, journal.KIND_BATCH) == (1, 2, 3)
+    kinds = (journal.KIND_HEADER, journal.KIND_SCHEMA, KIND_BATCH, KIND_ROWS, journal.KIND_GROUP)
+    assert kinds == (1, 2, 3, 4, 5)
+
+
+def test_a_row_is_spelled_as_version_1_spells_it() -> None:
+    event = Event(
+        event_type="SEND",
+        event_time=1,
+        component_id="c",
+        component_type="t",
+        flowfile_uuid="f",
+        file_size=2,
+        updated_attributes={"a": "b", "gone": None},
+    )
+    assert Prepared([event]).record(42)[framing.HEAD_BYTES :] == (
+        b'{"event_id":42,"event_type":"SEND","event_time":1,"component_id":"c","component_type":"t",'
+        b'"flowfile_uuid":"f","file_size":2,"event_duration":-1,"previous_attributes":{"k":[],"v":[]},'
+        b'"updated_attributes":{"k":["a","gone"],"v":["b",null]}}'
+    )
 
 
 def test_a_block_of_a_table_of_contents_has_forty_eight_bytes() -> None:

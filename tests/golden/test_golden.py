@@ -44,11 +44,10 @@ def _transactions(golden: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", EXPECTED["journals"])
-def test_a_journal_gives_its_events_in_its_batches(golden: Path, name: str) -> None:
+def test_a_journal_gives_its_events(golden: Path, name: str) -> None:
     case = EXPECTED["journals"][name]
     read: Callable[..., JournalFile] = read_sealed if name.endswith(".sealed") else JournalFile.read
     journal = read(FS, golden / JOURNALS / name)
-    assert [batch.num_rows for batch in journal.batches()] == case["batches"]
     assert to_events(journal.table()) == [EVENTS[number] for number in case["event_ids"]]
     assert journal.torn is None
     assert journal.intact_bytes == (golden / JOURNALS / name).stat().st_size

@@ -76,6 +76,30 @@ class CaptureSection(_Section):
     )
 
 
+class JournalSection(_Section):
+    """How acknowledged events are kept until they are rolled over."""
+
+    journals: int = Field(
+        16, ge=1, le=256, description="Journals that one container may have open: as many as threads append at once."
+    )
+    sync: Literal["always", "interval", "never"] = Field(
+        "always",
+        description="What an acknowledgement promises. always: it survives power loss. interval: it survives the end "
+        "of the process, power loss may cost the last interval. never: the operating system decides.",
+    )
+    sync_interval_ms: int = Field(1000, ge=10, description="Milliseconds between syncs with the policy interval.")
+    seal_seconds: float = Field(
+        30.0, gt=0, allow_inf_nan=False, description="Age at which a group is sealed and can be rolled over."
+    )
+    seal_bytes: int = Field(100 << 20, ge=4096, description="Size at which a group is sealed, in bytes.")
+    waiting_bytes_max: int = Field(
+        4 << 30, ge=4096, description="Bytes of sealed journals at which writers are held back until a rollover ran."
+    )
+    backpressure_seconds: float = Field(
+        30.0, ge=0, description="How long an append is held back before it fails with an error that says why."
+    )
+
+
 class EventLogSection(_Section):
     """How event logs are written."""
 
@@ -152,6 +176,7 @@ class Settings(BaseSettings):
     root: Path = Field(exclude=True, description="The repository's folder; not a setting of the file.")
     repository: RepositorySection = Field(default_factory=RepositorySection)
     capture: CaptureSection = Field(default_factory=CaptureSection)
+    journal: JournalSection = Field(default_factory=JournalSection)
     eventlog: EventLogSection = Field(default_factory=EventLogSection)
     index: IndexSection = Field(default_factory=IndexSection)
     catalog: CatalogSection = Field(default_factory=CatalogSection)

@@ -12,6 +12,7 @@ from custody.index.fields import (
     parse_time,
     term,
     whoosh_schema,
+    words,
 )
 from custody.index.searcher import search_shard
 
@@ -29,4 +30,5 @@ __all__ = [
     "search_shard",
     "term",
     "whoosh_schema",
+    "words",
 ]

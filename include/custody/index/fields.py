@@ -19,6 +19,7 @@ from whoosh.columns import NumericColumn
 from custody.errors import InvalidInputError
 
 ATTRIBUTE_PREFIX = "attribute."
+_WORDS = SimpleAnalyzer()
 TERM_BYTES_MAX = 4096  # a longer value is found by its first bytes; Whoosh itself stops at 64 KiB
 
 Terms = list[list[str]]
@@ -142,11 +143,16 @@ def whoosh_schema(attributes: Iterable[str]) -> fields.Schema:
     schema = fields.Schema()
     for field in identifier_fields(attributes):
         schema.add(field.name, identifier())
-    schema.add(TEXT_FIELD.name, fields.TEXT(analyzer=SimpleAnalyzer(), phrase=True, stored=False))
+    schema.add(TEXT_FIELD.name, fields.TEXT(analyzer=_WORDS, phrase=True, stored=False))
     for name in (*TIME_FIELDS, *NUMBER_FIELDS):
         schema.add(name, fields.NUMERIC(int, 64, signed=True, shift_step=8, sortable=True))
     schema.add(POINTER_COLUMN, fields.COLUMN(NumericColumn("Q")))
     return schema
+
+
+def words(text: str) -> list[str]:
+    """Return the indexed words of a text field, in their order."""
+    return [token.text for token in _WORDS(text)]
 
 
 def term(value: str) -> str:

@@ -7,7 +7,7 @@ batch in IPC form. Numbers below are part of the format: add, never change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, TornTail, frame, frames
+from custody.journal.encoding import KIND_BATCH, KIND_ROWS, decode_rows
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION
 from custody.vfs import FileSystem, WritableFile
 
 PREAMBLE = b"CUSTJRN\x01"
 KIND_HEADER = 1
 KIND_SCHEMA = 2
-KIND_BATCH = 3
+KIND_GROUP = 5
 
 
 class JournalHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,11 +44,6 @@ def write_header(file: WritableFile, header: JournalHeader) -> None:
     )
 
 
-def encode_batch(batch: pa.RecordBatch) -> bytes:
-    """Return a batch of EVENT_SCHEMA as one record."""
-    return frame(KIND_BATCH, batch.serialize().to_pybytes())
-
-
 class JournalFile:
     """A journal that was read: its header, its batches and where its intact part ends."""
 
@@ -58,7 +54,7 @@ class JournalFile:
         self.torn: TornTail | None = None
         self.header: JournalHeader | None = None
         """None when the file ends before its header: nothing in it was ever acknowledged."""
-        self._batches: list[memoryview] = []
+        self._records: list[Frame] = []
         self._schema: pa.Schema | None = None
         self._scan()
 
@@ -75,16 +71,19 @@ class JournalFile:
     @property
     def is_empty(self) -> bool:
         """Whether no event in it was ever acknowledged."""
-        return not self._batches
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches in the order in which they were appended."""
-        for payload in self._batches:
-            yield pa.ipc.read_record_batch(pa.py_buffer(payload), self._schema)
+        return not self._records
 
     def table(self) -> pa.Table:
-        """Return all events of the file, in append order."""
-        return pa.Table.from_batches(self.batches(), schema=self._schema or EVENT_SCHEMA)
+        """Return all events of the file, in append order; neighbouring records of rows are read together."""
+        tables = [EVENT_SCHEMA.empty_table()]
+        for kind, records in groupby(self._records, key=lambda record: record.kind):
+            payloads = [record.payload for record in records]
+            if kind == KIND_ROWS:
+                tables.append(decode_rows(payloads))
+            else:
+                batches = [pa.ipc.read_record_batch(pa.py_buffer(payload), self._schema) for payload in payloads]
+                tables.append(pa.Table.from_batches(batches, schema=self._schema))
+        return pa.concat_tables(tables)
 
     def _scan(self) -> None:
         if len(self._data) < len(PREAMBLE):
@@ -110,11 +109,16 @@ class JournalFile:
             self.header = self._read_header(item)
         elif item.kind == KIND_SCHEMA:
             self._schema = pa.ipc.read_schema(pa.py_buffer(item.payload))
-        elif item.kind == KIND_BATCH and self._schema is not None:
-            self._batches.append(item.payload)
+        elif item.kind == KIND_GROUP:
+            for part in frames(bytes(item.payload), 0, self.path):
+                if isinstance(part, TornTail):
+                    raise CorruptionError(f"{self.path} @{item.offset}: expected whole records in a group of records.")
+                self._accept(part)
+        elif item.kind in (KIND_BATCH, KIND_ROWS) and self._schema is not None:
+            self._records.append(item)
         else:
             raise FormatVersionError(
-                f"{self.path} @{item.offset}: expected a record of kind 1 to 3, got kind {item.kind}. "
+                f"{self.path} @{item.offset}: expected a record of kind 1 to 5, got kind {item.kind}. "
                 "The file was written by a newer custody; use that one."
             )
 

@@ -1,25 +1,52 @@
 """The journal writer: events get their ids, are appended and synced, and only then acknowledged.
 
-One live writer a writer name: it holds `<container>/<writer>/LOCK` from open to close. Ids go up by one from the
-number that the caller found on disk. A group of journals is opened by the first append after a seal. A writer that
-failed to write or sync once is poisoned: what it left is cut or sealed by the next open.
+One live writer a writer name: it holds `<container>/<writer>/LOCK` from open to close. Any number of threads append;
+each append takes a block of ids from the one counter and a journal of the open group. A group is sealed when it is old
+or large, without stopping the threads: they go on in the next group, whose ids are all greater.
+
+A container that fails is taken out and the others carry on; the append that met the failure raises, and its events may
+or may not be there after recovery. When no container is left the writer is poisoned.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Event as Signal
+from threading import Lock, Thread
 from types import TracebackType
 from typing import Self
+from weakref import ReferenceType, ref
 
 from custody.clock import Clock
-from custody.errors import ClosedError
+from custody.errors import BackpressureError, ClosedError, CustodyError
 from custody.format.names import ContainerPaths, JournalName
-from custody.journal.file import JournalHeader, encode_batch, write_header
-from custody.journal.sealing import Sealed, seal, seal_abandoned
-from custody.model import Event, to_batch
-from custody.vfs import FileSystem, WritableFile, temporary
+from custody.journal.encoding import Prepared
+from custody.journal.file import JournalHeader
+from custody.journal.groups import groups
+from custody.journal.lane import Lane, SyncPolicy
+from custody.journal.opened import OpenGroup
+from custody.journal.sealing import Sealed, seal_abandoned
+from custody.model import Event
+from custody.vfs import FileSystem
+
+_TICK_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class JournalOptions:
+    """How journals are written; times in ms or seconds as named, sizes in bytes."""
+
+    journals: int = 16
+    sync: SyncPolicy = SyncPolicy.ALWAYS
+    sync_interval_ms: int = 1000
+    seal_ms: int = 30_000
+    seal_bytes: int = 100 << 20
+    waiting_bytes_max: int = 4 << 30
+    backpressure_seconds: float = 30.0
 
 
 def lock_path(containers: Sequence[Path], writer: str) -> Path:
@@ -28,35 +55,54 @@ def lock_path(containers: Sequence[Path], writer: str) -> Path:
 
 
 class JournalWriter:
-    """Appends events for one writer name.
+    """Appends events for one writer name, from any number of threads.
 
     Args:
         fs: where the containers lie.
-        containers: one folder a disk; groups go round them.
+        containers: one folder a disk.
         writer: the writer's name.
         database: the database that the events belong to.
         clock: tells when a journal was made.
+        options: how journals are written.
 
     Raises:
         LockedError: another live process writes under this name.
     """
 
-    def __init__(self, fs: FileSystem, containers: Sequence[Path], writer: str, database: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        containers: Sequence[Path],
+        writer: str,
+        database: str,
+        clock: Clock,
+        options: JournalOptions | None = None,
+    ) -> None:
         self._fs = fs
         self._containers = tuple(containers)
         self._writer = writer
         self._database = database
         self._clock = clock
+        self._options = options or JournalOptions()
+        self._lock = Lock()
+        self._sealing = Lock()
         self._next_event_id = 0
-        self._file: WritableFile | None = None
-        self._path: Path | None = None
+        self._opened = 0
+        self._group: OpenGroup | None = None
         self._broken: str | None = None
+        self.failed_containers: dict[Path, str] = {}
+        """Containers that were taken out, and why."""
+        self._waiting_bytes = 0
+        self._closing = Signal()
+        self._synced = time.monotonic()
+        self._keeper: Thread | None = None
         self._held = ExitStack()
         for root in self._containers:
             fs.make_directory(ContainerPaths(root, writer).journals)
         self._held.enter_context(fs.lock(lock_path(self._containers, writer)))
         try:
             self.recovered: list[Sealed] = seal_abandoned(fs, self._containers, writer)
+            self._waiting_bytes = self._bytes_waiting()
         except BaseException:
             self._held.close()
             raise
@@ -68,81 +114,191 @@ class JournalWriter:
         self._next_event_id = next_event_id
 
     def append(self, events: Sequence[Event]) -> range:
-        """Append events and sync; return their ids.
+        """Append events and return their ids, once the sync policy's promise holds.
 
-        Durability: on return the events are acknowledged and survive power loss. On raise it is unknown which
-        of them do, and the writer is poisoned.
+        Durability: with the policy `always`, on return the events are acknowledged and survive power loss. On raise it
+        is unknown which of them do; their ids are never given out again.
 
         Raises:
-            ClosedError: the writer was closed or is poisoned.
+            ClosedError: the writer was closed, or no container is left.
+            BackpressureError: too much waits to be rolled over.
             StorageError: the disk refused.
         """
-        if self._broken is not None:
-            raise ClosedError(f"writer {self._writer!r} {self._broken}. Open the repository again.")
-        ids = range(self._next_event_id, self._next_event_id + len(events))
         if not events:
-            return ids
-        record = encode_batch(to_batch(events, ids.start))
+            return range(self._next_event_id, self._next_event_id)
+        prepared = Prepared(events)
+        self._hold_back()
+        with self._lock:
+            self._refuse_if_broken()
+            group = self._group or self._open_group()
+            ids = range(self._next_event_id, self._next_event_id + len(events))
+            self._next_event_id = ids.stop
+            lane = group.enter()
         try:
-            file = self._file or self._open_journal()
-            file.write(record)
-            file.sync()
-        except BaseException as error:
-            self._broken = f"failed to write ({error})"
+            lane.append(prepared.record(ids.start))
+        except OSError as error:
+            self._take_out(lane.path, error)
             raise
-        self._next_event_id = ids.stop
+        finally:
+            group.leave()
+        if group.bytes >= self._options.seal_bytes:
+            self._seal(group)
         return ids
 
-    def seal(self) -> Path | None:
-        """Close the open group to further events; return its journal's name, None when there is none."""
-        if self._file is None or self._path is None or self._broken is not None:
-            return None
-        try:
-            self._file.close()
-            sealed = seal(self._fs, self._path)
-        except BaseException as error:
-            self._broken = f"failed to seal ({error})"
-            raise
-        self._file = self._path = None
-        return sealed
+    def seal(self) -> list[Path]:
+        """Close the open group to further events; return its journals, none when nothing was appended.
+
+        Raises:
+            StorageError: no container is left that works; recovery seals what could not be sealed.
+        """
+        with self._lock:
+            group = self._group
+        if group is not None:
+            return self._seal(group)
+        with self._sealing:  # another thread may be about to end sealing
+            return []
 
     def close(self) -> None:
-        """Seal and let the writer name go; a poisoned writer leaves its journal to recovery."""
+        """Seal and let the writer name go; journals that cannot be sealed are left to recovery."""
+        self._closing.set()
+        if self._keeper is not None:
+            self._keeper.join()
         try:
+            with self._lock:
+                self._broken = self._broken or "is closed"
             self.seal()
         finally:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
-            self._broken = self._broken or "is closed"
             self._held.close()
 
-    def _open_journal(self) -> WritableFile:
-        root = self._containers[self._next_event_id % len(self._containers)]
-        folder = ContainerPaths(root, self._writer).journals
-        self._path = folder / str(JournalName(self._next_event_id, 0, sealed=False))
-        # A journal gets its name when its header is durable: without one nobody could tell damage from a crash.
-        partial = temporary(self._path)
-        self._file = self._fs.create(partial)
+    def _open_group(self) -> OpenGroup:
         header = JournalHeader(
             writer=self._writer,
             database=self._database,
             first_event_id=self._next_event_id,
             created_ms=self._clock.now_ms(),
         )
-        write_header(self._file, header)
-        self._file.sync()
-        self._fs.rename(partial, self._path)
-        self._fs.sync_directory(folder)
-        return self._file
+        lanes = self._options.journals * max(len(self._working()), 1)
+        shift = self._opened  # so that one thread alone uses all disks in turn, a group each
+        self._opened += 1
+        self._group = OpenGroup(header, lanes, lambda number: self._lane(header, number, shift), header.created_ms)
+        if self._keeper is None:
+            # The thread holds no reference: a writer that was forgotten without being closed ends it.
+            arguments = (ref(self), self._closing, self.tick_seconds)
+            self._keeper = Thread(target=_keep, args=arguments, name=f"custody-journal-{self._writer}", daemon=True)
+            self._keeper.start()
+        return self._group
+
+    def _lane(self, header: JournalHeader, number: int, shift: int) -> Lane:
+        working = self._working() or self._containers
+        root = working[(number + shift) % len(working)]
+        name = JournalName(header.first_event_id, number, sealed=False)
+        path = ContainerPaths(root, self._writer).journals / str(name)
+        return Lane(self._fs, path, header, self._options.sync)
+
+    def _working(self) -> tuple[Path, ...]:
+        return tuple(root for root in self._containers if root not in self.failed_containers)
+
+    def _take_out(self, path: Path, error: OSError) -> None:
+        """Stop using the container of a path that failed."""
+        with self._lock:
+            for root in self._containers:
+                if path.is_relative_to(root):
+                    self.failed_containers.setdefault(root, str(error))
+                    if self._group is not None:
+                        self._group.take_out(root)
+            if len(self.failed_containers) == len(self._containers):
+                self._broken = self._broken or f"failed to write ({error})"
+
+    def _seal(self, group: OpenGroup) -> list[Path]:
+        """Seal a group; threads that append meanwhile open the next one."""
+        with self._sealing:
+            with self._lock:
+                # While the seal lock is held: who finds no group and gets that lock knows that all is sealed.
+                if self._group is group:
+                    self._group = None
+            sealed, failed = group.close()
+            for lane, error in failed:
+                self._take_out(lane.path, error)
+            self._waiting_bytes = self._bytes_waiting()
+        if failed and self._broken is not None:
+            raise failed[0][1]
+        return sealed
+
+    @property
+    def tick_seconds(self) -> float:
+        """How often `tick` has to be called."""
+        interval = self._options.sync_interval_ms / 1000
+        return min(_TICK_SECONDS, interval) if self._options.sync is SyncPolicy.INTERVAL else _TICK_SECONDS
+
+    def tick(self) -> None:
+        """Seal the open group if it is old, sync it if that is due; a thread of the writer calls this all the time."""
+        with self._lock:
+            group = self._group
+        if group is None:
+            return
+        due = self._synced + self._options.sync_interval_ms / 1000
+        try:
+            if self._clock.now_ms() - group.opened_ms >= self._options.seal_ms:
+                self._seal(group)
+            elif self._options.sync is SyncPolicy.INTERVAL and time.monotonic() + self.tick_seconds > due:
+                for lane, error in group.sync():
+                    self._take_out(lane.path, error)
+                self._synced = time.monotonic()
+        except (OSError, CustodyError) as error:
+            with self._lock:
+                self._broken = self._broken or f"failed to seal ({error})"
+
+    def _hold_back(self) -> None:
+        """Wait while too much waits for the rollover; give up with a message that says what to do."""
+        deadline = time.monotonic() + self._options.backpressure_seconds
+        while self._waiting_bytes > self._options.waiting_bytes_max:
+            self._refuse_if_broken()
+            self._waiting_bytes = self._bytes_waiting()  # the rollover may have run since
+            if self._waiting_bytes <= self._options.waiting_bytes_max:
+                return
+            if time.monotonic() >= deadline:
+                raise BackpressureError(
+                    f"writer {self._writer!r}: {self._waiting_bytes} bytes of journals wait to be rolled over, "
+                    f"the limit is {self._options.waiting_bytes_max} (journal.waiting_bytes_max). "
+                    "Run the rollover: custody run all"
+                )
+            time.sleep(_TICK_SECONDS)
+
+    def _bytes_waiting(self) -> int:
+        total = 0
+        for root in self._working():
+            try:
+                found = groups(self._fs, [root], self._writer)
+            except OSError as error:
+                self._take_out(root, error)
+            else:
+                total += sum(self._size(path) for group in found for path in group.sealed)
+        return total
+
+    def _size(self, path: Path) -> int:
+        try:
+            return self._fs.size(path)
+        except OSError:
+            return 0  # swept in this moment
+
+    def _refuse_if_broken(self) -> None:
+        if self._broken is not None:
+            raise ClosedError(f"writer {self._writer!r} {self._broken}. Open the repository again.")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _keep(writer: ReferenceType[JournalWriter], closing: Signal, tick_seconds: float) -> None:
+    """Seal by age and sync by interval in a thread of its own: a writer that nobody calls seals all the same."""
+    while not closing.wait(tick_seconds):
+        living = writer()
+        if living is None:
+            return
+        living.tick()
+        del living

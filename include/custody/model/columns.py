@@ -7,6 +7,8 @@ know.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, chain
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -78,17 +80,29 @@ def to_batch(events: Sequence[Event], first_event_id: int) -> pa.RecordBatch:
     """Return events as one record batch of EVENT_SCHEMA, numbered one-up from `first_event_id`.
 
     Raises:
-        pa.ArrowInvalid: a number does not fit its column (validation rejects such events before).
+        OverflowError, pa.ArrowInvalid: a number does not fit its column (validation rejects such events before).
     """
-    columns: list[pa.Array] = [pa.array(range(first_event_id, first_event_id + len(events)), pa.int64())]
-    for field in list(EVENT_SCHEMA)[1:]:
-        values = [getattr(event, field.name) for event in events]
-        if field.name in _MAPS:
-            values = [tuple(attributes.items()) for attributes in values]
-        elif pa.types.is_struct(field.type):
-            values = [None if claim is None else msgspec.structs.asdict(claim) for claim in values]
-        columns.append(pa.array(values, field.type))
+    # Field by field: Event declares its fields in the order of the schema, a test holds the two together.
+    rows = zip(*map(msgspec.structs.astuple, events), strict=True) if events else [()] * len(EVENT_SCHEMA)
+    columns = [_array(field, values) for field, values in zip(EVENT_SCHEMA, rows, strict=True)]
+    columns[0] = pa.array(range(first_event_id, first_event_id + len(events)), pa.int64())
     return pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA)
+
+
+def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
+    """Return one column; lists and maps are built from flat arrays, which is twice as fast as value by value."""
+    if pa.types.is_map(field.type):
+        offsets = pa.array([0, *accumulate(map(len, values))], pa.int32())
+        names = pa.array(list(chain.from_iterable(values)), pa.string())
+        items = pa.array(list(chain.from_iterable(attributes.values() for attributes in values)), pa.string())
+        return pa.MapArray.from_arrays(offsets, names, items)
+    if pa.types.is_list(field.type):
+        offsets = pa.array([0, *accumulate(map(len, values))], pa.int32())
+        elements = pa.array(list(chain.from_iterable(values)), pa.string())
+        return pa.ListArray.from_arrays(offsets, elements, type=field.type)
+    if pa.types.is_struct(field.type):
+        return pa.array([None if claim is None else msgspec.structs.asdict(claim) for claim in values], field.type)
+    return pa.array(values, field.type)
 
 
 def to_events(data: pa.Table | pa.RecordBatch) -> list[Event]:

@@ -25,15 +25,24 @@ class Found:
     notices: tuple[str, ...]
 
 
-def search_state(state: CatalogState, shard_path: Callable[[AddShard], Path], question: query.Query) -> Found:
-    """Ask every live shard. A shard that cannot be read is named in the notices, never silently left out."""
+def search_state(
+    state: CatalogState,
+    shard_path: Callable[[AddShard], Path],
+    scan_logs: Callable[[AddShard, query.Query], EventIds],
+    question: query.Query,
+) -> Found:
+    """Ask every live shard; the logs of one that cannot be read are scanned, which is slower and named in the notices.
+
+    `scan_logs` gives the ids of the events of a shard's logs that match, found without the shard.
+    """
     parts: list[EventIds] = []
     notices: list[str] = []
     for shard in state.shards.values():
         try:
             parts.append(search_shard(shard_path(shard), question))
         except (NotFoundError, CorruptionError) as error:
-            notices.append(f"{shard.documents} events were not searched: {error}")
+            notices.append(f"{shard.documents} events were searched without an index, which is slow: {error}")
+            parts.append(scan_logs(shard, question))
     found = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
     return Found(_live(state, found)[::-1], tuple(notices))
 

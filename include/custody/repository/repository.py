@@ -6,21 +6,26 @@ import heapq
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 from whoosh import query
 
-from custody.catalog import Transaction
+from custody.catalog import AddShard, Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
-from custody.journal import JournalWriter
+from custody.eventlog import EventLog
+from custody.journal import JournalOptions, JournalWriter, SyncPolicy
 from custody.lineage import Lineage, trace
 from custody.model import Event
 from custody.quarantine import Quarantine
-from custody.query import parse_query, search_state
+from custody.query import Scan, parse_query, search_state
 from custody.repository import reading
 from custody.repository.ingest import Ingest
 from custody.repository.status import RepositoryStatus, repository_status
@@ -104,8 +109,8 @@ class Repository:
             LockedError: another live process writes under this name.
         """
         workspace = self.workspace()
-        containers = self.settings.containers
-        with JournalWriter(self._fs, containers, workspace.writer, workspace.database, self._clock) as writer:
+        containers, options = self.settings.containers, journal_options(self.settings)
+        with JournalWriter(self._fs, containers, workspace.writer, workspace.database, self._clock, options) as writer:
             writer.begin(reading.snapshot(workspace).next_event_id)
             yield writer
 
@@ -136,7 +141,7 @@ class Repository:
         return reading.events(self.workspace(writer), first_event_id, count)
 
     def search(self, text: str = "", *, limit: int | None = None, offset: int = 0) -> SearchResult:
-        """Return the live events of all writers that match, newest first.
+        """Return the events of all writers that match, newest first; also those acknowledged a moment ago.
 
         Raises:
             InvalidInputError: the query cannot be read.
@@ -175,14 +180,41 @@ class Repository:
         found_by_writer: list[list[StoredEvent]] = []
         for workspace in self.workspaces():
             view = reading.snapshot(workspace)
-            found = search_state(view.state, workspace.shard_path, question)
-            total += len(found.event_ids)
+            found = search_state(view.state, workspace.shard_path, partial(self._scan_logs, workspace), question)
             notices += found.notices
-            if view.tail.num_rows:
-                notices.append(f"{view.tail.num_rows} acknowledged events of {workspace.writer!r} wait to be indexed")
-            newest = found.event_ids[: offset + limit].tolist()
+            waiting = self._scan(view.tail, question)
+            event_ids = np.sort(np.concatenate([found.event_ids, waiting]))[::-1]
+            total += len(event_ids)
+            newest = event_ids[: offset + limit].tolist()
             stored = [StoredEvent(workspace.writer, e) for e in reading.get_many(workspace, newest, view)]
             found_by_writer.append(stored[::-1])
         # Merged, not sorted: the first events of the merge stay the same however long a page is.
         merged = heapq.merge(*found_by_writer, key=lambda stored: stored.event.event_time, reverse=True)
         return SearchResult(total, tuple(islice(merged, offset, offset + limit)), tuple(notices))
+
+    def _scan(self, table: pa.Table, question: query.Query) -> npt.NDArray[np.int64]:
+        matching = Scan(table, self.settings.index.attributes).match(question)
+        event_ids: npt.NDArray[np.int64] = table.column("event_id").to_numpy()[matching]
+        return event_ids
+
+    def _scan_logs(self, workspace: Workspace, shard: AddShard, question: query.Query) -> npt.NDArray[np.int64]:
+        """Answer for a shard from its logs, block by block."""
+        parts = [np.empty(0, np.int64)]
+        for path in shard.log_paths:
+            log = EventLog(workspace.fs, workspace.paths.home / path)
+            parts += [self._scan(log.block(number), question) for number in range(len(log.toc.blocks))]
+        return np.concatenate(parts)
+
+
+def journal_options(settings: Settings) -> JournalOptions:
+    """Return how journals are written, as the settings say."""
+    chosen = settings.journal
+    return JournalOptions(
+        journals=chosen.journals,
+        sync=SyncPolicy(chosen.sync),
+        sync_interval_ms=chosen.sync_interval_ms,
+        seal_ms=int(chosen.seal_seconds * 1000),
+        seal_bytes=chosen.seal_bytes,
+        waiting_bytes_max=chosen.waiting_bytes_max,
+        backpressure_seconds=chosen.backpressure_seconds,
+    )

@@ -109,7 +109,7 @@ def test_an_unknown_version_is_refused(written: tuple[Path, list[int]]) -> None:
 
 def test_an_unknown_kind_of_record_is_refused(written: tuple[Path, list[int]]) -> None:
     path, ends = written
-    with pytest.raises(FormatVersionError, match=f"@{ends[-1]}: expected a record of kind 1 to 3, got kind 9"):
+    with pytest.raises(FormatVersionError, match=f"@{ends[-1]}: expected a record of kind 1 to 5, got kind 9"):
         read(path, path.read_bytes() + frame(9, b"of the future"))
 
 

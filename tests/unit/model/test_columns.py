@@ -81,3 +81,7 @@ def test_attributes_are_the_previous_ones_overlaid_with_the_updates() -> None:
     assert found.attributes == {"filename": "b", "kept": "1", "new": ""}
     assert found.filename == "b"
     assert event().filename is None
+
+
+def test_the_schema_has_the_fields_of_an_event_in_their_order() -> None:
+    assert [field.name for field in msgspec.structs.fields(Event)] == EVENT_SCHEMA.names

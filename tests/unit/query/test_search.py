@@ -126,8 +126,11 @@ def check(live: Repository, events: list[Event], text: str, expected: Filter) ->
 
 
 @pytest.mark.parametrize("text", QUERIES)
-def test_search_is_a_filter_over_the_events(live: Repository, events: list[Event], text: str) -> None:
-    check(live, events, text, QUERIES[text])
+@pytest.mark.parametrize("where", ["live", "waiting", "half_live"])
+def test_search_is_a_filter_over_the_events(
+    where: str, events: list[Event], text: str, request: pytest.FixtureRequest
+) -> None:
+    check(request.getfixturevalue(where), events, text, QUERIES[text])
 
 
 def test_most_of_these_queries_tell_events_apart(events: list[Event]) -> None:

@@ -1,0 +1,144 @@
+"""A lane: one journal file that many threads append to, with group commit.
+
+Threads queue their records; one of them becomes the leader, writes all that is queued in one call and syncs once; then
+all of them return. While it syncs, the next ones queue. The file is made by the first append.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from threading import Condition
+
+from custody.errors import ClosedError, StorageError
+from custody.format.framing import frame
+from custody.journal.file import KIND_GROUP, JournalHeader, write_header
+from custody.journal.sealing import seal
+from custody.vfs import FileSystem, WritableFile, temporary
+
+
+class SyncPolicy(StrEnum):
+    """What an acknowledgement promises."""
+
+    ALWAYS = "always"
+    """The events survive power loss."""
+    INTERVAL = "interval"
+    """The events survive the end of the process; power loss may cost those of the last interval."""
+    NEVER = "never"
+    """The events survive the end of the process; the operating system decides about power loss."""
+
+
+class Lane:
+    """One journal of an open group.
+
+    A lane that failed to write or to sync is broken for good: what the disk holds of it is unknown. Events that were
+    acknowledged before stay safe; recovery cuts what follows them.
+    """
+
+    def __init__(self, fs: FileSystem, path: Path, header: JournalHeader, policy: SyncPolicy) -> None:
+        self._fs = fs
+        self.path = path
+        self._header = header
+        self._policy = policy
+        self._file: WritableFile | None = None
+        self._changed = Condition()
+        self._queue: list[bytes] = []
+        self._queued = 0
+        self._done = 0
+        self._is_led = False
+        self._is_synced = True
+        self.bytes = 0
+        self.is_out = False
+        """Whether its container was taken out; what it holds is sealed if that can still be done."""
+        self.error: BaseException | None = None
+
+    def append(self, record: bytes) -> None:
+        """Append one record; return when the sync policy's promise holds.
+
+        Raises:
+            ClosedError: an earlier append broke the lane.
+            StorageError: the disk refused; whether the record survives is unknown.
+        """
+        with self._changed:
+            self._refuse_if_broken()
+            self._queue.append(record)
+            self._queued += 1
+            ticket = self._queued
+            while self._is_led and self._done < ticket and self.error is None:
+                self._changed.wait()
+            if self._done >= ticket:
+                return
+            if self.error is not None:
+                raise StorageError(f"{self.path}: an append of another thread failed ({self.error}), this one with it.")
+            self._is_led = True
+            records, self._queue = self._queue, []
+        self._lead(records)
+
+    def sync(self) -> None:
+        """Make durable what was appended; for the policies that do not do it at once."""
+        with self._changed:
+            while self._is_led:
+                self._changed.wait()
+            if self._is_synced or self._file is None or self.error is not None:
+                return
+            self._is_led = True
+        self._lead([], force=True)
+
+    def close(self) -> Path | None:
+        """Sync, close and seal; return the sealed name, None when there is nothing to seal or the lane is broken."""
+        self.sync()
+        with self._changed:
+            file, self._file = self._file, None
+        if file is None:
+            return None
+        file.close()
+        return seal(self._fs, self.path) if self.error is None else None
+
+    def _lead(self, records: list[bytes], *, force: bool = False) -> None:
+        """Write and sync for all that queued; nobody else touches the file meanwhile."""
+        error: BaseException | None = None
+        try:
+            self._write(_one_frame(records), force)
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            with self._changed:
+                self._is_led = False
+                self.error = self.error or error
+                if error is None:
+                    self._done += len(records)
+                self._changed.notify_all()
+
+    def _write(self, data: bytes, force: bool) -> None:
+        file = self._file or self._open()
+        if data:
+            file.write(data)
+            self.bytes += len(data)
+            self._is_synced = False
+        if force or self._policy is SyncPolicy.ALWAYS:
+            file.sync()
+            self._is_synced = True
+
+    def _open(self) -> WritableFile:
+        """Make the file: its header is durable before it has its name, and the name before the first record."""
+        partial = temporary(self.path)
+        file = self._fs.create(partial)
+        self._file = file
+        write_header(file, self._header)
+        file.sync()
+        self._fs.rename(partial, self.path)
+        self._fs.sync_directory(self.path.parent)
+        return file
+
+    def _refuse_if_broken(self) -> None:
+        if self.error is not None:
+            raise ClosedError(f"{self.path}: an earlier append failed ({self.error}); nothing more is written to it.")
+
+
+def _one_frame(records: list[bytes]) -> bytes:
+    """Return what one sync covers as one record: after a power loss it is all there or it is a torn tail.
+
+    As records of their own the first could be lost and the second survive, which would look like damage.
+    """
+    return records[0] if len(records) == 1 else frame(KIND_GROUP, b"".join(records)) if records else b""

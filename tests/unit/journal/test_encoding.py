@@ -1,0 +1,168 @@
+"""Events in records: rows and batches hold the same, and what no column holds is refused before it costs anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from custody.clock import ManualClock
+from custody.format.framing import Frame, frames
+from custody.journal import JournalFile, JournalWriter
+from custody.journal.encoding import KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, decode_rows
+from custody.model import EVENT_SCHEMA, ContentClaim, Event, EventType, to_batch, to_events
+from custody.vfs import PosixFileSystem
+from tests.support import EVENTS, TEXTS, event, numbered, sample
+from tests.unit.journal.disks import stored
+
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+NUMBERS = tuple(
+    field.name
+    for field in msgspec.structs.fields(Event)
+    if field.type in (int, int | None) and field.name != "event_id"
+)
+REFUSED: dict[str, dict[str, Any]] = {
+    "a number of 64 bits and a sign": {"file_size": 1 << 63},
+    "a number below the least": {"event_time": INT64_MIN - 1},
+    "an optional number too large": {"source_ordinal": 1 << 64},
+    "a number too large in a claim": {"content_claim": ContentClaim(offset=1 << 63)},
+    "a fraction": {"file_size": 1.5},
+    "a whole fraction": {"file_size": 1.0},
+    "a truth value for a number": {"file_size": True},
+    "nothing for a number": {"file_size": None},
+    "nothing for a text": {"event_type": None},
+    "a number for a text": {"details": 5},
+    "a number for a required text": {"component_id": 5},
+    "bytes for a text": {"details": b"abc"},
+    "a number for a uuid": {"parent_uuids": (1,)},
+    "nothing for a uuid": {"child_uuids": ("a", None)},
+    "nothing for a list": {"parent_uuids": None},
+    "nothing for attributes": {"updated_attributes": None},
+    "a number as an attribute": {"updated_attributes": {"a": 1}},
+    "a number as an attribute's name": {"previous_attributes": {1: "a"}},
+    "no name of an attribute": {"previous_attributes": {None: "a"}},
+    "half a character": {"details": "\ud83d"},
+    "half a character as an attribute": {"updated_attributes": {"a": "\udc00"}},
+    "half a character as a name": {"updated_attributes": {"\udc00": "a"}},
+    "half a character in a uuid": {"parent_uuids": ("\ud800",)},
+    "half a character in a claim": {"content_claim": ContentClaim(container="\ud800")},
+}
+
+
+def record_of(data: bytes) -> Frame:
+    [found] = frames(data, 0, Path("record"))
+    assert isinstance(found, Frame)
+    return found
+
+
+def as_rows(events: list[Event], first_event_id: int) -> pa.Table:
+    """The events as a journal of rows gives them: records of at most ROWS_MAX, read together."""
+    payloads = []
+    for start in range(0, len(events), ROWS_MAX):
+        record = record_of(Prepared(events[start : start + ROWS_MAX]).record(first_event_id + start))
+        assert record.kind == KIND_ROWS
+        payloads.append(record.payload)
+    return decode_rows(payloads)
+
+
+def expect_same(events: list[Event], first_event_id: int = 0) -> None:
+    table = as_rows(events, first_event_id)
+    table.validate(full=True)
+    assert table.schema == EVENT_SCHEMA
+    assert table.combine_chunks().to_batches()[0].equals(to_batch(events, first_event_id))
+    assert to_events(table) == numbered(events, first_event_id)
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=5), st.integers(0, INT64_MAX - 10))
+def test_rows_hold_what_a_batch_holds(events: list[Event], first_event_id: int) -> None:
+    expect_same(events, first_event_id)
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=4), st.integers(0, INT64_MAX - 200))
+def test_a_batch_gets_its_ids_afterwards(some: list[Event], first_event_id: int) -> None:
+    events = some * (ROWS_MAX + 1)
+    record = record_of(Prepared(events).record(first_event_id))
+    assert record.kind == KIND_BATCH
+    batch = pa.ipc.read_record_batch(pa.py_buffer(record.payload), EVENT_SCHEMA)
+    batch.validate(full=True)
+    assert batch.equals(to_batch(events, first_event_id))
+
+
+@pytest.mark.parametrize("number", [INT64_MIN, INT64_MIN + 1, -1, 0, (1 << 53) + 1, INT64_MAX])
+def test_every_number_column_holds_its_extremes(number: int) -> None:
+    expect_same([event(**dict.fromkeys(NUMBERS, number), content_claim=ContentClaim(offset=number, size=number))])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\0", "a\0b", "\N{GRINNING FACE}\N{ZERO WIDTH JOINER}", "\r\n\u2028", '"\\/{}', "\ufeff", "\U0010ffff"],
+    ids=ascii,
+)
+def test_every_text_column_holds_any_characters(text: str) -> None:
+    expect_same(
+        [
+            event(
+                **dict.fromkeys(TEXTS, text),
+                event_type=text,
+                flowfile_uuid=text,
+                parent_uuids=(text, ""),
+                updated_attributes={text: text, "other": None},
+                content_claim=ContentClaim(container=text),
+            )
+        ]
+    )
+
+
+def test_absent_and_empty_values_stay_what_they_are() -> None:
+    expect_same(
+        [
+            event(0),
+            event(1, details="", parent_uuids=("",), updated_attributes={"": None}, content_claim=ContentClaim()),
+            event(2, previous_attributes={"": ""}, child_uuids=("a", "b"), previous_content_claim=ContentClaim(size=0)),
+            event(3, event_type=EventType.SEND),
+        ]
+    )
+
+
+def test_rows_of_sample_events_are_read_as_their_batch() -> None:
+    expect_same(sample(300), 7)
+
+
+def test_a_long_text_is_read_whole() -> None:
+    expect_same([event(0), event(1, details="long " * 1_000_000), event(2)])
+
+
+def test_few_events_are_rows_and_many_a_batch() -> None:
+    for count, kind in ((1, KIND_ROWS), (ROWS_MAX, KIND_ROWS), (ROWS_MAX + 1, KIND_BATCH)):
+        assert record_of(Prepared([event(n) for n in range(count)]).record(0)).kind == kind
+
+
+def test_a_journal_may_mix_rows_and_batches(tmp_path: Path) -> None:
+    sizes = [1, 40, 2, 3, 100, ROWS_MAX, ROWS_MAX + 1, 1]
+    events = [event(number) for number in range(sum(sizes))]
+    with JournalWriter(PosixFileSystem(), [tmp_path], "main", "provenance", ManualClock()) as writer:
+        start = 0
+        for size in sizes:
+            writer.append(events[start : start + size])
+            start += size
+    [path] = (tmp_path / "main" / "journals").iterdir()
+    assert to_events(JournalFile.read(PosixFileSystem(), path).table()) == numbered(events)
+
+
+@pytest.mark.parametrize("count", [1, ROWS_MAX + 1], ids=["rows", "batch"])
+@pytest.mark.parametrize("values", REFUSED.values(), ids=REFUSED)
+def test_what_no_column_holds_is_refused_before_an_id_is_used(
+    tmp_path: Path, values: dict[str, Any], count: int
+) -> None:
+    good = [event(number) for number in range(count - 1)]
+    with JournalWriter(PosixFileSystem(), [tmp_path], "main", "provenance", ManualClock()) as writer:
+        with pytest.raises((ValueError, TypeError, OverflowError)):
+            writer.append([*good, event(**values)])
+        assert not list((tmp_path / "main" / "journals").iterdir())
+        assert writer.append([event(1)]) == range(1)
+    assert stored([tmp_path]) == numbered([event(1)])
