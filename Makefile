@@ -11,7 +11,7 @@ STAMP := .venv/custody.stamp
 LOCK_OPTIONS := --all-extras --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 SPELLED := $(wildcard *.md .ci dags docs include plugins spark_jobs tests Dockerfile Makefile)
 
-.PHONY: help env demo stop test lint types unit slow proto lock clean
+.PHONY: help env demo stop test lint types unit slow bench proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,10 +42,13 @@ types: env ## type check
 	$(BIN)/mypy
 
 unit: env ## the tests that start neither Spark nor Airflow
-	$(BIN)/pytest -m "not spark and not airflow and not slow"
+	$(BIN)/pytest -m "not spark and not airflow and not slow and not benchmark"
 
 slow: env ## the long tests: two hundred killed writers
 	$(BIN)/pytest -m slow
+
+bench: env ## acknowledged events a second beside NiFi, SQLite and the raw disk (ten minutes)
+	PYTHONPATH=include $(BIN)/python -m tests.benchmarks.append
 
 proto: env ## make the catalog's protobuf classes from their .proto
 	cd include && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. custody/catalog/transaction.proto
