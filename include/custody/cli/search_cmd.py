@@ -17,7 +17,7 @@ from custody.repository import Repository, StoredEvent
 @json_option
 @click.pass_obj
 def search(repository: Path, query: str, limit: int, offset: int, as_json: bool) -> None:
-    """Print the live events that match QUERY, newest first; without QUERY all of them.
+    """Print the events that match QUERY, newest first; without QUERY all of them.
 
     Fields, ranges, wildcards, AND, OR and NOT: docs/query.md.
 

@@ -154,7 +154,7 @@ class Repository:
         """Return all that led to some FlowFiles and all that came of them.
 
         Raises:
-            NotFoundError: no live event mentions any of them.
+            NotFoundError: no event mentions any of them.
         """
 
         def lookup(wanted: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
@@ -163,7 +163,7 @@ class Repository:
 
         lineage = trace(lookup, uuids, self.settings.query.lineage_events_max)
         if lineage.events == 0:
-            raise NotFoundError(f"no live event mentions the FlowFile {', '.join(uuids)}.")
+            raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.")
         return lineage
 
     def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
