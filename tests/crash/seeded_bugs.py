@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from builtins import list as list_of
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import PropertyMock, patch
 
 from custody.catalog import Catalog
+from custody.journal import JournalWriter, lane
+from custody.journal.file import JournalEnd, end_record
 from custody.repository.reading import Snapshot
 from custody.rollover import STEPS, Unit, UnitReport, Workspace
 from custody.vfs import FileSystem, WritableFile
@@ -22,6 +24,7 @@ from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
 from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 from tests.crash.committing import Racing
+from tests.crash.crowd import Crowding
 from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
 from tests.crash.scenarios import Appending, RollingOver
 
@@ -68,6 +71,11 @@ class _File(WrappingFile):
             work()
 
 
+class _NeverSynced(WrappingFile):
+    def sync(self) -> None:
+        """Leave it to luck."""
+
+
 def _never(path: Path) -> bool:
     return False
 
@@ -104,6 +112,11 @@ class Buggy(WrappingFileSystem):
     def create(self, path: Path) -> WritableFile:
         return _File(self.inner.create(self._name(path)), path, self)
 
+    def append(self, path: Path) -> WritableFile:
+        # Only recovery appends to a journal that it did not write itself.
+        file = self.inner.append(path)
+        return _NeverSynced(file, path) if self._no_recovery_sync else file
+
     def view(self, path: Path) -> memoryview:
         return self.inner.view(self._name(path))
 
@@ -113,8 +126,7 @@ class Buggy(WrappingFileSystem):
             self.inner.rename(self._name(source), target)
 
     def sync_file(self, path: Path) -> None:
-        recovers = path.suffix == ".journal"  # only recovery syncs a journal that it did not write itself
-        if not self.no_sync(path) and not (recovers and self._no_recovery_sync):
+        if not self.no_sync(path) and not self._no_recovery_sync:
             self.inner.sync_file(path)
 
     def sync_directory(self, folder: Path) -> None:
@@ -147,6 +159,27 @@ def _delete_before_commit() -> AbstractContextManager[object]:
         return right(self, workspace, unit)
 
     return patch.object(commit, "run", wrong)
+
+
+def _ids_from_the_catalog_alone() -> AbstractContextManager[object]:
+    stack = ExitStack()
+    stack.enter_context(patch.object(JournalWriter, "_least_free_id", lambda _: 0))
+    stack.enter_context(patch.object(Snapshot, "next_event_id", PropertyMock(return_value=0)))
+    return stack
+
+
+def _hasty(fs: FileSystem, path: Path, file: WritableFile, end: JournalEnd | None) -> Path:
+    target = path.with_suffix(".sealed")
+    fs.rename(path, target)
+    fs.sync_directory(path.parent)
+    if end is not None:
+        file.write(end_record(end))
+    file.close()
+    return target
+
+
+def _no_checksum() -> AbstractContextManager[object]:
+    return patch("zlib.crc32", lambda *_: 0)
 
 
 @dataclass(frozen=True)
@@ -204,7 +237,7 @@ BUGS = [
     Bug("no sync of the folder after a commit", RollingOver, ALL, _with(no_directory_sync=_below("transactions"))),
     Bug("no sync of an index shard", RollingOver, ALL, _with(no_sync=_below("building-"))),
     Bug("no sync of the folder after a shard's rename", RollingOver, ALL, _with(no_directory_sync=_is("index"))),
-    Bug("no checksum", Appending, frozenset({BLOCKS}), seeded=lambda: patch("zlib.crc32", lambda *_: 0)),
+    Bug("no checksum", Appending, frozenset({BLOCKS}), seeded=_no_checksum),
     Bug("torn tail not cut", Appending, TORN, _with(no_cut=True)),
     Bug(
         "journal named before its header",
@@ -231,8 +264,16 @@ BUGS = [
         "ids counted from the catalog alone",
         Appending,
         ALL,
-        seeded=lambda: patch.object(Snapshot, "next_event_id", PropertyMock(return_value=0)),
+        seeded=_ids_from_the_catalog_alone,
     ),
+    Bug("sealed before the end record is synced", Appending, ALL, seeded=lambda: patch.object(lane, "finish", _hasty)),
+    Bug(
+        "records of one sync are records of their own",
+        Crowding,
+        frozenset({BLOCKS}),
+        seeded=lambda: patch.object(lane, "joined", lambda _, records: b"".join(records)),
+    ),
+    Bug("no checksum of what is synced together", Crowding, frozenset({BLOCKS}), seeded=_no_checksum),
 ]
 
 

@@ -21,7 +21,8 @@ from custody.config import Settings
 from custody.eventlog import EventLog, TableOfContents, read_staging
 from custody.format.names import JournalName, parse_staging, parse_transaction
 from custody.index import builder
-from custody.journal import JournalFile, JournalWriter, read_sealed
+from custody.journal import JournalFile, JournalWriter
+from custody.journal.membership import decode_state
 from custody.model import Event
 from custody.repository import Repository
 from custody.rollover import STEPS, Workspace
@@ -148,10 +149,8 @@ def _check_whole(path: Path, data: bytes) -> None:
     fs.make_directory(path.parent)
     fs.write_durably(path, data)
     journal = JournalName.parse(path.name)
-    if journal is not None and journal.sealed:
-        read_sealed(fs, path)
-    elif journal is not None:
-        assert JournalFile.read(fs, path).header is not None, f"{path} has no header"
+    if journal is not None:
+        assert JournalFile.read(fs, path).damage == (), f"{path} is damaged"
     elif parse_staging(path.name) is not None:
         read_staging(fs, path)
     elif parse_transaction(path.name) is not None:
@@ -162,5 +161,7 @@ def _check_whole(path: Path, data: bytes) -> None:
         TableOfContents.decode(data, path)
     elif path.name == _SHARD_FILE:
         assert msgspec.json.decode(data)["end"]
+    elif path.name == "STATE":
+        decode_state(data, path)
     else:
         assert path.name == "LOCK", f"{path}: a file that nobody knows"

@@ -9,6 +9,7 @@ import pytest
 from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
 from tests.crash.committing import Committing, Racing
+from tests.crash.crowd import Crowding
 from tests.crash.enumeration import Outcome, disks_after, enumerate_crashes, operations_of, run_to
 from tests.crash.scenarios import Appending, Recovering, RollingOver
 from tests.crash.store import Promises
@@ -16,8 +17,10 @@ from tests.crash.store import Promises
 SECOND_SEEDS = 3
 """Seeds of a crash that follows a crash: it starts from each disk that the first one may leave."""
 LEFTOVERS = {
-    "a torn record": ("write", -1, CrashMode.RANDOM_BLOCKS),
-    "a record that was not synced": ("sync", -1, CrashMode.ALL_KEPT),
+    "a torn record": ("write", -2, CrashMode.RANDOM_BLOCKS),
+    "a record that was not synced": ("sync", -2, CrashMode.ALL_KEPT),
+    "a torn end record": ("write", -1, CrashMode.RANDOM_BLOCKS),
+    "an end record that was not synced": ("sync", -1, CrashMode.ALL_KEPT),
     "a journal without events": ("sync_directory", -2, CrashMode.ALL_KEPT),
 }
 
@@ -26,6 +29,14 @@ def test_a_crash_while_appending_and_sealing_loses_no_acknowledged_event() -> No
     outcome = enumerate_crashes(Appending())
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 40
+
+
+def test_a_crash_while_several_threads_share_a_sync_loses_no_acknowledged_event() -> None:
+    _, promises, _ = run_to(Crowding())
+    assert len(promises.acknowledged) == 9
+    outcome = enumerate_crashes(Crowding())
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 20
 
 
 def test_a_crash_in_a_pass_of_all_steps_loses_no_acknowledged_event() -> None:

@@ -19,16 +19,21 @@ from custody.eventlog import LogMetadata, LogOptions, TableOfContents, toc, writ
 from custody.format import framing, names
 from custody.index import build_shard
 from custody.index.builder import ATTEMPT_PREFIX
-from custody.journal import JournalFile
+from custody.journal import JournalFile, membership
 from custody.journal import file as journal
-from custody.journal.encoding import KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, decode_rows
-from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, Event, to_batch, to_events
+from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, Record, decode
+from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
 from custody.quarantine import Entry, Quarantine
 from custody.vfs import TEMPORARY_SUFFIX, PosixFileSystem
 from tests.docs.pages import DOCS, examples, hex_bytes, read, section, table
 
 FS = PosixFileSystem()
-PREAMBLES = {"journal": journal.PREAMBLE, "toc": toc.PREAMBLE, "catalog": codec.PREAMBLE}
+PREAMBLES = {
+    "journal": journal.PREAMBLE,
+    "toc": toc.PREAMBLE,
+    "catalog": codec.PREAMBLE,
+    "writer-state": membership.PREAMBLE,
+}
 
 
 def _example(page: str, name: str) -> bytes:
@@ -78,6 +83,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         "batch": KIND_BATCH,
         "rows": KIND_ROWS,
         "group": journal.KIND_GROUP,
+        "end": journal.KIND_END,
     }
     assert {row[1]: int(row[0]) for row in table(read("formats/journal.md"), "kind | name")} == kinds
 
@@ -86,6 +92,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
     ("page", "heading", "struct"),
     [
         ("journal", "## Layout", journal.JournalHeader),
+        ("writer-state", "## Layout", membership.WriterState),
         ("event-log", "## Metadata", LogMetadata),
         ("quarantine", "## Layout", Entry),
     ],
@@ -93,6 +100,19 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
 def test_every_key_of_a_json_document_is_in_its_table(page: str, heading: str, struct: type[msgspec.Struct]) -> None:
     rows = table(section(read(f"formats/{page}.md"), heading), "key | type")
     assert [row[0] for row in rows] == [field.name for field in msgspec.structs.fields(struct)]
+
+
+def test_every_key_of_the_end_record_is_in_its_table() -> None:
+    rows = table(read("formats/journal.md"), "counted | type")
+    assert [row[0] for row in rows] == [field.name for field in msgspec.structs.fields(journal.JournalEnd)]
+
+
+def test_the_example_of_a_writer_s_state_is_what_the_code_writes() -> None:
+    here = "6f1c2d3e000040008000000000000001"
+    state = membership.WriterState(writer="main", container=here, containers={here: "/disk1"}, reserved=1_048_577)
+    assert membership.encode_state(state) == _example("writer-state", "file")
+    assert membership.decode_state(_example("writer-state", "file"), Path("STATE")) == state
+    assert str(membership.RESERVED_IDS) in read("formats/writer-state.md")
 
 
 def test_the_fields_of_a_block_lie_where_the_table_says() -> None:
@@ -129,7 +149,7 @@ def test_the_example_of_a_journal_is_what_the_writer_writes(tmp_path: Path) -> N
 
 def test_the_example_of_rows_is_what_the_writer_writes_and_reads() -> None:
     page = read("formats/journal.md")
-    shown = examples(page)["rows"].rstrip("\n").encode()
+    shown = _example("journal", "rows")
     common: dict[str, Any] = {"component_id": "c1", "component_type": "PutFile", "flowfile_uuid": "f1", "file_size": 5}
     events = [
         Event(
@@ -141,8 +161,10 @@ def test_the_example_of_rows_is_what_the_writer_writes_and_reads() -> None:
         ),
         Event(event_id=43, event_type="FORK", event_time=1_772_359_200_001, child_uuids=("f2",), **common),
     ]
-    assert to_events(decode_rows([shown])) == events
-    assert Prepared(events).record(42) == _example("journal", "rows-head") + shown
+    [item] = framing.frames(shown)
+    assert isinstance(item, framing.Frame)
+    assert to_events(decode([Record.of(item, Path("example"), 0, JOURNAL_SCHEMA)])) == events
+    assert Prepared([msgspec.structs.replace(item, event_id=UNASSIGNED) for item in events]).records(42) == [shown]
     assert f"at most {ROWS_MAX} events" in page
 
 

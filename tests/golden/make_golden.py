@@ -23,6 +23,9 @@ from custody.catalog import Transaction
 from custody.catalog.codec import encode
 from custody.clock import ManualClock
 from custody.config import load_settings
+from custody.format.framing import MARK, frame
+from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
+from custody.journal.membership import decode_state, encode_state
 from custody.model import Event
 from custody.repository import Repository
 from custody.rollover import STEPS, Workspace
@@ -56,9 +59,14 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     repository.workspace().catalog.checkpoint()
     _group(repository, clock, [events[5:]], 1_772_409_602_500)
     sealed = root / JOURNALS / "00000000000000000005.0.sealed"
+    sealed.write_bytes(sealed.read_bytes()[: sealed.read_bytes().rindex(MARK)])  # without the end record
     sealed.rename(sealed.with_suffix(".journal"))  # as a killed writer leaves it
     _quarantine(repository, msgspec.convert(document["quarantine"], dict[str, object]))
     (root / "containers/1/main/LOCK").unlink()
+    state = root / "containers/1/main/STATE"
+    made = decode_state(state.read_bytes(), state)
+    here = "6f1c2d3e000040008000000000000001"
+    state.write_bytes(encode_state(msgspec.structs.replace(made, container=here, containers={here: "/disk1"})))
 
 
 def _group(repository: Repository, clock: ManualClock, batches: list[list[Event]], now_ms: int) -> None:
@@ -112,6 +120,7 @@ def make_broken(good: Path, folder: Path) -> None:
         "toc": next(good.glob(str(STORE / "data/*/events/*.toc"))),
         "txn": next(good.glob(str(transactions / "*0" / "*.txn"))),
         "ckpt": next(good.glob(str(transactions / "*1" / "*.ckpt"))),
+        "state": good / "containers/1/main/STATE",
     }
     for suffix, path in small.items():
         for defect, damage in _FRAMED.items():
@@ -136,9 +145,11 @@ def make_broken(good: Path, folder: Path) -> None:
 def _broken_journals(journal: bytes, folder: Path) -> None:
     first_batch = journal.index(b"6f1c2d3e-0000-4000-8000-00000000000b")
     (folder / "bad-preamble.journal").write_bytes(_FRAMED["bad-preamble"](journal[:256]))
-    (folder / "future-version.journal").write_bytes(_FRAMED["future-version"](journal[:256]))
+    header = JournalHeader(writer="main", database="provenance", first_event_id=3, created_ms=0, format_version=2)
+    future = _FRAMED["future-version"](PREAMBLE) + frame(KIND_HEADER, msgspec.json.encode(header))
+    (folder / "future-version.journal").write_bytes(future)
     (folder / "flipped.journal").write_bytes(_flip(journal, first_batch))
-    (folder / "torn.journal").write_bytes(journal[:-100])
+    (folder / "torn.journal").write_bytes(journal[: journal.rindex(MARK) - 100])
 
 
 def _broken_tables(good: Path, folder: Path) -> None:

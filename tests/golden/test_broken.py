@@ -12,7 +12,8 @@ from custody.catalog.codec import decode
 from custody.errors import CorruptionError, CustodyError, FormatVersionError
 from custody.eventlog import EventLog, TableOfContents, read_staging
 from custody.index import search_shard
-from custody.journal import JournalFile, read_sealed
+from custody.journal import JournalFile
+from custody.journal.membership import decode_state
 from custody.model import to_events
 from custody.quarantine import Quarantine
 from custody.query import parse_query
@@ -23,8 +24,16 @@ from tests.golden.test_golden import EVENTS, EXPECTED
 BROKEN = HERE / "broken"
 FS = PosixFileSystem()
 
+
+def _journal(path: Path) -> None:
+    """A journal is read without what of it is damaged: the damage is what there is to report."""
+    for damage in JournalFile.read(FS, path).damage:
+        raise CorruptionError(str(damage))
+
+
 READERS: dict[str, Callable[[Path], object]] = {
-    ".journal": lambda path: JournalFile.read(FS, path),
+    ".journal": _journal,
+    ".state": lambda path: decode_state(path.read_bytes(), path),
     ".arrow": lambda path: read_staging(FS, path),
     ".parquet": lambda path: EventLog(FS, path).read(),
     ".toc": lambda path: TableOfContents.decode(path.read_bytes(), path),
@@ -37,7 +46,7 @@ FILES = sorted(path for path in BROKEN.iterdir() if path.is_file() and path.name
 
 def test_every_format_with_a_preamble_has_a_broken_file_of_each_kind() -> None:
     names = {path.name for path in FILES}
-    for suffix in (".toc", ".txn", ".ckpt"):
+    for suffix in (".toc", ".txn", ".ckpt", ".state"):
         assert {f"{defect}{suffix}" for defect in ("bad-preamble", "future-version", "truncated", "flipped")} <= names
 
 
@@ -60,8 +69,17 @@ def test_a_torn_tail_costs_an_open_journal_its_last_record_only() -> None:
 def test_a_torn_tail_in_a_sealed_journal_is_damage(tmp_path: Path) -> None:
     sealed = tmp_path / "00000000000000000003.0.sealed"
     shutil.copy(BROKEN / "torn.journal", sealed)
-    with pytest.raises(CorruptionError, match="breaks off"):
-        read_sealed(FS, sealed)
+    journal = JournalFile.read(FS, sealed)
+    assert to_events(journal.table()) == [EVENTS[3]]
+    assert journal.torn is None
+    assert [damage.offset + damage.length for damage in journal.damage] == [sealed.stat().st_size] * 2
+    assert [damage.length > 0 for damage in journal.damage] == [True, False], "the last record, and the end record"
+
+
+def test_a_flipped_bit_costs_a_journal_one_record() -> None:
+    journal = JournalFile.read(FS, BROKEN / "flipped.journal")
+    assert to_events(journal.table()) == [EVENTS[4]]
+    assert len(journal.damage) == 1
 
 
 def test_a_table_of_contents_that_is_damaged_is_taken_from_the_footer(tmp_path: Path) -> None:

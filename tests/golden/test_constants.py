@@ -12,6 +12,7 @@ from custody.catalog.transaction_pb2 import DESCRIPTOR
 from custody.eventlog import toc, writer
 from custody.format import framing, names
 from custody.journal import file as journal
+from custody.journal import membership
 from custody.journal.encoding import KIND_BATCH, KIND_ROWS, Prepared
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, Event, EventType
 
@@ -68,6 +69,7 @@ def test_the_preambles_are_eight_bytes_that_end_in_the_version() -> None:
     assert journal.PREAMBLE == b"CUSTJRN\x01"
     assert toc.PREAMBLE == b"CUSTTOC\x01"
     assert codec.PREAMBLE == b"CUSTCAT\x01"
+    assert membership.PREAMBLE == b"CUSTWST\x01"
 
 
 def test_a_frame_has_thirteen_bytes_before_its_payload() -> None:
@@ -75,11 +77,12 @@ def test_a_frame_has_thirteen_bytes_before_its_payload() -> None:
     assert framing.PAYLOAD_BYTES_MAX == 1_073_741_824
     assert framing.frame(3, b"abc")[:8] == b"\xc5\x7e\xa1\x1d" + struct.pack("<I", 3)
     assert framing.frame(3, b"abc")[12:] == b"\x03abc"
+    assert framing.joined(5, [framing.frame(3, b"abc")])[13:17] == b"\xc5\x7e\xa1\x1e"
 
 
 def test_the_kinds_of_journal_records_keep_their_numbers() -> None:
-    kinds = (journal.KIND_HEADER, journal.KIND_SCHEMA, KIND_BATCH, KIND_ROWS, journal.KIND_GROUP)
-    assert kinds == (1, 2, 3, 4, 5)
+    kinds = (journal.KIND_HEADER, journal.KIND_SCHEMA, KIND_BATCH, KIND_ROWS, journal.KIND_GROUP, journal.KIND_END)
+    assert kinds == (1, 2, 3, 4, 5, 6)
 
 
 def test_a_row_is_spelled_as_version_1_spells_it() -> None:
@@ -92,10 +95,11 @@ def test_a_row_is_spelled_as_version_1_spells_it() -> None:
         file_size=2,
         updated_attributes={"a": "b", "gone": None},
     )
-    assert Prepared([event]).record(42)[framing.HEAD_BYTES :] == (
-        b'{"event_id":42,"event_type":"SEND","event_time":1,"component_id":"c","component_type":"t",'
-        b'"flowfile_uuid":"f","file_size":2,"event_duration":-1,"previous_attributes":{"k":[],"v":[]},'
-        b'"updated_attributes":{"k":["a","gone"],"v":["b",null]}}'
+    [record] = Prepared([event]).records(42)
+    assert record[framing.HEAD_BYTES :] == (
+        b"\x2a\0\0\0\0\0\0\0\x01\0\0\0"
+        b"\x91\xde\0\x07\xaaevent_type\xa4SEND\xaaevent_time\x01\xaccomponent_id\xa1c\xaecomponent_type\xa1t"
+        b"\xadflowfile_uuid\xa1f\xa9file_size\x02\xb2updated_attributes\x82\xa1a\xa1b\xa4gone\xc0"
     )
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from custody.eventlog import EventLog, TableOfContents, read_staging
 from custody.eventlog.toc import PREAMBLE as TOC_PREAMBLE
 from custody.format.names import parse_shard
 from custody.index import search_shard
-from custody.journal import JournalFile, read_sealed
+from custody.journal import JournalFile
 from custody.model import EVENT_SCHEMA, Event, to_events
 from custody.query import parse_query
 from custody.repository import Repository
@@ -46,10 +45,10 @@ def _transactions(golden: Path) -> list[Path]:
 @pytest.mark.parametrize("name", EXPECTED["journals"])
 def test_a_journal_gives_its_events(golden: Path, name: str) -> None:
     case = EXPECTED["journals"][name]
-    read: Callable[..., JournalFile] = read_sealed if name.endswith(".sealed") else JournalFile.read
-    journal = read(FS, golden / JOURNALS / name)
+    journal = JournalFile.read(FS, golden / JOURNALS / name)
     assert to_events(journal.table()) == [EVENTS[number] for number in case["event_ids"]]
-    assert journal.torn is None
+    assert (journal.torn, journal.damage) == (None, ())
+    assert (journal.end is not None) == name.endswith(".sealed")
     assert journal.intact_bytes == (golden / JOURNALS / name).stat().st_size
 
 

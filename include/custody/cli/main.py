@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from custody.cli.catalog_cmd import catalog
+from custody.cli.containers_cmd import containers
 from custody.cli.events_cmd import event, events
 from custody.cli.ingest_cmd import ingest
 from custody.cli.init_cmd import init
@@ -61,7 +62,7 @@ def cli(ctx: click.Context, repository: Path) -> None:
     ctx.obj = repository
 
 
-for _command in (catalog, event, events, ingest, init, lineage, quarantine, run, sample, search, status):
+for _command in (catalog, containers, event, events, ingest, init, lineage, quarantine, run, sample, search, status):
     cli.add_command(_command)
 
 

@@ -1,22 +1,24 @@
 """Framing of records in an append-only file: mark, length, checksum, kind, payload.
 
 A frame is `mark (4 bytes) | u32 payload length | u32 CRC-32 of length, kind and payload | u8 kind | payload`,
-little-endian. The mark is no valid UTF-8, so no text from outside contains it: behind damage the next whole record is
-found by a search for it. A bad record is a torn tail only when no whole record follows it: appends come one after
-the other, so what lies before a whole record was once whole itself, whatever its length says now.
+little-endian. No mark is valid UTF-8, so no text from outside contains one: behind damage the next whole record is
+found by a search for it, and only the damaged one is lost.
+
+Records that are written and synced together are the parts of one record. Parts have a mark of their own, so that they
+are found when the record around them is damaged, and are not taken for something that was written later.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from custody.errors import CorruptionError
 
 MARK = b"\xc5\x7e\xa1\x1d"
+PART_MARK = b"\xc5\x7e\xa1\x1e"
+_ANY_MARK = re.compile(b"\xc5\x7e\xa1[\x1d\x1e]")
 _HEAD = struct.Struct("<4sIIB")
 HEAD_BYTES = _HEAD.size
 PAYLOAD_BYTES_MAX = 1 << 30
@@ -33,6 +35,11 @@ def frame(kind: int, payload: bytes) -> bytes:
     return _HEAD.pack(MARK, len(payload), _checksum(len(payload), kind, payload), kind) + payload
 
 
+def joined(kind: int, records: Sequence[bytes]) -> bytes:
+    """Return several records as the parts of one; the mark is not part of the checksum."""
+    return frame(kind, b"".join(piece for record in records for piece in (PART_MARK, memoryview(record)[4:])))
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One intact record and where it began."""
@@ -40,51 +47,46 @@ class Frame:
     offset: int
     kind: int
     payload: memoryview
+    is_part: bool = False
+    """Whether it was written inside another record."""
+
+    @property
+    def end(self) -> int:
+        """Where the next record begins."""
+        return self.offset + HEAD_BYTES + len(self.payload)
 
 
 @dataclass(frozen=True, slots=True)
-class TornTail:
-    """The last record is incomplete: an append that no caller was told of."""
+class Gap:
+    """Bytes that are no whole record: damage, or the torn last write."""
 
     offset: int
-    lost_bytes: int
+    length: int
 
 
-def frames(data: bytes, start: int, path: Path) -> Iterator[Frame | TornTail]:
-    """Yield the records of a file from `start`; a torn tail comes last, as a TornTail.
-
-    Torn is a bad record that no whole one follows: a power failure may leave any part of the last append.
-
-    Raises:
-        CorruptionError: a record fails its checksum and a whole one follows it.
-    """
+def frames(data: bytes | memoryview, start: int = 0) -> Iterator[Frame | Gap]:
+    """Yield the whole records from `start` on, and the gaps between and behind them."""
     view = memoryview(data)
     offset = start
     while offset < len(view):
         record = _whole_record(view, offset)
-        rest = len(view) - offset
+        if record is None:
+            record = _next_whole_record(view, offset + 1)
+            end = len(view) if record is None else record.offset
+            yield Gap(offset, end - offset)
+            if record is None:
+                return
+        yield record
+        offset = record.end
+
+
+def _next_whole_record(view: memoryview, start: int) -> Frame | None:
+    """Return the first whole record that begins at `start` or behind it; a bad record's length cannot be trusted."""
+    for match in _ANY_MARK.finditer(view, start):
+        record = _whole_record(view, match.start())
         if record is not None:
-            yield record
-            offset += HEAD_BYTES + len(record.payload)
-        elif _whole_record_after(data, offset):
-            raise CorruptionError(
-                f"{path} @{offset}: expected a whole record with its checksum, got other bytes. "
-                f"{rest} bytes from here on were not read."
-            )
-        else:
-            yield TornTail(offset, rest)
-            return
-
-
-def _whole_record_after(data: bytes, offset: int) -> bool:
-    """Whether a whole record begins anywhere behind `offset`; the bad record's own length cannot be trusted."""
-    view = memoryview(data)
-    position = data.find(MARK, offset + 1)
-    while position >= 0:
-        if _whole_record(view, position) is not None:
-            return True
-        position = data.find(MARK, position + 1)
-    return False
+            return record
+    return None
 
 
 def _whole_record(view: memoryview, offset: int) -> Frame | None:
@@ -92,7 +94,9 @@ def _whole_record(view: memoryview, offset: int) -> Frame | None:
     if offset + HEAD_BYTES > len(view):
         return None
     mark, length, checksum, kind = _HEAD.unpack_from(view, offset)
-    payload = view[offset + HEAD_BYTES : offset + HEAD_BYTES + length]
-    if mark != MARK or len(payload) != length or checksum != _checksum(length, kind, payload):
+    if mark not in (MARK, PART_MARK):
         return None
-    return Frame(offset, kind, payload)
+    payload = view[offset + HEAD_BYTES : offset + HEAD_BYTES + length]
+    if len(payload) != length or checksum != _checksum(length, kind, payload):
+        return None
+    return Frame(offset, kind, payload, mark == PART_MARK)

@@ -81,6 +81,11 @@ class ContainerPaths:
         return self.home / "LOCK"
 
     @property
+    def state(self) -> Path:
+        """Which containers belong to the writer, and which ids it reserved."""
+        return self.home / "STATE"
+
+    @property
     def journals(self) -> Path:
         """The folder of open and sealed journals."""
         return self.home / "journals"

@@ -1,22 +1,26 @@
 """Room `journal`: acknowledged events, durable before anything else happens to them."""
 
-from custody.journal.file import JournalFile
-from custody.journal.groups import Group, groups, read_group, read_sealed, writers
+from custody.journal.file import Damage, JournalFile
+from custody.journal.groups import Group, groups, writers
 from custody.journal.lane import SyncPolicy
+from custody.journal.membership import drop_container, writer_states
+from custody.journal.merge import MergeReader
 from custody.journal.sealing import Sealed, seal_abandoned
 from custody.journal.writer import JournalOptions, JournalWriter, lock_path
 
 __all__ = [
+    "Damage",
     "Group",
     "JournalFile",
     "JournalOptions",
     "JournalWriter",
+    "MergeReader",
     "Sealed",
     "SyncPolicy",
+    "drop_container",
     "groups",
     "lock_path",
-    "read_group",
-    "read_sealed",
     "seal_abandoned",
+    "writer_states",
     "writers",
 ]

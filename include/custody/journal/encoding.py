@@ -1,9 +1,8 @@
-"""How events lie in a journal's records: many as one Arrow record batch, few as rows of JSON.
+"""How events lie in a journal's records: many as one Arrow record batch, few as rows of MessagePack.
 
-A record batch costs some hundred microseconds and a kilobyte however few events it holds, a row a few microseconds.
-Rows are read as columns too, by Arrow's own JSON reader: attributes are spelled as two lists, which it knows how to
-read.
-docs/design/008 has the measurements.
+A record batch costs some hundred microseconds and kilobytes however few events it holds, a row a few microseconds;
+docs/design/008 has the measurements. Both kinds begin with the first event id and the number of events, so that
+records can be put in order before any event is decoded.
 
 Events are prepared before they get their ids: what no column holds is refused while it costs nothing, and what is
 acknowledged can be read.
@@ -11,24 +10,31 @@ acknowledged can be read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.json as pj
 
-from custody.format.framing import frame
+from custody.errors import CorruptionError
+from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame
 from custody.model import EVENT_SCHEMA, ContentClaim, Event, to_batch
 
 KIND_BATCH = 3
 KIND_ROWS = 4
 ROWS_MAX = 32  # at most so many events are written as rows
+RECORD_BYTES = 32 << 20  # larger appends become several records, so that a reader's memory is bounded
+JOURNAL_SCHEMA = EVENT_SCHEMA.remove(0)
+"""The columns of a batch: all but the event ids, which the head of the record gives."""
 
+_IDS = struct.Struct("<QI")
 _INT64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-_SPELLED = pa.struct([("k", pa.list_(pa.string())), ("v", pa.list_(pa.string()))])
-_MAPS = tuple(field.name for field in EVENT_SCHEMA if pa.types.is_map(field.type))
-_FIELDS = tuple(field.name for field in msgspec.structs.fields(Event) if field.name != "event_id")
 
 
 class _Claim(msgspec.Struct):
@@ -51,76 +57,149 @@ def _checked_type(kind: Any) -> Any:  # noqa: ANN401 - a type annotation, whatev
 _CHECKED = msgspec.defstruct(
     "_Checked", [(field.name, _checked_type(field.type)) for field in msgspec.structs.fields(Event)]
 )
-_ENCODER = msgspec.json.Encoder()
-
-
-def _row_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_map(kind):
-        return _SPELLED
-    return pa.int64() if pa.types.is_timestamp(kind) else kind
-
-
-_PARSE = pj.ParseOptions(
-    explicit_schema=pa.schema([pa.field(field.name, _row_type(field.type)) for field in EVENT_SCHEMA]),
-    unexpected_field_behavior="error",
-)
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[Event])
 
 
 class Prepared:
     """Events ready to be numbered and appended.
 
     Raises:
-        ValueError, OverflowError, TypeError: a value fits no column.
+        ValueError, OverflowError, TypeError: a value fits no column, or an event no record.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.count = len(events)
         for event in events:
             # Neither way of writing refuses by itself all that cannot be read back as it was: Arrow takes 1.5 for 1 and
-            # None for a number, JSON takes bytes for a text.
+            # None for a number, MessagePack takes bytes for a text.
             msgspec.convert(event, _CHECKED, from_attributes=True)
-        self._rows = [_row(event) for event in events] if len(events) <= ROWS_MAX else None
-        self._batch: pa.RecordBatch = to_batch(events, 0) if self._rows is None else None
+        self._bodies = list(_rows(events) if len(events) <= ROWS_MAX else _batches(events))
 
-    def record(self, first_event_id: int) -> bytes:
-        """Return the events as one record, numbered one-up."""
-        if self._rows is not None:
-            lines = [b'{"event_id":%d,%s' % (number, row) for number, row in enumerate(self._rows, first_event_id)]
-            return frame(KIND_ROWS, b"\n".join(lines))
-        ids = pa.array(range(first_event_id, first_event_id + self.count), pa.int64())
-        batch = self._batch.set_column(0, EVENT_SCHEMA.field(0), ids)
-        return frame(KIND_BATCH, batch.serialize().to_pybytes())
+    def records(self, first_event_id: int) -> list[bytes]:
+        """Return the events as records, numbered one-up."""
+        made = []
+        for kind, count, body in self._bodies:
+            made.append(frame(kind, _IDS.pack(first_event_id, count) + body))
+            first_event_id += count
+        return made
 
 
-def _row(event: Event) -> bytes:
-    """Return an event as the rest of a JSON object whose first key is its id."""
-    row: dict[str, object] = {
-        name: value
-        for name, value in zip(_FIELDS, msgspec.structs.astuple(event)[1:], strict=True)
-        if value is not None and value != ()
-    }
-    for name in _MAPS:
-        attributes = getattr(event, name)
-        row[name] = {"k": list(attributes), "v": list(attributes.values())}
-    return _ENCODER.encode(row)[1:]
+def _rows(events: Sequence[Event]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (kind, events, body) of records of rows."""
+    body = _ENCODER.encode(events)
+    if len(body) <= RECORD_BYTES or len(events) == 1:
+        _check_fits(len(body))
+        yield KIND_ROWS, len(events), body
+    else:
+        for half in _halves(events):
+            yield from _rows(half)
 
 
-def decode_rows(payloads: Sequence[bytes | memoryview]) -> pa.Table:
-    """Return the events of many records of rows, in their order, with EVENT_SCHEMA."""
-    data = b"\n".join(payloads)
-    # One block: a row that spans two blocks would have to be joined, and many rows in one are quicker.
-    options = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
-    table = pj.read_json(pa.BufferReader(data), read_options=options, parse_options=_PARSE).combine_chunks()
-    columns = [_column(table.column(field.name), field) for field in EVENT_SCHEMA]
-    return pa.Table.from_arrays(columns, schema=EVENT_SCHEMA)
+def _batches(events: Sequence[Event]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (kind, events, body) of records of one batch each."""
+    batch = to_batch(events, 0).remove_column(0)
+    yield from _batch_records(pa.RecordBatch.from_arrays(batch.columns, schema=JOURNAL_SCHEMA))
 
 
-def _column(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
-    array = column.chunk(0)
-    if pa.types.is_map(field.type):
-        names, values = array.field("k"), array.field("v")
-        return pa.MapArray.from_arrays(names.offsets, names.values, values.values).cast(field.type)
-    if pa.types.is_list(field.type) and array.null_count:
-        # An absent list is an empty one.
-        return pa.ListArray.from_arrays(array.offsets, array.values, type=field.type)
-    return array.cast(field.type)
+def _batch_records(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
+    if batch.nbytes > RECORD_BYTES and batch.num_rows > 1:
+        middle = batch.num_rows // 2
+        yield from _batch_records(batch.slice(0, middle))
+        yield from _batch_records(batch.slice(middle))
+        return
+    body = batch.serialize().to_pybytes()
+    _check_fits(len(body))
+    yield KIND_BATCH, batch.num_rows, body
+
+
+def _halves(events: Sequence[Event]) -> tuple[Sequence[Event], Sequence[Event]]:
+    middle = len(events) // 2
+    return events[:middle], events[middle:]
+
+
+def _check_fits(body_bytes: int) -> None:
+    most = PAYLOAD_BYTES_MAX // 2  # a record may become the part of another one
+    if body_bytes > most:
+        raise ValueError(f"an event has at most {most} bytes in a journal, got {body_bytes}")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of events, not decoded yet: its events have the ids from `first_event_id` on."""
+
+    path: Path
+    offset: int
+    kind: int
+    schema: pa.Schema
+    """The columns of its file's batches."""
+    first_event_id: int
+    count: int
+    body: memoryview
+
+    @classmethod
+    def of(cls, item: Frame, path: Path, offset: int, schema: pa.Schema) -> Record:
+        """Return what a frame of KIND_BATCH or KIND_ROWS, `offset` bytes into a file, says before its events."""
+        first, count = _IDS.unpack_from(item.payload)
+        return cls(path, offset, item.kind, schema, first, count, item.payload[_IDS.size :])
+
+    @property
+    def last_event_id(self) -> int:
+        """The greatest id in it."""
+        return self.first_event_id + self.count - 1
+
+    @property
+    def bytes(self) -> int:
+        """Its length in the file."""
+        return HEAD_BYTES + _IDS.size + len(self.body)
+
+
+def decode(records: Sequence[Record]) -> pa.Table:
+    """Return the events of records, in the order of ids, with EVENT_SCHEMA.
+
+    Raises:
+        CorruptionError: a record is whole but does not hold what its head says.
+    """
+    rows = [record for record in records if record.kind == KIND_ROWS]
+    batches = [record for record in records if record.kind == KIND_BATCH]
+    tables = [EVENT_SCHEMA.empty_table()]
+    if rows:
+        tables.append(_with_ids(rows, _decode_rows))
+    for _, same in groupby(batches, key=lambda record: id(record.schema)):
+        tables.append(_with_ids(list(same), _decode_batches))
+    table = pa.concat_tables(tables)
+    ids = table.column("event_id").to_numpy()
+    return table if (ids[1:] > ids[:-1]).all() else table.sort_by("event_id")
+
+
+def _with_ids(records: Sequence[Record], read: Callable[[Sequence[Record]], pa.Table]) -> pa.Table:
+    """Return the events of records of one kind; both ways of reading leave the ids to this."""
+    place = f"{records[0].path} @{records[0].offset}"
+    ids = _event_ids(records)
+    try:
+        columns = read(records)
+    except (msgspec.MsgspecError, pa.ArrowException, OSError, ValueError, TypeError) as error:
+        raise CorruptionError(f"{place}: expected records of events, got {error}.") from error
+    if len(ids) != columns.num_rows:
+        raise CorruptionError(f"{place}: expected {len(ids)} events in {len(records)} records, got {columns.num_rows}.")
+    return columns.add_column(0, EVENT_SCHEMA.field(0), pa.array(ids))
+
+
+def _decode_rows(records: Sequence[Record]) -> pa.Table:
+    events = list(chain.from_iterable(_DECODER.decode(record.body) for record in records))
+    return pa.Table.from_batches([to_batch(events, 0)]).remove_column(0)
+
+
+def _decode_batches(records: Sequence[Record]) -> pa.Table:
+    schema = records[0].schema
+    batches = [pa.ipc.read_record_batch(pa.py_buffer(record.body), schema) for record in records]
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def _event_ids(records: Sequence[Record]) -> npt.NDArray[np.int64]:
+    """Return the ids of all events of records, shape (events,)."""
+    firsts = np.fromiter((record.first_event_id for record in records), np.int64, len(records))
+    counts = np.fromiter((record.count for record in records), np.int64, len(records))
+    starts = np.cumsum(counts) - counts
+    ids: npt.NDArray[np.int64] = np.repeat(firsts - starts, counts) + np.arange(counts.sum())
+    return ids

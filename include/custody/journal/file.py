@@ -1,129 +1,217 @@
-"""One journal file: a preamble, a header record, then one record a batch of events.
+"""One journal file: a preamble, a header record, then records of events, and an end record once it is sealed.
 
-Layout (docs/formats/journal.md): 8 bytes preamble; a header frame with a JSON document (schema version, writer,
-database, group); a schema frame with the Arrow schema of this file's batches; then batch frames, each one Arrow record
-batch in IPC form. Numbers below are part of the format: add, never change.
+Layout (docs/formats/journal.md): 8 bytes preamble; a header frame with a JSON document (writer, database, group); a
+schema frame with the Arrow schema of this file's batches; then frames with events; the end frame counts them, so that
+a sealed file that lost its tail is told from a whole one. Numbers below are part of the format: add, never change.
+
+Damage costs the damaged record: the records before and behind it are read, and what could not be read is named.
 """
 
 from __future__ import annotations
 
-from itertools import groupby
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 
 from custody.errors import CorruptionError, FormatVersionError
-from custody.format.framing import Frame, TornTail, frame, frames
-from custody.journal.encoding import KIND_BATCH, KIND_ROWS, decode_rows
-from custody.model import EVENT_SCHEMA, SCHEMA_VERSION
+from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, frames
+from custody.format.names import JournalName
+from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, Record, decode
+from custody.model import SCHEMA_VERSION
 from custody.vfs import FileSystem, WritableFile
 
 PREAMBLE = b"CUSTJRN\x01"
+FORMAT_VERSION = PREAMBLE[7]
 KIND_HEADER = 1
 KIND_SCHEMA = 2
 KIND_GROUP = 5
+KIND_END = 6
 
 
 class JournalHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wrote a journal, and which ids it may hold."""
+    """Who wrote a journal, under which promise, and which ids it may hold."""
 
     writer: str
     database: str
     first_event_id: int
     schema_version: int = SCHEMA_VERSION
     created_ms: int
+    format_version: int = FORMAT_VERSION
+    sync: str = "always"
+    """The sync policy: with another one than `always`, a power loss may cost events whose ids were told."""
+
+
+class JournalEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sealed journal holds, counted when it was sealed."""
+
+    events: int
+    first_event_id: int | None = None
+    last_event_id: int | None = None
+
+    def with_events(self, first_event_id: int, count: int) -> JournalEnd:
+        """Return the count with the events of one more append."""
+        last = first_event_id + count - 1
+        return JournalEnd(
+            events=self.events + count,
+            first_event_id=first_event_id if self.first_event_id is None else min(self.first_event_id, first_event_id),
+            last_event_id=last if self.last_event_id is None else max(self.last_event_id, last),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes of a journal that cannot be read; none when its end is missing."""
+
+    path: Path
+    offset: int
+    length: int
+    data: memoryview = field(repr=False, compare=False)
+
+    def evidence(self) -> bytes:
+        """Return the bytes as they are."""
+        return bytes(self.data)
+
+    def __str__(self) -> str:
+        if self.length == 0:
+            return f"{self.path} @{self.offset}: expected another record, got the end of the file."
+        return (
+            f"{self.path} @{self.offset}: expected whole records with their checksums, got {self.length} other bytes."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TornTail:
+    """The end of the last write, which no caller was told of."""
+
+    offset: int
+    lost_bytes: int
 
 
 def write_header(file: WritableFile, header: JournalHeader) -> None:
-    """Write all that precedes the first batch; not durable before the file is synced."""
+    """Write all that precedes the first event; not durable before the file is synced."""
     file.write(
         PREAMBLE
         + frame(KIND_HEADER, msgspec.json.encode(header))
-        + frame(KIND_SCHEMA, EVENT_SCHEMA.serialize().to_pybytes())
+        + frame(KIND_SCHEMA, JOURNAL_SCHEMA.serialize().to_pybytes())
     )
 
 
-class JournalFile:
-    """A journal that was read: its header, its batches and where its intact part ends."""
+def end_record(end: JournalEnd) -> bytes:
+    """Return the last record of a sealed journal."""
+    return frame(KIND_END, msgspec.json.encode(end))
 
-    def __init__(self, path: Path, data: bytes) -> None:
+
+class JournalFile:
+    """A journal that was read: its header, its records, what of it is damaged, and where its intact part ends.
+
+    Raises:
+        FormatVersionError: it is of a version that this code does not know.
+    """
+
+    def __init__(self, path: Path, data: bytes | memoryview) -> None:
         self.path = path
-        self._data = data
-        self.intact_bytes = 0
-        self.torn: TornTail | None = None
+        self._data = memoryview(data)
+        name = JournalName.parse(path.name)
+        self._is_sealed = name is not None and name.sealed
         self.header: JournalHeader | None = None
-        """None when the file ends before its header: nothing in it was ever acknowledged."""
-        self._records: list[Frame] = []
-        self._schema: pa.Schema | None = None
+        """None when it is damaged."""
+        self.records: list[Record] = []
+        """The intact records of events, in append order."""
+        self.end: JournalEnd | None = None
+        self.damage: tuple[Damage, ...] = ()
+        self.torn: TornTail | None = None
+        """Of an open journal only: a sealed one was cut before it was sealed."""
+        self._schema = JOURNAL_SCHEMA
+        self._has_head = False
         self._scan()
 
     @classmethod
     def read(cls, fs: FileSystem, path: Path) -> JournalFile:
-        """Read and check a journal.
-
-        Raises:
-            CorruptionError: a record that is not the torn last one fails its checksum.
-            FormatVersionError: the file is of a version that this code does not know.
-        """
-        return cls(path, fs.read(path))
+        """Read and check a journal."""
+        name = JournalName.parse(path.name)
+        # Recovery may cut an open one, so that what was mapped of it would be gone.
+        return cls(path, fs.view(path) if name is not None and name.sealed else fs.read(path))
 
     @property
     def is_empty(self) -> bool:
-        """Whether no event in it was ever acknowledged."""
-        return not self._records
+        """Whether it holds no event, and nothing that may have been one."""
+        return not self.records and not self.damage
+
+    @property
+    def intact_bytes(self) -> int:
+        """Length without the torn tail."""
+        return self.torn.offset if self.torn else len(self._data)
 
     def table(self) -> pa.Table:
-        """Return all events of the file, in append order; neighbouring records of rows are read together."""
-        tables = [EVENT_SCHEMA.empty_table()]
-        for kind, records in groupby(self._records, key=lambda record: record.kind):
-            payloads = [record.payload for record in records]
-            if kind == KIND_ROWS:
-                tables.append(decode_rows(payloads))
-            else:
-                batches = [pa.ipc.read_record_batch(pa.py_buffer(payload), self._schema) for payload in payloads]
-                tables.append(pa.Table.from_batches(batches, schema=self._schema))
-        return pa.concat_tables(tables)
+        """Return all intact events of the file, in the order of ids, with EVENT_SCHEMA."""
+        return decode(self.records)
 
     def _scan(self) -> None:
-        if len(self._data) < len(PREAMBLE):
-            if not PREAMBLE.startswith(self._data) and any(self._data):
-                raise self._unknown()
-            self.torn = TornTail(0, len(self._data))
-            return
-        if not self._data.startswith(PREAMBLE):
-            if any(self._data):
-                raise self._unknown()
-            self.torn = TornTail(0, len(self._data))
-            return
-        for item in frames(self._data, len(PREAMBLE), self.path):
-            if isinstance(item, TornTail):
-                self.torn = item
-                break
-            self._accept(item)
-        end = self.torn.offset if self.torn else len(self._data)
-        self.intact_bytes = end if self.header and self._schema else 0
+        items = list(frames(self._data, len(PREAMBLE)))
+        gaps = self._gap_of_preamble(items)
+        for item in self._without_torn_tail(items):
+            if isinstance(item, Gap):
+                gaps.append(item)
+            else:
+                self._accept(item, item.offset)
+        if (self.end is None) if self._is_sealed else not (gaps or self._has_head):
+            gaps.append(Gap(len(self._data), 0))
+        self.damage = tuple(
+            Damage(self.path, gap.offset, gap.length, self._data[gap.offset : gap.offset + gap.length]) for gap in gaps
+        )
 
-    def _accept(self, item: Frame) -> None:
-        if item.kind == KIND_HEADER:
+    def _gap_of_preamble(self, items: list[Frame | Gap]) -> list[Gap]:
+        shown = bytes(self._data[: len(PREAMBLE)])
+        if shown == PREAMBLE or (not shown and self._is_sealed):
+            return []
+        is_known = any(isinstance(item, Frame) for item in items)  # one flipped bit is no other version
+        if shown[:-1] == PREAMBLE[:-1] and not is_known:
+            raise self._other_version(7, shown[7])
+        return [Gap(0, len(shown))]
+
+    def _without_torn_tail(self, items: list[Frame | Gap]) -> list[Frame | Gap]:
+        """Take the torn tail off an open journal's items: a gap behind the last record that was written by itself.
+
+        Writes come one after the other, each synced before its events are acknowledged, so only parts of the last
+        one can be missing; what is whole of it was not acknowledged either. The head of a file was synced before the
+        file got its name, so a gap there is damage.
+        """
+        last = max((at for at, item in enumerate(items) if isinstance(item, Frame) and not item.is_part), default=-1)
+        gap = next((item for item in items[last + 1 :] if isinstance(item, Gap)), None)
+        behind = items[last] if last >= 0 else None
+        if self._is_sealed or gap is None or not isinstance(behind, Frame) or behind.kind == KIND_HEADER:
+            return items
+        self.torn = TornTail(gap.offset, len(self._data) - gap.offset)
+        return items[: last + 1]
+
+    def _accept(self, item: Frame, offset: int) -> None:
+        """Take one record in; `offset` is where it begins in the file."""
+        if item.kind in (KIND_BATCH, KIND_ROWS):
+            self.records.append(Record.of(item, self.path, offset, self._schema))
+        elif item.kind == KIND_GROUP:
+            for part in frames(item.payload):
+                if isinstance(part, Gap):
+                    raise CorruptionError(f"{self.path} @{offset}: expected whole records in a group of records.")
+                self._accept(part, offset + HEAD_BYTES + part.offset)
+        elif item.kind == KIND_HEADER:
             self.header = self._read_header(item)
         elif item.kind == KIND_SCHEMA:
             self._schema = pa.ipc.read_schema(pa.py_buffer(item.payload))
-        elif item.kind == KIND_GROUP:
-            for part in frames(bytes(item.payload), 0, self.path):
-                if isinstance(part, TornTail):
-                    raise CorruptionError(f"{self.path} @{item.offset}: expected whole records in a group of records.")
-                self._accept(part)
-        elif item.kind in (KIND_BATCH, KIND_ROWS) and self._schema is not None:
-            self._records.append(item)
+            self._has_head = True
+        elif item.kind == KIND_END:
+            self.end = msgspec.json.decode(item.payload, type=JournalEnd)
         else:
             raise FormatVersionError(
-                f"{self.path} @{item.offset}: expected a record of kind 1 to 5, got kind {item.kind}. "
+                f"{self.path} @{offset}: expected a record of kind 1 to 6, got kind {item.kind}. "
                 "The file was written by a newer custody; use that one."
             )
 
     def _read_header(self, item: Frame) -> JournalHeader:
         header = msgspec.json.decode(item.payload, type=JournalHeader)
+        if header.format_version != FORMAT_VERSION:
+            raise self._other_version(item.offset, header.format_version)
         if header.schema_version != SCHEMA_VERSION:
             raise FormatVersionError(
                 f"{self.path} @{item.offset}: expected events of schema version {SCHEMA_VERSION}, "
@@ -131,11 +219,8 @@ class JournalFile:
             )
         return header
 
-    def _unknown(self) -> CorruptionError | FormatVersionError:
-        shown = self._data[: len(PREAMBLE)]
-        if shown[:7] == PREAMBLE[:7]:
-            return FormatVersionError(
-                f"{self.path} @7: expected journal version {PREAMBLE[7]}, got {shown[7]}. "
-                "The file was written by a newer custody; use that one."
-            )
-        return CorruptionError(f"{self.path} @0: expected a journal's preamble {PREAMBLE!r}, got {shown!r}.")
+    def _other_version(self, offset: int, version: int) -> FormatVersionError:
+        return FormatVersionError(
+            f"{self.path} @{offset}: expected journal version {FORMAT_VERSION}, got {version}. "
+            "The file was written by a newer custody; use that one."
+        )

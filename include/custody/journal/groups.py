@@ -7,11 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
-from custody.errors import CorruptionError
 from custody.format.names import ContainerPaths, JournalName
-from custody.journal.file import JournalFile
 from custody.vfs import FileSystem
 
 
@@ -45,22 +41,3 @@ def groups(fs: FileSystem, containers: Iterable[Path], writer: str) -> list[Grou
             if name is not None:
                 found[name.first_event_id][0 if name.sealed else 1].append(folder / text)
     return [Group(writer, first, tuple(found[first][0]), tuple(found[first][1])) for first in sorted(found)]
-
-
-def read_sealed(fs: FileSystem, path: Path) -> JournalFile:
-    """Read a sealed journal: it was cut to its intact part, so a torn tail is damage here.
-
-    Raises:
-        CorruptionError: the file is damaged or shorter than it was when it was sealed.
-    """
-    journal = JournalFile.read(fs, path)
-    if journal.torn is not None or journal.header is None:
-        offset = journal.torn.offset if journal.torn else 0
-        raise CorruptionError(f"{path} @{offset}: expected a whole sealed journal, got a record that breaks off.")
-    return journal
-
-
-def read_group(fs: FileSystem, group: Group) -> pa.Table:
-    """Return all events of a sealed group in event-id order."""
-    table = pa.concat_tables([read_sealed(fs, path).table() for path in group.sealed])
-    return table.sort_by("event_id")

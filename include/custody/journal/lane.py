@@ -6,15 +6,19 @@ all of them return. While it syncs, the next ones queue. The file is made by the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from threading import Condition
 
 from custody.errors import ClosedError, StorageError
-from custody.format.framing import frame
-from custody.journal.file import KIND_GROUP, JournalHeader, write_header
-from custody.journal.sealing import seal
+from custody.format.framing import joined
+from custody.journal.file import KIND_GROUP, JournalEnd, JournalHeader, write_header
+from custody.journal.sealing import finish
 from custody.vfs import FileSystem, WritableFile, temporary
+
+_UNIT_BYTES_MAX = 256 << 20
 
 
 class SyncPolicy(StrEnum):
@@ -26,6 +30,15 @@ class SyncPolicy(StrEnum):
     """The events survive the end of the process; power loss may cost those of the last interval."""
     NEVER = "never"
     """The events survive the end of the process; the operating system decides about power loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The events of one append, framed, and the ids that they got."""
+
+    records: list[bytes]
+    first_event_id: int
+    count: int
 
 
 class Lane:
@@ -42,26 +55,27 @@ class Lane:
         self._policy = policy
         self._file: WritableFile | None = None
         self._changed = Condition()
-        self._queue: list[bytes] = []
+        self._queue: list[Appended] = []
         self._queued = 0
         self._done = 0
         self._is_led = False
         self._is_synced = True
+        self._end = JournalEnd(events=0)
         self.bytes = 0
         self.is_out = False
         """Whether its container was taken out; what it holds is sealed if that can still be done."""
         self.error: BaseException | None = None
 
-    def append(self, record: bytes) -> None:
-        """Append one record; return when the sync policy's promise holds.
+    def append(self, appended: Appended) -> None:
+        """Append the records of one append; return when the sync policy's promise holds.
 
         Raises:
             ClosedError: an earlier append broke the lane.
-            StorageError: the disk refused; whether the record survives is unknown.
+            StorageError: the disk refused; which of the records survive is unknown.
         """
         with self._changed:
             self._refuse_if_broken()
-            self._queue.append(record)
+            self._queue.append(appended)
             self._queued += 1
             ticket = self._queued
             while self._is_led and self._done < ticket and self.error is None:
@@ -71,8 +85,8 @@ class Lane:
             if self.error is not None:
                 raise StorageError(f"{self.path}: an append of another thread failed ({self.error}), this one with it.")
             self._is_led = True
-            records, self._queue = self._queue, []
-        self._lead(records)
+            waiting, self._queue = self._queue, []
+        self._lead(waiting)
 
     def sync(self) -> None:
         """Make durable what was appended; for the policies that do not do it at once."""
@@ -86,19 +100,25 @@ class Lane:
 
     def close(self) -> Path | None:
         """Sync, close and seal; return the sealed name, None when there is nothing to seal or the lane is broken."""
-        self.sync()
         with self._changed:
+            while self._is_led:
+                self._changed.wait()
             file, self._file = self._file, None
         if file is None:
             return None
-        file.close()
-        return seal(self._fs, self.path) if self.error is None else None
+        if self.error is not None:
+            file.close()
+            return None
+        return finish(self._fs, self.path, file, self._end)
 
-    def _lead(self, records: list[bytes], *, force: bool = False) -> None:
+    def _lead(self, waiting: list[Appended], *, force: bool = False) -> None:
         """Write and sync for all that queued; nobody else touches the file meanwhile."""
         error: BaseException | None = None
         try:
-            self._write(_one_frame(records), force)
+            for unit in _units([record for appended in waiting for record in appended.records]):
+                self._write(unit)
+            if force and not self._is_synced:
+                self._sync()
         except BaseException as failure:
             error = failure
             raise
@@ -107,18 +127,23 @@ class Lane:
                 self._is_led = False
                 self.error = self.error or error
                 if error is None:
-                    self._done += len(records)
+                    self._done += len(waiting)
+                    for appended in waiting:
+                        self._end = self._end.with_events(appended.first_event_id, appended.count)
                 self._changed.notify_all()
 
-    def _write(self, data: bytes, force: bool) -> None:
+    def _write(self, data: bytes) -> None:
         file = self._file or self._open()
-        if data:
-            file.write(data)
-            self.bytes += len(data)
-            self._is_synced = False
-        if force or self._policy is SyncPolicy.ALWAYS:
-            file.sync()
-            self._is_synced = True
+        file.write(data)
+        self.bytes += len(data)
+        self._is_synced = False
+        if self._policy is SyncPolicy.ALWAYS:
+            self._sync()
+
+    def _sync(self) -> None:
+        if self._file is not None:
+            self._file.sync()
+        self._is_synced = True
 
     def _open(self) -> WritableFile:
         """Make the file: its header is durable before it has its name, and the name before the first record."""
@@ -136,9 +161,18 @@ class Lane:
             raise ClosedError(f"{self.path}: an earlier append failed ({self.error}); nothing more is written to it.")
 
 
-def _one_frame(records: list[bytes]) -> bytes:
-    """Return what one sync covers as one record: after a power loss it is all there or it is a torn tail.
+def _units(records: list[bytes]) -> Iterator[bytes]:
+    """Yield what one write and one sync cover, each as one record: after a power loss it is all there or torn.
 
     As records of their own the first could be lost and the second survive, which would look like damage.
     """
-    return records[0] if len(records) == 1 else frame(KIND_GROUP, b"".join(records)) if records else b""
+    unit: list[bytes] = []
+    size = 0
+    for record in records:
+        if unit and size + len(record) > _UNIT_BYTES_MAX:
+            yield unit[0] if len(unit) == 1 else joined(KIND_GROUP, unit)
+            unit, size = [], 0
+        unit.append(record)
+        size += len(record)
+    if unit:
+        yield unit[0] if len(unit) == 1 else joined(KIND_GROUP, unit)

@@ -1,4 +1,4 @@
-"""Sealing: a journal gets its final name, after which nobody appends to it.
+"""Sealing: a journal gets its end record and its final name, after which nobody appends to it.
 
 The caller holds the writer's lock, so that the journal cannot grow meanwhile.
 """
@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
+import msgspec
+
+from custody.errors import CorruptionError
+from custody.format.framing import MARK, Frame, frames
 from custody.format.names import ContainerPaths, JournalName
-from custody.journal.file import JournalFile
+from custody.journal.file import KIND_END, Damage, JournalEnd, JournalFile, end_record
 from custody.journal.groups import groups
-from custody.vfs import TEMPORARY_SUFFIX, FileSystem
+from custody.vfs import TEMPORARY_SUFFIX, FileSystem, WritableFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,47 +30,83 @@ class Sealed:
     """Bytes of a torn tail: an append that nobody was told of."""
     removed: bool
     """The journal held nothing at all."""
+    damage: tuple[Damage, ...] = ()
+    """What of it cannot be read; it stays in the file, which is rolled over without it."""
+    may_have_lost: bool = False
+    """Whether ids may have been told that are in it no more: it is damaged, or was not synced by every append."""
 
 
-def seal(fs: FileSystem, path: Path) -> Path:
-    """Give a synced journal its final name.
+def finish(fs: FileSystem, path: Path, file: WritableFile, end: JournalEnd | None) -> Path:
+    """Close and seal a journal that is open as `file`; `end` is None when its end record is there already.
 
-    Durability: on return the name survives power loss.
+    Durability: on return its content and its final name survive power loss.
+
+    Raises:
+        CorruptionError: a sealed journal of that name exists.
     """
+    try:
+        if end is not None:
+            file.write(end_record(end))
+        file.sync()
+    finally:
+        file.close()
+    return _seal(fs, path)
+
+
+def _seal(fs: FileSystem, path: Path) -> Path:
     name = JournalName.parse(path.name)
     if name is None or name.sealed:
         raise ValueError(f"{path} is not an open journal")
     target = path.with_name(str(JournalName(name.first_event_id, name.number, sealed=True)))
+    if fs.exists(target):
+        raise CorruptionError(
+            f"{path}: expected to be sealed as {target.name}, which exists. "
+            "One of the two was copied here by hand; move it elsewhere."
+        )
     fs.rename(path, target)
     fs.sync_directory(path.parent)
     return target
 
 
 def seal_abandoned(fs: FileSystem, containers: Iterable[Path], writer: str) -> list[Sealed]:
-    """Seal what a dead writer left open: cut the torn tail, sync, rename; an empty journal is removed.
+    """Seal what a dead writer left open: cut the torn tail, count what is left, sync, rename.
 
-    Journals that never got their name are removed too.
-
-    Raises:
-        CorruptionError: a journal is damaged in its middle; it is left as it is.
+    An empty journal is removed, and so are those that never got their name. A damaged one is sealed as it is: its
+    intact records are rolled over, and the rest is reported then.
     """
     containers = tuple(containers)
     _remove_unnamed(fs, containers, writer)
-    done = []
-    for group in groups(fs, containers, writer):
-        for path in group.open:
-            journal = JournalFile.read(fs, path)
-            lost = journal.torn.lost_bytes if journal.torn else 0
-            if journal.is_empty:
-                fs.remove(path)
-                fs.sync_directory(path.parent)
-                done.append(Sealed(path, lost, removed=True))
-                continue
-            if journal.torn is not None:
-                fs.truncate(path, journal.intact_bytes)
-            fs.sync_file(path)
-            done.append(Sealed(seal(fs, path), lost, removed=False))
-    return done
+    found = groups(fs, containers, writer)
+    return [_seal_one(fs, path) for group in found for path in group.open]
+
+
+def _seal_one(fs: FileSystem, path: Path) -> Sealed:
+    journal = JournalFile.read(fs, path)
+    lost = journal.torn.lost_bytes if journal.torn else 0
+    may_have_lost = bool(journal.damage) or (journal.header is not None and journal.header.sync != "always")
+    if journal.is_empty:
+        fs.remove(path)
+        fs.sync_directory(path.parent)
+        return Sealed(path, lost, removed=True, may_have_lost=may_have_lost)
+    if journal.torn is not None:
+        fs.truncate(path, journal.intact_bytes)
+    counted = reduce(lambda end, found: end.with_events(found.first_event_id, found.count), journal.records, _NOTHING)
+    sealed = finish(fs, path, fs.append(path), counted if journal.end is None else None)
+    return Sealed(sealed, lost, removed=False, damage=journal.damage, may_have_lost=may_have_lost)
+
+
+_NOTHING = JournalEnd(events=0)
+_END_BYTES_MAX = 4096
+
+
+def read_end(fs: FileSystem, path: Path) -> JournalEnd | None:
+    """Return what a sealed journal says of itself in its last record, None when it has none; nothing else is read."""
+    data = fs.view(path)[-_END_BYTES_MAX:]
+    at = bytes(data).rfind(MARK)
+    last = next(frames(data, at), None) if at >= 0 else None
+    if isinstance(last, Frame) and last.kind == KIND_END:
+        return msgspec.json.decode(last.payload, type=JournalEnd)
+    return None
 
 
 def _remove_unnamed(fs: FileSystem, containers: Iterable[Path], writer: str) -> None:

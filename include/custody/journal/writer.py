@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Signal
-from threading import Lock, Thread
+from threading import Lock, RLock, Thread
 from types import TracebackType
 from typing import Self
 from weakref import ReferenceType, ref
@@ -27,9 +27,10 @@ from custody.format.names import ContainerPaths, JournalName
 from custody.journal.encoding import Prepared
 from custody.journal.file import JournalHeader
 from custody.journal.groups import groups
-from custody.journal.lane import Lane, SyncPolicy
+from custody.journal.lane import Appended, Lane, SyncPolicy
+from custody.journal.membership import Membership, check_containers
 from custody.journal.opened import OpenGroup
-from custody.journal.sealing import Sealed, seal_abandoned
+from custody.journal.sealing import Sealed, read_end, seal_abandoned
 from custody.model import Event
 from custody.vfs import FileSystem
 
@@ -84,7 +85,7 @@ class JournalWriter:
         self._database = database
         self._clock = clock
         self._options = options or JournalOptions()
-        self._lock = Lock()
+        self._lock = RLock()
         self._sealing = Lock()
         self._next_event_id = 0
         self._opened = 0
@@ -97,21 +98,40 @@ class JournalWriter:
         self._synced = time.monotonic()
         self._keeper: Thread | None = None
         self._held = ExitStack()
-        for root in self._containers:
-            fs.make_directory(ContainerPaths(root, writer).journals)
+        check_containers(fs, self._containers, writer)  # before a folder is made where a disk is not mounted
+        fs.make_directory(lock_path(self._containers, writer).parent)
         self._held.enter_context(fs.lock(lock_path(self._containers, writer)))
         try:
+            for root in self._containers:
+                fs.make_directory(ContainerPaths(root, writer).home)
+            self._membership = Membership(fs, self._containers, writer)
+            for root in self._containers:
+                fs.make_directory(ContainerPaths(root, writer).journals)
             self.recovered: list[Sealed] = seal_abandoned(fs, self._containers, writer)
+            self._next_event_id = self._least_free_id()
             self._waiting_bytes = self._bytes_waiting()
         except BaseException:
             self._held.close()
             raise
 
     def begin(self, next_event_id: int) -> None:
-        """Set the first id to give out: one more than the greatest that exists anywhere."""
-        if next_event_id < self._next_event_id:
-            raise ValueError(f"event ids only go up: expected at least {self._next_event_id}, got {next_event_id}")
-        self._next_event_id = next_event_id
+        """Give out no id below this one: what is live already is known to the caller, not to the journals."""
+        self._next_event_id = max(self._next_event_id, next_event_id)
+
+    def _least_free_id(self) -> int:
+        """Return the first id that no journal holds; one that certainly none ever held, if they cannot tell."""
+        uncertain = any(done.may_have_lost for done in self.recovered)
+        least = 0
+        for group in groups(self._fs, self._containers, self._writer):
+            for path in group.sealed:
+                end = read_end(self._fs, path)
+                uncertain = uncertain or end is None
+                least = max(least, group.first_event_id)
+                if end is not None and end.last_event_id is not None:
+                    least = max(least, end.last_event_id + 1)
+        if uncertain:
+            self._membership.raise_floor(max(self._membership.reserved, least))
+        return max(least, self._membership.floor)
 
     def append(self, events: Sequence[Event]) -> range:
         """Append events and return their ids, once the sync policy's promise holds.
@@ -132,10 +152,12 @@ class JournalWriter:
             self._refuse_if_broken()
             group = self._group or self._open_group()
             ids = range(self._next_event_id, self._next_event_id + len(events))
+            if ids.stop > self._membership.reserved:
+                self._membership.reserve(ids.stop, self._working(), self._take_out)
             self._next_event_id = ids.stop
             lane = group.enter()
         try:
-            lane.append(prepared.record(ids.start))
+            lane.append(Appended(prepared.records(ids.start), ids.start, len(ids)))
         except OSError as error:
             self._take_out(lane.path, error)
             raise
@@ -176,6 +198,7 @@ class JournalWriter:
             database=self._database,
             first_event_id=self._next_event_id,
             created_ms=self._clock.now_ms(),
+            sync=self._options.sync.value,
         )
         lanes = self._options.journals * max(len(self._working()), 1)
         shift = self._opened  # so that one thread alone uses all disks in turn, a group each

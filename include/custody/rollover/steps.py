@@ -18,16 +18,20 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import msgspec
+import pyarrow as pa
 
 from custody.config import Settings
 from custody.eventlog import write_staging
-from custody.journal import read_group, seal_abandoned
+from custody.journal import MergeReader, seal_abandoned
 from custody.journal.writer import lock_path
+from custody.model import EVENT_SCHEMA
 from custody.rollover.pending import is_live
 from custody.rollover.publish import build_index, compress_group, lost_shards, transaction_of
 from custody.rollover.report import UnitReport
 from custody.rollover.workspace import Workspace
 from custody.vfs import FileSystem
+
+_CHUNK_BYTES = 64 << 20
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -95,7 +99,8 @@ class Rollover(Step):
         """Merge one group."""
         first = _group_id(unit)
         group = next(group for group in workspace.groups() if group.first_event_id == first)
-        table = read_group(workspace.fs, group)
+        merged = MergeReader(workspace.fs, [group])
+        table = pa.concat_tables([EVENT_SCHEMA.empty_table(), *merged.chunks(_CHUNK_BYTES)])
         size = write_staging(workspace.fs, workspace.paths.staging_file(first), table)
         return UnitReport(unit=str(unit), events=table.num_rows, bytes=size)
 

@@ -64,6 +64,10 @@ class Primitives(Protocol):
         """Make a new file for appending; raises if the name exists."""
         ...
 
+    def append(self, path: Path) -> WritableFile:
+        """Open a file that exists, to append to what it holds; `tell` counts from its beginning."""
+        ...
+
     def read(self, path: Path) -> bytes:
         """Return the whole content."""
         ...

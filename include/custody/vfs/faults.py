@@ -18,7 +18,9 @@ from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 
 READS = frozenset({"read", "view", "size", "list"})
 SYNCS = frozenset({"sync", "sync_file", "sync_directory"})
-WRITES = frozenset({"create", "write", "rename", "link", "remove", "add_directory", "remove_directory", "cut"})
+WRITES = frozenset(
+    {"create", "append", "write", "rename", "link", "remove", "add_directory", "remove_directory", "cut"}
+)
 EFFECTS = SYNCS | WRITES
 
 
@@ -105,6 +107,11 @@ class FaultyFileSystem(WrappingFileSystem):
         """Make a new file for appending, whose writes and syncs can fail."""
         self.meet("create", path)
         return _FaultyFile(self.inner.create(path), path, self)
+
+    def append(self, path: Path) -> WritableFile:
+        """Open a file that exists, for writes and syncs that can fail."""
+        self.meet("append", path)
+        return _FaultyFile(self.inner.append(path), path, self)
 
     def read(self, path: Path) -> bytes:
         """Return the whole content."""

@@ -142,6 +142,11 @@ class MemoryFileSystem(ComposedOperations):
             folder.add(path.name, node)
             return MemoryFile(self, path, node)
 
+    def append(self, path: Path) -> MemoryFile:
+        """Open a file that exists, to append to what it holds; no operation by itself."""
+        with self._mutex:
+            return MemoryFile(self, path, self._tree.file("open", path))
+
     def read(self, path: Path) -> bytes:
         """Return the whole content."""
         with self._mutex:

@@ -39,10 +39,10 @@ def _acquire(descriptor: int, patience_seconds: float) -> bool:
 class PosixFile:
     """An append-only file on a real disk."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int, length: int = 0) -> None:
         self._path = path
         self._descriptor = descriptor
-        self._length = 0
+        self._length = length
         self._closed = False
 
     @property
@@ -99,6 +99,12 @@ class PosixFileSystem(ComposedOperations):
         with reported("create", path):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             return PosixFile(path, os.open(path, flags, 0o640))
+
+    def append(self, path: Path) -> PosixFile:
+        """Open a file that exists, to append to what it holds."""
+        with reported("open", path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            return PosixFile(path, descriptor, os.fstat(descriptor).st_size)
 
     def read(self, path: Path) -> bytes:
         """Return the whole content."""

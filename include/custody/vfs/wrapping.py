@@ -69,6 +69,10 @@ class WrappingFileSystem(ComposedOperations):
         """Make a new file for appending."""
         return self.inner.create(path)
 
+    def append(self, path: Path) -> WritableFile:
+        """Open a file that exists for appending."""
+        return self.inner.append(path)
+
     def read(self, path: Path) -> bytes:
         """Return the whole content."""
         return self.inner.read(path)

@@ -91,7 +91,6 @@ def test_a_container_that_fails_is_taken_out_and_the_others_carry_on(
         assert list(writer.failed_containers) == [containers[failing]]
         assert "injected" in writer.failed_containers[containers[failing]]
         # A seal may meet it first: its group is sealed without the container's journals.
-        assert failures or "list" in operations, "the append that met the failure raises"
         assert len(failures) <= 6, "each thread meets it once"
         assert all("injected" in str(error) for error in failures)
         after = len(fs.done)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -12,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.clock import ManualClock
+from custody.errors import CorruptionError
 from custody.format.framing import Frame, frames
-from custody.journal import JournalFile, JournalWriter
-from custody.journal.encoding import KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, decode_rows
+from custody.journal import JournalFile, JournalWriter, encoding
+from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, Record, decode
 from custody.model import EVENT_SCHEMA, ContentClaim, Event, EventType, to_batch, to_events
 from custody.vfs import PosixFileSystem
 from tests.support import EVENTS, TEXTS, event, numbered, sample
@@ -54,20 +57,23 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-def record_of(data: bytes) -> Frame:
-    [found] = frames(data, 0, Path("record"))
-    assert isinstance(found, Frame)
+def records_of(events: list[Event], first_event_id: int) -> list[Record]:
+    """What one append writes, as a reader finds it."""
+    found = []
+    for data in Prepared(events).records(first_event_id):
+        [item] = frames(data)
+        assert isinstance(item, Frame)
+        found.append(Record.of(item, Path("journal"), 0, JOURNAL_SCHEMA))
     return found
 
 
 def as_rows(events: list[Event], first_event_id: int) -> pa.Table:
-    """The events as a journal of rows gives them: records of at most ROWS_MAX, read together."""
-    payloads = []
+    """The events as a journal of rows gives them: appends of at most ROWS_MAX, read together."""
+    records = []
     for start in range(0, len(events), ROWS_MAX):
-        record = record_of(Prepared(events[start : start + ROWS_MAX]).record(first_event_id + start))
-        assert record.kind == KIND_ROWS
-        payloads.append(record.payload)
-    return decode_rows(payloads)
+        records += records_of(events[start : start + ROWS_MAX], first_event_id + start)
+    assert {record.kind for record in records} == {KIND_ROWS}
+    return decode(records)
 
 
 def expect_same(events: list[Event], first_event_id: int = 0) -> None:
@@ -86,11 +92,52 @@ def test_rows_hold_what_a_batch_holds(events: list[Event], first_event_id: int) 
 @given(st.lists(EVENTS, min_size=1, max_size=4), st.integers(0, INT64_MAX - 200))
 def test_a_batch_gets_its_ids_afterwards(some: list[Event], first_event_id: int) -> None:
     events = some * (ROWS_MAX + 1)
-    record = record_of(Prepared(events).record(first_event_id))
-    assert record.kind == KIND_BATCH
-    batch = pa.ipc.read_record_batch(pa.py_buffer(record.payload), EVENT_SCHEMA)
-    batch.validate(full=True)
-    assert batch.equals(to_batch(events, first_event_id))
+    [record] = records_of(events, first_event_id)
+    assert (record.kind, record.first_event_id, record.count) == (KIND_BATCH, first_event_id, len(events))
+    assert record.last_event_id == first_event_id + len(events) - 1
+    table = decode([record])
+    table.validate(full=True)
+    assert table.combine_chunks().to_batches()[0].equals(to_batch(events, first_event_id))
+
+
+@pytest.mark.parametrize("count", [8, ROWS_MAX, 500])
+def test_a_large_append_becomes_several_records(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(encoding, "RECORD_BYTES", 2000)
+    events = [event(number, details="x" * 300 * (number % 5)) for number in range(count)]
+    records = records_of(events, 7)
+    assert len(records) > 1
+    assert all(len(record.body) < 8000 for record in records)
+    assert to_events(decode(records)) == numbered(events, 7)
+
+
+def test_an_event_that_fits_no_record_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "PAYLOAD_BYTES_MAX", 4000)
+    for count in (1, ROWS_MAX + 1):
+        with pytest.raises(ValueError, match="an event has at most 2000 bytes in a journal, got"):
+            Prepared([event(0, details="x" * 2000)] * count)
+
+
+@given(st.lists(st.tuples(st.booleans(), EVENTS), min_size=1, max_size=8), st.randoms())
+def test_records_in_any_order_and_of_both_kinds_come_in_the_order_of_ids(
+    appended: list[tuple[bool, Event]], random: Random
+) -> None:
+    records: list[Record] = []
+    expected: list[Event] = []
+    for many, item in appended:
+        events = [item] * (ROWS_MAX + 1 if many else 1)
+        records += records_of(events, len(expected))
+        expected += events
+    random.shuffle(records)
+    assert to_events(decode(records)) == numbered(expected)
+
+
+def test_a_record_that_does_not_hold_what_its_head_says_is_damage() -> None:
+    for count in (1, ROWS_MAX + 1):
+        [record] = records_of([event(number) for number in range(count)], 0)
+        with pytest.raises(CorruptionError, match=f"journal @0: expected {count + 1} events in 1 records, got {count}"):
+            decode([replace(record, count=count + 1)])
+        with pytest.raises(CorruptionError, match="journal @0: expected records of events, got"):
+            decode([replace(record, body=record.body[:-5])])
 
 
 @pytest.mark.parametrize("number", [INT64_MIN, INT64_MIN + 1, -1, 0, (1 << 53) + 1, INT64_MAX])
@@ -139,7 +186,7 @@ def test_a_long_text_is_read_whole() -> None:
 
 def test_few_events_are_rows_and_many_a_batch() -> None:
     for count, kind in ((1, KIND_ROWS), (ROWS_MAX, KIND_ROWS), (ROWS_MAX + 1, KIND_BATCH)):
-        assert record_of(Prepared([event(n) for n in range(count)]).record(0)).kind == kind
+        assert [record.kind for record in records_of([event(n) for n in range(count)], 0)] == [kind]
 
 
 def test_a_journal_may_mix_rows_and_batches(tmp_path: Path) -> None:

@@ -1,153 +1,248 @@
-"""A journal file: what was acknowledged is read back, a torn tail is told from damage, other versions are refused."""
+"""A journal file: what was acknowledged is read back; every cut and every flipped bit has a computed outcome."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from custody.clock import ManualClock
-from custody.errors import CorruptionError, FormatVersionError
-from custody.format.framing import frame
-from custody.journal import JournalFile, JournalWriter, groups, read_group, read_sealed
-from custody.journal.file import PREAMBLE
+from custody.errors import FormatVersionError
+from custody.format.framing import HEAD_BYTES, Frame, frame, frames, joined
+from custody.journal import JournalFile, JournalWriter
+from custody.journal.encoding import Prepared
+from custody.journal.file import KIND_GROUP, PREAMBLE, JournalEnd, JournalHeader, end_record, write_header
 from custody.model import Event, to_events
 from custody.vfs import PosixFileSystem
+from custody.vfs.memory import MemoryFileSystem
 from tests.support import event, flipped, numbered
 
-BATCHES = [[event(0), event(1)], [event(2, details="\N{SNOWMAN}\0")], [event(3), event(4), event(5)]]
-EVENTS = numbered([item for batch in BATCHES for item in batch])
+HEADER = JournalHeader(writer="main", database="provenance", first_event_id=0, created_ms=5)
+OPEN = Path("00000000000000000000.0.journal")
+SEALED = Path("00000000000000000000.0.sealed")
+Bytes = tuple[int, int]
 
 
-def journal_of(folder: Path, batches: list[list[Event]]) -> tuple[Path, list[int]]:
-    """A sealed journal and where each of its batches ends."""
-    ends = []
-    with JournalWriter(PosixFileSystem(), [folder], "main", "provenance", ManualClock(5)) as writer:
-        for batch in batches:
-            writer.append(batch)
-            ends.append(next((folder / "main" / "journals").iterdir()).stat().st_size)
-    return next((folder / "main" / "journals").iterdir()), ends
+@dataclass(frozen=True)
+class Piece:
+    """Some bytes of a journal and the events that are lost with them."""
+
+    start: int
+    length: int
+    events: tuple[Event, ...] = ()
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
-    return journal_of(tmp_path_factory.mktemp("container"), BATCHES)
+class Laid:
+    """A journal of three records, put together by hand: where each piece of it lies.
+
+    The first record holds rows, the second is made of `parts` that were synced together, the third holds rows again.
+    """
+
+    def __init__(self, parts: int) -> None:
+        first = [event(0), event(1)]
+        second = [[event(2 + number, details="\N{SNOWMAN}\0")] for number in range(parts)]
+        third = [event(2 + parts + number) for number in range(3)]
+        fs = MemoryFileSystem()
+        with fs.create(Path("/head")) as file:
+            write_header(file, HEADER)
+        self.data = fs.read(Path("/head"))
+        self.events = numbered([*first, *(item for part in second for item in part), *third])
+        self.pieces = [Piece(0, len(PREAMBLE))]
+        for item in frames(self.data, len(PREAMBLE)):
+            assert isinstance(item, Frame)
+            self.pieces.append(Piece(item.offset, item.end - item.offset))
+        self._add(first, 0)
+        framed = [Prepared(part).records(2 + number)[0] for number, part in enumerate(second)]
+        if parts == 1:
+            self._add(second[0], 2)
+        else:
+            self.pieces.append(Piece(len(self.data), HEAD_BYTES))
+            self.data += joined(KIND_GROUP, framed)
+            for number, record in enumerate(framed):
+                self.pieces.append(Piece(self.pieces[-1].end, len(record), tuple(self.events[2 + number : 3 + number])))
+        self._add(third, 2 + parts)
+        self.last = self.pieces[-1]
+        self.open = self.data
+        end = end_record(JournalEnd(events=len(self.events), first_event_id=0, last_event_id=self.events[-1].event_id))
+        self.pieces.append(Piece(len(self.data), len(end)))
+        self.data += end
+
+    def _add(self, events: list[Event], first: int) -> None:
+        [record] = Prepared(events).records(first)
+        self.pieces.append(Piece(len(self.data), len(record), tuple(self.events[first : first + len(events)])))
+        self.data += record
+
+    def without(self, *lost: Piece) -> list[Event]:
+        gone = {item.event_id for piece in lost for item in piece.events}
+        return [item for item in self.events if item.event_id not in gone]
+
+    def piece_of(self, byte: int) -> Piece:
+        return next(piece for piece in self.pieces if piece.start <= byte < piece.end)
+
+    def damage_of(self, piece: Piece) -> list[Bytes]:
+        """What is named when a piece is damaged: of a record with parts its head as well, which says how long it is."""
+        head = next((one for one in self.pieces[:-1] if one.length == HEAD_BYTES and not one.events), None)
+        inside = head is not None and head.end <= piece.start < self.last.start
+        assert not inside or head is not None
+        if inside and head is not None and piece.start == head.end:
+            return [(head.start, head.length + piece.length)]
+        return [*([(head.start, head.length)] if inside and head else []), (piece.start, piece.length)]
 
 
-def read(path: Path, data: bytes) -> JournalFile:
-    return JournalFile(path, data)
+LAID = {"alone": Laid(parts=1), "together": Laid(parts=3)}
+
+
+@pytest.fixture(params=LAID)
+def laid(request: pytest.FixtureRequest) -> Laid:
+    return LAID[request.param]
 
 
 def events_in(journal: JournalFile) -> list[Event]:
     return to_events(journal.table())
 
 
-def test_the_header_says_who_wrote_which_ids(written: tuple[Path, list[int]]) -> None:
-    journal = JournalFile.read(PosixFileSystem(), written[0])
-    assert journal.header is not None
-    assert (journal.header.writer, journal.header.database) == ("main", "provenance")
-    assert (journal.header.first_event_id, journal.header.created_ms) == (0, 5)
-    assert journal.torn is None
-    assert not journal.is_empty
-    assert events_in(journal) == EVENTS
+def damage_in(journal: JournalFile) -> list[Bytes]:
+    for damage in journal.damage:
+        assert str(damage).startswith(f"{journal.path} @{damage.offset}: expected ")
+        assert len(damage.evidence()) == damage.length
+    return [(damage.offset, damage.length) for damage in journal.damage]
 
 
-def test_a_journal_cut_anywhere_keeps_its_whole_batches(written: tuple[Path, list[int]]) -> None:
-    path, ends = written
-    data = path.read_bytes()
-    lengths = {*range(0, len(data), 61), *(end + near for end in ends for near in (-1, 0, 1)), *range(20)}
-    for length in sorted(length for length in lengths if length <= len(data)):
-        journal = read(path, data[:length])
-        batches = sum(end <= length for end in ends)
-        assert events_in(journal) == EVENTS[: sum(map(len, BATCHES[:batches]))], length
-        assert journal.is_empty == (batches == 0)
-        if batches:
-            torn = length - ends[batches - 1]
-            assert journal.intact_bytes == ends[batches - 1]
-            assert (journal.torn.lost_bytes if journal.torn else 0) == torn
+def test_an_intact_journal_is_read_whole(laid: Laid) -> None:
+    for path, data in ((OPEN, laid.open), (SEALED, laid.data)):
+        journal = JournalFile(path, data)
+        assert journal.header == HEADER
+        assert (journal.damage, journal.torn, journal.intact_bytes) == ((), None, len(data))
+        assert not journal.is_empty
+        assert events_in(journal) == laid.events
+    assert journal.end == JournalEnd(events=len(laid.events), first_event_id=0, last_event_id=len(laid.events) - 1)
 
 
-def test_a_flipped_bit_never_gives_other_events(written: tuple[Path, list[int]]) -> None:
-    path, ends = written
-    data = path.read_bytes()
-    for bit in [*range(0, 8 * len(data), 509), *range(8 * len(PREAMBLE))]:
-        byte = bit // 8
-        if byte >= ends[-2]:  # the last record: its append may not have ended
-            journal = read(path, flipped(data, bit))
+def test_every_flipped_bit_of_a_sealed_journal_costs_the_record_that_has_it(laid: Laid) -> None:
+    end = laid.pieces[-1]
+    for bit in range(8 * len(laid.data)):
+        piece = laid.piece_of(bit // 8)
+        journal = JournalFile(SEALED, flipped(laid.data, bit))
+        missing_end = [(len(laid.data), 0)] if piece == end else []
+        assert damage_in(journal) == [*laid.damage_of(piece), *missing_end], bit
+        assert [record.first_event_id for record in journal.records] == _firsts(laid, piece), bit
+        assert journal.torn is None
+        if bit % 997 == 0:
+            assert events_in(journal) == laid.without(piece), bit
+
+
+def test_every_flipped_bit_of_an_open_journal_costs_the_record_that_has_it(laid: Laid) -> None:
+    """Damage to the last record cannot be told from a torn tail."""
+    for bit in range(8 * len(laid.open)):
+        piece = laid.piece_of(bit // 8)
+        journal = JournalFile(OPEN, flipped(laid.open, bit))
+        assert [record.first_event_id for record in journal.records] == _firsts(laid, piece), bit
+        if piece == laid.last:
+            assert damage_in(journal) == []
             assert journal.torn is not None
-            assert journal.torn.offset == ends[-2]
-            assert events_in(journal) == EVENTS[:3]
+            assert (journal.torn.offset, journal.torn.lost_bytes) == (piece.start, piece.length)
+        else:
+            assert damage_in(journal) == laid.damage_of(piece), bit
+            assert journal.torn is None
+        if bit % 997 == 0:
+            assert events_in(journal) == laid.without(piece), bit
+
+
+def _firsts(laid: Laid, lost: Piece) -> list[int]:
+    return [piece.events[0].event_id for piece in laid.pieces if piece.events and piece != lost]
+
+
+def test_every_cut_of_a_sealed_journal_names_what_is_missing(laid: Laid) -> None:
+    for length in range(len(laid.data)):
+        journal = JournalFile(SEALED, laid.data[:length])
+        whole = [piece for piece in laid.pieces if piece.end <= length]
+        kept = whole[-1].end if whole else 0
+        head = next((piece for piece in whole if piece.length == HEAD_BYTES and not piece.events), None)
+        gaps = [(kept, length - kept)] if length > kept else []
+        if head is not None and length < laid.last.start and whole[-1].start < laid.last.start:
+            # The head of a record with parts promises more than there is.
+            rest = gaps if whole[-1] != head else [(head.start, length - head.start)]
+            gaps = rest if whole[-1] == head else [(head.start, head.length), *gaps]
+        assert damage_in(journal) == [*gaps, (length, 0)], length
+        assert [record.first_event_id for record in journal.records] == [
+            piece.events[0].event_id for piece in whole if piece.events
+        ], length
+
+
+def test_every_cut_of_an_open_journal_is_a_torn_tail_once_its_head_is_whole(laid: Laid) -> None:
+    """A file gets its name when its head is synced: a head that is not whole is damage, never a crash."""
+    alone = laid.pieces[:-1]
+    head_end = laid.pieces[2].end
+    for length in range(len(laid.open)):
+        journal = JournalFile(OPEN, laid.open[:length])
+        if length < head_end:
+            assert journal.damage, length
+            assert journal.torn is None
             continue
-        expected = FormatVersionError if byte == len(PREAMBLE) - 1 else CorruptionError
-        with pytest.raises(expected, match=str(path)) as caught:
-            read(path, flipped(data, bit))
-        assert " @" in str(caught.value)
+        kept = _last_synced(laid, alone, length)
+        assert damage_in(journal) == [], length
+        torn = (journal.torn.offset, journal.torn.lost_bytes) if journal.torn else (length, 0)
+        assert torn == (kept, length - kept), length
+        assert journal.intact_bytes == kept
+        assert [record.first_event_id for record in journal.records] == [
+            piece.events[0].event_id for piece in alone if piece.events and piece.end <= kept
+        ]
 
 
-def test_damage_is_placed_at_the_record_that_has_it(written: tuple[Path, list[int]]) -> None:
-    path, ends = written
-    with pytest.raises(CorruptionError, match=f"@{ends[0]}:"):
-        read(path, flipped(path.read_bytes(), 8 * (ends[0] + 100)))
+def _last_synced(laid: Laid, pieces: list[Piece], length: int) -> int:
+    """Where the last record that was written by itself ends: parts are synced together."""
+    head = next((piece for piece in pieces if piece.length == HEAD_BYTES and not piece.events), None)
+    ends = [piece.end for piece in pieces if head is None or not head.start <= piece.start < laid.last.start]
+    if head is not None:
+        ends.append(laid.last.start)
+    return max(end for end in ends if end <= length)
 
 
-def test_a_sealed_journal_with_a_torn_tail_is_damaged(written: tuple[Path, list[int]], tmp_path: Path) -> None:
-    path, ends = written
-    torn = tmp_path / path.name
-    torn.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(CorruptionError, match=f"{torn} @{ends[1]}:"):
-        read_sealed(PosixFileSystem(), torn)
-    torn.write_bytes(b"")
-    with pytest.raises(CorruptionError, match="@0:"):
-        read_sealed(PosixFileSystem(), torn)
+def test_a_file_that_is_no_journal_is_damage_from_end_to_end() -> None:
+    for data in (b"<html>", b"PAR1" * 100, bytes(4096)):
+        journal = JournalFile(OPEN, data)
+        assert sum(length for _, length in damage_in(journal)) == len(data)
+        assert events_in(journal) == []
 
 
-def test_an_unknown_version_is_refused(written: tuple[Path, list[int]]) -> None:
-    path, _ = written
+def test_an_unknown_version_is_refused(laid: Laid) -> None:
     with pytest.raises(FormatVersionError, match="@7: expected journal version 1, got 2"):
-        read(path, PREAMBLE[:7] + b"\x02" + path.read_bytes()[8:])
+        JournalFile(OPEN, PREAMBLE[:7] + b"\x02 and whatever that version has")
+    newer = frame(1, msgspec.json.encode(msgspec.structs.replace(HEADER, format_version=2)))
+    with pytest.raises(FormatVersionError, match="@8: expected journal version 1, got 2"):
+        JournalFile(OPEN, PREAMBLE[:7] + b"\x02" + newer)
 
 
-def test_an_unknown_kind_of_record_is_refused(written: tuple[Path, list[int]]) -> None:
-    path, ends = written
-    with pytest.raises(FormatVersionError, match=f"@{ends[-1]}: expected a record of kind 1 to 5, got kind 9"):
-        read(path, path.read_bytes() + frame(9, b"of the future"))
+def test_an_unknown_kind_of_record_is_refused(laid: Laid) -> None:
+    with pytest.raises(FormatVersionError, match=f"@{len(laid.open)}: expected a record of kind 1 to 6, got kind 9"):
+        JournalFile(OPEN, laid.open + frame(9, b"of the future"))
 
 
-def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
-    for data in (b"<html>", b"PAR1" * 100):
-        with pytest.raises(CorruptionError, match="preamble"):
-            read(tmp_path / "x", data)
-
-
-@pytest.mark.parametrize("length", [0, 3, 8, 4096])
-def test_space_that_was_never_written_is_an_empty_journal(length: int, tmp_path: Path) -> None:
-    journal = read(tmp_path / "x", bytes(length))
-    assert journal.is_empty
-    assert journal.intact_bytes == 0
-    assert events_in(journal) == []
-
-
-def test_the_format_s_numbers_stand(written: tuple[Path, list[int]]) -> None:
-    """These bytes lie on people's disks: add, never change."""
-    data = written[0].read_bytes()
-    assert data[:8] == b"CUSTJRN\x01"
-    mark, length, kind = data[8:12], int.from_bytes(data[12:16], "little"), data[20]
-    assert (mark, kind) == (b"\xc5\x7e\xa1\x1d", 1)
-    assert data[21 : 21 + length].startswith(b'{"writer":"main","database":"provenance","first_event_id":0')
-    assert data[21 + length : 25 + length] == mark
-    assert data[21 + length + 12] == 2
-    assert written[0].name == "00000000000000000000.0.sealed"
-
-
-def test_events_of_an_unknown_schema_version_are_refused(written: tuple[Path, list[int]]) -> None:
-    path, _ = written
-    header = b'{"writer":"main","database":"provenance","first_event_id":0,"schema_version":2,"created_ms":5}'
+def test_events_of_an_unknown_schema_version_are_refused() -> None:
+    header = frame(1, msgspec.json.encode(msgspec.structs.replace(HEADER, schema_version=2)))
     with pytest.raises(FormatVersionError, match="@8: expected events of schema version 1, got 2"):
-        read(path, PREAMBLE + frame(1, header))
+        JournalFile(OPEN, PREAMBLE + header)
 
 
-def test_a_group_is_read_in_the_order_of_its_ids(tmp_path: Path) -> None:
-    journal_of(tmp_path, BATCHES)
-    [group] = groups(PosixFileSystem(), [tmp_path], "main")
-    assert group.is_sealed
-    assert to_events(read_group(PosixFileSystem(), group)) == EVENTS
+def test_the_format_s_numbers_stand(tmp_path: Path) -> None:
+    """These bytes lie on people's disks: add, never change."""
+    with JournalWriter(PosixFileSystem(), [tmp_path], "main", "provenance", ManualClock(5)) as writer:
+        writer.append([event()])
+    [path] = (tmp_path / "main" / "journals").iterdir()
+    data = path.read_bytes()
+    assert path.name == "00000000000000000000.0.sealed"
+    assert data[:8] == b"CUSTJRN\x01"
+    kinds = []
+    at = 8
+    while at < len(data):
+        assert data[at : at + 4] == b"\xc5\x7e\xa1\x1d"
+        kinds.append(data[at + 12])
+        at += 13 + int.from_bytes(data[at + 4 : at + 8], "little")
+    assert kinds == [1, 2, 4, 6]
+    assert data[21:].startswith(b'{"writer":"main","database":"provenance","first_event_id":0')

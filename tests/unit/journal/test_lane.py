@@ -13,7 +13,7 @@ from custody.format.names import JournalName
 from custody.journal import JournalFile
 from custody.journal.encoding import Prepared
 from custody.journal.file import JournalHeader
-from custody.journal.lane import Lane, SyncPolicy
+from custody.journal.lane import Appended, Lane, SyncPolicy
 from custody.model import to_events
 from custody.vfs import PosixFileSystem
 from tests.support import event
@@ -26,8 +26,8 @@ def lane_in(folder: Path, fs: WatchedFileSystem, policy: SyncPolicy = SyncPolicy
     return Lane(fs, folder / str(JournalName(0, 0, sealed=False)), HEADER, policy)
 
 
-def record(number: int) -> bytes:
-    return Prepared([event(number)]).record(number)
+def record(number: int) -> Appended:
+    return Appended(Prepared([event(number)]).records(number), number, 1)
 
 
 def ids(path: Path) -> list[int]:
@@ -61,7 +61,7 @@ def test_the_other_policies_write_at_once_and_sync_when_told(tmp_path: Path, pol
     assert names(fs)[8:] == ["sync"]
     lane.append(record(3))
     sealed = lane.close()
-    assert names(fs)[9:] == ["write", "sync", "rename", "sync_directory"]
+    assert names(fs)[9:] == ["write", "write", "sync", "rename", "sync_directory"], "the record and the end record"
     assert sealed is not None
     assert ids(sealed) == [0, 1, 2, 3]
 

@@ -1,4 +1,4 @@
-"""Recovery of journals: the torn tail of a dead writer is cut, acknowledged events stay, damage is left alone."""
+"""Recovery of journals: the torn tail of a dead writer is cut, acknowledged events stay, damage costs its record."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from custody.clock import ManualClock
 from custody.errors import CorruptionError
-from custody.journal import groups, seal_abandoned
-from custody.journal.sealing import seal
+from custody.format.framing import MARK, Frame, frames
+from custody.journal import JournalOptions, JournalWriter, SyncPolicy, groups, seal_abandoned
+from custody.journal.membership import RESERVED_IDS
+from custody.journal.sealing import finish
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, python, unnumbered
@@ -27,12 +30,19 @@ with Repository.open(Path(sys.argv[1])).writer() as writer:
 ROOT = Path(__file__).parents[3]
 
 
+def frames_of(path: Path, data: bytes | None = None) -> list[Frame]:
+    found = list(frames(path.read_bytes() if data is None else data, 8))
+    return [item for item in found if isinstance(item, Frame)]
+
+
 def unsealed(repository: Repository, events: int = 3) -> Path:
-    """The journal of a writer that died: all appended, the name of an open one."""
+    """The journal of a writer that died: all appended, no end record, the name of an open one."""
     with repository.writer() as writer:
         for number in range(events):
             writer.append([event(number)])
     sealed = next(repository.settings.root.glob("containers/1/main/journals/*.sealed"))
+    data = sealed.read_bytes()
+    sealed.write_bytes(data[: data.rindex(MARK)])
     return sealed.rename(sealed.with_suffix(".journal"))
 
 
@@ -55,7 +65,8 @@ def test_a_torn_tail_is_cut_and_the_acknowledged_events_are_kept(repository: Rep
     [done] = seal_abandoned(PosixFileSystem(), repository.settings.containers, "main")
     assert done.lost_bytes == len(torn)
     assert not done.removed
-    assert done.path.read_bytes() == whole
+    assert done.path.read_bytes().startswith(whole)
+    assert len(frames_of(done.path)) == len(frames_of(done.path, whole)) + 1, "the end record"
     assert unnumbered(repository.events()) == [event(n) for n in range(3)]
     assert append(repository, [event(3)]) == range(3, 4)
 
@@ -68,25 +79,82 @@ def test_an_append_that_was_cut_off_gives_its_ids_to_the_next(repository: Reposi
     assert unnumbered(repository.events()) == [event(0), event(1), event(7)]
 
 
-def test_damage_in_the_middle_is_reported_and_the_file_is_left_as_it_is(repository: Repository) -> None:
+def test_damage_in_the_middle_costs_its_record_and_stays_in_the_file(repository: Repository) -> None:
     path = unsealed(repository)
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
+    starts = [item.offset for item in frames(bytes(data), 8) if isinstance(item, Frame)][2:]
+    data[starts[1] + 50] ^= 1
     path.write_bytes(data)
-    for attempt in (lambda: append(repository, [event()]), lambda: list(repository.events())):
-        with pytest.raises(CorruptionError, match=path.name):
-            attempt()
-    assert path.read_bytes() == data
+    [done] = seal_abandoned(PosixFileSystem(), repository.settings.containers, "main")
+    assert [(damage.offset, damage.length) for damage in done.damage] == [(starts[1], starts[2] - starts[1])]
+    assert done.may_have_lost
+    assert done.path.read_bytes().startswith(data)
+    assert unnumbered(repository.events()) == [event(0), event(2)]
 
 
-@pytest.mark.parametrize("length", [0, 5, 8, 60])
-def test_a_journal_without_an_event_is_removed(repository: Repository, length: int) -> None:
+def test_ids_that_a_damaged_journal_may_have_held_are_not_given_out_again(repository: Repository) -> None:
+    """Not by the next start, and not by the one after it, when the damaged journal may be gone."""
+    path = unsealed(repository)
+    data = bytearray(path.read_bytes())
+    data[[item.offset for item in frames(bytes(data), 8) if isinstance(item, Frame)][3] + 50] ^= 1
+    path.write_bytes(data)
+    with repository.writer():
+        pass
+    path.with_suffix(".sealed").unlink()
+    first = append(repository, [event(3)])
+    assert first.start >= RESERVED_IDS
+    assert append(repository, [event(4)]) == range(first.stop, first.stop + 1)
+
+
+def test_a_sealed_journal_that_lost_its_end_does_not_free_its_ids(repository: Repository) -> None:
+    append(repository, [event(number) for number in range(3)])
+    [path] = repository.settings.root.glob("containers/1/main/journals/*.sealed")
+    path.write_bytes(path.read_bytes()[:-200])
+    assert append(repository, [event(3)]).start >= RESERVED_IDS
+
+
+def test_ids_told_without_a_sync_are_not_given_out_again(tmp_path: Path) -> None:
+    """A power loss may have cost any of them."""
+    options = JournalOptions(sync=SyncPolicy.NEVER)
+    fs = PosixFileSystem()
+    with JournalWriter(fs, [tmp_path], "main", "provenance", ManualClock(), options) as writer:
+        writer.append([event()])
+    [sealed] = (tmp_path / "main" / "journals").iterdir()
+    sealed.rename(sealed.with_suffix(".journal"))
+    with JournalWriter(fs, [tmp_path], "main", "provenance", ManualClock(), options) as writer:
+        assert writer.append([event(1)]).start >= RESERVED_IDS
+
+
+def test_a_sealed_journal_is_never_replaced(repository: Repository) -> None:
+    path = unsealed(repository)
+    copy = path.with_suffix(".sealed")
+    copy.write_bytes(b"somebody's")
+    with pytest.raises(CorruptionError, match=f"{path.name}: expected to be sealed as {copy.name}, which exists"):
+        seal_abandoned(PosixFileSystem(), repository.settings.containers, "main")
+    assert copy.read_bytes() == b"somebody's"
+
+
+@pytest.mark.parametrize("beyond", [0, 20])
+def test_a_journal_without_an_event_is_removed(repository: Repository, beyond: int) -> None:
     path = unsealed(repository, events=1)
-    path.write_bytes(path.read_bytes()[:length])
+    [_, _, record] = frames_of(path)
+    path.write_bytes(path.read_bytes()[: record.offset + beyond])
     [done] = seal_abandoned(PosixFileSystem(), repository.settings.containers, "main")
     assert done.removed
     assert groups(PosixFileSystem(), repository.settings.containers, "main") == []
     assert append(repository, [event()]) == range(1)
+
+
+@pytest.mark.parametrize("length", [0, 5, 8, 60])
+def test_a_journal_without_a_whole_head_is_kept_as_damaged(repository: Repository, length: int) -> None:
+    """It got its name when its head was synced, so a crash leaves no such thing."""
+    path = unsealed(repository, events=1)
+    path.write_bytes(path.read_bytes()[:length])
+    [done] = seal_abandoned(PosixFileSystem(), repository.settings.containers, "main")
+    assert not done.removed
+    assert done.damage
+    assert done.may_have_lost
+    assert done.path.exists()
 
 
 def test_sealing_again_changes_nothing(repository: Repository) -> None:
@@ -97,8 +165,9 @@ def test_sealing_again_changes_nothing(repository: Repository) -> None:
 
 def test_only_an_open_journal_can_be_sealed(tmp_path: Path) -> None:
     for name in ("00000000000000000000.0.sealed", "notes.txt"):
+        (tmp_path / name).touch()
         with pytest.raises(ValueError, match="not an open journal"):
-            seal(PosixFileSystem(), tmp_path / name)
+            finish(PosixFileSystem(), tmp_path / name, PosixFileSystem().append(tmp_path / name), None)
 
 
 def test_foreign_files_among_the_journals_are_left_alone(repository: Repository) -> None:

@@ -1,0 +1,64 @@
+"""`custody containers`: the disks of a repository, and forgetting one that is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from custody.cli.output import json_option, print_json, print_table, size_text
+from custody.config import load_settings
+from custody.repository.containers import container_list, forget_container
+
+
+@click.group()
+def containers() -> None:
+    """Look at the containers of all writers, and forget a lost one."""
+
+
+@containers.command("list")
+@json_option
+@click.pass_obj
+def list_containers(repository: Path, as_json: bool) -> None:
+    """Print which containers belong to which writer, and which of them are missing.
+
+    \b
+    Example:
+      custody -r demo containers list
+    """
+    found = container_list(load_settings(repository))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (
+            item.writer,
+            item.container,
+            item.path,
+            "missing" if item.is_missing else "there",
+            item.journals,
+            size_text(item.journal_bytes),
+        )
+        for item in found
+    ]
+    print_table(f"{len(rows)} containers", ("writer", "container", "path", "state", "journals#", "bytes#"), rows)
+
+
+@containers.command("drop")
+@click.argument("identity")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def drop(repository: Path, identity: str, yes: bool) -> None:
+    """Forget the missing container IDENTITY, whose disk is lost for good.
+
+    Events that only its journals held are lost with it. Their ids are not given out again.
+
+    \b
+    Example:
+      custody -r demo containers drop 6f1c2d3e000040008000000000000001
+    """
+    settings = load_settings(repository)
+    if not yes:
+        click.confirm(f"Events in the journals of container {identity} are lost. Forget it?", abort=True)
+    for writer in forget_container(settings, identity):
+        click.echo(f"writer {writer}: container {identity} is forgotten")

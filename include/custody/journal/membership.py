@@ -1,0 +1,209 @@
+"""Which containers belong to a writer, and up to which id ids may have been given out.
+
+Each container keeps both in `<container>/<writer>/STATE` (docs/formats/writer-state.md). So a disk that is not mounted
+is told from a new one, and ids are not given out again when the journals that hold them cannot be read: ids are
+reserved in blocks, durably on every container, before the first of a block is used.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from custody.errors import CorruptionError, FormatVersionError, StorageError
+from custody.format.framing import Frame, frame, frames
+from custody.format.names import ContainerPaths
+from custody.vfs import FileSystem
+
+PREAMBLE = b"CUSTWST\x01"
+KIND_STATE = 1
+RESERVED_IDS = 1 << 20
+
+
+class WriterState(msgspec.Struct, frozen=True, kw_only=True):
+    """What one container knows of a writer."""
+
+    writer: str
+    container: str
+    """The container's own identity: 32 hexadecimal digits."""
+    containers: dict[str, str]
+    """All containers of the writer: identity to the path where it was last seen."""
+    reserved: int
+    """No id from this one on was ever given out."""
+    floor: int = 0
+    """No id below this one is given out any more: what was given out beyond what can be read is not known."""
+
+
+def encode_state(state: WriterState) -> bytes:
+    """Return the bytes of a STATE file."""
+    return PREAMBLE + frame(KIND_STATE, msgspec.json.encode(state))
+
+
+def decode_state(data: bytes, path: Path) -> WriterState:
+    """Return what a STATE file says.
+
+    Raises:
+        CorruptionError: it is damaged.
+        FormatVersionError: it is of a version that this code does not know.
+    """
+    items = list(frames(data, len(PREAMBLE)))
+    if len(items) == 1 and isinstance(items[0], Frame) and items[0].kind == KIND_STATE and data[:7] == PREAMBLE[:7]:
+        if data[7:8] != PREAMBLE[7:8]:
+            raise FormatVersionError(f"{path} @7: expected writer state version 1, got {data[7]}. Use a newer custody.")
+        return msgspec.json.decode(items[0].payload, type=WriterState)
+    raise CorruptionError(
+        f"{path} @0: expected a writer's state with its checksum, got other bytes. "
+        "Move the file away: it is made again from those of the other containers, or from the journals."
+    )
+
+
+def writer_states(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Path, WriterState]:
+    """Return what the containers of the settings know of a writer; new ones are left out.
+
+    Raises:
+        CorruptionError: a container's state is damaged and no other container knows what it was.
+    """
+    states: dict[Path, WriterState] = {}
+    damaged: dict[Path, CorruptionError] = {}
+    for root in roots:
+        path = ContainerPaths(root, writer).state
+        try:
+            if fs.exists(path):
+                states[root] = decode_state(fs.read(path), path)
+        except CorruptionError as error:
+            damaged[root] = error
+    for root, failure in damaged.items():
+        states[root] = _healed(root, states, failure)
+    return states
+
+
+def check_containers(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Path, WriterState]:
+    """Return what the containers know of a writer.
+
+    Raises:
+        StorageError: a container that belongs to the writer is not among them, or one is there twice.
+        CorruptionError: as of writer_states.
+    """
+    states = writer_states(fs, roots, writer)
+    _check_distinct(writer, states)
+    _check_present(writer, states)
+    return states
+
+
+def _healed(root: Path, states: Mapping[Path, WriterState], error: CorruptionError) -> WriterState:
+    """Return the state of a container whose own is damaged, from what the others know of it."""
+    for state in states.values():
+        for identity, place in state.containers.items():
+            if place == str(root):
+                return msgspec.structs.replace(state, container=identity)
+    raise error
+
+
+def _check_distinct(writer: str, states: Mapping[Path, WriterState]) -> None:
+    here: dict[str, Path] = {}
+    for root, state in states.items():
+        other = here.setdefault(state.container, root)
+        if other != root:
+            raise StorageError(
+                f"writer {writer!r}: {other} and {root} are the same container {state.container}: one is a copy. "
+                "Name only one of them in repository.containers."
+            )
+
+
+def _check_present(writer: str, states: Mapping[Path, WriterState]) -> None:
+    here = {state.container for state in states.values()}
+    for state in states.values():
+        for identity, place in state.containers.items():
+            if identity not in here:
+                raise StorageError(
+                    f"writer {writer!r}: container {identity}, last seen at {place}, is missing. Mount it, or name its "
+                    "folder in repository.containers. If it is lost for good, with all journals on it: "
+                    f"custody containers drop {identity}"
+                )
+
+
+class Membership:
+    """The containers of one writer, as its live process knows them.
+
+    The caller holds the writer's lock.
+
+    Raises:
+        StorageError, CorruptionError: as of check_containers.
+    """
+
+    def __init__(self, fs: FileSystem, roots: Sequence[Path], writer: str) -> None:
+        self._fs = fs
+        self._writer = writer
+        states = check_containers(fs, roots, writer)
+        self.reserved = max((state.reserved for state in states.values()), default=0)
+        """No id from this one on was ever given out."""
+        self.floor = max((state.floor for state in states.values()), default=0)
+        """No id below this one is given out any more."""
+        self._identities = {root: state.container for root, state in states.items()}
+        # First each has an identity, then all know all: a crash in between must not make a new one look lost.
+        for root in roots:
+            if root not in states:
+                self._identities[root] = uuid.uuid4().hex
+                self._write(root, {self._identities[root]: str(root)})
+        wanted = self._containers()
+        if len(roots) > 1 and any(root not in states or states[root].containers != wanted for root in roots):
+            self._write_all(roots)
+
+    def reserve(self, next_event_id: int, working: Sequence[Path], failed: Callable[[Path, OSError], None]) -> None:
+        """Reserve ids up to a block beyond `next_event_id`, durably on the containers that work.
+
+        Raises:
+            StorageError: one of them could not be written: `failed` was told which; try again with the others.
+        """
+        reserved, self.reserved = self.reserved, next_event_id + RESERVED_IDS
+        for root in working:
+            try:
+                self._write(root, self._containers())
+            except OSError as error:
+                self.reserved = reserved
+                failed(root, error)
+                raise
+
+    def raise_floor(self, least: int) -> None:
+        """Never give out an id below `least` again: what was given out beyond what can be read is not known."""
+        if least > self.floor:
+            self.floor = least
+            self.reserved = max(self.reserved, least)
+            self._write_all(list(self._identities))
+
+    def _write_all(self, roots: Sequence[Path]) -> None:
+        for root in roots:
+            self._write(root, self._containers())
+
+    def _write(self, root: Path, containers: dict[str, str]) -> None:
+        state = WriterState(
+            writer=self._writer,
+            container=self._identities[root],
+            containers=containers,
+            reserved=self.reserved,
+            floor=self.floor,
+        )
+        self._fs.write_durably(ContainerPaths(root, self._writer).state, encode_state(state))
+
+    def _containers(self) -> dict[str, str]:
+        return {identity: str(root) for root, identity in sorted(self._identities.items())}
+
+
+def drop_container(fs: FileSystem, roots: Sequence[Path], writer: str, identity: str) -> str | None:
+    """Forget a container that is lost for good; return where it was last seen, None when it is not known.
+
+    The caller holds the writer's lock. Ids that may have been given out on it are not given out again.
+    """
+    place = None
+    for root in roots:
+        path = ContainerPaths(root, writer).state
+        if fs.exists(path):
+            state = decode_state(fs.read(path), path)
+            place = state.containers.get(identity, place)
+            kept = {key: value for key, value in state.containers.items() if key != identity}
+            floor = max(state.floor, state.reserved) if place is not None else state.floor
+            fs.write_durably(path, encode_state(msgspec.structs.replace(state, containers=kept, floor=floor)))
+    return place
