@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import PropertyMock, patch
 
 from custody.catalog import Catalog
-from custody.journal import JournalWriter, lane
+from custody.journal import lane, writer
 from custody.journal.file import JournalEnd, end_record
 from custody.repository.reading import Snapshot
 from custody.rollover import STEPS, Unit, UnitReport, Workspace
@@ -163,7 +163,7 @@ def _delete_before_commit() -> AbstractContextManager[object]:
 
 def _ids_from_the_catalog_alone() -> AbstractContextManager[object]:
     stack = ExitStack()
-    stack.enter_context(patch.object(JournalWriter, "_least_free_id", lambda _: 0))
+    stack.enter_context(patch.object(writer, "least_free_id", lambda *_: 0))
     stack.enter_context(patch.object(Snapshot, "next_event_id", PropertyMock(return_value=0)))
     return stack
 

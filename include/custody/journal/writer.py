@@ -22,15 +22,16 @@ from typing import Self
 from weakref import ReferenceType, ref
 
 from custody.clock import Clock
-from custody.errors import BackpressureError, ClosedError, CustodyError
+from custody.errors import ClosedError, CustodyError
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal.encoding import Prepared
 from custody.journal.file import JournalHeader
-from custody.journal.groups import groups
+from custody.journal.free_ids import least_free_id
 from custody.journal.lane import Appended, Lane, SyncPolicy
 from custody.journal.membership import Membership, check_containers
 from custody.journal.opened import OpenGroup
-from custody.journal.sealing import Sealed, read_end, seal_abandoned
+from custody.journal.pressure import Pressure
+from custody.journal.sealing import Sealed, seal_abandoned
 from custody.model import Event
 from custody.vfs import FileSystem
 
@@ -93,7 +94,14 @@ class JournalWriter:
         self._broken: str | None = None
         self.failed_containers: dict[Path, str] = {}
         """Containers that were taken out, and why."""
-        self._waiting_bytes = 0
+        self._pressure = Pressure(
+            fs,
+            writer,
+            self._options.waiting_bytes_max,
+            self._options.backpressure_seconds,
+            self._working,
+            self._take_out,
+        )
         self._closing = Signal()
         self._synced = time.monotonic()
         self._keeper: Thread | None = None
@@ -108,8 +116,8 @@ class JournalWriter:
             for root in self._containers:
                 fs.make_directory(ContainerPaths(root, writer).journals)
             self.recovered: list[Sealed] = seal_abandoned(fs, self._containers, writer)
-            self._next_event_id = self._least_free_id()
-            self._waiting_bytes = self._bytes_waiting()
+            self._next_event_id = least_free_id(fs, self._containers, writer, self._membership, self.recovered)
+            self._pressure.count()
         except BaseException:
             self._held.close()
             raise
@@ -117,21 +125,6 @@ class JournalWriter:
     def begin(self, next_event_id: int) -> None:
         """Give out no id below this one: what is live already is known to the caller, not to the journals."""
         self._next_event_id = max(self._next_event_id, next_event_id)
-
-    def _least_free_id(self) -> int:
-        """Return the first id that no journal holds; one that certainly none ever held, if they cannot tell."""
-        uncertain = any(done.may_have_lost for done in self.recovered)
-        least = 0
-        for group in groups(self._fs, self._containers, self._writer):
-            for path in group.sealed:
-                end = read_end(self._fs, path)
-                uncertain = uncertain or end is None
-                least = max(least, group.first_event_id)
-                if end is not None and end.last_event_id is not None:
-                    least = max(least, end.last_event_id + 1)
-        if uncertain:
-            self._membership.raise_floor(max(self._membership.reserved, least))
-        return max(least, self._membership.floor)
 
     def append(self, events: Sequence[Event]) -> range:
         """Append events and return their ids, once the sync policy's promise holds.
@@ -147,7 +140,7 @@ class JournalWriter:
         if not events:
             return range(self._next_event_id, self._next_event_id)
         prepared = Prepared(events)
-        self._hold_back()
+        self._pressure.hold_back(self._refuse_if_broken)
         with self._lock:
             self._refuse_if_broken()
             group = self._group or self._open_group()
@@ -242,7 +235,7 @@ class JournalWriter:
             sealed, failed = group.close()
             for lane, error in failed:
                 self._take_out(lane.path, error)
-            self._waiting_bytes = self._bytes_waiting()
+            self._pressure.count()
         if failed and self._broken is not None:
             raise failed[0][1]
         return sealed
@@ -270,39 +263,6 @@ class JournalWriter:
         except (OSError, CustodyError) as error:
             with self._lock:
                 self._broken = self._broken or f"failed to seal ({error})"
-
-    def _hold_back(self) -> None:
-        """Wait while too much waits for the rollover; give up with a message that says what to do."""
-        deadline = time.monotonic() + self._options.backpressure_seconds
-        while self._waiting_bytes > self._options.waiting_bytes_max:
-            self._refuse_if_broken()
-            self._waiting_bytes = self._bytes_waiting()  # the rollover may have run since
-            if self._waiting_bytes <= self._options.waiting_bytes_max:
-                return
-            if time.monotonic() >= deadline:
-                raise BackpressureError(
-                    f"writer {self._writer!r}: {self._waiting_bytes} bytes of journals wait to be rolled over, "
-                    f"the limit is {self._options.waiting_bytes_max} (journal.waiting_bytes_max). "
-                    "Run the rollover: custody run all"
-                )
-            time.sleep(_TICK_SECONDS)
-
-    def _bytes_waiting(self) -> int:
-        total = 0
-        for root in self._working():
-            try:
-                found = groups(self._fs, [root], self._writer)
-            except OSError as error:
-                self._take_out(root, error)
-            else:
-                total += sum(self._size(path) for group in found for path in group.sealed)
-        return total
-
-    def _size(self, path: Path) -> int:
-        try:
-            return self._fs.size(path)
-        except OSError:
-            return 0  # swept in this moment
 
     def _refuse_if_broken(self) -> None:
         if self._broken is not None:
