@@ -10,11 +10,14 @@ from custody.index.fields import (
     TIME_FIELDS,
     identifier_fields,
     parse_time,
-    term,
     whoosh_schema,
-    words,
 )
-from custody.index.searcher import search_shard
+
+from custody.index.patterns import matching
+from custody.index.reader.shard import OpenShard
+from custody.index.searcher import Shards, search_shard
+from custody.index.values import Values, term
+from custody.index.words import words
 
 __all__ = [
     "ATTRIBUTE_PREFIX",
@@ -24,8 +27,12 @@ __all__ = [
     "TEXT_FIELD",
     "TIME_FIELDS",
     "BuiltShard",
+    "OpenShard",
+    "Shards",
+    "Values",
     "build_shard",
     "identifier_fields",
+    "matching",
     "parse_time",
     "search_shard",
     "term",

@@ -1,99 +1,117 @@
 """Building a shard: one immutable Whoosh index of the events of one log, newest event first.
 
-The shard is built in a folder of its own attempt, synced (Whoosh's commit never syncs) and published by renaming the
-folder, so that a folder with a shard's name is always a whole shard.
+The shard is built in a folder of its own attempt, synced and published by renaming the folder, so that a folder with
+a shard's name is always a whole shard. The bulk writer (custody.index.segment) makes the bytes that this Whoosh reads;
+with another Whoosh its own writer does the work, some hundred times slower.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-import numpy as np
 import pyarrow as pa
-from whoosh import index
-from whoosh.codec.whoosh3 import W3Codec
-from whoosh.writing import IndexWriter
 
-from custody.index.fields import (
-    NUMBER_FIELDS,
-    POINTER_COLUMN,
-    TEXT_FIELD,
-    TIME_FIELDS,
-    identifier_fields,
-    term,
-    whoosh_schema,
-)
+from custody.errors import ConfigurationError
+from custody.index import manifest, stock
+from custody.index.fields import number_fields
+from custody.index.segment import guard
+from custody.index.segment.writer import write_segment
 from custody.vfs import FileSystem
 
 ATTEMPT_PREFIX = "building-"
-_WRITER_MEGABYTES = 4096  # below the working set Whoosh pickles every posting to run files
+MEMORY_BYTES = 256 << 20
+DEFAULT_RANGES = ("event_time",)
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltShard:
-    """A published shard."""
+    """A published shard; `sha256` is that of its manifest, which holds the checksums of all its files."""
 
     path: Path
     documents: int
     size_bytes: int
+    sha256: bytes
 
 
-def build_shard(fs: FileSystem, path: Path, table: pa.Table, attributes: Sequence[str]) -> BuiltShard:
-    """Index the events of `table` and publish the shard's folder; one that exists already is kept.
+def build_shard(
+    fs: FileSystem,
+    path: Path,
+    tables: pa.Table | Iterable[pa.Table],
+    attributes: Sequence[str],
+    *,
+    ranges: Sequence[str] = DEFAULT_RANGES,
+    writer: Literal["bulk", "stock"] | None = None,
+    memory_bytes: int = MEMORY_BYTES,
+    replace: bool = False,
+) -> BuiltShard:
+    """Index events, which come in the order of their ids, and publish the shard's folder.
+
+    One that exists already is kept, unless `replace` is set. `ranges` names the number fields that get terms besides
+    their column, so that stock Whoosh can search them; `writer` is chosen by the installed Whoosh when it is not
+    named; `memory_bytes` bounds what is kept of the events in memory.
 
     Durability: on return the shard survives power loss.
+
+    Raises:
+        ConfigurationError: a field of `ranges` is not known, or the bulk writer is asked for a Whoosh it does not know.
     """
-    if not fs.exists(path):
+    if replace or not fs.exists(path):
         fs.make_directory(path.parent)
         attempt = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
         fs.make_directory(attempt)
         try:
-            _write_index(attempt, table, attributes)
-            for name in fs.list(attempt):
-                fs.sync_file(attempt / name)
+            _write(fs, attempt, [tables] if isinstance(tables, pa.Table) else tables, attributes, ranges, writer, memory_bytes)
             fs.sync_directory(attempt)
+            if replace:
+                _set_aside(fs, path)
             fs.rename(attempt, path)
         except BaseException:
             fs.remove_tree(attempt)
             raise
     # Also for a shard that is there already: who built it may have died before this.
     fs.sync_directory(path.parent)
-    return BuiltShard(path, table.num_rows, sum(fs.size(path / name) for name in fs.list(path)))
+    data = fs.read(path / manifest.NAME)
+    documents = manifest.Manifest.decode(data, path / manifest.NAME).description.documents
+    size = sum(fs.size(path / name) for name in fs.list(path))
+    return BuiltShard(path, documents, size, hashlib.sha256(data).digest())
 
 
-def _write_index(folder: Path, table: pa.Table, attributes: Sequence[str]) -> None:
-    shard = index.create_in(str(folder), whoosh_schema(attributes))
-    codec = W3Codec(blocklimit=1024, compression=0)
-    # No field is scored, so nobody reads field lengths; without this every posting costs a stat() call.
-    codec.length_stats = False
-    writer = shard.writer(codec=codec, limitmb=_WRITER_MEGABYTES)
-    try:
-        _add_documents(writer, _newest_first(table), attributes)
-    except BaseException:
-        writer.cancel()
-        raise
-    writer.commit(merge=False)
+def _write(
+    fs: FileSystem,
+    folder: Path,
+    tables: Iterable[pa.Table],
+    attributes: Sequence[str],
+    ranges: Sequence[str],
+    writer: Literal["bulk", "stock"] | None,
+    memory_bytes: int,
+) -> None:
+    ranges = number_fields(ranges)
+    difference = guard.difference()
+    if writer == "bulk" and difference is not None:
+        raise ConfigurationError(f"the bulk writer of index shards does not know this Whoosh: {difference}.")
+    if writer is None and difference is not None:
+        _log.warning("%s: index shards are written by Whoosh itself, which is slow.", difference)
+        writer = "stock"
+    if writer == "stock":
+        made = stock.write_segment(fs, folder, tables, attributes, ranges)
+    else:
+        made = write_segment(fs, folder, tables, attributes, ranges, memory_bytes)
+    with fs.create(folder / manifest.NAME) as file:
+        file.write(made.encode())
+        file.sync()
 
 
-def _newest_first(table: pa.Table) -> pa.Table:
-    """Reverse the order, so that any scan by document number meets the newest event first."""
-    return table.take(pa.array(np.arange(table.num_rows - 1, -1, -1)))
-
-
-def _add_documents(writer: IndexWriter, table: pa.Table, attributes: Sequence[str]) -> None:
-    names: list[str] = []
-    columns: list[list[object]] = []
-    for field in identifier_fields(attributes):
-        names.append(field.name)
-        # Whoosh takes a list of terms as it is, without the analyzer: lower-casing is done here.
-        columns.append([[term(value) for value in values] or None for values in field.terms(table)])
-    names.append(TEXT_FIELD.name)
-    columns.append(table.column(TEXT_FIELD.name).to_pylist())
-    for name in (*TIME_FIELDS, *NUMBER_FIELDS, POINTER_COLUMN):
-        names.append(name)
-        columns.append(table.column(name).cast(pa.int64()).to_pylist())
-    for row in zip(*columns, strict=True):
-        writer.add_document(**{name: value for name, value in zip(names, row, strict=True) if value is not None})
+def _set_aside(fs: FileSystem, path: Path) -> None:
+    """Remove a shard whose place is needed: out of sight first, so that a crash leaves no half of it."""
+    if fs.exists(path):
+        aside = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
+        fs.rename(path, aside)
+        fs.remove_tree(aside)

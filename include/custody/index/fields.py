@@ -9,77 +9,58 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from whoosh import fields
-from whoosh.analysis import IDTokenizer, LowercaseFilter, SimpleAnalyzer
+from whoosh.analysis import IDTokenizer, LowercaseFilter
 from whoosh.columns import NumericColumn
 
-from custody.errors import InvalidInputError
+from custody.errors import ConfigurationError, InvalidInputError
+from custody.index.values import Values, attribute, column, elements, whole
+from custody.index.words import WORDS, text_values
 
 ATTRIBUTE_PREFIX = "attribute."
-_WORDS = SimpleAnalyzer()
-TERM_BYTES_MAX = 4096  # a longer value is found by its first bytes; Whoosh itself stops at 64 KiB
+ABSENT = (1 << 63) - 1
+"""What a number column holds where there is no number; Whoosh's own choice for signed numbers."""
 
-Terms = list[list[str]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchField:
-    """One field of the index; `terms` gives the list of terms of each row of a table."""
+    """One field of the index; `values` gives its terms in the rows of a table."""
 
     name: str
     help: str
-    terms: Callable[[pa.Table], Terms]
+    values: Callable[[pa.Table], Values]
 
 
-def _column(name: str) -> Callable[[pa.Table], Terms]:
-    def terms(table: pa.Table) -> Terms:
-        return [[] if value is None else [value] for value in table.column(name).to_pylist()]
-
-    return terms
+def _column(name: str) -> Callable[[pa.Table], Values]:
+    return lambda table: whole(column(table, name))
 
 
-def _uuids(table: pa.Table) -> Terms:
+def _uuids(table: pa.Table) -> Values:
     """Give an event's own FlowFile and all that it came from or led to."""
-    rows = zip(
-        table.column("flowfile_uuid").to_pylist(),
-        table.column("parent_uuids").to_pylist(),
-        table.column("child_uuids").to_pylist(),
-        strict=True,
-    )
-    return [list(dict.fromkeys([own, *parents, *children])) for own, parents, children in rows]
+    related = [elements(column(table, name)) for name in ("parent_uuids", "child_uuids")]
+    return Values.joined([whole(column(table, "flowfile_uuid")), *related])
 
 
-def _claim(part: str) -> Callable[[pa.Table], Terms]:
-    def terms(table: pa.Table) -> Terms:
-        columns = [
-            pc.struct_field(table.column(name), part).to_pylist()
-            for name in ("content_claim", "previous_content_claim")
-        ]
-        rows = zip(*columns, strict=True)
-        return [list(dict.fromkeys(value for value in row if value is not None)) for row in rows]
+def _claim(part: str) -> Callable[[pa.Table], Values]:
+    def values(table: pa.Table) -> Values:
+        claims = [pc.struct_field(column(table, name), part) for name in ("content_claim", "previous_content_claim")]
+        return Values.joined([whole(claim) for claim in claims])
 
-    return terms
+    return values
 
 
-def _attribute(name: str) -> Callable[[pa.Table], Terms]:
-    def terms(table: pa.Table) -> Terms:
-        rows = zip(
-            table.column("previous_attributes").to_pylist(),
-            table.column("updated_attributes").to_pylist(),
-            strict=True,
-        )
-        return [_current(name, dict(previous), dict(updated)) for previous, updated in rows]
-
-    return terms
+def _attribute(name: str) -> Callable[[pa.Table], Values]:
+    return partial(attribute, name=name)
 
 
-def _current(name: str, previous: dict[str, str | None], updated: dict[str, str | None]) -> list[str]:
-    value = updated[name] if name in updated else previous.get(name)
-    return [] if value is None else [value]
+def _text(name: str) -> Callable[[pa.Table], Values]:
+    return lambda table: text_values(column(table, name))
 
 
 IDENTIFIER_FIELDS = (
@@ -112,7 +93,7 @@ IDENTIFIER_FIELDS = (
     SearchField("content_claim_identifier", "identifier of the content", _claim("identifier")),
     SearchField("source_node", "node that reported the event", _column("source_node")),
 )
-TEXT_FIELD = SearchField("details", "words of the event's details", _column("details"))
+TEXT_FIELD = SearchField("details", "words of the event's details", _text("details"))
 TIME_FIELDS = {
     "event_time": "time of the event",
     "lineage_start_date": "when the oldest ancestor entered the flow",
@@ -122,6 +103,7 @@ NUMBER_FIELDS = {
     "source_ordinal": "the event's number in its source",
 }
 POINTER_COLUMN = "event_id"
+NUMBER_STEP_BITS = 8
 
 
 def identifier_fields(attributes: Iterable[str]) -> list[SearchField]:
@@ -138,26 +120,35 @@ def identifier() -> fields.FieldType:
     return fields.ID(analyzer=IDTokenizer() | LowercaseFilter())
 
 
-def whoosh_schema(attributes: Iterable[str]) -> fields.Schema:
-    """Return the schema of a shard: stock Whoosh types only, so that stock Whoosh opens it."""
+def number_fields(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of number and time fields, checked.
+
+    Raises:
+        ConfigurationError: one is not known.
+    """
+    known = (*TIME_FIELDS, *NUMBER_FIELDS)
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(f"index: unknown number field {name!r}. Known fields: {', '.join(known)}.")
+    return tuple(name for name in known if name in set(names))
+
+
+def whoosh_schema(attributes: Iterable[str], ranges: Iterable[str] = (*TIME_FIELDS, *NUMBER_FIELDS)) -> fields.Schema:
+    """Return the schema of a shard: stock Whoosh types only, so that stock Whoosh opens it.
+
+    Numbers and times are columns; those in `ranges` have terms as well, so that stock Whoosh can ask for ranges of them.
+    """
     schema = fields.Schema()
     for field in identifier_fields(attributes):
         schema.add(field.name, identifier())
-    schema.add(TEXT_FIELD.name, fields.TEXT(analyzer=_WORDS, phrase=True, stored=False))
+    schema.add(TEXT_FIELD.name, fields.TEXT(analyzer=WORDS, phrase=True, stored=False))
+    chosen = set(ranges)
     for name in (*TIME_FIELDS, *NUMBER_FIELDS):
-        schema.add(name, fields.NUMERIC(int, 64, signed=True, shift_step=8, sortable=True))
+        # Signed: Whoosh answers unsigned ranges wrongly. A step of 8 bits: 8 terms a number instead of 16.
+        number = fields.NUMERIC(int, 64, signed=True, shift_step=NUMBER_STEP_BITS, sortable=True)
+        schema.add(name, number if name in chosen else fields.COLUMN(NumericColumn("q", default=ABSENT)))
     schema.add(POINTER_COLUMN, fields.COLUMN(NumericColumn("Q")))
     return schema
-
-
-def words(text: str) -> list[str]:
-    """Return the indexed words of a text field, in their order."""
-    return [token.text for token in _WORDS(text)]
-
-
-def term(value: str) -> str:
-    """Return the indexed form of a value of an identifier field."""
-    return value.encode("utf-8", "replace")[:TERM_BYTES_MAX].decode("utf-8", "ignore").lower()
 
 
 def parse_time(text: str) -> int:

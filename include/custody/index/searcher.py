@@ -1,42 +1,60 @@
-"""Searching one shard: which events match a query, as event ids, newest first."""
+"""Open shards, kept open within a bound, and searching one of them."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-from whoosh import index, query
+from whoosh import query
 
-from custody.errors import CorruptionError, NotFoundError
-from custody.index.fields import POINTER_COLUMN
+from custody.index.reader.shard import EventIds, OpenShard
+from custody.vfs import FileSystem
 
-EventIds = npt.NDArray[np.int64]
+SHARDS_MAX = 128
+"""Shards that are open at a time; each keeps up to eight files mapped."""
 
 
-def search_shard(path: Path, question: query.Query) -> EventIds:
+class Shards:
+    """The shards of one file system, the last used open; may be used by several threads."""
+
+    def __init__(self, fs: FileSystem, open_max: int = SHARDS_MAX) -> None:
+        self._fs = fs
+        self._open_max = open_max
+        self._open: OrderedDict[Path, OpenShard] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, path: Path) -> OpenShard:
+        """Return a shard, open when it was used lately.
+
+        Raises:
+            NotFoundError: the shard's folder is gone.
+            CorruptionError, FormatVersionError: it is none, or a damaged one.
+        """
+        with self._lock:
+            found = self._open.get(path)
+            if found is not None:
+                self._open.move_to_end(path)
+                return found
+        opened = OpenShard(self._fs, path)
+        with self._lock:
+            self._open[path] = opened
+            while len(self._open) > self._open_max:
+                self._open.popitem(last=False)
+        return opened
+
+    def forget(self, path: Path) -> None:
+        """Let go of a shard, which was damaged or made anew."""
+        with self._lock:
+            self._open.pop(path, None)
+
+
+def search_shard(fs: FileSystem, path: Path, question: query.Query) -> EventIds:
     """Return the ids of all events of a shard that match, newest first.
 
     Raises:
         NotFoundError: the shard's folder is gone.
         CorruptionError: it is no index, or a damaged one.
+        InvalidInputError: a kind of query that custody does not know.
     """
-    if not path.is_dir():
-        raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
-    try:
-        return _search(path, question)
-    except Exception as error:
-        raise CorruptionError(
-            f"index shard {path}: expected a Whoosh index, got {error!r}. "
-            "Remove its folder and make it again: custody run index"
-        ) from error
-
-
-def _search(path: Path, question: query.Query) -> EventIds:
-    shard = index.open_dir(str(path), readonly=True)
-    with shard.searcher() as searcher:
-        documents = list(searcher.docs_for_query(question))
-        if not documents:
-            return np.empty(0, np.int64)
-        pointers = searcher.reader().column_reader(POINTER_COLUMN)
-        return np.fromiter((pointers[number] for number in sorted(documents)), np.int64, len(documents))
+    return OpenShard(fs, path).search(question)

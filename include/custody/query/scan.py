@@ -5,17 +5,16 @@ It takes terms and words from where the index takes them (`custody.index.fields`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
-from fnmatch import translate
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from whoosh import query
 
 from custody.errors import InvalidInputError
-from custody.index import NUMBER_FIELDS, TEXT_FIELD, TIME_FIELDS, identifier_fields, term, words
+from custody.index import NUMBER_FIELDS, TEXT_FIELD, TIME_FIELDS, Values, identifier_fields, matching
 
 Mask = npt.NDArray[np.bool_]
 
@@ -25,76 +24,88 @@ class Scan:
 
     def __init__(self, table: pa.Table, attributes: Iterable[str] = ()) -> None:
         self._table = table
-        self._fields = {field.name: field for field in identifier_fields(attributes)}
-        self._terms: dict[str, list[list[str]]] = {}
+        self._fields = {field.name: field for field in (*identifier_fields(attributes), TEXT_FIELD)}
+        self._values: dict[str, Values] = {}
 
     def match(self, question: query.Query) -> Mask:
         """Return which rows match, shape (rows,).
 
         Raises:
-            InvalidInputError: a kind of query that only an index answers.
+            InvalidInputError: a kind of query that custody does not know.
         """
         answer = _ANSWERS.get(type(question))
         if answer is not None:
             return answer(self, question)
         if question == query.NullQuery:
-            return self._none()
-        raise InvalidInputError(f"query: {type(question).__name__} cannot be asked of events that are not indexed yet")
+            return self.none()
+        raise InvalidInputError(f"query: {type(question).__name__} is a kind of query that custody does not know.")
 
     def all(self) -> Mask:
         """Return every row."""
         return np.ones(self._table.num_rows, np.bool_)
 
-    def _none(self) -> Mask:
+    def none(self) -> Mask:
+        """Return no row."""
         return np.zeros(self._table.num_rows, np.bool_)
-
-    def where(self, name: str, test: Callable[[list[str]], bool]) -> Mask:
-        """Return the rows whose terms of a field pass a test; a field that no row has matches none."""
-        if name in NUMBER_FIELDS or name in TIME_FIELDS:
-            return np.asarray(self._table.column(name).is_valid())
-        return np.fromiter(map(test, self._terms_of(name)), np.bool_, self._table.num_rows)
 
     def numbers(self, name: str) -> tuple[npt.NDArray[np.int64], Mask]:
         """Return a number or time column and which rows have a value; absent ones read as 0."""
         column = self._table.column(name).cast(pa.int64())
         return column.fill_null(0).to_numpy(), np.asarray(column.is_valid())
 
-    def _terms_of(self, name: str) -> list[list[str]]:
-        if name not in self._terms:
-            if name == TEXT_FIELD.name:
-                texts = TEXT_FIELD.terms(self._table)
-                self._terms[name] = [[word for text in row for word in words(text)] for row in texts]
-            elif name in self._fields:
-                self._terms[name] = [[term(value) for value in row] for row in self._fields[name].terms(self._table)]
-            else:
-                self._terms[name] = [[] for _ in range(self._table.num_rows)]
-        return self._terms[name]
+    def values(self, name: str) -> Values | None:
+        """Return the terms of a field, None for a field that no event has."""
+        if name not in self._values and name in self._fields:
+            self._values[name] = self._fields[name].values(self._table)
+        return self._values.get(name)
+
+    def where(self, name: str, test: Callable[[pa.StringArray], Mask]) -> Mask:
+        """Return the rows with a term that passes a test, which is asked once for all distinct terms."""
+        mask = self.none()
+        values = self.values(name)
+        if values is not None and len(values.rows):
+            mask[values.rows[np.asarray(test(values.terms))[values.codes]]] = True
+        return mask
 
 
 def _every(scan: Scan, question: query.Every) -> Mask:
-    return scan.all() if question.fieldname in (None, "*") else scan.where(question.fieldname, bool)
+    name = question.fieldname
+    if name in (None, "*"):
+        return scan.all()
+    if name in NUMBER_FIELDS or name in TIME_FIELDS:
+        return scan.numbers(name)[1]
+    return scan.where(name, lambda terms: np.ones(len(terms), np.bool_))
 
 
 def _term(scan: Scan, question: query.Term) -> Mask:
-    return scan.where(question.fieldname, lambda terms: question.text in terms)
+    return scan.where(question.fieldname, lambda terms: pc.equal(terms, question.text))
 
 
 def _prefix(scan: Scan, question: query.Prefix) -> Mask:
-    return scan.where(question.fieldname, lambda terms: any(found.startswith(question.text) for found in terms))
+    return scan.where(question.fieldname, lambda terms: pc.starts_with(terms, question.text))
 
 
 def _wildcard(scan: Scan, question: query.Wildcard) -> Mask:
-    pattern = re.compile(translate(question.text))
-    return scan.where(question.fieldname, lambda terms: any(pattern.match(found) for found in terms))
+    return scan.where(question.fieldname, lambda terms: matching(terms, question.text))
 
 
 def _phrase(scan: Scan, question: query.Phrase) -> Mask:
-    wanted = list(question.words)
-
-    def follows(terms: list[str]) -> bool:
-        return any(terms[start : start + len(wanted)] == wanted for start in range(len(terms) - len(wanted) + 1))
-
-    return scan.where(question.fieldname, follows)
+    values = scan.values(question.fieldname)
+    mask = scan.none()
+    if values is None or values.positions is None or not len(values.rows):
+        return mask
+    begins: Mask | None = None
+    for distance, word in enumerate(question.words):
+        # The words of a text lie one behind the other: a phrase is where each follows the one before in the same row.
+        here = np.asarray(pc.equal(values.terms, word))[values.codes]
+        moved = np.zeros_like(here)
+        moved[: len(here) - distance] = here[distance:] & (
+            values.rows[distance:] == values.rows[: len(here) - distance]
+        )
+        begins = moved if begins is None else begins & moved
+    if begins is not None:
+        mask[values.rows[begins]] = True
+    return mask
 
 
 def _numeric_range(scan: Scan, question: query.NumericRange) -> Mask:
@@ -107,19 +118,20 @@ def _numeric_range(scan: Scan, question: query.NumericRange) -> Mask:
 
 
 def _term_range(scan: Scan, question: query.TermRange) -> Mask:
-    start, end = _bytes(question.start), _bytes(question.end)
+    def inside(terms: pa.StringArray) -> Mask:
+        data = terms.cast(pa.binary())  # in the order of bytes, as the index has them
+        found = np.ones(len(terms), np.bool_)
+        if question.start is not None:
+            found &= np.asarray((pc.greater if question.startexcl else pc.greater_equal)(data, _bytes(question.start)))
+        if question.end is not None:
+            found &= np.asarray((pc.less if question.endexcl else pc.less_equal)(data, _bytes(question.end)))
+        return found
 
-    def inside(found: str) -> bool:
-        data = found.encode()
-        above = start is None or data > start or (data == start and not question.startexcl)
-        below = end is None or data < end or (data == end and not question.endexcl)
-        return above and below
-
-    return scan.where(question.fieldname, lambda terms: any(map(inside, terms)))
+    return scan.where(question.fieldname, inside)
 
 
-def _bytes(text: str | bytes | None) -> bytes | None:
-    return text.encode() if isinstance(text, str) else text
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else bytes(text)
 
 
 def _and(scan: Scan, question: query.And) -> Mask:
@@ -130,7 +142,7 @@ def _and(scan: Scan, question: query.And) -> Mask:
 
 
 def _or(scan: Scan, question: query.Or) -> Mask:
-    mask = ~scan.all()
+    mask = scan.none()
     for part in question.children():
         mask |= scan.match(part)
     return mask

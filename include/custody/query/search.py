@@ -12,7 +12,7 @@ from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
 from custody.errors import CorruptionError, NotFoundError
-from custody.index import search_shard
+from custody.index import Shards
 
 EventIds = npt.NDArray[np.int64]
 
@@ -26,6 +26,7 @@ class Found:
 
 
 def search_state(
+    shards: Shards,
     state: CatalogState,
     shard_path: Callable[[AddShard], Path],
     scan_logs: Callable[[AddShard, query.Query], EventIds],
@@ -39,7 +40,7 @@ def search_state(
     notices: list[str] = []
     for shard in state.shards.values():
         try:
-            parts.append(search_shard(shard_path(shard), question))
+            parts.append(shards.open(shard_path(shard)).search(question))
         except (NotFoundError, CorruptionError) as error:
             notices.append(f"{shard.documents} events were searched without an index, which is slow: {error}")
             parts.append(scan_logs(shard, question))

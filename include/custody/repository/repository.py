@@ -21,6 +21,7 @@ from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
 from custody.eventlog import EventLog
+from custody.index import Shards
 from custody.journal import JournalOptions, JournalWriter, SyncPolicy
 from custody.lineage import Lineage, trace
 from custody.model import Event
@@ -180,7 +181,7 @@ class Repository:
         found_by_writer: list[list[StoredEvent]] = []
         for workspace in self.workspaces():
             view = reading.snapshot(workspace)
-            found = search_state(view.state, workspace.shard_path, partial(self._scan_logs, workspace), question)
+            found = search_state(Shards(self._fs), view.state, workspace.shard_path, partial(self._scan_logs, workspace), question)
             notices += found.notices
             waiting = self._scan(view.tail, question)
             event_ids = np.sort(np.concatenate([found.event_ids, waiting]))[::-1]

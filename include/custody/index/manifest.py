@@ -1,0 +1,159 @@
+"""`custody.shard`: what a shard's folder holds, so that it can be read without trusting anything else in it.
+
+The file is a preamble and three framed records (custody.format.framing): a description in JSON, the CRC-32 of each
+page of each file, and the zones: the smallest and greatest number of each number column in each stretch of documents.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from custody.errors import CorruptionError, FormatVersionError
+from custody.format.framing import Frame, frame, frames
+from custody.vfs import FileSystem, WritableFile
+
+NAME = "custody.shard"
+PREAMBLE = b"CUSTSHD\x01"
+PAGE_BYTES = 1 << 14
+ZONE_DOCUMENTS = 1024
+_DESCRIPTION, _PAGES, _ZONES = 1, 2, 3
+
+Checksums = npt.NDArray[np.uint32]
+Zones = npt.NDArray[np.int64]
+
+
+class ShardFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the shard; its size in bytes."""
+
+    name: str
+    size: int
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """What a shard holds and how. Names of fields are custody's."""
+
+    documents: int
+    first_event_id: int
+    last_event_id: int
+    segment: str
+    """Begin of the names of the segment's files."""
+    layout: Literal["bulk", "stock"]
+    """How posting lists are pickled: at computable places, or as Whoosh's own writer does."""
+    attributes: tuple[str, ...]
+    ranges: tuple[str, ...]
+    """The number fields that have terms, too."""
+    fields: dict[str, int]
+    """The fields that have terms, by their numbers in the dictionary."""
+    terms: int
+    order_type: str
+    """Type of the array of the terms' places: H, i, I or q."""
+    absent: dict[str, int]
+    """How many documents have no number, for each number field."""
+    files: tuple[ShardFile, ...]
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The description and what goes with it.
+
+    `checksums` holds one CRC-32 a page of PAGE_BYTES, file after file; `zones[field]` the smallest and the greatest
+    number in each ZONE_DOCUMENTS documents, shape (2, zones), the smallest above the greatest where there is none.
+    """
+
+    description: Description
+    checksums: Checksums
+    zones: dict[str, Zones]
+
+    def encode(self) -> bytes:
+        """Return the file's bytes."""
+        names = sorted(self.zones)
+        zones = b"".join(self.zones[name].astype("<i8").tobytes() for name in names)
+        records = [
+            frame(_DESCRIPTION, msgspec.json.encode(self.description)),
+            frame(_PAGES, self.checksums.astype("<u4").tobytes()),
+            frame(_ZONES, zones),
+        ]
+        return PREAMBLE + b"".join(records)
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview, path: Path) -> Manifest:
+        """Return the manifest of a file's bytes.
+
+        Raises:
+            FormatVersionError: it is of another version.
+            CorruptionError: it is not whole, or does not fit itself.
+        """
+        head = bytes(data[: len(PREAMBLE)])
+        if head[:-1] == PREAMBLE[:-1] and head != PREAMBLE:
+            raise FormatVersionError(f"{path} @7: expected a shard of version 1, got {head[-1:]!r}.")
+        found = list(frames(data, len(PREAMBLE)))
+        kinds = [item.kind if isinstance(item, Frame) else None for item in found]
+        if head != PREAMBLE or kinds != [_DESCRIPTION, _PAGES, _ZONES]:
+            raise CorruptionError(f"{path} @0: expected a shard's description with its checksums, got other bytes.")
+        description, pages, zones = (bytes(item.payload) for item in found if isinstance(item, Frame))
+        try:
+            about = msgspec.json.decode(description, type=Description)
+        except msgspec.DecodeError as error:
+            raise CorruptionError(f"{path} @{len(PREAMBLE)}: expected a shard's description, got {error}.") from error
+        count = -(-about.documents // ZONE_DOCUMENTS)
+        if len(pages) != 4 * sum(pages_of(file.size) for file in about.files) or len(zones) != (
+            16 * count * len(about.absent)
+        ):
+            raise CorruptionError(f"{path}: expected checksums and zones of the files described, got another number.")
+        bounds = np.frombuffer(zones, "<i8").reshape(len(about.absent), 2, count)
+        return cls(
+            description=about,
+            checksums=np.frombuffer(pages, "<u4"),
+            zones=dict(zip(sorted(about.absent), bounds, strict=True)),
+        )
+
+
+def pages_of(size: int) -> int:
+    """Return how many pages a file of this size has."""
+    return -(-size // PAGE_BYTES)
+
+
+def checksums_of(data: bytes | memoryview) -> list[int]:
+    """Return the CRC-32 of each page of a file."""
+    view = memoryview(data)
+    return [zlib.crc32(view[start : start + PAGE_BYTES]) for start in range(0, len(view), PAGE_BYTES)]
+
+
+class PagedFile:
+    """A file that is written once, from its beginning to its end, and checksummed by pages on the way."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        self._file: WritableFile = fs.create(path)
+        self._name = path.name
+        self._open_page = b""
+        self._sums: list[int] = []
+
+    def write(self, data: bytes | memoryview | npt.NDArray[np.uint8]) -> None:
+        """Append bytes."""
+        view = memoryview(data).cast("B")
+        self._file.write(view)  # type: ignore[arg-type]
+        missing = PAGE_BYTES - len(self._open_page)
+        if len(view) < missing:
+            self._open_page += bytes(view)
+            return
+        self._sums.append(zlib.crc32(view[:missing], zlib.crc32(self._open_page)))
+        whole = (len(view) - missing) // PAGE_BYTES * PAGE_BYTES
+        self._sums += checksums_of(view[missing : missing + whole])
+        self._open_page = bytes(view[missing + whole :])
+
+    def finish(self) -> tuple[ShardFile, list[int]]:
+        """Make the file durable; return what the manifest says of it."""
+        sums = self._sums + ([zlib.crc32(self._open_page)] if self._open_page else [])
+        size = self._file.tell()
+        self._file.sync()
+        self._file.close()
+        return ShardFile(name=self._name, size=size), sums
+
+    def close(self) -> None:
+        """Release the file without making it durable."""
+        self._file.close()

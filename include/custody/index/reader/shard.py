@@ -1,0 +1,174 @@
+"""One open shard: what matches a query, newest or oldest first, how many match, and how they are spread."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from whoosh import query
+
+from custody.errors import CorruptionError, NotFoundError
+from custody.index import manifest
+from custody.index.fields import POINTER_COLUMN
+from custody.index.manifest import Manifest, pages_of
+from custody.index.reader.columns import NumberColumn
+from custody.index.reader.dictionary import Dictionary
+from custody.index.reader.nodes import Node
+from custody.index.reader.pages import CheckedFile
+from custody.index.reader.plan import plan
+from custody.index.segment.arrays import Ints
+from custody.vfs import FileSystem
+
+EventIds = npt.NDArray[np.int64]
+_BACKWARDS = 4096
+
+
+class OpenShard:
+    """A shard's files, mapped. May be used by several threads; closed with the last reference."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        if not fs.exists(path):
+            raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
+        if not fs.exists(path / manifest.NAME):
+            raise CorruptionError(f"index shard {path}: expected the file {manifest.NAME}, got none. {_advice(path)}")
+        self.path = path
+        self._fs = fs
+        found = Manifest.decode(fs.read(path / manifest.NAME), path / manifest.NAME)
+        self.description = found.description
+        self.documents = self.description.documents
+        self._zones = found.zones
+        self._checksums: dict[str, tuple[int, manifest.Checksums]] = {}
+        page = 0
+        for file in self.description.files:
+            pages = pages_of(file.size)
+            self._checksums[file.name] = file.size, found.checksums[page : page + pages]
+            page += pages
+        self._columns: dict[str, NumberColumn] = {}
+        self._lock = threading.Lock()
+        with self._reported():
+            self.terms = Dictionary(self._file("trm"), self._file("pst"), self.description)
+
+    def search(
+        self,
+        question: query.Query,
+        limit: int | None = None,
+        *,
+        below: int | None = None,
+        above: int | None = None,
+        oldest_first: bool = False,
+    ) -> EventIds:
+        """Return the ids of events that match, the newest first; no more of the index is read than `limit` of them need.
+
+        `below` and `above` leave out the events with these ids and those on the other side of them.
+
+        Raises:
+            InvalidInputError: a kind of query that custody does not know.
+            CorruptionError: the shard is damaged.
+        """
+        with self._reported():
+            node = plan(self, question)
+            low, high = self._window(node, below, above)
+            chunks = _backwards(node, low, high) if oldest_first else node.chunks(low, high)
+            found = _newest(chunks, limit)
+            ids = self._ids().of(found if not oldest_first else found[::-1])
+            return ids[::-1] if oldest_first else ids
+
+    def count(self, question: query.Query) -> int:
+        """Return how many events match, exactly."""
+        with self._reported():
+            return plan(self, question).count()
+
+    def numbers(self, name: str) -> NumberColumn:
+        """Return a number column."""
+        found = self._columns.get(name)
+        if found is None:
+            with self._lock:
+                is_sortable = name in self.description.ranges
+                file = self._file(f"{name}.col")
+                zones = self._zones.get(name)
+                found = NumberColumn(file, self.documents, is_sortable=is_sortable, zones=zones)
+                self._columns[name] = found
+        return found
+
+    def absent(self, name: str) -> int:
+        """Return how many documents have no such number."""
+        return self.description.absent[name]
+
+    def matches(self, question: query.Query) -> Iterator[Ints]:
+        """Yield the documents that match, going up, in chunks."""
+        with self._reported():
+            node = plan(self, question)
+            yield from node.chunks(node.low, node.high)
+
+    def codes(self, field: str) -> tuple[pa.StringArray, npt.NDArray[np.int32]]:
+        """Return the terms of a field, and the number of each document's term in them, shape (documents,), -1 for none.
+
+        For fields with one term an event; of several the last one counts.
+        """
+        with self._reported():
+            first, end = self.terms.range_of(field)
+            codes = np.full(self.documents, -1, np.int32)
+            for number in range(first, end):
+                for _, documents in self.terms.list_of(number).blocks():
+                    codes[documents] = number - first
+            return self.terms.texts(first, end), codes
+
+    def _ids(self) -> NumberColumn:
+        return self.numbers(POINTER_COLUMN)
+
+    def _window(self, node: Node, below: int | None, above: int | None) -> tuple[int, int]:
+        """Return the documents to look at; the ids of the documents go down."""
+        low, high = node.low, node.high
+        if below is not None and below <= self.description.last_event_id:
+            low = max(low, self._ids().below(below))
+        if above is not None and above >= self.description.first_event_id:
+            high = min(high, self._ids().below(above + 1))
+        return low, max(low, high)
+
+    def _file(self, name: str) -> CheckedFile:
+        full = f"{self.description.segment}.{name}"
+        if full not in self._checksums:
+            raise CorruptionError(f"index shard {self.path}: expected the file {full}, got none. {_advice(self.path)}")
+        return CheckedFile(self._fs, self.path / full, *self._checksums[full])
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Name the shard when what it holds makes no sense; whoever made such a file knew the checksums."""
+        try:
+            yield
+        except CorruptionError as error:
+            raise CorruptionError(f"{error} {_advice(self.path)}") from error
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error, pa.ArrowException) as error:
+            raise CorruptionError(f"index shard {self.path}: {error!r}. {_advice(self.path)}") from error
+
+
+def _advice(path: Path) -> str:
+    return f"Remove the folder {path} and make it again: custody run index"
+
+
+def _newest(chunks: Iterator[Ints], limit: int | None) -> Ints:
+    found: list[Ints] = []
+    left = limit
+    for documents in chunks:
+        if left is not None and len(documents) >= left:
+            found.append(documents[:left])
+            break
+        found.append(documents)
+        left = None if left is None else left - len(documents)
+    return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _backwards(node: Node, low: int, high: int) -> Iterator[Ints]:
+    """Yield the documents from the last to the first, in windows that grow."""
+    window = _BACKWARDS
+    while high > low:
+        start = max(low, high - window)
+        found = [np.empty(0, np.int64), *node.chunks(start, high)]
+        yield np.concatenate(found)[::-1]
+        high, window = start, 2 * window

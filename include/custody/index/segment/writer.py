@@ -1,0 +1,188 @@
+"""Writing a segment: tables of events → the files of one Whoosh segment, its table of contents, and the manifest.
+
+Two phases. Tables are taken one after the other and only what the index needs of them is kept (`runs`). Then each
+field is sorted and written as a whole. So memory holds the values of all fields, bounded, and the lists of one.
+
+Document 0 is the newest event, so that whatever goes by document number meets the newest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from custody.index.fields import (
+    ABSENT,
+    NUMBER_FIELDS,
+    NUMBER_STEP_BITS,
+    POINTER_COLUMN,
+    TEXT_FIELD,
+    TIME_FIELDS,
+    identifier_fields,
+    whoosh_schema,
+)
+from custody.index.manifest import Description, Manifest, PagedFile, ShardFile, Zones
+from custody.index.segment.columns import empty_stored, plain_column, sortable_column, zones
+from custody.index.segment.contents import NAME as CONTENTS_NAME
+from custody.index.segment.contents import contents, segment_name
+from custody.index.segment.dictionary import HEADER, DictionaryWriter
+from custody.index.segment.lists import FieldTerms, grouped, number_terms
+from custody.index.segment.runs import Runs
+from custody.vfs import FileSystem
+
+NUMBERS = (*TIME_FIELDS, *NUMBER_FIELDS)
+_TAKEN_ROWS = 1 << 16
+_TAKEN_BYTES = 64 << 20
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass
+class _Taken:
+    """What was taken from all tables: values by field, and numbers in the order of the events."""
+
+    runs: Runs
+    rows: int = 0
+    numbers: dict[str, list[Numbers]] = field(default_factory=dict)
+
+    def column(self, name: str) -> Numbers:
+        """Return a number of each document, the newest event's first; forgets it."""
+        return np.concatenate([np.empty(0, np.int64), *self.numbers.pop(name, [])])[::-1].copy()
+
+
+@dataclass
+class _Files:
+    """The files written so far."""
+
+    fs: FileSystem
+    folder: Path
+    segment: str
+    files: list[ShardFile] = field(default_factory=list)
+    checksums: list[int] = field(default_factory=list)
+
+    def write(self, name: str, pieces: Iterable[bytes]) -> None:
+        with closing(PagedFile(self.fs, self.folder / name)) as file:
+            for piece in pieces:
+                file.write(piece)
+            self.add(file)
+
+    def add(self, file: PagedFile) -> None:
+        described, checksums = file.finish()
+        self.files.append(described)
+        self.checksums += checksums
+
+
+def write_segment(
+    fs: FileSystem,
+    folder: Path,
+    tables: Iterable[pa.Table],
+    attributes: Sequence[str],
+    ranges: Sequence[str],
+    memory_bytes: int,
+) -> Manifest:
+    """Write the events of some tables, which come in the order of their ids, into an empty folder.
+
+    Durability: on return the content of the files survives power loss; their names when the folder is synced.
+    """
+    with closing(Runs(fs, folder, memory_bytes)) as runs:
+        taken = _take(runs, tables, attributes)
+        event_ids = taken.column(POINTER_COLUMN)
+        first, last = (int(event_ids[-1]), int(event_ids[0])) if len(event_ids) else (0, -1)
+        files = _Files(fs, folder, segment_name(max(first, 0)))
+        bounds: dict[str, Zones] = {}
+        absent: dict[str, int] = {}
+        numbers: dict[str, Numbers] = {}
+        for name in NUMBERS:
+            column = taken.column(name)
+            bounds[name], absent[name] = zones(column), int((column == ABSENT).sum())
+            data = sortable_column(column) if name in ranges else plain_column(column)
+            files.write(f"{files.segment}.{name}.col", [data])
+            if name in ranges:
+                numbers[name] = column
+        files.write(f"{files.segment}.{POINTER_COLUMN}.col", [plain_column(event_ids)])
+        files.write(f"{files.segment}._stored.col", [empty_stored(taken.rows)])
+        dictionary, terms, code = _write_terms(files, runs, numbers, attributes, taken.rows)
+    files.write(CONTENTS_NAME, [contents(whoosh_schema(attributes, ranges), max(first, 0), taken.rows)])
+    description = Description(
+        documents=taken.rows,
+        first_event_id=first,
+        last_event_id=last,
+        segment=files.segment,
+        layout="bulk",
+        attributes=tuple(attributes),
+        ranges=tuple(ranges),
+        fields=dictionary.fields,
+        terms=terms,
+        order_type=code,
+        absent=absent,
+        files=tuple(files.files),
+    )
+    return Manifest(description=description, checksums=np.array(files.checksums, np.uint32), zones=bounds)
+
+
+def _take(runs: Runs, tables: Iterable[pa.Table], attributes: Sequence[str]) -> _Taken:
+    taken = _Taken(runs)
+    fields = (*identifier_fields(attributes), TEXT_FIELD)
+    for table in _pieces(tables):
+        for searched in fields:
+            runs.add(searched.name, searched.values(table), taken.rows)
+        for name in (*NUMBERS, POINTER_COLUMN):
+            numbers = pc.fill_null(table.column(name).cast(pa.int64()), ABSENT).to_numpy()
+            taken.numbers.setdefault(name, []).append(numbers)
+        taken.rows += table.num_rows
+        runs.settle()
+    return taken
+
+
+def _pieces(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield tables of a good size: not so small that each costs more than its rows, not so large that they weigh."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        for start in range(0, table.num_rows, _TAKEN_ROWS):
+            waiting.append(table.slice(start, _TAKEN_ROWS))
+            rows, size = (sum(values) for values in zip(*((t.num_rows, t.nbytes) for t in waiting), strict=True))
+            if rows >= _TAKEN_ROWS or size >= _TAKEN_BYTES:
+                yield pa.concat_tables(waiting)
+                waiting.clear()
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _write_terms(
+    files: _Files, runs: Runs, numbers: dict[str, Numbers], attributes: Sequence[str], documents: int
+) -> tuple[DictionaryWriter, int, str]:
+    """Write dictionary and postings field by field, in the order of their names, as Whoosh does."""
+    names = sorted([*(f.name for f in identifier_fields(attributes)), TEXT_FIELD.name, *numbers])
+    dictionary = DictionaryWriter()
+    with ExitStack() as opened:
+        terms = opened.enter_context(closing(PagedFile(files.fs, files.folder / f"{files.segment}.trm")))
+        postings = opened.enter_context(closing(PagedFile(files.fs, files.folder / f"{files.segment}.pst")))
+        terms.write(HEADER)
+        for name in names:
+            found = _terms(runs, numbers, name, documents)
+            if found is not None:
+                records, blocks = dictionary.add(name, found)
+                terms.write(records)
+                postings.write(blocks)
+        end, count, code = dictionary.finish()
+        terms.write(end)
+        files.add(terms)
+        files.add(postings)
+    return dictionary, count, code
+
+
+def _terms(runs: Runs, numbers: dict[str, Numbers], name: str, documents: int) -> FieldTerms | None:
+    """Return the terms of a field, None when no document has one."""
+    if name not in numbers:
+        taken = runs.take(name)
+        return grouped(taken, documents) if taken else None
+    column = numbers.pop(name)
+    having = np.flatnonzero(column != ABSENT)
+    return number_terms(column[having], having.astype(np.uint32), NUMBER_STEP_BITS) if len(having) else None

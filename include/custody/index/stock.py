@@ -1,0 +1,110 @@
+"""The slow path: a shard written by Whoosh's own writer, document by document. Needs a real folder.
+
+It is there for a Whoosh that the bulk writer does not know, and as what the bulk writer is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from whoosh import index
+from whoosh.codec.whoosh3 import W3Codec
+from whoosh.writing import IndexWriter
+
+from custody.index.fields import (
+    ABSENT,
+    NUMBER_FIELDS,
+    POINTER_COLUMN,
+    TEXT_FIELD,
+    TIME_FIELDS,
+    identifier_fields,
+    whoosh_schema,
+)
+from custody.index.manifest import Description, Manifest, ShardFile, checksums_of
+from custody.index.segment.columns import zones
+from custody.vfs import FileSystem
+
+_WRITER_MEGABYTES = 4096  # below the working set Whoosh pickles every posting to run files
+_NUMBERS = (*TIME_FIELDS, *NUMBER_FIELDS)
+
+
+def write_segment(
+    fs: FileSystem, folder: Path, tables: Iterable[pa.Table], attributes: Sequence[str], ranges: Sequence[str]
+) -> Manifest:
+    """Write the events of some tables into an empty folder; all of them are in memory at once.
+
+    Durability: on return the content of the files survives power loss; their names when the folder is synced.
+    """
+    table = _newest_first(tables)
+    shard = index.create_in(str(folder), whoosh_schema(attributes, ranges))
+    codec = W3Codec(blocklimit=1024, compression=0)
+    # No field is scored, so nobody reads field lengths; without this every posting costs a stat() call.
+    codec.length_stats = False
+    writer = shard.writer(codec=codec, limitmb=_WRITER_MEGABYTES, compound=False)
+    try:
+        _add_documents(writer, table, attributes)
+    except BaseException:
+        writer.cancel()
+        raise
+    writer.commit(merge=False)
+    return _described(fs, folder, table, attributes, ranges)
+
+
+def _newest_first(tables: Iterable[pa.Table]) -> pa.Table:
+    """Reverse the order, so that any scan by document number meets the newest event first."""
+    table = pa.concat_tables(tables)
+    return table.take(pa.array(np.arange(table.num_rows - 1, -1, -1)))
+
+
+def _add_documents(writer: IndexWriter, table: pa.Table, attributes: Sequence[str]) -> None:
+    names: list[str] = []
+    columns: list[list[object]] = []
+    for field in identifier_fields(attributes):
+        names.append(field.name)
+        # Whoosh takes a list of terms as it is, without the analyzer: they are lower-cased already.
+        columns.append([terms or None for terms in field.values(table).lists(table.num_rows)])
+    names.append(TEXT_FIELD.name)
+    columns.append(table.column(TEXT_FIELD.name).to_pylist())
+    for name in (*_NUMBERS, POINTER_COLUMN):
+        names.append(name)
+        columns.append(table.column(name).cast(pa.int64()).to_pylist())
+    for row in zip(*columns, strict=True):
+        writer.add_document(**{name: value for name, value in zip(names, row, strict=True) if value is not None})
+
+
+def _described(
+    fs: FileSystem, folder: Path, table: pa.Table, attributes: Sequence[str], ranges: Sequence[str]
+) -> Manifest:
+    """Return the manifest of what Whoosh has just written here; makes the content of its files durable."""
+    [segment] = index.open_dir(str(folder), readonly=True)._segments()
+    with index.open_dir(str(folder), readonly=True).reader() as reader:
+        terms = reader._terms._tindex
+        extras = terms.extras
+    event_ids = table.column(POINTER_COLUMN).to_pylist()
+    numbers = {name: pc.fill_null(table.column(name).cast(pa.int64()), ABSENT).to_numpy() for name in _NUMBERS}
+    files, checksums = [], []
+    for name in fs.list(folder):
+        fs.sync_file(folder / name)
+        data = fs.view(folder / name)
+        files.append(ShardFile(name=name, size=len(data)))
+        checksums += checksums_of(data)
+    description = Description(
+        documents=table.num_rows,
+        first_event_id=event_ids[-1] if event_ids else 0,
+        last_event_id=event_ids[0] if event_ids else -1,
+        segment=segment.segment_id(),
+        layout="stock",
+        attributes=tuple(attributes),
+        ranges=tuple(ranges),
+        fields=dict(extras["fieldmap"]),
+        terms=extras["indexlen"],
+        order_type=extras["indextype"],
+        absent={name: int((column == ABSENT).sum()) for name, column in numbers.items()},
+        files=tuple(files),
+    )
+    bounds = {name: zones(column) for name, column in numbers.items()}
+    return Manifest(description=description, checksums=np.array(checksums, np.uint32), zones=bounds)

@@ -1,0 +1,124 @@
+"""What a searchable field holds, as columns: its distinct terms, and which row has which.
+
+This is the one place where terms are made: the index, the scan of events without an index and stock Whoosh's writer
+all take them from here. Nothing is done event by event: texts are encoded first, and what is costly is done once for
+each distinct text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+TERM_BYTES_MAX = 4096  # a longer value is found by its first bytes; Whoosh itself stops at 64 KiB
+
+Codes = npt.NDArray[np.int32]
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The terms of one field in some rows; `codes`, `rows` and `positions` have shape (n,).
+
+    Row rows[i] has the term terms[codes[i]]; in a text, at the place positions[i]. A row may have no term or several.
+    """
+
+    terms: pa.StringArray
+    codes: Codes
+    rows: Rows
+    positions: Codes | None = None
+
+    @classmethod
+    def joined(cls, parts: list[Values]) -> Values:
+        """Return the values of several parts, all in rows of one table."""
+        bases = np.cumsum([0, *(len(part.terms) for part in parts[:-1])])
+        terms = pa.concat_arrays([part.terms for part in parts])
+        codes = np.concatenate([part.codes + np.int32(base) for part, base in zip(parts, bases, strict=True)])
+        return cls(terms, codes, np.concatenate([part.rows for part in parts]))
+
+    def lists(self, rows: int) -> list[list[str]]:
+        """Return the terms of each of `rows` rows as lists, each once, in the order in which they are listed here."""
+        names = self.terms.to_pylist()
+        found: list[dict[str, None]] = [{} for _ in range(rows)]
+        for row, code in zip(self.rows.tolist(), self.codes.tolist(), strict=True):
+            found[row][names[code]] = None
+        return [list(row) for row in found]
+
+
+def term(value: str) -> str:
+    """Return the indexed form of a value of an identifier field."""
+    return value.encode("utf-8", "replace")[:TERM_BYTES_MAX].decode("utf-8", "ignore").lower()
+
+
+def terms(values: pa.StringArray) -> pa.StringArray:
+    """Return the indexed form of each of some values."""
+    values = _changed(values, pc.greater(pc.binary_length(values), TERM_BYTES_MAX))
+    lowered = pc.ascii_lower(values)
+    plain = pc.string_is_ascii(values)
+    if pc.all(plain, min_count=0).as_py():
+        return lowered
+    # Python knows letters whose small form is longer, and the sigma at a word's end; queries are lowered by it too.
+    return _changed(lowered, pc.invert(plain))
+
+
+def _changed(values: pa.StringArray, where: pa.BooleanArray) -> pa.StringArray:
+    if not pc.any(where, min_count=0).as_py():
+        return values
+    return pc.replace_with_mask(values, where, pa.array([term(v) for v in values.filter(where).to_pylist()], pa.string()))
+
+
+def whole(values: pa.Array, rows: Rows | None = None) -> Values:
+    """Return whole values as terms; `rows` says which row has each, without it the i-th value belongs to row i."""
+    encoded = values if pa.types.is_dictionary(values.type) else pc.dictionary_encode(values)
+    codes, kept = _codes(encoded.indices)
+    rows = np.arange(len(values)) if rows is None else rows
+    return Values(terms(encoded.dictionary.cast(pa.string())), codes, rows if kept is None else rows[kept])
+
+
+def _codes(indices: pa.Array) -> tuple[Codes, npt.NDArray[np.bool_] | None]:
+    """Return the indices that are there, and which are there, None for all."""
+    if not indices.null_count:
+        return indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False), None
+    kept = np.asarray(indices.is_valid())
+    return indices.drop_null().to_numpy(zero_copy_only=False).astype(np.int32, copy=False), kept
+
+
+def column(table: pa.Table, name: str) -> pa.Array:
+    """Return a column of a table as one array."""
+    found = table.column(name).combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+def elements(lists: pa.ListArray) -> Values:
+    """Return the elements of lists as whole values."""
+    offsets = np.asarray(lists.offsets)
+    rows = np.repeat(np.arange(len(lists)), np.diff(offsets))
+    return whole(lists.values.slice(offsets[0], offsets[-1] - offsets[0]), rows)
+
+
+def attribute(table: pa.Table, name: str) -> Values:
+    """Return an attribute's value after each event: the updated one where the event touched it, else the previous."""
+    previous, has_previous = _attribute(column(table, "previous_attributes"), name)
+    updated, has_updated = _attribute(column(table, "updated_attributes"), name)
+    only_previous = np.flatnonzero(has_previous & ~has_updated)
+    before = whole(previous.take(pa.array(only_previous)), only_previous)
+    after = whole(updated)  # null where it is not there, or was removed
+    return Values.joined([before, after]) if len(before.rows) else after
+
+
+def _attribute(maps: pa.MapArray, name: str) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """Return the value of one key for each map, and which maps have the key; of a key that is there twice, the last."""
+    offsets = np.asarray(maps.offsets).astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    keys, items = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
+    hits = np.flatnonzero(np.asarray(pc.equal(keys, name)))
+    rows = np.searchsorted(offsets - first, hits, side="right") - 1
+    places = np.zeros(len(maps), np.int64)
+    places[rows] = hits
+    present = np.zeros(len(maps), np.bool_)
+    present[rows] = True
+    return items.take(pa.array(places, mask=~present)), present

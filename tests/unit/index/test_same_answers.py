@@ -1,0 +1,86 @@
+"""One question, three ways, one answer: bulk and stock segments, custody's reader and Whoosh's, and every event looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from whoosh import index, query
+
+from custody.index import build_shard
+from custody.index.reader.shard import OpenShard
+from custody.model import Event, to_batch
+from custody.query import Scan
+from custody.vfs import PosixFileSystem
+from tests.support import sample
+from tests.unit.index.oracle import matches
+from tests.unit.index.queries import ATTRIBUTES, EVENTS, NUMBERS, QUERIES
+
+FS = PosixFileSystem()
+FIRST = 1000
+
+
+def table_of(events: list[Event], first: int = FIRST) -> pa.Table:
+    return pa.Table.from_batches([to_batch(events, first)])
+
+
+def pieces(table: pa.Table, size: int) -> list[pa.Table]:
+    return [table.slice(start, size) for start in range(0, table.num_rows, size)]
+
+
+def by_stock_reader(path: Path, question: query.Query) -> list[int]:
+    with index.open_dir(str(path), readonly=True).searcher() as searcher:
+        documents = sorted(searcher.docs_for_query(question))
+        pointers = searcher.reader().column_reader("event_id")
+        return [pointers[document] for document in documents]
+
+
+@given(EVENTS, st.lists(QUERIES, min_size=1, max_size=8), st.integers(1, 50), st.sampled_from([0, 1 << 20]))
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_way_finds_what_looking_at_each_event_finds(
+    tmp_path_factory: pytest.TempPathFactory, events: list[Event], questions: list[query.Query], size: int, memory: int
+) -> None:
+    folder = tmp_path_factory.mktemp("shards")
+    table = table_of(events)
+    bulk = build_shard(FS, folder / "bulk", pieces(table, size), ATTRIBUTES, ranges=NUMBERS, memory_bytes=memory).path
+    stock = build_shard(FS, folder / "stock", table, ATTRIBUTES, ranges=NUMBERS, writer="stock").path
+    columns = build_shard(FS, folder / "columns", table, ATTRIBUTES, ranges=()).path
+    readers = [OpenShard(FS, path) for path in (bulk, stock, columns)]
+    scan = Scan(table, ATTRIBUTES)
+    for question in questions:
+        expected = [FIRST + n for n in range(len(events) - 1, -1, -1) if matches(events[n], question)]
+        for reader in readers:
+            assert reader.search(question).tolist() == expected, (question, reader.path.name)
+            assert reader.count(question) == len(expected)
+            assert reader.search(question, 3).tolist() == expected[:3]
+            assert reader.search(question, 3, oldest_first=True).tolist() == expected[::-1][:3]
+        assert (np.flatnonzero(scan.match(question)) + FIRST)[::-1].tolist() == expected, (question, "scan")
+        if _stock_reader_answers(question):
+            assert by_stock_reader(bulk, question) == expected, (question, "stock reader")
+
+
+def _stock_reader_answers(question: query.Query) -> bool:
+    """Whether Whoosh's own reader answers rightly; where it does not, it is wrong on its own segments, too."""
+    return True
+
+
+@given(st.integers(0, 400), st.integers(1, 60), st.integers(0, 400))
+@settings(deadline=None)
+def test_pages_of_ids_join_to_the_whole(shard: OpenShard, start: int, limit: int, end: int) -> None:
+    question = query.Prefix("component_type", "p")
+    whole = [event_id for event_id in shard.search(question).tolist() if end <= event_id < FIRST + start]
+    found, below = [], FIRST + start
+    while page := shard.search(question, limit, below=below, above=end - 1).tolist():
+        found += page
+        below = page[-1]
+    assert found == whole
+
+
+@pytest.fixture(scope="module")
+def shard(tmp_path_factory: pytest.TempPathFactory) -> OpenShard:
+    path = tmp_path_factory.mktemp("index") / "shard"
+    return OpenShard(FS, build_shard(FS, path, table_of(sample(400)), ["order.region"]).path)
