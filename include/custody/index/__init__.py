@@ -12,7 +12,6 @@ from custody.index.fields import (
     parse_time,
     whoosh_schema,
 )
-
 from custody.index.patterns import matching
 from custody.index.reader.shard import OpenShard
 from custody.index.searcher import Shards, search_shard

@@ -68,7 +68,15 @@ def build_shard(
         attempt = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
         fs.make_directory(attempt)
         try:
-            _write(fs, attempt, [tables] if isinstance(tables, pa.Table) else tables, attributes, ranges, writer, memory_bytes)
+            _write(
+                fs,
+                attempt,
+                [tables] if isinstance(tables, pa.Table) else tables,
+                attributes,
+                ranges,
+                writer,
+                memory_bytes,
+            )
             fs.sync_directory(attempt)
             if replace:
                 _set_aside(fs, path)

@@ -136,7 +136,7 @@ def number_fields(names: Iterable[str]) -> tuple[str, ...]:
 def whoosh_schema(attributes: Iterable[str], ranges: Iterable[str] = (*TIME_FIELDS, *NUMBER_FIELDS)) -> fields.Schema:
     """Return the schema of a shard: stock Whoosh types only, so that stock Whoosh opens it.
 
-    Numbers and times are columns; those in `ranges` have terms as well, so that stock Whoosh can ask for ranges of them.
+    Numbers and times are columns; those in `ranges` have terms as well, so that stock Whoosh finds ranges of them.
     """
     schema = fields.Schema()
     for field in identifier_fields(attributes):

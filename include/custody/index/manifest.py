@@ -135,7 +135,7 @@ class PagedFile:
 
     def write(self, data: bytes | memoryview | npt.NDArray[np.uint8]) -> None:
         """Append bytes."""
-        view = memoryview(data).cast("B")
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
         self._file.write(view)  # type: ignore[arg-type]
         missing = PAGE_BYTES - len(self._open_page)
         if len(view) < missing:

@@ -68,7 +68,9 @@ def terms(values: pa.StringArray) -> pa.StringArray:
 def _changed(values: pa.StringArray, where: pa.BooleanArray) -> pa.StringArray:
     if not pc.any(where, min_count=0).as_py():
         return values
-    return pc.replace_with_mask(values, where, pa.array([term(v) for v in values.filter(where).to_pylist()], pa.string()))
+    return pc.replace_with_mask(
+        values, where, pa.array([term(v) for v in values.filter(where).to_pylist()], pa.string())
+    )
 
 
 def whole(values: pa.Array, rows: Rows | None = None) -> Values:

@@ -181,7 +181,9 @@ class Repository:
         found_by_writer: list[list[StoredEvent]] = []
         for workspace in self.workspaces():
             view = reading.snapshot(workspace)
-            found = search_state(Shards(self._fs), view.state, workspace.shard_path, partial(self._scan_logs, workspace), question)
+            found = search_state(
+                Shards(self._fs), view.state, workspace.shard_path, partial(self._scan_logs, workspace), question
+            )
             notices += found.notices
             waiting = self._scan(view.tail, question)
             event_ids = np.sort(np.concatenate([found.event_ids, waiting]))[::-1]

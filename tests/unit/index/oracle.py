@@ -1,4 +1,4 @@
-"""What a search should find: every event looked at, one by one, with nothing shared with the index but the fields' names."""
+"""What a search should find: every event looked at by itself, sharing nothing with the index."""
 
 from __future__ import annotations
 

@@ -23,11 +23,31 @@ FIELDS = (
 )
 NUMBERS = ("event_time", "lineage_start_date", "file_size", "source_ordinal")
 _TEXTS = st.sampled_from(
-    ["a", "A", "ab", "abc", "b", "B.c", "ba%", "b_a", "c\\d", "é", "É", "İx", "ΟΔΟΣ", "日本", "🜁", "", "\0", "a\nb", "[a]"]
+    [
+        "a",
+        "A",
+        "ab",
+        "abc",
+        "b",
+        "B.c",
+        "ba%",
+        "b_a",
+        "c\\d",
+        "é",
+        "É",
+        "İx",
+        "ΟΔΟΣ",
+        "日本",
+        "🜁",
+        "",
+        "\0",
+        "a\nb",
+        "[a]",
+    ]
 )
-_SENTENCES = st.lists(st.sampled_from(["auto", "Auto", "ended", "by", "É", "a.b", "a..b", "*x*", "-", "x" * 300]), max_size=8).map(
-    " ".join
-)
+_SENTENCES = st.lists(
+    st.sampled_from(["auto", "Auto", "ended", "by", "É", "a.b", "a..b", "*x*", "-", "x" * 300]), max_size=8
+).map(" ".join)
 _NUMBERS = st.integers(-300, 300) | st.sampled_from([-(1 << 62), 1 << 40, (1 << 62)])
 _CLAIMS = st.builds(ContentClaim, container=_TEXTS, section=_TEXTS, identifier=_TEXTS)
 _CHANGES = st.dictionaries(st.sampled_from(["filename", *ATTRIBUTES, "other"]), _TEXTS, max_size=3)
@@ -101,5 +121,3 @@ def _compound(inner: st.SearchStrategy[query.Query]) -> st.SearchStrategy[query.
 
 
 QUERIES = st.recursive(_LEAVES, _compound, max_leaves=8)
-
-

@@ -1,4 +1,4 @@
-"""One question, three ways, one answer: bulk and stock segments, custody's reader and Whoosh's, and every event looked at."""
+"""One question, one answer: bulk and stock segments, custody's reader and Whoosh's, and each event looked at."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def by_stock_reader(path: Path, question: query.Query) -> list[int]:
 
 
 @given(EVENTS, st.lists(QUERIES, min_size=1, max_size=8), st.integers(1, 50), st.sampled_from([0, 1 << 20]))
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_way_finds_what_looking_at_each_event_finds(
     tmp_path_factory: pytest.TempPathFactory, events: list[Event], questions: list[query.Query], size: int, memory: int
 ) -> None:
@@ -59,13 +59,7 @@ def test_every_way_finds_what_looking_at_each_event_finds(
             assert reader.search(question, 3).tolist() == expected[:3]
             assert reader.search(question, 3, oldest_first=True).tolist() == expected[::-1][:3]
         assert (np.flatnonzero(scan.match(question)) + FIRST)[::-1].tolist() == expected, (question, "scan")
-        if _stock_reader_answers(question):
-            assert by_stock_reader(bulk, question) == expected, (question, "stock reader")
-
-
-def _stock_reader_answers(question: query.Query) -> bool:
-    """Whether Whoosh's own reader answers rightly; where it does not, it is wrong on its own segments, too."""
-    return True
+        assert by_stock_reader(bulk, question) == expected, (question, "stock reader")
 
 
 @given(st.integers(0, 400), st.integers(1, 60), st.integers(0, 400))

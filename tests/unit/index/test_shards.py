@@ -10,9 +10,9 @@ import pytest
 from whoosh import query
 
 from custody.errors import CorruptionError, NotFoundError
-from custody.index import build_shard, search_shard, term, whoosh_schema
+from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard, search_shard, term, whoosh_schema
 from custody.index.builder import ATTEMPT_PREFIX
-from custody.index.fields import TERM_BYTES_MAX
+from custody.index.values import TERM_BYTES_MAX
 from custody.model import Event, to_batch
 from custody.query import parse_query
 from custody.vfs import PosixFileSystem
@@ -35,11 +35,11 @@ def table_of(events: list[Event], first: int = 500) -> pa.Table:
 
 
 def answers(path: Path) -> list[list[int]]:
-    return [search_shard(path, parse_query(text, ["order.region"])).tolist() for text in QUESTIONS]
+    return [search_shard(FS, path, parse_query(text, ["order.region"])).tolist() for text in QUESTIONS]
 
 
 def ids(path: Path, text: str) -> list[int]:
-    found: list[int] = search_shard(path, parse_query(text, ["a"])).tolist()
+    found: list[int] = search_shard(FS, path, parse_query(text, ["a"])).tolist()
     return found
 
 
@@ -71,7 +71,7 @@ def test_a_build_that_fails_at_any_operation_leaves_a_whole_shard_or_none(tmp_pa
     counting = FailingFileSystem()
     (tmp_path / "whole").mkdir()
     build_shard(counting, tmp_path / "whole" / NAME, table_of([event(0)]), [])
-    assert counting.operations.count("sync_file") > 2
+    assert counting.operations.count("sync") > 2
     for fail_at in range(1, len(counting.operations) + 1):
         folder = tmp_path / str(fail_at)
         folder.mkdir()
@@ -87,7 +87,7 @@ def test_a_build_that_fails_at_any_operation_leaves_a_whole_shard_or_none(tmp_pa
 def test_all_files_of_a_shard_are_synced_before_it_gets_its_name(tmp_path: Path) -> None:
     fs = FailingFileSystem()
     build_shard(fs, tmp_path / NAME, table_of([event(0)]), [])
-    assert fs.operations.count("sync_file") == len(list((tmp_path / NAME).iterdir()))
+    assert fs.operations.count("sync") == len(list((tmp_path / NAME).iterdir()))
     assert fs.operations[-3:] == ["sync_directory", "rename", "sync_directory"]
 
 
@@ -102,23 +102,32 @@ def test_a_half_built_attempt_is_not_a_shard(tmp_path: Path) -> None:
 
 def test_a_shard_that_is_gone_or_no_index_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=NAME):
-        search_shard(tmp_path / NAME, query.Every())
+        search_shard(FS, tmp_path / NAME, query.Every())
     (tmp_path / NAME).mkdir()
     with pytest.raises(CorruptionError, match=NAME):
-        search_shard(tmp_path / NAME, query.Every())
+        search_shard(FS, tmp_path / NAME, query.Every())
 
 
-def test_a_shard_that_lost_a_file_is_damaged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", ["gone", "cut", "one bit of each byte"])
+def test_a_shard_with_a_damaged_file_is_refused_where_the_file_is_needed(tmp_path: Path, change: str) -> None:
     path = tmp_path / NAME
-    build_shard(FS, path, table_of(sample(50)), [])
+    events = sample(50)
+    built = build_shard(FS, path, table_of(events), [], ranges=[])
+    middle = {name: sorted(getattr(item, name) for item in events)[25] for name in (*TIME_FIELDS, *NUMBER_FIELDS)}
+    questions = [query.NumericRange(name, number, None) for name, number in middle.items()]
+    questions += [query.Term("event_type", "send"), query.Every("event_type")]
+    assert all(len(search_shard(FS, path, question)) for question in questions)
     for file in sorted(path.iterdir()):
         good = file.read_bytes()
         file.unlink()
-        if not file.name.endswith("LOCK"):
+        if change != "gone":
+            file.write_bytes(good[:-1] if change == "cut" else bytes(byte ^ 1 for byte in good))
+        if not file.name.endswith(("toc", "_stored.col")):  # Whoosh's alone
             with pytest.raises(CorruptionError, match=NAME):
-                ids(path, "NOT event_type:SEND")
+                for question in questions:
+                    search_shard(FS, path, question)
         file.write_bytes(good)
-    assert len(ids(path, "*")) == 50
+    assert len(ids(path, "*")) == built.documents == 50
 
 
 @pytest.mark.parametrize(

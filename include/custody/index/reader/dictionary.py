@@ -24,6 +24,7 @@ _SLOT = struct.Struct(">Iq")
 _TABLE = struct.Struct(">qi")
 _KEY_BYTES_MAX = 1 << 20
 _CRC32, _MD5 = 1, 0
+_FREQUENCY = 5  # where it stands in ABOUT
 
 
 class Dictionary:
@@ -134,7 +135,7 @@ class Dictionary:
 
     def _inline_documents(self, values: Ints) -> Ints:
         """Return the documents of short lists, whose values lie at some places, one behind the other."""
-        frequencies = numbers(self._terms.data, values + ABOUT.fields["frequency"][1], ">u4")
+        frequencies = numbers(self._terms.data, values + _FREQUENCY, ">u4")
         if len(values) and int(frequencies.max()) > self._documents:
             raise self._terms.error(int(values[0]), f"up to {self._documents} documents", f"{frequencies.max()}")
         begin = values + ABOUT.itemsize + len(DATA_OPEN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial, reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +30,11 @@ def phrase(words: Sequence[PostingList]) -> Node:
     documents = np.concatenate([np.empty(0, np.int64), *together.chunks(together.low, together.high)])
     if len(words) == 1 or not len(documents):
         return Known(documents)
-    found: Ints | None = None
-    for distance, word in enumerate(words):
-        begins = np.concatenate([np.empty(0, np.int64), *_occurrences(word, documents)]) - distance
-        found = begins if found is None else np.intersect1d(found, begins, assume_unique=True)
-    assert found is not None
+    begins = [
+        np.concatenate([np.empty(0, np.int64), *_occurrences(word, documents)]) - distance
+        for distance, word in enumerate(words)
+    ]
+    found = reduce(partial(np.intersect1d, assume_unique=True), begins)
     return Known(np.unique(found >> _PLACE_BITS))
 
 

@@ -14,7 +14,7 @@ from custody.index.fields import NUMBER_FIELDS, TIME_FIELDS
 from custody.index.patterns import literal_prefix, matching
 from custody.index.reader.columns import NumberColumn
 from custody.index.reader.dictionary import Dictionary
-from custody.index.reader.nodes import All, AllOf, AnyOf, InRange, Known, Listed, NoneOf, Node, Nothing
+from custody.index.reader.nodes import All, AllOf, AnyOf, InRange, Known, Listed, Node, NoneOf, Nothing
 from custody.index.reader.phrases import phrase
 
 _SMALLEST, _GREATEST = -(1 << 63), (1 << 63) - 2
@@ -106,9 +106,10 @@ def _numeric_range(shard: Shard, question: query.NumericRange) -> Node:
 
 
 def _between(shard: Shard, name: str, first: int, last: int) -> Node:
-    if first > last:
-        return Nothing()
-    has_absent = shard.absent(name) > 0
+    absent = shard.absent(name)
+    if first > last or absent == shard.documents:
+        return Nothing()  # Whoosh's own writer makes no file for a column of nothing
+    has_absent = absent > 0
     return InRange(shard.numbers(name), shard.documents, first, last, has_absent=has_absent)
 
 

@@ -13,7 +13,6 @@ from custody.index.reader.pages import CheckedFile
 from custody.index.reader.pickled import plain_data, plain_prefix
 from custody.index.segment.arrays import Ints
 from custody.index.segment.postings import (
-    ABOUT_LAST,
     ABOUT_POSTINGS,
     DATA_OPEN,
     FIRST_BYTES,
@@ -63,7 +62,9 @@ class PostingList:
         number = self._block_from(low)
         while number is not None:
             documents = self._documents(number)
-            begin, end = documents.searchsorted((low, high)) if documents[0] < low or documents[-1] >= high else (0, None)
+            begin, end = (
+                documents.searchsorted((low, high)) if documents[0] < low or documents[-1] >= high else (0, None)
+            )
             found = documents[begin:end]
             if len(found):
                 yield found

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from whoosh import query
 
-from custody.errors import CorruptionError, NotFoundError
+from custody.errors import CorruptionError, NotFoundError, StorageError
 from custody.index import manifest
 from custody.index.fields import POINTER_COLUMN
 from custody.index.manifest import Manifest, pages_of
@@ -63,7 +63,7 @@ class OpenShard:
         above: int | None = None,
         oldest_first: bool = False,
     ) -> EventIds:
-        """Return the ids of events that match, the newest first; no more of the index is read than `limit` of them need.
+        """Return the ids of events that match, the newest first, reading no more than `limit` of them need.
 
         `below` and `above` leave out the events with these ids and those on the other side of them.
 
@@ -135,7 +135,10 @@ class OpenShard:
         full = f"{self.description.segment}.{name}"
         if full not in self._checksums:
             raise CorruptionError(f"index shard {self.path}: expected the file {full}, got none. {_advice(self.path)}")
-        return CheckedFile(self._fs, self.path / full, *self._checksums[full])
+        try:
+            return CheckedFile(self._fs, self.path / full, *self._checksums[full])
+        except StorageError as error:
+            raise CorruptionError(f"index shard {self.path}: {error} {_advice(self.path)}") from error
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
@@ -143,7 +146,8 @@ class OpenShard:
         try:
             yield
         except CorruptionError as error:
-            raise CorruptionError(f"{error} {_advice(self.path)}") from error
+            text = str(error)
+            raise CorruptionError(text if _advice(self.path) in text else f"{text} {_advice(self.path)}") from error
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error, pa.ArrowException) as error:
             raise CorruptionError(f"index shard {self.path}: {error!r}. {_advice(self.path)}") from error
 

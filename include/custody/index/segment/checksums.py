@@ -42,7 +42,7 @@ def crc32_of(keys: Bytes, places: Ints, lengths: Ints, before: bytes = b"") -> H
         if len(group) < _BULK:
             for index in group.tolist():
                 place = int(places[index])
-                found[index] = zlib.crc32(keys[place : place + width], begun)
+                found[index] = zlib.crc32(keys[place : place + width].data, begun)
         else:
             found[group] = _columns(take(keys, places[group], width), begun)
     return found

@@ -19,5 +19,7 @@ def difference() -> str | None:
         "mark of postings": (whoosh3.WHOOSH3_HEADER_MAGIC, b"W3Bl"),
         "term information": (whoosh3.W3TermInfo._struct.format, _TERM_INFO),
     }
-    differences = [f"{what} {got!r} instead of {expected!r}" for what, (got, expected) in found.items() if got != expected]
+    differences = [
+        f"{what} {got!r} instead of {expected!r}" for what, (got, expected) in found.items() if got != expected
+    ]
     return f"Whoosh has {', '.join(differences)}" if differences else None

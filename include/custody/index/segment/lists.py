@@ -58,7 +58,7 @@ def grouped(runs: Sequence[Values], documents: int) -> FieldTerms:
     rank[order] = np.arange(len(order), dtype=np.uint64)
     rows = np.concatenate([run.rows for run in runs])
     keys = (rank[codes] << _DOCUMENT_BITS) | (documents - 1 - rows).astype(np.uint64)
-    places = None if runs[0].positions is None else np.concatenate([run.positions for run in runs])  # type: ignore[arg-type]
+    places = None if runs[0].positions is None else np.concatenate([run.positions for run in runs])
     if places is None:
         keys.sort()
     else:

@@ -73,7 +73,9 @@ def _values(found: Positions) -> Pieces:
     put(out, places + heads, raw(found.counts.astype(">u4")))
     put_same(out, places + heads + 4, LIST_OPEN)
     within = np.cumsum(widths) - widths
-    target = np.repeat(places + heads + 4 + len(LIST_OPEN) - within[first], found.counts) + within if len(first) else within
+    target = (
+        np.repeat(places + heads + 4 + len(LIST_OPEN) - within[first], found.counts) + within if len(first) else within
+    )
     for width, code, kind in ((2, "K", "<u1"), (3, "M", "<u2"), (5, "J", "<i4")):
         chosen = widths == width
         encoded = np.full((int(chosen.sum()), width), ord(code), np.uint8)

@@ -88,8 +88,8 @@ def _batches(values: Values) -> list[pa.RecordBatch]:
 
 
 def _spill(file: WritableFile, batch: pa.RecordBatch) -> tuple[int, int, pa.Schema]:
-    start = file.tell()
-    return start, file.write(batch.serialize()), batch.schema
+    data: pa.Buffer = batch.serialize()
+    return file.tell(), file.write(data), batch.schema
 
 
 def _values(terms: pa.RecordBatch, places: pa.RecordBatch) -> Values:
