@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from custody.vfs.memory import MemoryFileSystem
 from tests.crash.committing import Committing, Racing
 from tests.crash.crowd import Crowding
 from tests.crash.enumeration import Outcome, disks_after, enumerate_crashes, operations_of, run_to
+from tests.crash.ingesting import Ingesting
 from tests.crash.scenarios import Appending, Recovering, RollingOver
 from tests.crash.store import Promises
 
@@ -43,6 +45,12 @@ def test_a_crash_in_a_pass_of_all_steps_loses_no_acknowledged_event() -> None:
     outcome = enumerate_crashes(RollingOver())
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 80
+
+
+def test_a_crash_while_two_slots_ingest_stores_no_event_twice_and_loses_none(tmp_path: Path) -> None:
+    outcome = enumerate_crashes(Ingesting(tmp_path), seeds=4)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 60
 
 
 def left_over(kind: str, which: int, mode: CrashMode) -> tuple[MemoryFileSystem, Promises]:

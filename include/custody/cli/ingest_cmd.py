@@ -49,7 +49,7 @@ def ingest(repository: Path, files: tuple[Path, ...], node: str | None, format_n
     if as_json:
         print_json(reports)
     else:
-        columns = ("file", "read#", "stored#", "repeated#", "rejected#", "warned#", "event ids")
+        columns = ("file", "read#", "stored#", "repeated#", "rejected#", "warned#", "writer", "event ids")
         print_table("", columns, [_row(report) for report in reports])
     _show_problems([problem for report in reports for problem in report.problems])
     if any(report.rejected for report in reports):
@@ -86,7 +86,8 @@ def _ingest(repository: Repository, files: Sequence[Path], format: Format | None
 def _row(report: FileReport) -> tuple[object, ...]:
     ids = "" if report.first_event_id is None else f"{report.first_event_id} to {report.last_event_id}"
     name = Path(report.file).name
-    return (name, report.read, report.stored, report.repeated, report.rejected, report.warned, ids)
+    counts = (report.read, report.stored, report.repeated, report.rejected, report.warned)
+    return (name, *counts, report.writer, ids)
 
 
 def _show_problems(problems: Sequence[str]) -> None:

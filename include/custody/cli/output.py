@@ -46,7 +46,7 @@ def json_option(command: Command) -> Command:
 
 def writer_option(command: Command) -> Command:
     """Give a command the option --writer."""
-    text = "Whose events are meant; default: the writer of the settings."
+    text = "Whose events are meant; needed where several writers have such."
     return click.option("--writer", "-w", help=text)(command)
 
 

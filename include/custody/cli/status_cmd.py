@@ -27,6 +27,7 @@ def status(repository: Path, as_json: bool) -> None:
     rows = [
         (
             writer.writer,
+            "yes" if writer.is_held else "no",
             writer.events_live,
             writer.events_waiting,
             f"{writer.logs} ({size_text(writer.log_bytes)})",
@@ -36,8 +37,8 @@ def status(repository: Path, as_json: bool) -> None:
         )
         for writer in found.writers
     ]
-    columns = ("writer", "live events#", "waiting#", "logs#", "shards#", "revision#", "last commit")
-    print_table(found.root, columns, rows)
+    columns = ("writer", "held", "live events#", "waiting#", "logs#", "shards#", "revision#", "last commit")
+    print_table(f"{found.root} ({found.slots_taken} of {found.slots} writer slots taken)", columns, rows)
     waits = found.pending
     print_table(
         "",

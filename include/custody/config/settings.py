@@ -28,6 +28,8 @@ ENVIRONMENT_PREFIX = "CUSTODY__"
 
 _Unset = BeforeValidator(lambda value: None if value == "" else value)  # TOML has no word for it
 _Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+_NAME_CHARACTERS_MAX = 63
+_SLOTS_MAX = 256
 
 
 class _Section(BaseModel):
@@ -41,6 +43,18 @@ class RepositorySection(_Section):
         "main",
         description="Namespace of new events: one id sequence, one catalog timeline. One live process a writer.",
     )
+    writer_slots: int = Field(
+        1,
+        ge=1,
+        le=_SLOTS_MAX,
+        description="Processes that may write at once: each takes the first free of the names WRITER, WRITER-2, … "
+        "One slot is the plain name.",
+    )
+    writer_wait_seconds: float = Field(
+        0.0,
+        ge=0,
+        description="How long a process waits for a slot when all are taken, before it fails with an error.",
+    )
     database: _Name = Field("provenance", description="The database inside a writer's store that events go to.")
     containers: tuple[Path, ...] = Field(
         (Path("containers/1"),),
@@ -51,6 +65,21 @@ class RepositorySection(_Section):
         Path("store"),
         description="Folder of event logs and catalog; a relative one lies in the repository's folder.",
     )
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The writer names that processes take, in the order in which they are tried."""
+        return (self.writer, *(f"{self.writer}-{number}" for number in range(2, self.writer_slots + 1)))
+
+    @model_validator(mode="after")
+    def _slot_names_fit(self) -> Self:
+        longest = self.slots[-1]
+        if len(longest) > _NAME_CHARACTERS_MAX:
+            raise ValueError(
+                f"writer_slots: the name of slot {self.writer_slots} would be {longest!r}; expected at most "
+                f"{_NAME_CHARACTERS_MAX} characters, got {len(longest)}. Choose a shorter writer or fewer slots"
+            )
+        return self
 
 
 class CaptureSection(_Section):
@@ -73,6 +102,11 @@ class CaptureSection(_Section):
         ge=1,
         le=1_000_000,
         description="Events appended and synced together while a file is ingested.",
+    )
+    source_wait_seconds: float = Field(
+        60.0,
+        ge=0,
+        description="How long an ingest waits for another one that stores events of the same source.",
     )
 
 
@@ -214,6 +248,11 @@ class Settings(BaseSettings):
     def quarantine(self) -> Path:
         """Where rejected input is kept."""
         return self.root / "quarantine"
+
+    @property
+    def turns(self) -> Path:
+        """Where ingests take turns: a lock for the sources that they store events of."""
+        return self.root / "turns"
 
     @property
     def runs(self) -> Path:

@@ -1,20 +1,23 @@
 """Room `model`: frozen values without I/O."""
 
+from custody.model.acknowledged import Acknowledged
 from custody.model.columns import EVENT_SCHEMA, SCHEMA_VERSION, to_batch, to_events
 from custody.model.event import UNASSIGNED, ContentClaim, Event, EventType
-from custody.model.validation import INT64_MAX, Problem, Severity, check_event
+from custody.model.validation import INT64_MAX, Problem, Severity, check_event, require_valid
 
 __all__ = [
     "EVENT_SCHEMA",
     "INT64_MAX",
     "SCHEMA_VERSION",
     "UNASSIGNED",
+    "Acknowledged",
     "ContentClaim",
     "Event",
     "EventType",
     "Problem",
     "Severity",
     "check_event",
+    "require_valid",
     "to_batch",
     "to_events",
 ]

@@ -5,10 +5,11 @@ An error makes an event unusable: it is rejected. A warning says that it breaks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from custody.errors import InvalidInputError
 from custody.model.event import Event, EventType
 
 TIME_MS_MAX = 253_402_300_799_999  # the last millisecond of the year 9999
@@ -41,6 +42,19 @@ def check_event(event: Event, *, relationship_exported: bool = True) -> list[Pro
     `relationship_exported` is False for formats that never carry the relationship of a ROUTE.
     """
     return [*_value_problems(event), *_type_problems(event, relationship_exported)]
+
+
+def require_valid(events: Iterable[Event]) -> None:
+    """Refuse events that have an error; what only earns a warning passes.
+
+    Raises:
+        InvalidInputError: an event has an error; the message says which one and why.
+    """
+    for number, event in enumerate(events):
+        for problem in check_event(event):
+            if problem.severity is Severity.ERROR:
+                kind = event.event_type or "no type"
+                raise InvalidInputError(f"event {number} of the batch ({kind}): {problem.message}. Nothing was stored.")
 
 
 def _value_problems(event: Event) -> Iterator[Problem]:

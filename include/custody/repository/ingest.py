@@ -1,16 +1,16 @@
 """Ingest: a file of events becomes acknowledged events, each exactly once; what is bad goes to the quarantine.
 
-An event that is stored already is known by its key. If its content is the same it is a repetition and counted as such,
-if it differs both cannot be true: the second one is rejected. A file is read once from its beginning to its end, in
-bounded memory.
+An event that is stored already, by whichever writer, is known by its key. If its content is the same it is a repetition
+and counted as such, if it differs both cannot be true: the second one is rejected. Ingests of several processes take
+turns at a source, so that what one looks up is still true when it stores. A file is read once from its beginning to its
+end, in bounded memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-
-import msgspec
 
 from custody.capture import (
     Accepted,
@@ -26,11 +26,13 @@ from custody.capture import (
     read_stream,
 )
 from custody.errors import FormatVersionError, InvalidInputError, NotFoundError, StorageError
-from custody.journal import JournalWriter
 from custody.model import UNASSIGNED, Event, Problem, Severity
 from custody.quarantine import Entry, Quarantine
-from custody.repository.known import Key, KnownSources, key_of
-from custody.repository.reading import get_many, snapshot
+from custody.repository.known import Key, KnownSources, Stored, key_of
+from custody.repository.reading import get_many
+from custody.repository.slots import SlotWriter
+from custody.repository.tally import FileReport, Tally
+from custody.repository.turns import Turns
 from custody.rollover import Workspace
 
 _BATCH_BYTES_MAX = 16 << 20
@@ -39,56 +41,29 @@ Progress = Callable[[int], None]
 """Called with the number of bytes of the file that were read."""
 
 
-class FileReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one file; the numbers count events, `rejected` also counts pieces that are no events."""
-
-    file: str
-    read: int
-    stored: int
-    repeated: int
-    rejected: int
-    warned: int
-    first_event_id: int | None
-    last_event_id: int | None
-    problems: tuple[str, ...]
-
-
-class _Tally:
-    """Counts what happens to one file, and knows what goes into the quarantine with each of its pieces."""
-
-    def __init__(self, file: str, format: Format, node: str | None) -> None:
-        self.file = file
-        self.format = format
-        self.node = node
-        self.read = self.stored = self.repeated = self.rejected = self.warned = 0
-        self.first: int | None = None
-        self.last: int | None = None
-        self.problems: list[str] = []
-
-    def report(self) -> FileReport:
-        return FileReport(
-            file=self.file,
-            read=self.read,
-            stored=self.stored,
-            repeated=self.repeated,
-            rejected=self.rejected,
-            warned=self.warned,
-            first_event_id=self.first,
-            last_event_id=self.last,
-            problems=tuple(self.problems),
-        )
-
-
 class Ingest:
-    """Brings files into the journals of one writer, which the caller keeps open."""
+    """Brings files into the journals of one writer, which the caller keeps open.
 
-    def __init__(self, workspace: Workspace, writer: JournalWriter, quarantine: Quarantine) -> None:
+    Args:
+        workspace: the files of the writer.
+        writer: where the events go to; its first id is set.
+        workspaces: tells all writers of the repository.
+        quarantine: where what cannot be stored goes to.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        writer: SlotWriter,
+        workspaces: Callable[[], Sequence[Workspace]],
+        quarantine: Quarantine,
+    ) -> None:
         self._workspace = workspace
         self._writer = writer
         self._quarantine = quarantine
-        view = snapshot(workspace)
-        writer.begin(view.next_event_id)
-        self._known = KnownSources(workspace, view)
+        settings = workspace.settings
+        self._known = KnownSources(workspaces, writer.name)
+        self._turns = Turns(workspace.fs, settings.turns, settings.capture.source_wait_seconds)
 
     def file(
         self,
@@ -108,6 +83,7 @@ class Ingest:
             NotFoundError: there is no such file.
             InvalidInputError: it is larger than capture.file_bytes_max.
             StorageError: it cannot be read.
+            LockedError: another ingest stored events of the same source for too long.
         """
         limits = self._workspace.settings.capture
         if not path.is_file():
@@ -123,7 +99,7 @@ class Ingest:
             with path.open("rb", buffering=0) as stream:
                 format = format or detect_file(stream)
                 outcomes = read_stream(stream, self._limits, format=format, context=context)
-                return self._take(outcomes, _Tally(str(path), format, node), lambda: progress(stream.tell()))
+                return self._take(outcomes, Tally(str(path), format, node), lambda: progress(stream.tell()))
         except StorageError:
             raise
         except OSError as error:
@@ -139,7 +115,7 @@ class Ingest:
         format = format or _format_of(entry)
         context = Context(entry.node, entry.received_ms)
         outcomes = read_piece(raw, Place(entry.index, entry.offset), self._limits, format=format, context=context)
-        report = self._take(outcomes, _Tally(entry.file, format, entry.node))
+        report = self._take(outcomes, Tally(entry.file, format, entry.node))
         if report.rejected == 0:
             self._quarantine.remove(key)
         return report
@@ -150,20 +126,31 @@ class Ingest:
         return Limits(event_bytes_max=capture.event_bytes_max, file_bytes_max=capture.file_bytes_max)
 
     def _take(
-        self, outcomes: Iterable[Outcome], tally: _Tally, progress: Callable[[], None] = lambda: None
+        self, outcomes: Iterable[Outcome], tally: Tally, progress: Callable[[], None] = lambda: None
     ) -> FileReport:
         """Store what was accepted, quarantine what was not."""
-        for batch in _batches(outcomes, self._workspace.settings.capture.batch_events):
-            accepted = [outcome for outcome in batch if isinstance(outcome, Accepted)]
-            for outcome in batch:
-                if isinstance(outcome, Rejected):
-                    self._reject(tally, outcome.raw, outcome.place, outcome.problem)
-            self._store(tally, accepted)
-            progress()
-        return tally.report()
+        try:
+            for batch in _batches(outcomes, self._workspace.settings.capture.batch_events):
+                accepted = [outcome for outcome in batch if isinstance(outcome, Accepted)]
+                for outcome in batch:
+                    if isinstance(outcome, Rejected):
+                        self._reject(tally, outcome.raw, outcome.place, outcome.problem)
+                self._store(tally, accepted)
+                progress()
+        except BaseException:
+            # An append may have failed: what is stored has to be looked at again.
+            self._turns.forget()
+            self._known.forget()
+            raise
+        finally:
+            self._turns.end()
+        return tally.report(self._writer.name)
 
-    def _store(self, tally: _Tally, accepted: list[Accepted]) -> None:
+    def _store(self, tally: Tally, accepted: list[Accepted]) -> None:
         tally.read += len(accepted)
+        nodes = {key[0] for item in accepted if (key := key_of(item.event)) is not None}
+        if nodes and self._turns.take(nodes):
+            self._known.refresh()
         fresh = self._without_known(tally, accepted)
         ids = self._writer.append([item.event for item in fresh])
         self._known.add([item.event for item in fresh], ids)
@@ -176,21 +163,25 @@ class Ingest:
                 tally.warned += 1
                 self._quarantine_piece(tally, item.raw, item.place, problem)
 
-    def _without_known(self, tally: _Tally, accepted: list[Accepted]) -> list[Accepted]:
+    def _without_known(self, tally: Tally, accepted: list[Accepted]) -> list[Accepted]:
         """Return the events that are new; count repetitions, reject contradictions."""
         stored = self._stored_events(self._known.find(item.event for item in accepted))
         fresh = []
         for item in accepted:
             key = key_of(item.event)
-            former = stored.get(key) if key is not None else None
+            writer, former = stored.get(key, ("", None)) if key is not None else ("", None)
             if former is None:
                 fresh.append(item)
                 if key is not None:
-                    stored[key] = item.event
+                    stored[key] = self._writer.name, item.event
             elif is_same(former, item.event):
                 tally.repeated += 1
             else:
-                where = "in this file" if former.event_id == UNASSIGNED else f"as event {former.event_id}"
+                where = (
+                    "in this file"
+                    if former.event_id == UNASSIGNED
+                    else f"as event {former.event_id} of writer {writer!r}"
+                )
                 message = (
                     f"{item.event.source_node} number {item.event.source_ordinal} is stored {where} "
                     "with different content; an event is never overwritten"
@@ -199,17 +190,22 @@ class Ingest:
                 self._reject(tally, item.raw, item.place, problem)
         return fresh
 
-    def _stored_events(self, ids: dict[Key, int]) -> dict[Key, Event]:
-        if not ids:
-            return {}
-        events = {event.event_id: event for event in get_many(self._workspace, list(ids.values()))}
-        return {key: events[event_id] for key, event_id in ids.items() if event_id in events}
+    def _stored_events(self, places: dict[Key, Stored]) -> dict[Key, tuple[str, Event | None]]:
+        """Return the events that are stored, each with its writer."""
+        ids: dict[str, list[int]] = defaultdict(list)
+        for writer, event_id in places.values():
+            ids[writer].append(event_id)
+        events: dict[Stored, Event] = {}
+        for writer, wanted in ids.items():
+            for event in get_many(self._known.workspace(writer), wanted):
+                events[Stored(writer, event.event_id)] = event
+        return {key: (place.writer, events[place]) for key, place in places.items() if place in events}
 
-    def _reject(self, tally: _Tally, raw: bytes, place: Place, problem: Problem) -> None:
+    def _reject(self, tally: Tally, raw: bytes, place: Place, problem: Problem) -> None:
         tally.rejected += 1
         self._quarantine_piece(tally, raw, place, problem)
 
-    def _quarantine_piece(self, tally: _Tally, raw: bytes, place: Place, problem: Problem) -> Entry:
+    def _quarantine_piece(self, tally: Tally, raw: bytes, place: Place, problem: Problem) -> Entry:
         entry = self._quarantine.add(
             raw,
             severity=problem.severity,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,17 +21,20 @@ from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
 from custody.eventlog import EventLog
+from custody.flow import Component, Session
 from custody.index import Shards
-from custody.journal import JournalOptions, JournalWriter, SyncPolicy
 from custody.lineage import Lineage, trace
-from custody.model import Event
+from custody.model import Acknowledged, Event, require_valid
 from custody.quarantine import Quarantine
 from custody.query import Scan, parse_query, search_state
 from custody.repository import reading
 from custody.repository.ingest import Ingest
+from custody.repository.slots import SlotWriter, take_slot
 from custody.repository.status import RepositoryStatus, repository_status
 from custody.rollover import Workspace
 from custody.vfs import FileSystem, PosixFileSystem
+
+_NAME_IT = "Each writer counts its own event ids: name the writer that is meant (--writer, or the argument writer)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,43 +106,100 @@ class Repository:
         return [self.workspace(found.writer) for found in Workspace.all(self.settings, self._fs)]
 
     @contextmanager
-    def writer(self) -> Iterator[JournalWriter]:
-        """Hold the writer name of the settings and append events; the journal is sealed at the end.
+    def writer(self, *, wait_seconds: float | None = None) -> Iterator[SlotWriter]:
+        """Hold the first free writer slot and append events; the journal is sealed at the end.
+
+        Waits for a slot for `wait_seconds`, or as long as the setting `repository.writer_wait_seconds` says.
 
         Raises:
-            LockedError: another live process writes under this name.
+            LockedError: live processes hold all slots.
         """
-        workspace = self.workspace()
-        containers, options = self.settings.containers, journal_options(self.settings)
-        with JournalWriter(self._fs, containers, workspace.writer, workspace.database, self._clock, options) as writer:
-            writer.begin(reading.snapshot(workspace).next_event_id)
+        with take_slot(self._fs, self.settings, self._clock, wait_seconds) as writer:
+            writer.begin(reading.snapshot(self.workspace(writer.name)).next_event_id)
             yield writer
 
     @contextmanager
-    def ingest(self) -> Iterator[Ingest]:
-        """Hold the writer name of the settings and ingest files."""
-        with self.writer() as writer:
-            yield Ingest(self.workspace(), writer, self.quarantine)
+    def ingest(self, *, wait_seconds: float | None = None) -> Iterator[Ingest]:
+        """Hold the first free writer slot and ingest files; raises as `writer` does."""
+        with self.writer(wait_seconds=wait_seconds) as writer:
+            yield Ingest(self.workspace(writer.name), writer, self.workspaces, self.quarantine)
+
+    def append(self, events: Iterable[Event], *, wait_seconds: float | None = None) -> Acknowledged:
+        """Append events in one piece, and hold a writer slot for as long as that takes.
+
+        Who appends again and again keeps a `writer` open instead. An event is not compared with those that are stored:
+        that is what `ingest` does.
+
+        Durability: as of `JournalWriter.append`: on return the events are acknowledged.
+
+        Raises:
+            InvalidInputError: an event breaks a rule; nothing was stored.
+            LockedError: live processes hold all slots.
+            BackpressureError: too much waits to be rolled over.
+            StorageError: the disk refused; it is unknown which events survive.
+        """
+        chosen = list(events)
+        require_valid(chosen)
+        with self.writer(wait_seconds=wait_seconds) as writer:
+            return Acknowledged(writer.name, writer.append(chosen))
+
+    @contextmanager
+    def session(
+        self, component: Component, writer: SlotWriter | None = None, *, wait_seconds: float | None = None
+    ) -> Iterator[Session]:
+        """Do a piece of work with FlowFiles: its events are stored together at the end of the block, or not at all.
+
+        With a `writer` that the caller holds, any number of threads have sessions at once; without one, a slot is held
+        for the block.
+
+        Raises:
+            LockedError: no writer is given and live processes hold all slots.
+            BackpressureError, StorageError: the commit at the end of the block failed; see `Session.commit`.
+        """
+        if writer is None:
+            with self.writer(wait_seconds=wait_seconds) as held, Session(component, held, self._clock) as session:
+                yield session
+        else:
+            with Session(component, writer, self._clock) as session:
+                yield session
 
     def get(self, event_id: int, writer: str | None = None) -> Event:
-        """Return one event, acknowledged or live.
+        """Return one event, acknowledged or live; an id that several writers have given needs the writer's name.
 
         Raises:
             NotFoundError: no event has this id.
+            ConfigurationError: several writers have an event with this id and none is named.
         """
-        found = self.get_many([event_id], writer)
-        if not found:
-            name = writer or self.settings.repository.writer
-            raise NotFoundError(f"writer {name!r} has no event {event_id}.")
-        return found[0]
+        if writer is not None:
+            found = {writer: self.get_many([event_id], writer)}
+        else:
+            found = {name: self.get_many([event_id], name) for name in self._writers()}
+        matching = [(name, events[0]) for name, events in found.items() if events]
+        if not matching:
+            names = ", ".join(map(repr, found))
+            raise NotFoundError(
+                f"{'writer' if len(found) == 1 else 'none of the writers'} {names} has no event {event_id}."
+            )
+        if len(matching) > 1:
+            names = ", ".join(repr(name) for name, _ in matching)
+            raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {_NAME_IT}")
+        return matching[0][1]
 
     def get_many(self, event_ids: Sequence[int], writer: str | None = None) -> list[Event]:
-        """Return the events with these ids, in id order; ids that do not exist are left out."""
-        return reading.get_many(self.workspace(writer), event_ids)
+        """Return the events with these ids, in id order; ids that do not exist are left out.
+
+        Raises:
+            ConfigurationError: several writers have events and none is named.
+        """
+        return reading.get_many(self.workspace(self._one_writer(writer)), event_ids)
 
     def events(self, first_event_id: int = 0, count: int = 1000, writer: str | None = None) -> Iterator[Event]:
-        """Yield up to `count` events from an id on, in id order."""
-        return reading.events(self.workspace(writer), first_event_id, count)
+        """Yield up to `count` events from an id on, in id order.
+
+        Raises:
+            ConfigurationError: several writers have events and none is named.
+        """
+        return reading.events(self.workspace(self._one_writer(writer)), first_event_id, count)
 
     def search(self, text: str = "", *, limit: int | None = None, offset: int = 0) -> SearchResult:
         """Return the events of all writers that match, newest first; also those acknowledged a moment ago.
@@ -168,12 +228,29 @@ class Repository:
         return lineage
 
     def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
-        """Yield the transactions of a writer's catalog, oldest first."""
-        return self.workspace(writer).catalog.timeline()
+        """Yield the transactions of a writer's catalog, oldest first.
+
+        Raises:
+            ConfigurationError: several writers have events and none is named.
+        """
+        return self.workspace(self._one_writer(writer)).catalog.timeline()
 
     def status(self) -> RepositoryStatus:
         """Return how far everything has come, read from disk."""
         return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine)
+
+    def _writers(self) -> list[str]:
+        """Return the writers that have events; the one of the settings when none has."""
+        # A slot that was only tried has a folder and nothing in it.
+        names = [item.writer for item in self.workspaces() if item.groups() or item.catalog.load().revision >= 0]
+        return names or [self.settings.repository.writer]
+
+    def _one_writer(self, writer: str | None) -> str:
+        """Return the writer that is meant: event ids say nothing without it."""
+        names = [writer] if writer is not None else self._writers()
+        if len(names) > 1:
+            raise ConfigurationError(f"the writers {', '.join(map(repr, names))} have events. {_NAME_IT}")
+        return names[0]
 
     def _search(self, question: query.Query, limit: int, offset: int) -> SearchResult:
         total = 0
@@ -207,17 +284,3 @@ class Repository:
             log = EventLog(workspace.fs, workspace.paths.home / path)
             parts += [self._scan(log.block(number), question) for number in range(len(log.toc.blocks))]
         return np.concatenate(parts)
-
-
-def journal_options(settings: Settings) -> JournalOptions:
-    """Return how journals are written, as the settings say."""
-    chosen = settings.journal
-    return JournalOptions(
-        journals=chosen.journals,
-        sync=SyncPolicy(chosen.sync),
-        sync_interval_ms=chosen.sync_interval_ms,
-        seal_ms=int(chosen.seal_seconds * 1000),
-        seal_bytes=chosen.seal_bytes,
-        waiting_bytes_max=chosen.waiting_bytes_max,
-        backpressure_seconds=chosen.backpressure_seconds,
-    )

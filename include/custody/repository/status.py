@@ -9,7 +9,9 @@ import msgspec
 from custody.config import Settings
 from custody.quarantine import Quarantine
 from custody.repository.reading import snapshot
+from custody.repository.slots import taken_slots
 from custody.rollover import Pending, Workspace, pending
+from custody.rollover.pending import is_live
 from custody.vfs import FileSystem
 
 
@@ -17,6 +19,8 @@ class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One writer; sizes in bytes, times in ms since the epoch."""
 
     writer: str
+    is_held: bool
+    """Whether a live process holds the name."""
     database: str
     events_live: int
     events_waiting: int
@@ -34,6 +38,8 @@ class RepositoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A whole repository."""
 
     root: str
+    slots: int
+    slots_taken: int
     pending: Pending
     quarantined: int
     writers: tuple[WriterStatus, ...]
@@ -45,6 +51,8 @@ def repository_status(
     """Look at everything once."""
     return RepositoryStatus(
         root=str(settings.root),
+        slots=len(settings.repository.slots),
+        slots_taken=len(taken_slots(fs, settings)),
         pending=pending(settings, fs),
         quarantined=sum(1 for _ in quarantine.entries()),
         writers=tuple(_writer_status(workspace) for workspace in workspaces),
@@ -56,6 +64,7 @@ def _writer_status(workspace: Workspace) -> WriterStatus:
     state = view.state
     return WriterStatus(
         writer=workspace.writer,
+        is_held=is_live(workspace.fs, workspace.settings, workspace.writer),
         database=workspace.database,
         events_live=sum(file.rows for file in state.files.values()),
         events_waiting=view.tail.num_rows,

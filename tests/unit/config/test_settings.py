@@ -10,16 +10,20 @@ import pytest
 
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
+from custody.format.names import check_name
 
 # Section, key, values at and inside the bounds, values outside.
 BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("repository", "writer", ["a", "0", "a-b_c", "x" * 63], ["", "A", "-a", "a/b", "../a", "x" * 64, 1]),
+    ("repository", "writer_slots", [1, 2, 256], [0, -1, 257, 1.5, "many"]),
+    ("repository", "writer_wait_seconds", [0, 0.5, 86_400], [-1, float("nan"), "long"]),
     ("repository", "database", ["a", "x" * 63], ["", "A", "..", "x" * 64]),
     ("repository", "containers", [["a"], ["/a", "b"]], [[], "a", [1]]),
     ("repository", "store", ["s", "/s"], [1, []]),
     ("capture", "file_bytes_max", [1024, 1 << 40], [1023, 0, -1, "x", 1.5]),
     ("capture", "event_bytes_max", [4096, 1 << 30], [4095, 0]),
     ("capture", "batch_events", [1, 1_000_000], [0, 1_000_001]),
+    ("capture", "source_wait_seconds", [0, 0.5, 3600], [-1, float("nan")]),
     ("journal", "journals", [1, 256], [0, 257]),
     ("journal", "sync", ["always", "interval", "never"], ["", "ALWAYS", "sometimes", 1]),
     ("journal", "sync_interval_ms", [10, 60_000], [9, 0, 10.5]),
@@ -171,6 +175,28 @@ def test_settings_travel_to_a_worker_whatever_its_environment_says(
     monkeypatch.setenv("CUSTODY__QUERY__RESULTS_DEFAULT", "7")
     assert Settings.from_json(text) == found
     assert Settings.from_json(text).root == tmp_path
+
+
+def test_slots_are_the_writer_and_its_numbered_names(tmp_path: Path) -> None:
+    assert load(tmp_path, "").repository.slots == ("main",)
+    found = load(tmp_path, '[repository]\nwriter = "node-7"\nwriter_slots = 3\n')
+    assert found.repository.slots == ("node-7", "node-7-2", "node-7-3")
+    assert found.model_dump()["repository"]["writer_slots"] == 3
+
+
+@pytest.mark.parametrize(
+    ("characters", "slots", "fits"), [(63, 1, True), (63, 2, False), (61, 9, True), (61, 10, False), (60, 99, True)]
+)
+def test_the_name_of_every_slot_has_to_be_a_name(tmp_path: Path, characters: int, slots: int, fits: bool) -> None:
+    text = f'[repository]\nwriter = "{"w" * characters}"\nwriter_slots = {slots}\n'
+    if fits:
+        for name in load(tmp_path, text).repository.slots:
+            assert check_name("writer", name) == name
+    else:
+        with pytest.raises(
+            ConfigurationError, match=rf"slot {slots}.*at most 63 characters, got 6[45].*shorter writer"
+        ):
+            load(tmp_path, text)
 
 
 def test_settings_do_not_change(tmp_path: Path) -> None:

@@ -1,0 +1,111 @@
+"""Turns: while an ingest looks up and stores events of a source, no other ingest stores events of that source.
+
+Sources share a fixed number of stripes, by a digest of their name: `turns/<stripe>.lock` is held during a turn, and
+`turns/<stripe>.last` says which ingest had the last one. An ingest that finds another one's mark has to look at what is
+stored anew; one that finds its own mark knows that nothing was added meanwhile. The mark is set before anything is
+stored. A mark that is lost costs a look and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from custody.errors import LockedError
+from custody.vfs import FileSystem
+
+STRIPES = 16
+_POLL_SECONDS = 0.02
+_TURN_SECONDS = 5.0
+_GAP_SECONDS = 0.05
+"""Longer than others take to look again, so that a long ingest does not keep them out."""
+
+
+class Turns:
+    """The turns of one ingest.
+
+    Args:
+        fs: where the folder lies.
+        folder: where all ingests of a repository take turns.
+        wait_seconds: how long to wait for another one's turn to end.
+    """
+
+    def __init__(self, fs: FileSystem, folder: Path, wait_seconds: float) -> None:
+        self._fs = fs
+        self._folder = folder
+        self._wait_seconds = wait_seconds
+        self._mark = uuid.uuid4().hex.encode()
+        self._held: frozenset[int] = frozenset()
+        self._locks = ExitStack()
+        self._since = 0.0
+
+    def take(self, sources: Iterable[str]) -> bool:
+        """Hold the turn for some sources; return whether another ingest may have stored events of them since.
+
+        What is held already stays held, but not for ever: others get their turn in between.
+
+        Raises:
+            LockedError: another ingest did not end its turn in time.
+            StorageError: the disk refused.
+        """
+        wanted = frozenset(map(stripe_of, sources))
+        if self._held and time.monotonic() - self._since > _TURN_SECONDS:
+            self.end()
+            time.sleep(_GAP_SECONDS)
+        if wanted <= self._held:
+            return False
+        stripes = sorted(wanted | self._held)
+        self.end()  # all are taken anew in one order, so that two ingests never wait for each other
+        self._fs.make_directory(self._folder)
+        deadline = time.monotonic() + self._wait_seconds
+        try:
+            for stripe in stripes:
+                self._lock(stripe, deadline)
+            is_new = [self._set_mark(stripe) for stripe in stripes]
+        except BaseException:
+            self.end()
+            raise
+        self._held, self._since = frozenset(stripes), time.monotonic()
+        return any(is_new)
+
+    def end(self) -> None:
+        """Let others have their turn."""
+        self._held = frozenset()
+        self._locks.close()
+
+    def forget(self) -> None:
+        """End the turn and trust no mark: what is stored is not known any more."""
+        self._mark = uuid.uuid4().hex.encode()
+        self.end()
+
+    def _lock(self, stripe: int, deadline: float) -> None:
+        path = self._folder / f"{stripe:02d}.lock"
+        while True:
+            try:
+                self._locks.enter_context(self._fs.lock(path))
+            except LockedError as error:
+                if time.monotonic() >= deadline:
+                    raise LockedError(
+                        f"another ingest stores events of the same source: waited {self._wait_seconds:g} s "
+                        f"(capture.source_wait_seconds) for {path}: {error}"
+                    ) from error
+                time.sleep(_POLL_SECONDS)
+            else:
+                return
+
+    def _set_mark(self, stripe: int) -> bool:
+        """Leave the mark of this ingest; return whether another one's was there."""
+        path = self._folder / f"{stripe:02d}.last"
+        if self._fs.exists(path) and self._fs.read(path) == self._mark:
+            return False
+        self._fs.write_durably(path, self._mark)
+        return True
+
+
+def stripe_of(source: str) -> int:
+    """Return the stripe of a source. Ingests of all versions must agree: never change it."""
+    return int.from_bytes(hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()[:4]) % STRIPES
