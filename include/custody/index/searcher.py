@@ -43,6 +43,10 @@ class Shards:
                 self._open.popitem(last=False)
         return opened
 
+    def is_open(self, path: Path) -> bool:
+        """Whether a shard is open."""
+        return path in self._open
+
     def forget(self, path: Path) -> None:
         """Let go of a shard, which was damaged or made anew."""
         with self._lock:

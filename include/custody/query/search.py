@@ -1,28 +1,85 @@
-"""Searching what a catalog lists: all live shards, without the events whose log is gone."""
+"""Searching what one catalog lists: its live shards, newest first, without the events whose log is gone.
+
+Shards that cannot match by their times are not opened. The others are asked from the newest to the oldest, and no
+more of them than the wanted events need; an exact total asks all, but keeps no events. A shard that is gone or
+damaged is answered from its logs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
-from custody.errors import CorruptionError, NotFoundError
-from custody.index import Shards
+from custody.errors import CorruptionError, FormatVersionError, NotFoundError
+from custody.index import ATTRIBUTE_PREFIX, OpenShard, Shards
+from custody.query.bounds import fields_of, time_bounds
 
 EventIds = npt.NDArray[np.int64]
+_NONE: EventIds = np.empty(0, np.int64)
+_WAVE_MAX = 16
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which of the events that match are wanted: at most `limit`, the newest first or the oldest first.
+
+    `below` and `above` leave out the events with these ids and all on the other side of them.
+    """
+
+    limit: int | None = None
+    below: int | None = None
+    above: int | None = None
+    oldest_first: bool = False
+
+    def of(self, event_ids: EventIds) -> EventIds:
+        """Return what is wanted of the ids of all events that match, which go down."""
+        found = event_ids
+        if self.below is not None:
+            found = found[found < self.below]
+        if self.above is not None:
+            found = found[found > self.above]
+        return (found[::-1] if self.oldest_first else found)[: self.limit]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all events that match are wanted."""
+        return self.limit is None and self.below is None and self.above is None
+
+
+@dataclass(slots=True)
+class Explained:
+    """What a search did: shards by what became of them, and how long it took."""
+
+    shards: int = 0
+    pruned: int = 0
+    """Not opened: no event of theirs can match, by time or id."""
+    searched: int = 0
+    counted: int = 0
+    """Asked for the number of matches only."""
+    scanned: int = 0
+    """Answered from their logs."""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The ids of all events that match, newest first, and what went wrong on the way."""
+    """The ids of the events that are wanted, in the wanted order; `total` counts all that match, None if not asked."""
 
     event_ids: EventIds
+    total: int | None
     notices: tuple[str, ...]
+    explained: Explained
 
 
 def search_state(
@@ -31,21 +88,161 @@ def search_state(
     shard_path: Callable[[AddShard], Path],
     scan_logs: Callable[[AddShard, query.Query], EventIds],
     question: query.Query,
+    window: Window | None = None,
+    *,
+    count: bool = True,
+    pool: Executor | None = None,
 ) -> Found:
-    """Ask every live shard; the logs of one that cannot be read are scanned, which is slower and named in the notices.
+    """Ask the live shards; `scan_logs` gives the ids of the events of a shard's logs that match, found without it.
 
-    `scan_logs` gives the ids of the events of a shard's logs that match, found without the shard.
+    Shards that are not open yet are opened by the threads of `pool`.
+
+    Raises:
+        InvalidInputError: a kind of query that custody does not know.
     """
-    parts: list[EventIds] = []
-    notices: list[str] = []
-    for shard in state.shards.values():
+    begun = time.perf_counter()
+    search = _Search(shards, state, shard_path, scan_logs, question, window or Window())
+    event_ids, total = search.run(count, pool)
+    search.explained.seconds = time.perf_counter() - begun
+    return Found(event_ids, total if count else None, tuple(search.notices), search.explained)
+
+
+@dataclass
+class _Search:
+    shards: Shards
+    state: CatalogState
+    shard_path: Callable[[AddShard], Path]
+    scan_logs: Callable[[AddShard, query.Query], EventIds]
+    question: query.Query
+    window: Window
+    notices: list[str] = field(default_factory=list)
+    explained: Explained = field(default_factory=Explained)
+    _stale: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        names = fields_of(self.question)
+        self._attributes = {n.removeprefix(ATTRIBUTE_PREFIX) for n in names if n.startswith(ATTRIBUTE_PREFIX)}
+
+    def run(self, count: bool, pool: Executor | None) -> tuple[EventIds, int]:
+        candidates = self._candidates()
+        if any(newer.first_event_id <= older.last_event_id for newer, older in pairwise(candidates)):
+            return self._interleaved(candidates)
+        ordered = candidates[::-1] if self.window.oldest_first else candidates
+        parts: list[EventIds] = []
+        counted: dict[str, int] = {}
+        left = self.window.limit
+        for shard in self._opened(ordered, pool):
+            if not self._may_hold(shard):
+                continue
+            if left is not None and left <= 0:
+                break
+            found, whole = self._wanted(shard, left)
+            parts.append(found)
+            if whole is not None:
+                counted[shard.name] = whole
+            left = None if left is None else left - len(found)
+        event_ids = np.concatenate(parts) if parts else _NONE
+        total = sum(counted[s.name] if s.name in counted else self._count(s) for s in candidates) if count else 0
+        if self._stale:
+            self.notices.append(
+                f"{len(self._stale)} index shards were made before all of the asked attributes were indexed and find "
+                "nothing in those. Make them again: custody index rebuild --stale"
+            )
+        return event_ids, total
+
+    def _candidates(self) -> list[AddShard]:
+        """Return the shards that can match by their times, the newest events first."""
+        low, high = time_bounds(self.question)
+        found = [
+            shard
+            for shard in self.state.shards.values()
+            if shard.first_event_time_ms <= high and shard.last_event_time_ms >= low
+        ]
+        self.explained.shards = len(self.state.shards)
+        self.explained.pruned = len(self.state.shards) - len(found)
+        return sorted(found, key=lambda shard: shard.first_event_id, reverse=True)
+
+    def _may_hold(self, shard: AddShard) -> bool:
+        """Whether ids of the window can be in a shard."""
+        below, above = self.window.below, self.window.above
+        return (below is None or shard.first_event_id < below) and (above is None or shard.last_event_id > above)
+
+    def _opened(self, ordered: Sequence[AddShard], pool: Executor | None) -> Iterator[AddShard]:
+        """Yield the shards; those that are not open are opened in waves that grow, a wave at once."""
+        left = iter(ordered)
+        wave = 1
+        while shards := list(islice(left, wave)):
+            paths = [self.shard_path(shard) for shard in shards]
+            closed = [path for path in paths if not self.shards.is_open(path)]
+            if pool is not None and len(closed) > 1:
+                list(pool.map(self._open_quietly, closed))
+            yield from shards
+            wave = min(2 * wave, _WAVE_MAX)
+
+    def _open_quietly(self, path: Path) -> None:
         try:
-            parts.append(shards.open(shard_path(shard)).search(question))
-        except (NotFoundError, CorruptionError) as error:
-            notices.append(f"{shard.documents} events were searched without an index, which is slow: {error}")
-            parts.append(scan_logs(shard, question))
-    found = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
-    return Found(_live(state, found)[::-1], tuple(notices))
+            self.shards.open(path)
+        except (NotFoundError, CorruptionError, FormatVersionError):
+            return  # said when the shard is asked
+
+    def _wanted(self, shard: AddShard, limit: int | None) -> tuple[EventIds, int | None]:
+        """Return what is wanted of one shard, and the number of all its matches when that came out by the way."""
+        window = self.window
+        if self._is_live(shard):
+            found = self._ask(
+                shard,
+                lambda index: index.search(
+                    self.question, limit, below=window.below, above=window.above, oldest_first=window.oldest_first
+                ),
+            )
+            if found is not None:
+                self.explained.searched += 1
+                is_all = window.below is None and window.above is None and (limit is None or len(found) < limit)
+                return found, len(found) if is_all else None
+        everything = self._everything(shard)
+        return Window(limit, window.below, window.above, window.oldest_first).of(everything), len(everything)
+
+    def _count(self, shard: AddShard) -> int:
+        if self._is_live(shard):
+            found = self._ask(shard, lambda index: index.count(self.question))
+            if found is not None:
+                self.explained.counted += 1
+                return found
+        return len(self._everything(shard))
+
+    def _everything(self, shard: AddShard) -> EventIds:
+        """Return the ids of all live events of a shard that match, going down."""
+        found = self._ask(shard, lambda index: index.search(self.question))
+        if found is None:
+            self.explained.scanned += 1
+            found = np.unique(self.scan_logs(shard, self.question))[::-1]
+        return found if self._is_live(shard) else _live(self.state, found)
+
+    def _interleaved(self, candidates: list[AddShard]) -> tuple[EventIds, int]:
+        """Answer from shards whose ids lie between each other's: all of them are asked for everything."""
+        self.explained.searched += len(candidates)
+        found = np.unique(np.concatenate([self._everything(shard) for shard in candidates]))[::-1]
+        return self.window.of(found), len(found)
+
+    def _is_live(self, shard: AddShard) -> bool:
+        """Whether the logs of all events of a shard are live."""
+        return all(path in self.state.files for path in shard.log_paths)
+
+    def _ask(self, shard: AddShard, ask: Callable[[OpenShard], _Answer]) -> _Answer | None:
+        """Return what a shard answers, None when it cannot be read."""
+        path = self.shard_path(shard)
+        try:
+            index = self.shards.open(path)
+            answer = ask(index)
+            if not self._attributes <= set(index.description.attributes):
+                self._stale.add(shard.name)
+        except (NotFoundError, CorruptionError, FormatVersionError) as error:
+            self.shards.forget(path)
+            notice = f"{shard.documents} events were searched without an index, which is slow: {error}"
+            if notice not in self.notices:
+                self.notices.append(notice)
+            return None
+        return answer
 
 
 def _live(state: CatalogState, event_ids: EventIds) -> EventIds:

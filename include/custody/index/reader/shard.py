@@ -84,6 +84,16 @@ class OpenShard:
         with self._reported():
             return plan(self, question).count()
 
+    def verify(self) -> None:
+        """Check every byte of every file, those included that only Whoosh reads.
+
+        Raises:
+            CorruptionError: a file is gone, or holds other bytes than were written.
+        """
+        with self._reported():
+            for name, (size, checksums) in self._checksums.items():
+                CheckedFile(self._fs, self.path / name, size, checksums).span(0, size)
+
     def numbers(self, name: str) -> NumberColumn:
         """Return a number column."""
         found = self._columns.get(name)
@@ -135,10 +145,7 @@ class OpenShard:
         full = f"{self.description.segment}.{name}"
         if full not in self._checksums:
             raise CorruptionError(f"index shard {self.path}: expected the file {full}, got none. {_advice(self.path)}")
-        try:
-            return CheckedFile(self._fs, self.path / full, *self._checksums[full])
-        except StorageError as error:
-            raise CorruptionError(f"index shard {self.path}: {error} {_advice(self.path)}") from error
+        return CheckedFile(self._fs, self.path / full, *self._checksums[full])
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
@@ -148,6 +155,8 @@ class OpenShard:
         except CorruptionError as error:
             text = str(error)
             raise CorruptionError(text if _advice(self.path) in text else f"{text} {_advice(self.path)}") from error
+        except StorageError as error:
+            raise CorruptionError(f"index shard {self.path}: {error} {_advice(self.path)}") from error
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error, pa.ArrowException) as error:
             raise CorruptionError(f"index shard {self.path}: {error!r}. {_advice(self.path)}") from error
 

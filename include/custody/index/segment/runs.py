@@ -88,8 +88,8 @@ def _batches(values: Values) -> list[pa.RecordBatch]:
 
 
 def _spill(file: WritableFile, batch: pa.RecordBatch) -> tuple[int, int, pa.Schema]:
-    data: pa.Buffer = batch.serialize()
-    return file.tell(), file.write(data), batch.schema
+    place, size = file.tell(), file.write(batch.serialize())
+    return place, size, batch.schema
 
 
 def _values(terms: pa.RecordBatch, places: pa.RecordBatch) -> Values:
