@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
+import msgspec
 
 from custody.cli.output import clean, json_option, print_json, print_table, stderr, time_text
-from custody.repository import Repository, StoredEvent
+from custody.errors import InvalidInputError
+from custody.repository import Repository, SearchResult, StoredEvent
 
 
 @click.command()
 @click.argument("query", default="")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="Events to print.")
 @click.option("--offset", type=click.IntRange(min=0), default=0, help="Events to pass over first.")
+@click.option("--oldest", is_flag=True, help="Oldest first.")
+@click.option("--cursor", help="Go on behind the page that printed this cursor; events that came since change no page.")
+@click.option("--facet", "facets", multiple=True, help="Count the matches by this field, or by day; may be repeated.")
+@click.option("--structured", is_flag=True, help="QUERY is JSON (docs/query.md).")
+@click.option("--explain", is_flag=True, help="Say which shards were asked, and how long it took.")
 @json_option
 @click.pass_obj
-def search(repository: Path, query: str, limit: int, offset: int, as_json: bool) -> None:
+def search(
+    repository: Path,
+    query: str,
+    limit: int,
+    offset: int,
+    oldest: bool,
+    cursor: str | None,
+    facets: tuple[str, ...],
+    structured: bool,
+    explain: bool,
+    as_json: bool,
+) -> None:
     """Print the events that match QUERY, newest first; without QUERY all of them.
 
     Fields, ranges, wildcards, AND, OR and NOT: docs/query.md.
@@ -25,17 +44,72 @@ def search(repository: Path, query: str, limit: int, offset: int, as_json: bool)
     Example:
       custody -r demo search "event_type:SEND AND event_time:[2026-03-01 TO 2026-03-31]"
     """
-    result = Repository.open(repository).search(query, limit=limit, offset=offset)
+    found = Repository.open(repository)
+    asked = _structured(query) if structured else query
+    if facets:
+        _print_facets(found, asked, facets, as_json)
+        return
+    result = found.search(asked, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor)
     talk = stderr()
     for notice in result.notices:
         talk.print(clean(notice))
     if as_json:
-        print_json({"total": result.total, "events": [_document(stored) for stored in result.events]})
+        _print_json(result, explain)
         return
     print_table(
         f"{result.total} events",
         ("writer", "event#", "time", "type", "component", "FlowFile", "filename"),
         [_row(stored) for stored in result.events],
+    )
+    if result.cursor is not None:
+        talk.print(f"next page: --cursor {result.cursor}")
+    if explain:
+        _print_explained(result)
+
+
+def _structured(text: str) -> dict[str, object]:
+    try:
+        found = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInputError(f"query: expected JSON, got {error}.") from error
+    if not isinstance(found, dict):
+        raise InvalidInputError(f"query: expected a JSON object, got {json.dumps(found)[:80]}.")
+    return found
+
+
+def _print_json(result: SearchResult, explain: bool) -> None:
+    document: dict[str, object] = {
+        "total": result.total,
+        "events": [_document(stored) for stored in result.events],
+        "cursor": result.cursor,
+    }
+    if explain:
+        document["explain"] = {writer: msgspec.to_builtins(done) for writer, done in result.explained.items()}
+    print_json(document)
+
+
+def _print_facets(
+    repository: Repository, query: str | dict[str, object], fields: tuple[str, ...], as_json: bool
+) -> None:
+    counts, notices = repository.facets(query, fields)
+    talk = stderr()
+    for notice in notices:
+        talk.print(clean(notice))
+    if as_json:
+        print_json({name: dict(values.most_common()) for name, values in counts.items()})
+        return
+    for name, values in counts.items():
+        print_table("", (name, "events#"), values.most_common())
+
+
+def _print_explained(result: SearchResult) -> None:
+    print_table(
+        "",
+        ("writer", "shards#", "not opened#", "searched#", "only counted#", "scanned logs of#", "ms#"),
+        [
+            (writer, e.shards, e.pruned, e.searched, e.counted, e.scanned, round(e.seconds * 1000, 3))
+            for writer, e in result.explained.items()
+        ],
     )
 
 

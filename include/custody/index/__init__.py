@@ -13,13 +13,15 @@ from custody.index.fields import (
     whoosh_schema,
 )
 from custody.index.patterns import matching
-from custody.index.reader.shard import OpenShard
+from custody.index.reader.shard import DAY, DAY_MS, OpenShard, day_name
 from custody.index.searcher import Shards, search_shard
 from custody.index.values import Values, term
 from custody.index.words import words
 
 __all__ = [
     "ATTRIBUTE_PREFIX",
+    "DAY",
+    "DAY_MS",
     "IDENTIFIER_FIELDS",
     "NUMBER_FIELDS",
     "POINTER_COLUMN",
@@ -30,6 +32,7 @@ __all__ = [
     "Shards",
     "Values",
     "build_shard",
+    "day_name",
     "identifier_fields",
     "matching",
     "parse_time",

@@ -26,7 +26,6 @@ from custody.vfs import FileSystem
 
 ATTEMPT_PREFIX = "building-"
 MEMORY_BYTES = 256 << 20
-DEFAULT_RANGES = ("event_time",)
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +46,7 @@ def build_shard(
     tables: pa.Table | Iterable[pa.Table],
     attributes: Sequence[str],
     *,
-    ranges: Sequence[str] = DEFAULT_RANGES,
+    ranges: Sequence[str] = (),
     writer: Literal["bulk", "stock"] | None = None,
     memory_bytes: int = MEMORY_BYTES,
     replace: bool = False,

@@ -163,7 +163,8 @@ def parse_time(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidInputError(
-            f"time {text!r}: expected ISO 8601, such as 2026-01-31 or 2026-01-31T09:30:00, or ms since the epoch."
+            f"time {text!r}: expected ISO 8601, such as 2026-01-31 or 2026-01-31T09:30:00, ms since the epoch, "
+            "or English, such as yesterday, '3 hours ago' or '5 march 2026'."
         ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -1,7 +1,21 @@
 """Room `query`: the query language and the search over what the catalog lists."""
 
+from custody.query.facets import check_facets, facets_of, facets_of_table
 from custody.query.parser import field_help, parse_query
 from custody.query.scan import Scan
 from custody.query.search import Explained, Found, Window, search_state
+from custody.query.structured import structured_query
 
-__all__ = ["Explained", "Found", "Scan", "Window", "field_help", "parse_query", "search_state"]
+__all__ = [
+    "Explained",
+    "Found",
+    "Scan",
+    "Window",
+    "check_facets",
+    "facets_of",
+    "facets_of_table",
+    "field_help",
+    "parse_query",
+    "search_state",
+    "structured_query",
+]

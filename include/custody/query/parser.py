@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 
 from whoosh import fields, query
 from whoosh.qparser import FieldsPlugin, MultifieldParser, QueryParserError
@@ -19,12 +20,11 @@ from custody.index import (
     TEXT_FIELD,
     TIME_FIELDS,
     identifier_fields,
-    parse_time,
     whoosh_schema,
 )
+from custody.query.times import time_span
 
 QUERY_CHARACTERS_MAX = 4096  # the parser's work grows with the square of the length
-_DAY_MS = 86_400_000
 _NUMBER_MAX = 1 << 62
 _FIELD_LIKE = re.compile(r"(?:^|[\s(])([A-Za-z_][\w.\-]*):(?!//)")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
@@ -32,6 +32,8 @@ _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 
 class _NumberField(fields.NUMERIC):  # type: ignore[misc]
     """A number in a query: what is no number is an error, where Whoosh would quietly find nothing."""
+
+    now_ms = 0
 
     def parse_query(self, fieldname: str, qstring: str, boost: float = 1.0) -> query.Query:
         return query.NumericRange(fieldname, self.lower(qstring), self.upper(qstring), boost=boost)
@@ -48,7 +50,7 @@ class _NumberField(fields.NUMERIC):  # type: ignore[misc]
             number = int(text)
         except ValueError as error:
             raise InvalidInputError(f"query: expected a whole number, got {text!r}") from error
-        return _bounded(number)
+        return bounded(number)
 
     def upper(self, text: str) -> int:
         return self.lower(text)
@@ -58,15 +60,13 @@ class _TimeField(_NumberField):
     """A time in a query: the shard holds plain numbers, people write dates."""
 
     def lower(self, text: str) -> int:
-        return _bounded(parse_time(text.strip("'\"")))
+        return bounded(time_span(text.strip("'\""), self.now_ms)[0])
 
     def upper(self, text: str) -> int:
-        text = text.strip("'\"")
-        is_day = re.fullmatch(r"\d{4}-\d{2}-\d{2}|\d{8}", text) is not None
-        return _bounded(parse_time(text) + (_DAY_MS - 1 if is_day else 0))
+        return bounded(time_span(text.strip("'\""), self.now_ms)[1])
 
 
-def _bounded(number: int) -> int:
+def bounded(number: int) -> int:
     """Return a number that Whoosh can compare: near the ends of 64 bits it fails while it searches, or matches all."""
     if not -_NUMBER_MAX <= number <= _NUMBER_MAX:
         raise InvalidInputError(f"query: expected a number from -2^62 to 2^62, got {number}")
@@ -79,8 +79,16 @@ def field_help(attributes: Iterable[str]) -> dict[str, str]:
     return {**names, TEXT_FIELD.name: TEXT_FIELD.help, **TIME_FIELDS, **NUMBER_FIELDS}
 
 
-def parse_query(text: str, attributes: Iterable[str] = ()) -> query.Query:
-    """Return the query of a text; an empty text matches every event.
+def check_field(name: str, known: Iterable[str]) -> None:
+    """Raise InvalidInputError, with the fields that are known, for one that is not."""
+    if name not in known:
+        raise InvalidInputError(
+            f"query: unknown field {name!r}. Known fields: {', '.join(known)}. Quote a text that contains a colon."
+        )
+
+
+def parse_query(text: str, attributes: Iterable[str] = (), now_ms: int = 0) -> query.Query:
+    """Return the query of a text; an empty text matches every event. `now_ms` is what times such as `-2h` count from.
 
     Raises:
         InvalidInputError: an unknown field, a malformed time or number, or a text that is too long.
@@ -92,13 +100,11 @@ def parse_query(text: str, attributes: Iterable[str] = ()) -> query.Query:
         return query.Every()
     known = field_help(attributes)
     for name in _FIELD_LIKE.findall(_QUOTED.sub("", text)):
-        if name not in known:
-            raise InvalidInputError(
-                f"query: unknown field {name!r}. Known fields: {', '.join(known)}. Quote a text that contains a colon."
-            )
+        check_field(name, known)
     try:
-        parsed = _parser(attributes, known).parse(text, normalize=False)
-        parsed = parsed.accept(_refuse_errors).normalize()
+        parser = _parser(attributes, known, now_ms)
+        parsed = parser.parse(text, normalize=False)
+        parsed = parsed.accept(_refuse_errors).accept(partial(_unquoted, parser.schema)).normalize()
     except InvalidInputError:
         raise
     except (QueryParserError, ValueError, TypeError) as error:
@@ -108,18 +114,27 @@ def parse_query(text: str, attributes: Iterable[str] = ()) -> query.Query:
     return parsed
 
 
-def _parser(attributes: tuple[str, ...], known: Iterable[str]) -> MultifieldParser:
+def _parser(attributes: tuple[str, ...], known: Iterable[str], now_ms: int) -> MultifieldParser:
     schema = whoosh_schema(attributes)
     for names, kind in ((TIME_FIELDS, _TimeField), (NUMBER_FIELDS, _NumberField)):
         for name in names:
             schema.remove(name)
-            schema.add(name, kind(int, 64, signed=True, shift_step=8, sortable=True))
+            number = kind(int, 64, signed=True, shift_step=8, sortable=True)
+            number.now_ms = now_ms
+            schema.add(name, number)
     texts = [field.name for field in identifier_fields(attributes)] + [TEXT_FIELD.name]
     parser = MultifieldParser(texts, schema)
     # Only known names are fields, so that the colon of a URI stays part of the value.
     choice = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
     parser.replace_plugin(FieldsPlugin(expr=rf"(?P<text>{choice}):"))
     return parser
+
+
+def _unquoted(schema: fields.Schema, node: query.Query) -> query.Query:
+    """Read a number or a time that was written in double quotes."""
+    if isinstance(node, query.Term) and isinstance(schema[node.fieldname], _NumberField):
+        return schema[node.fieldname].parse_query(node.fieldname, node.text)
+    return node
 
 
 def _refuse_errors(node: query.Query) -> query.Query:

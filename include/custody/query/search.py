@@ -236,6 +236,7 @@ class _Search:
             answer = ask(index)
             if not self._attributes <= set(index.description.attributes):
                 self._stale.add(shard.name)
+                self.shards.forget(path)  # it may be made anew
         except (NotFoundError, CorruptionError, FormatVersionError) as error:
             self.shards.forget(path)
             notice = f"{shard.documents} events were searched without an index, which is slow: {error}"

@@ -3,7 +3,8 @@
 from custody.flow import Component, FlowFile, Session
 from custody.model import Acknowledged
 from custody.repository.ingest import Ingest
-from custody.repository.repository import Repository, SearchResult, StoredEvent
+from custody.repository.repository import Repository
+from custody.repository.searching import SearchResult, StoredEvent
 from custody.repository.slots import SlotWriter
 from custody.repository.status import RepositoryStatus, WriterStatus
 from custody.repository.tally import FileReport

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from whoosh import query
 
@@ -26,35 +23,17 @@ from custody.index import Shards
 from custody.lineage import Lineage, trace
 from custody.model import Acknowledged, Event, require_valid
 from custody.quarantine import Quarantine
-from custody.query import Scan, parse_query, search_state
+from custody.query import check_facets, facets_of, facets_of_table, parse_query, structured_query
 from custody.repository import reading
 from custody.repository.ingest import Ingest
+from custody.repository.searching import Page, SearchResult, Source, search
 from custody.repository.slots import SlotWriter, take_slot
 from custody.repository.status import RepositoryStatus, repository_status
 from custody.rollover import Workspace
 from custody.vfs import FileSystem, PosixFileSystem
 
+_OPENING_THREADS = 8
 _NAME_IT = "Each writer counts its own event ids: name the writer that is meant (--writer, or the argument writer)."
-
-
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
-    """An event and the writer whose id sequence it belongs to."""
-
-    writer: str
-    event: Event
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """A page of a search; `total` is exact and counts all matches.
-
-    Each writer's events come in the order of their ids, the last stored first; writers are merged by event time.
-    """
-
-    total: int
-    events: tuple[StoredEvent, ...]
-    notices: tuple[str, ...]
 
 
 class Repository:
@@ -68,6 +47,7 @@ class Repository:
         self.settings = settings
         self._fs: FileSystem = fs or PosixFileSystem()
         self._clock: Clock = clock or SystemClock()
+        self._shards = Shards(self._fs)
         self.quarantine = Quarantine(self._fs, settings.quarantine)
 
     @classmethod
@@ -201,15 +181,49 @@ class Repository:
         """
         return reading.events(self.workspace(self._one_writer(writer)), first_event_id, count)
 
-    def search(self, text: str = "", *, limit: int | None = None, offset: int = 0) -> SearchResult:
+    def search(
+        self,
+        text: str | dict[str, object] = "",
+        *,
+        limit: int | None = None,
+        offset: int = 0,
+        oldest_first: bool = False,
+        cursor: str | None = None,
+    ) -> SearchResult:
         """Return the events of all writers that match, newest first; also those acknowledged a moment ago.
 
+        The query is a text or, for programs, its structured form (docs/query.md). `cursor` is that of the page before.
+
         Raises:
-            InvalidInputError: the query cannot be read.
+            InvalidInputError: the query or the cursor cannot be read.
         """
-        question = parse_query(text, self.settings.index.attributes)
         limit = self.settings.query.results_default if limit is None else limit
-        return self._search(question, limit, offset)
+        return self._search(self._question(text), Page(limit, offset, oldest_first, cursor))
+
+    def facets(
+        self, text: str | dict[str, object] = "", fields: Sequence[str] = ("event_type",)
+    ) -> tuple[dict[str, Counter[str]], tuple[str, ...]]:
+        """Return how many of the events that match have each value of some fields, and notices.
+
+        Fields are those with one value an event, and `day`, the day of the event time, UTC.
+
+        Raises:
+            InvalidInputError: the query cannot be read, or a field has no facets.
+        """
+        attributes = self.settings.index.attributes
+        check_facets(fields, attributes)
+        question = self._question(text)
+        counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
+        notices: list[str] = []
+        for source in self._sources():
+            found, said = facets_of(
+                self._shards, source.state, source.shard_path, source.log_tables, question, fields, attributes
+            )
+            facets_of_table(found, source.tail, question, attributes)
+            notices += said
+            for name, values in found.items():
+                counts[name].update(values)
+        return counts, tuple(notices)
 
     def lineage(self, uuids: Sequence[str]) -> Lineage:
         """Return all that led to some FlowFiles and all that came of them.
@@ -220,7 +234,7 @@ class Repository:
 
         def lookup(wanted: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
             terms = [query.Term("flowfile_uuid", uuid.lower()) for uuid in wanted]
-            return [(stored.writer, stored.event) for stored in self._search(query.Or(terms), events_max, 0).events]
+            return [(stored.writer, stored.event) for stored in self._search(query.Or(terms), Page(events_max)).events]
 
         lineage = trace(lookup, uuids, self.settings.query.lineage_events_max)
         if lineage.events == 0:
@@ -252,35 +266,33 @@ class Repository:
             raise ConfigurationError(f"the writers {', '.join(map(repr, names))} have events. {_NAME_IT}")
         return names[0]
 
-    def _search(self, question: query.Query, limit: int, offset: int) -> SearchResult:
-        total = 0
-        notices: list[str] = []
-        found_by_writer: list[list[StoredEvent]] = []
+    def _question(self, text: str | dict[str, object]) -> query.Query:
+        attributes, now_ms = self.settings.index.attributes, self._clock.now_ms()
+        if isinstance(text, str):
+            return parse_query(text, attributes, now_ms)
+        return structured_query(text, attributes, now_ms)
+
+    def _search(self, question: query.Query, page: Page) -> SearchResult:
+        with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # starts threads only when shards have to be opened
+            return search(self._sources(), self._shards, question, self.settings.index.attributes, page, pool)
+
+    def _sources(self) -> Iterator[Source]:
         for workspace in self.workspaces():
             view = reading.snapshot(workspace)
-            found = search_state(
-                Shards(self._fs), view.state, workspace.shard_path, partial(self._scan_logs, workspace), question
+            yield Source(
+                writer=workspace.writer,
+                state=view.state,
+                tail=view.tail,
+                next_event_id=view.next_event_id,
+                shard_path=workspace.shard_path,
+                log_tables=partial(_log_tables, workspace),
+                get_many=partial(reading.get_many, workspace, view=view),
             )
-            notices += found.notices
-            waiting = self._scan(view.tail, question)
-            event_ids = np.sort(np.concatenate([found.event_ids, waiting]))[::-1]
-            total += len(event_ids)
-            newest = event_ids[: offset + limit].tolist()
-            stored = [StoredEvent(workspace.writer, e) for e in reading.get_many(workspace, newest, view)]
-            found_by_writer.append(stored[::-1])
-        # Merged, not sorted: the first events of the merge stay the same however long a page is.
-        merged = heapq.merge(*found_by_writer, key=lambda stored: stored.event.event_time, reverse=True)
-        return SearchResult(total, tuple(islice(merged, offset, offset + limit)), tuple(notices))
 
-    def _scan(self, table: pa.Table, question: query.Query) -> npt.NDArray[np.int64]:
-        matching = Scan(table, self.settings.index.attributes).match(question)
-        event_ids: npt.NDArray[np.int64] = table.column("event_id").to_numpy()[matching]
-        return event_ids
 
-    def _scan_logs(self, workspace: Workspace, shard: AddShard, question: query.Query) -> npt.NDArray[np.int64]:
-        """Answer for a shard from its logs, block by block."""
-        parts = [np.empty(0, np.int64)]
-        for path in shard.log_paths:
-            log = EventLog(workspace.fs, workspace.paths.home / path)
-            parts += [self._scan(log.block(number), question) for number in range(len(log.toc.blocks))]
-        return np.concatenate(parts)
+def _log_tables(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]:
+    """Yield the events of a shard's logs block by block."""
+    for path in shard.log_paths:
+        log = EventLog(workspace.fs, workspace.paths.home / path)
+        for number in range(len(log.toc.blocks)):
+            yield log.block(number)

@@ -208,7 +208,7 @@ def test_the_quarantine_is_listed_shown_and_tried_again(new: Path, tmp_path: Pat
         (("lineage", "²"), NotFoundError),
         (("quarantine", "show", "../secret"), NotFoundError),
         (("search", "nosuch:field"), InvalidInputError),
-        (("search", "event_time:yesterday"), InvalidInputError),
+        (("search", "event_time:someday"), InvalidInputError),
         (("event", 1, "--writer", "../x"), ConfigurationError),
     ],
 )

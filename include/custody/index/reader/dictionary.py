@@ -16,6 +16,7 @@ from custody.index.reader.postings import NONE, InlineList, PostingList
 from custody.index.segment.arrays import Ints, copy_pieces, starts
 from custody.index.segment.dictionary import ABOUT, HEADER, ORDER_TYPES, SLOT, TABLE, TABLES
 from custody.index.segment.postings import DATA_OPEN, FIRST_BYTES
+from custody.index.values import Codes
 
 _ABOUT = struct.Struct(">BfIBBfII")
 _EXTENT = struct.Struct(">qi")
@@ -132,6 +133,25 @@ class Dictionary:
             for _, documents in self._list_at(value, ABOUT.itemsize + _EXTENT.size).blocks():
                 has[documents] = True
         return np.flatnonzero(has)
+
+    def codes(self, field: str) -> Codes:
+        """Return the number of each document's term within a field, shape (documents,), -1 for none.
+
+        Of a document with several terms, one counts.
+        """
+        first, end = self.range_of(field)
+        codes = np.full(self._documents, -1, np.int32)
+        keys, lengths = self._keys(self._places(np.arange(first, end)))
+        values = keys + lengths
+        self._terms.require(values, ABOUT.itemsize)
+        is_inline = self._terms.data[values] != 0
+        near = np.flatnonzero(is_inline)
+        frequencies = numbers(self._terms.data, values[near] + _FREQUENCY, ">u4")
+        codes[self._inline_documents(values[near])] = np.repeat(near, frequencies)
+        for code in np.flatnonzero(~is_inline).tolist():
+            for _, documents in self.list_of(first + code).blocks():
+                codes[documents] = code
+        return codes
 
     def _inline_documents(self, values: Ints) -> Ints:
         """Return the documents of short lists, whose values lie at some places, one behind the other."""

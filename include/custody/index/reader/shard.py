@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,9 +24,15 @@ from custody.index.reader.nodes import Node
 from custody.index.reader.pages import CheckedFile
 from custody.index.reader.plan import plan
 from custody.index.segment.arrays import Ints
+from custody.index.values import Codes
 from custody.vfs import FileSystem
 
 EventIds = npt.NDArray[np.int64]
+DAY = "day"
+"""The days of the event times, UTC, as YYYY-MM-DD, where a field is asked for facets."""
+DAY_MS = 86_400_000
+_TIME = "event_time"
+_FACETS_KEPT = 4
 _BACKWARDS = 4096
 
 
@@ -50,6 +57,7 @@ class OpenShard:
             self._checksums[file.name] = file.size, found.checksums[page : page + pages]
             page += pages
         self._columns: dict[str, NumberColumn] = {}
+        self._facets: dict[str, tuple[pa.StringArray, Codes]] = {}
         self._lock = threading.Lock()
         with self._reported():
             self.terms = Dictionary(self._file("trm"), self._file("pst"), self.description)
@@ -110,24 +118,32 @@ class OpenShard:
         """Return how many documents have no such number."""
         return self.description.absent[name]
 
-    def matches(self, question: query.Query) -> Iterator[Ints]:
-        """Yield the documents that match, going up, in chunks."""
-        with self._reported():
-            node = plan(self, question)
-            yield from node.chunks(node.low, node.high)
+    def facet(self, question: query.Query, field: str) -> dict[str, int]:
+        """Return how many of the events that match have each term of a field; for `DAY` the days of the event times.
 
-    def codes(self, field: str) -> tuple[pa.StringArray, npt.NDArray[np.int32]]:
-        """Return the terms of a field, and the number of each document's term in them, shape (documents,), -1 for none.
-
-        For fields with one term an event; of several the last one counts.
+        For fields with one term an event. What is known of a field is kept for the next question.
         """
         with self._reported():
-            first, end = self.terms.range_of(field)
-            codes = np.full(self.documents, -1, np.int32)
-            for number in range(first, end):
-                for _, documents in self.terms.list_of(number).blocks():
-                    codes[documents] = number - first
-            return self.terms.texts(first, end), codes
+            node = plan(self, question)
+            if field == DAY:
+                return self._days(node)
+            if field not in self._facets:
+                if len(self._facets) >= _FACETS_KEPT:
+                    self._facets.clear()
+                self._facets[field] = self.terms.texts(*self.terms.range_of(field)), self.terms.codes(field)
+            texts, codes = self._facets[field]
+            counts = np.zeros(len(texts) + 1, np.int64)
+            for documents in node.chunks(node.low, node.high):
+                counts += np.bincount(codes[documents] + 1, minlength=len(counts))
+            chosen = np.flatnonzero(counts[1:])
+            return dict(zip(texts.take(pa.array(chosen)).to_pylist(), counts[1:][chosen].tolist(), strict=True))
+
+    def _days(self, node: Node) -> dict[str, int]:
+        counts: Counter[int] = Counter()
+        for documents in node.chunks(node.low, node.high):
+            days, found = np.unique(self.numbers(_TIME).of(documents) // DAY_MS, return_counts=True)
+            counts.update(dict(zip(days.tolist(), found.tolist(), strict=True)))
+        return {day_name(day): count for day, count in counts.items()}
 
     def _ids(self) -> NumberColumn:
         return self.numbers(POINTER_COLUMN)
@@ -159,6 +175,11 @@ class OpenShard:
             raise CorruptionError(f"index shard {self.path}: {error} {_advice(self.path)}") from error
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error, pa.ArrowException) as error:
             raise CorruptionError(f"index shard {self.path}: {error!r}. {_advice(self.path)}") from error
+
+
+def day_name(day: int) -> str:
+    """Return a day, counted from 1970-01-01, as YYYY-MM-DD."""
+    return str(np.datetime64(day, "D"))
 
 
 def _advice(path: Path) -> str:

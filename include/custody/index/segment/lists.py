@@ -54,10 +54,10 @@ def grouped(runs: Sequence[Values], documents: int) -> FieldTerms:
     """Return the lists of a field from the values of successive rows; the last of `documents` rows is document 0."""
     distinct, codes = _distinct(runs)
     order = pc.array_sort_indices(distinct).to_numpy()
-    rank = np.empty(len(order), np.uint64)
-    rank[order] = np.arange(len(order), dtype=np.uint64)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
     rows = np.concatenate([run.rows for run in runs])
-    keys = (rank[codes] << _DOCUMENT_BITS) | (documents - 1 - rows).astype(np.uint64)
+    keys, bits = _keys(rank[codes], documents - 1 - rows, len(order), documents)
     places = None if runs[0].positions is None else np.concatenate([run.positions for run in runs])
     if places is None:
         keys.sort()
@@ -69,14 +69,24 @@ def grouped(runs: Sequence[Values], documents: int) -> FieldTerms:
     np.not_equal(keys[1:], keys[:-1], out=is_new[1:])
     counts = np.diff(np.flatnonzero(is_new), append=len(keys))
     keys = keys[is_new]
-    frequencies = np.bincount((keys >> _DOCUMENT_BITS).astype(np.int64), minlength=len(order))
+    frequencies = np.bincount(keys >> bits, minlength=len(order))
     text, lengths = _bytes_of(distinct.take(pa.array(order)))
     used = frequencies > 0
     if not used.all():  # a term that only an absent row's dictionary knew
         text, lengths = _kept(text, lengths, used)
-    found = (keys & _DOCUMENT_MASK).astype(np.uint32)
+    found = (keys & ((keys.dtype.type(1) << bits) - keys.dtype.type(1))).astype(np.uint32)
     positions = None if places is None else Positions(places, counts)
     return FieldTerms(text, lengths, frequencies[used], found, positions)
+
+
+def _keys(
+    ranks: Ints, documents: Ints, rank_count: int, document_count: int
+) -> tuple[npt.NDArray[np.uint32], np.uint32] | tuple[npt.NDArray[np.uint64], np.uint64]:
+    """Return rank above document in one number, of 32 bits where they fit, and the bits of a document."""
+    bits = max(document_count - 1, 1).bit_length()
+    if bits + max(rank_count - 1, 1).bit_length() <= 32:
+        return (ranks.astype(np.uint32) << np.uint32(bits)) | documents.astype(np.uint32), np.uint32(bits)
+    return (ranks.astype(np.uint64) << np.uint64(bits)) | documents.astype(np.uint64), np.uint64(bits)
 
 
 def _distinct(runs: Sequence[Values]) -> tuple[pa.Array, npt.NDArray[np.int64]]:

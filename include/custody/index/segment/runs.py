@@ -75,7 +75,8 @@ class Runs:
 
 def _bytes(values: Values) -> int:
     positions = 0 if values.positions is None else values.positions.nbytes
-    return values.terms.nbytes + values.codes.nbytes + values.rows.nbytes + positions
+    terms: int = values.terms.nbytes
+    return terms + values.codes.nbytes + values.rows.nbytes + positions
 
 
 def _batches(values: Values) -> list[pa.RecordBatch]:
@@ -88,7 +89,8 @@ def _batches(values: Values) -> list[pa.RecordBatch]:
 
 
 def _spill(file: WritableFile, batch: pa.RecordBatch) -> tuple[int, int, pa.Schema]:
-    place, size = file.tell(), file.write(batch.serialize())
+    place = file.tell()
+    size = file.write(batch.serialize())
     return place, size, batch.schema
 
 

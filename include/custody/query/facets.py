@@ -1,0 +1,78 @@
+"""Facets: how the events that match are spread over the values of a field, or over days. Exact, over all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from whoosh import query
+
+from custody.catalog import AddShard, CatalogState
+from custody.errors import CorruptionError, FormatVersionError, InvalidInputError, NotFoundError
+from custody.index import ATTRIBUTE_PREFIX, DAY, DAY_MS, IDENTIFIER_FIELDS, Shards, day_name
+from custody.query.bounds import time_bounds
+from custody.query.scan import Scan
+
+_SEVERAL = ("flowfile_uuid", "content_claim_container", "content_claim_section", "content_claim_identifier")
+Facets = dict[str, Counter[str]]
+
+
+def check_facets(fields: Sequence[str], attributes: Iterable[str]) -> None:
+    """Raise InvalidInputError unless each field has one value an event, or is `day`."""
+    known = [field.name for field in IDENTIFIER_FIELDS if field.name not in _SEVERAL]
+    known = [DAY, *known, *(ATTRIBUTE_PREFIX + name for name in attributes)]
+    for field in fields:
+        if field not in known:
+            raise InvalidInputError(f"facet {field!r}: expected one of {', '.join(known)}.")
+
+
+def facets_of(
+    shards: Shards,
+    state: CatalogState,
+    shard_path: Callable[[AddShard], Path],
+    log_tables: Callable[[AddShard], Iterable[pa.Table]],
+    question: query.Query,
+    fields: Sequence[str],
+    attributes: Sequence[str],
+) -> tuple[Facets, list[str]]:
+    """Return the counts over all live shards, and notices; a shard that cannot be asked is answered from its logs."""
+    counts: Facets = {field: Counter() for field in fields}
+    notices: list[str] = []
+    low, high = time_bounds(question)
+    for shard in state.shards.values():
+        if shard.first_event_time_ms > high or shard.last_event_time_ms < low:
+            continue
+        if all(path in state.files for path in shard.log_paths):
+            try:
+                opened = shards.open(shard_path(shard))
+                found = {field: opened.facet(question, field) for field in fields}
+            except (NotFoundError, CorruptionError, FormatVersionError) as error:
+                shards.forget(shard_path(shard))
+                notices.append(f"{shard.documents} events were searched without an index, which is slow: {error}")
+            else:
+                for field, values in found.items():
+                    counts[field].update(values)
+                continue
+        for table in log_tables(shard):
+            facets_of_table(counts, table, question, attributes)
+    return counts, notices
+
+
+def facets_of_table(counts: Facets, table: pa.Table, question: query.Query, attributes: Sequence[str]) -> None:
+    """Add what a table of events has, which no index holds."""
+    scan = Scan(table, attributes)
+    matching = scan.match(question)
+    for field, counter in counts.items():
+        if field == DAY:
+            days, found = np.unique(scan.numbers("event_time")[0][matching] // DAY_MS, return_counts=True)
+            counter.update(dict(zip(map(day_name, days.tolist()), found.tolist(), strict=True)))
+            continue
+        values = scan.values(field)
+        if values is not None and len(values.rows):
+            numbers = np.bincount(values.codes[matching[values.rows]], minlength=len(values.terms))
+            for name, count in zip(values.terms.to_pylist(), numbers.tolist(), strict=True):
+                if count:
+                    counter[name] += count

@@ -1,0 +1,166 @@
+"""Search over shards, waiting events and writers: pages, cursors, facets, pruning, and what a lost shard changes."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from custody.config import Settings
+from custody.errors import InvalidInputError
+from custody.model import Event
+from custody.repository import Repository
+from tests.support import append, event, run_steps, sample
+
+ROLLED, WAITING = 300, 50
+EVENTS = sample(ROLLED + WAITING)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """Three live shards, and events that wait in a journal."""
+    found = Repository.create(tmp_path / "demo")
+    for start in range(0, ROLLED, 100):
+        append(found, EVENTS[start : start + 100])
+        run_steps(found.settings)
+    append(found, EVENTS[ROLLED:])
+    return found
+
+
+def ids(events: list[Event]) -> list[int]:
+    return [item.event_id for item in events]
+
+
+def matching(text: str) -> list[int]:
+    return [n for n, item in enumerate(EVENTS) if item.event_type == text]
+
+
+@pytest.mark.parametrize("oldest_first", [False, True])
+@pytest.mark.parametrize("limit", [1, 7, 40, 1000])
+def test_pages_join_to_the_whole_while_events_arrive(repository: Repository, limit: int, oldest_first: bool) -> None:
+    expected = matching("ROUTE") if oldest_first else matching("ROUTE")[::-1]
+    found: list[int] = []
+    cursor = None
+    while True:
+        page = repository.search("event_type:ROUTE", limit=limit, oldest_first=oldest_first, cursor=cursor)
+        found += [stored.event.event_id for stored in page.events]
+        cursor = page.cursor
+        if cursor is None:
+            break
+        if len(found) < 10 and not oldest_first:
+            append(repository, [event(10_000 + len(found), event_type="ROUTE")])
+            run_steps(repository.settings)
+    assert found == expected
+
+
+def test_a_cursor_of_another_order_or_none_at_all_is_refused(repository: Repository) -> None:
+    cursor = repository.search(limit=1).cursor
+    assert cursor is not None
+    with pytest.raises(InvalidInputError, match="other order"):
+        repository.search(limit=1, cursor=cursor, oldest_first=True)
+    for text in ("", "zz", "7b7d", cursor[:-2]):
+        with pytest.raises(InvalidInputError, match="cursor"):
+            repository.search(limit=1, cursor=text)
+
+
+def test_no_more_shards_are_searched_than_the_page_needs(repository: Repository) -> None:
+    explained = repository.search("", limit=1).explained["main"]
+    assert (explained.shards, explained.searched) == (3, 1)
+    first = min(item.event_time for item in EVENTS[:100])
+    found = repository.search(f"event_time:[TO {first}]")
+    assert found.total == sum(item.event_time <= first for item in EVENTS)
+    assert found.explained["main"].pruned >= 1
+
+
+def test_facets_count_all_that_match_whatever_answers(repository: Repository) -> None:
+    expected = {
+        "event_type": Counter(item.event_type.lower() for item in EVENTS if item.component_type == "RouteOnAttribute"),
+        "day": Counter(_day(item) for item in EVENTS if item.component_type == "RouteOnAttribute"),
+    }
+    asked = "component_type:RouteOnAttribute", ["event_type", "day"]
+    counts, notices = repository.facets(*asked)
+    assert (counts, notices) == (expected, ())
+    shard = next((repository.settings.containers[0] / "main/index").iterdir())
+    shutil.rmtree(shard)
+    counts, notices = Repository.open(repository.settings.root).facets(*asked)
+    assert counts == expected
+    assert shard.name in "".join(notices)
+
+
+def _day(item: Event) -> str:
+    import datetime as dt
+
+    return dt.datetime.fromtimestamp(item.event_time / 1000, dt.UTC).strftime("%Y-%m-%d")
+
+
+@pytest.mark.parametrize("field", ["flowfile_uuid", "details", "nonsense", "file_size"])
+def test_a_field_without_facets_is_refused_with_those_that_have(repository: Repository, field: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"expected one of day, event_type"):
+        repository.facets("", [field])
+
+
+@pytest.mark.parametrize(
+    ("text", "structured"),
+    [
+        ("event_type:ROUTE", {"field": "event_type", "equals": "Route"}),
+        ("NOT event_type:ROUTE", {"not": {"field": "event_type", "equals": "ROUTE"}}),
+        (
+            "event_type:(SEND OR DROP) AND file_size:[1000 TO]",
+            {
+                "and": [
+                    {"or": [{"field": "event_type", "equals": name} for name in ("SEND", "DROP")]},
+                    {"field": "file_size", "from": 1000},
+                ]
+            },
+        ),
+        ("filename:*orders*", {"field": "filename", "wildcard": "*ORDERS*"}),
+        ("component_name:p*", {"field": "component_name", "prefix": "P"}),
+        ('details:"auto terminated"', {"field": "details", "phrase": "Auto terminated"}),
+        ("event_time:2026-03-01", {"field": "event_time", "equals": "2026-03-01"}),
+        ("filename:[a TO p]", {"field": "filename", "from": "a", "to": "P"}),
+        ("", {}),
+    ],
+)
+def test_the_structured_form_finds_what_the_text_finds(
+    repository: Repository, text: str, structured: dict[str, object]
+) -> None:
+    assert repository.search(structured) == repository.search(text)
+
+
+@pytest.mark.parametrize(
+    "structured",
+    [
+        {"field": "nonsense", "equals": "a"},
+        {"field": "event_type"},
+        {"field": "event_type", "equals": 1},
+        {"field": "event_type", "equals": "a", "prefix": "b"},
+        {"field": "file_size", "prefix": "1"},
+        {"field": "file_size", "from": 1 << 63},
+        {"field": "file_size", "equals": True},
+        {"field": "filename", "phrase": "a b"},
+        {"and": {"field": "event_type", "equals": "a"}},
+        {"and": [], "or": []},
+        {"xor": []},
+        {"and": ["text"]},
+        {"or": [{"field": "event_type", "equals": str(n)} for n in range(10_001)]},
+    ],
+)
+def test_a_structured_query_that_makes_no_sense_is_refused(
+    repository: Repository, structured: dict[str, object]
+) -> None:
+    with pytest.raises(InvalidInputError, match="query"):
+        repository.search(structured)
+
+
+def test_an_attribute_that_older_shards_do_not_know_is_said(repository: Repository) -> None:
+    settings = Settings.model_validate(
+        {
+            **repository.settings.model_dump(),
+            "root": repository.settings.root,
+            "index": {"attributes": ["order.region"]},
+        }
+    )
+    found = Repository(settings).search("attribute.order.region:emea")
+    assert "3 index shards were made before" in "".join(found.notices)
