@@ -101,18 +101,19 @@ def write_log(
     fs.make_directory(path.parent)
     tables = [events] if isinstance(events, pa.Table) else events
     schema = EVENT_SCHEMA.with_metadata({METADATA_KEY: msgspec.json.encode(metadata)})
-    contents = [EVENT_SCHEMA.empty_table().select(_OF_THE_TOC)]
+    contents: list[pa.Table] = []
     partial = temporary(path)
     with fs.create(partial) as file:
         sink = HashingSink(file)
         with pq.ParquetWriter(sink, schema, **options.parquet()) as writer:
             for block in blocks_of(tables, options.block_bytes_max):
-                writer.write_table(block.cast(schema), row_group_size=block.num_rows)
-                # A copy: a slice would keep the whole table that it was cut from.
-                contents.append(pa.Table.from_batches(map(_copied, block.select(_OF_THE_TOC).to_batches())))
+                writer.write_table(block, row_group_size=block.num_rows)
+                contents.append(_copied(block.select(_OF_THE_TOC)))
+        sink.flush()
         file.sync()
         size = file.tell()
     footer = pq.read_metadata(pa.BufferReader(pa.py_buffer(fs.view(partial))))
+    contents = contents or [EVENT_SCHEMA.empty_table().select(_OF_THE_TOC)]
     toc = from_footer(footer, pa.concat_tables(contents)).encode()
     toc_file = path.with_name(toc_path(path.name))
     fs.write_durably(toc_file, toc)
@@ -121,5 +122,11 @@ def write_log(
     return WrittenLog(path, size, sink.sha256.digest(), toc_file, hashlib.sha256(toc).digest(), footer.num_row_groups)
 
 
-def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.take(pa.array(np.arange(batch.num_rows)))
+def _copied(table: pa.Table) -> pa.Table:
+    """Return a table of its own: a slice would keep in memory all that it was cut from."""
+    columns = [
+        # Of one array alone Arrow makes no copy.
+        pa.concat_arrays([*column.chunks, column.chunk(0).slice(0, 0)])
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
