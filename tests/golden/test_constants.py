@@ -46,6 +46,7 @@ FIELD_NUMBERS = {
         "toc_path": 12,
         "toc_sha256": 13,
         "sources": 14,
+        "groups": 15,
     },
     "SourceRange": {"node": 1, "first_ordinal": 2, "last_ordinal": 3},
     "RemoveFile": {"path": 1},

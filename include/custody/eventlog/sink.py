@@ -12,7 +12,6 @@ from typing import Self
 
 from custody.vfs import WritableFile
 
-
 _BUFFER_BYTES = 256 << 10
 
 

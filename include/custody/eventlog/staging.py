@@ -1,8 +1,8 @@
 """Staged events: the events of one future log in event-id order, as an Arrow stream that is written and read in pieces.
 
-The stream holds one record batch a piece, compressed by LZ4. Where each batch lies, and its checksum, stands in the description of the
-file, which the unit's manifest keeps (docs/formats/staging.md); a batch is checked before it is used, so that no more
-than one has to be in memory.
+The stream holds one record batch a piece, compressed by LZ4. Where each batch lies, and its checksum, stands in the
+description of the file, which the unit's manifest keeps (docs/formats/staging.md); a batch is checked before it is
+used, so that no more than one has to be in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from custody.errors import CorruptionError
 from custody.eventlog.blocks import Sizes, numbers
 from custody.model import EVENT_SCHEMA
 from custody.vfs import FileSystem
-
 
 _HEAD = EVENT_SCHEMA.serialize().to_pybytes()
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # Arrow's mark of a stream's end
