@@ -99,8 +99,8 @@ class RollingOverSplit(RollingOver):
 
     def run(self, fs: FileSystem, record: Promises) -> None:
         with repository(fs).writer() as writer:
-            record.append(writer, 35)
-            record.append(writer, 35)
+            for _ in range(3):
+                record.append(writer, 30)
         run_pass(fs)
 
 

@@ -17,7 +17,8 @@ import msgspec
 
 from custody.catalog import Catalog
 from custody.repository.reading import Snapshot
-from custody.rollover import STEPS, Unit, UnitManifest, UnitReport, Workspace, steps
+from custody.rollover import STEPS, Unit, UnitManifest, UnitReport, Workspace
+from custody.rollover.publish import waiting_units
 from custody.vfs import FileSystem, WritableFile
 from custody.vfs.composed import TEMPORARY_SUFFIX
 from custody.vfs.crash import CrashMode
@@ -25,7 +26,7 @@ from custody.vfs.memory import MemoryFileSystem
 from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 from tests.crash.committing import Racing
 from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
-from tests.crash.scenarios import Appending, RollingOver, RollingOverSplit
+from tests.crash.scenarios import Appending, RollingOver, RollingOverDamage, RollingOverSplit
 
 KEPT, SYNCED, FILES, BLOCKS = CrashMode
 ALL = frozenset(CrashMode)
@@ -153,12 +154,11 @@ def _delete_before_commit() -> AbstractContextManager[object]:
 
 def _commit_log_by_log() -> AbstractContextManager[object]:
     def wrong(workspace: Workspace) -> Iterator[UnitManifest]:
-        for manifest in right(workspace):
+        for manifest in waiting_units(workspace):
             for log in manifest.logs:
                 yield msgspec.structs.replace(manifest, logs=(log,))
 
-    right = steps.waiting_units
-    return patch.object(steps, "waiting_units", wrong)
+    return patch("custody.rollover.steps.waiting_units", wrong)
 
 
 @dataclass(frozen=True)
@@ -213,6 +213,12 @@ BUGS = [
     Bug("staging file renamed before its sync", RollingOver, POWER_LOSS, _with(no_sync=_named(".arrow"))),
     Bug("staged unit named before its manifest's sync", RollingOver, POWER_LOSS, _with(no_sync=_is("unit"))),
     Bug("the logs of a group become live one by one", RollingOverSplit, ALL, seeded=_commit_log_by_log),
+    Bug(
+        "no sync of the folder after evidence of damage",
+        lambda: RollingOverDamage((1,)),
+        ALL,
+        _with(no_directory_sync=_is("quarantine")),
+    ),
     Bug("no sync of a transaction", RollingOver, ALL, _with(no_sync=_named(".txn"))),
     Bug("no sync of the folder after an event log's rename", RollingOver, ALL, _with(no_directory_sync=_is("events"))),
     Bug("no sync of the folder after a commit", RollingOver, ALL, _with(no_directory_sync=_below("transactions"))),
