@@ -22,6 +22,7 @@ from custody.eventlog import (
     StagedLog,
     StagingWriter,
     TableOfContents,
+    encoding,
     row_bytes,
     toc,
     write_log,
@@ -34,11 +35,13 @@ from custody.journal import file as journal
 from custody.journal.encoding import KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, decode_rows
 from custody.model import SCHEMA_VERSION, Event, to_batch, to_events
 from custody.quarantine import Entry, Quarantine
+from custody.rollover import UnitManifest
+from custody.rollover.manifest import PREAMBLE as UNIT_PREAMBLE
 from custody.vfs import TEMPORARY_SUFFIX, PosixFileSystem
 from tests.docs.pages import DOCS, examples, hex_bytes, read, section, table
 
 FS = PosixFileSystem()
-PREAMBLES = {"journal": journal.PREAMBLE, "toc": toc.PREAMBLE, "catalog": codec.PREAMBLE}
+PREAMBLES = {"journal": journal.PREAMBLE, "toc": toc.PREAMBLE, "catalog": codec.PREAMBLE, "staging": UNIT_PREAMBLE}
 
 
 def _example(page: str, name: str) -> bytes:
@@ -186,7 +189,7 @@ def test_staging_files_and_event_logs_begin_and_end_as_their_pages_show(tmp_path
     metadata = msgspec.json.decode(examples(read("formats/event-log.md"))["metadata"], type=LogMetadata)
     assert metadata.schema_version == SCHEMA_VERSION
     event = Event(event_type="X", event_time=0, component_id="c", component_type="t", flowfile_uuid="f", file_size=1)
-    table_ = Table.from_batches([to_batch([event], 1)])
+    table_ = pa.Table.from_batches([to_batch([event], 1)])
     with StagingWriter(FS, tmp_path / "1.arrow") as writer:
         writer.write(table_, row_bytes(table_))
         writer.finish()
@@ -208,7 +211,7 @@ def test_the_example_of_a_manifest_is_what_the_code_writes() -> None:
 
 def test_the_encodings_of_the_columns_are_those_of_the_page() -> None:
     rows = table(section(read("formats/event-log.md"), "## Encodings"), "encoding | columns")
-    shown = {row[0].strip("`"): set(re.findall("`([^`]+)`", row[1])) for row in rows}
+    shown = {row[0]: set(row[1].split(", ")) for row in rows}
     written: dict[str, set[str]] = {"dictionary": set(encoding.DICTIONARY)}
     for column, name in encoding.ENCODINGS.items():
         written.setdefault(name, set()).add(column)
