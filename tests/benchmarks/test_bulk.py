@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.journal import groups, read_group
+from custody.journal import MergeReader, groups
 from custody.model import to_events
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
@@ -54,5 +54,5 @@ def test_journals_in_bulk_hold_all_events(repository: Repository) -> None:
     found = groups(PosixFileSystem(), repository.settings.containers, "main")
     assert [group.first_event_id for group in found] == [0, 700]
     assert all(len(group.sealed) == 3 for group in found)
-    events = pa.concat_tables([read_group(PosixFileSystem(), group) for group in found])
+    events = pa.concat_tables(MergeReader(PosixFileSystem(), found).chunks(1 << 20))
     assert events.equals(pa.concat_tables(tables(1200, base=BASE)))

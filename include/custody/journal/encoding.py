@@ -85,6 +85,11 @@ class Prepared:
         return made
 
 
+def batch_record(batch: pa.RecordBatch, first_event_id: int) -> bytes:
+    """Return a batch of JOURNAL_SCHEMA as one record, numbered one-up."""
+    return frame(KIND_BATCH, _IDS.pack(first_event_id, batch.num_rows) + batch.serialize().to_pybytes())
+
+
 def _rows(events: Sequence[Event]) -> Iterator[tuple[int, int, bytes]]:
     """Yield (kind, events, body) of records of rows."""
     body = _ENCODER.encode(events)
@@ -168,8 +173,8 @@ def decode(records: Sequence[Record]) -> pa.Table:
     for _, same in groupby(batches, key=lambda record: id(record.schema)):
         tables.append(_with_ids(list(same), _decode_batches))
     table = pa.concat_tables(tables)
-    ids = table.column("event_id").to_numpy()
-    return table if (ids[1:] > ids[:-1]).all() else table.sort_by("event_id")
+    firsts = [record.first_event_id for record in (*rows, *batches)]
+    return table if firsts == sorted(firsts) else table.sort_by("event_id")
 
 
 def _with_ids(records: Sequence[Record], read: Callable[[Sequence[Record]], pa.Table]) -> pa.Table:

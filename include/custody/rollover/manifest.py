@@ -78,7 +78,7 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
         """
         if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
             raise FormatVersionError(f"{path} @7: expected unit manifest version 1, got {data[7:8]!r}.")
-        found = list(frames(data, len(PREAMBLE), path)) if data.startswith(PREAMBLE) else []
+        found = list(frames(data, len(PREAMBLE))) if data.startswith(PREAMBLE) else []
         if len(found) != 1 or not isinstance(found[0], Frame):
             raise CorruptionError(
                 f"{path} @0: expected a unit's manifest with its checksum, got other bytes. "

@@ -24,10 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.config import Settings
-from custody.format.framing import frame
 from custody.format.names import ContainerPaths, JournalName
-from custody.journal.encoding import KIND_BATCH
-from custody.journal.file import JournalHeader, write_header
+from custody.journal.encoding import batch_record
+from custody.journal.file import JournalEnd, JournalHeader, end_record, write_header
 from custody.model import EVENT_SCHEMA, to_batch
 from custody.repository import Repository
 from custody.vfs import FileSystem, PosixFileSystem, WritableFile, temporary
@@ -70,15 +69,19 @@ def write_journals(
     total = 0
     with ExitStack() as last:
         files: list[WritableFile] = []
+        ends: list[JournalEnd] = []
         number = 0
         for is_first, table in _pieces(events, group_events):
             if is_first:
                 last.close()
                 first = table.column("event_id")[0].as_py()
-                files = last.enter_context(_sealed(fs, settings, writer, first, journals))
+                ends = [JournalEnd(events=0)] * journals
+                files = last.enter_context(_sealed(fs, settings, writer, first, ends))
                 number = 0
             for batch in table.to_batches(max_chunksize=batch_events):
-                files[number % journals].write(frame(KIND_BATCH, batch.serialize().to_pybytes()))
+                first = batch.column(0)[0].as_py()
+                files[number % journals].write(batch_record(batch.remove_column(0), first))
+                ends[number % journals] = ends[number % journals].with_events(first, batch.num_rows)
                 number += 1
             total += table.num_rows
     return total
@@ -86,16 +89,16 @@ def write_journals(
 
 @contextmanager
 def _sealed(
-    fs: FileSystem, settings: Settings, writer: str, first_event_id: int, journals: int
+    fs: FileSystem, settings: Settings, writer: str, first_event_id: int, ends: list[JournalEnd]
 ) -> Iterator[list[WritableFile]]:
-    """Let a caller fill the journals of one group, which are sealed after that."""
+    """Let a caller fill the journals of one group and count in `ends` what they hold; they are sealed after that."""
     header = JournalHeader(
         writer=writer, database=settings.repository.database, first_event_id=first_event_id, created_ms=0
     )
     named: list[tuple[Path, Path]] = []
     with ExitStack() as opened:
         files = []
-        for number in range(journals):
+        for number in range(len(ends)):
             folder = ContainerPaths(settings.containers[number % len(settings.containers)], writer).journals
             fs.make_directory(folder)
             target = folder / str(JournalName(first_event_id, number, sealed=True))
@@ -103,7 +106,8 @@ def _sealed(
             files.append(opened.enter_context(fs.create(named[-1][0])))
             write_header(files[-1], header)
         yield files
-        for file in files:
+        for file, end in zip(files, ends, strict=True):
+            file.write(end_record(end))
             file.sync()
     for partial, target in named:
         fs.rename(partial, target)
