@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from custody.eventlog.blocks import cut, row_bytes
+from custody.eventlog.guard import GuardedSink
 from custody.eventlog.sink import HashingSink
-from custody.eventlog.toc import from_footer
 from custody.format.names import toc_path
 from custody.model import SCHEMA_VERSION
 from custody.vfs import FileSystem, temporary
@@ -102,8 +102,9 @@ def write_log(fs: FileSystem, path: Path, table: pa.Table, metadata: LogMetadata
     partial = temporary(path)
     with fs.create(partial) as file:
         sink = HashingSink(file)
+        guarded = GuardedSink(sink)
         with pq.ParquetWriter(
-            sink,
+            guarded,
             schema,
             compression=options.compression,
             compression_level=options.level,
@@ -113,9 +114,10 @@ def write_log(fs: FileSystem, path: Path, table: pa.Table, metadata: LogMetadata
         ) as writer:
             for start, rows in blocks:
                 writer.write_table(table.slice(start, rows).cast(schema), row_group_size=rows)
+            guarded.hold()
+        toc = guarded.finish(fs.view(partial)).encode()
         file.sync()
         size = file.tell()
-    toc = from_footer(pq.read_metadata(pa.BufferReader(pa.py_buffer(fs.view(partial)))), table).encode()
     toc_file = path.with_name(toc_path(path.name))
     fs.write_durably(toc_file, toc)
     fs.rename(partial, path)

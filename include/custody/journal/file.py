@@ -16,7 +16,7 @@ import pyarrow as pa
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, TornTail, frame, frames
 from custody.journal.encoding import KIND_BATCH, KIND_ROWS, decode_rows
-from custody.model import EVENT_SCHEMA, SCHEMA_VERSION
+from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, schema_of, to_present
 from custody.vfs import FileSystem, WritableFile
 
 PREAMBLE = b"CUSTJRN\x01"
@@ -82,7 +82,7 @@ class JournalFile:
                 tables.append(decode_rows(payloads))
             else:
                 batches = [pa.ipc.read_record_batch(pa.py_buffer(payload), self._schema) for payload in payloads]
-                tables.append(pa.Table.from_batches(batches, schema=self._schema))
+                tables.append(to_present(pa.Table.from_batches(batches, schema=self._schema)))
         return pa.concat_tables(tables)
 
     def _scan(self) -> None:
@@ -124,11 +124,7 @@ class JournalFile:
 
     def _read_header(self, item: Frame) -> JournalHeader:
         header = msgspec.json.decode(item.payload, type=JournalHeader)
-        if header.schema_version != SCHEMA_VERSION:
-            raise FormatVersionError(
-                f"{self.path} @{item.offset}: expected events of schema version {SCHEMA_VERSION}, "
-                f"got {header.schema_version}. Use a newer custody."
-            )
+        schema_of(header.schema_version, f"{self.path} @{item.offset}")
         return header
 
     def _unknown(self) -> CorruptionError | FormatVersionError:

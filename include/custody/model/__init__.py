@@ -3,6 +3,7 @@
 from custody.model.columns import EVENT_SCHEMA, SCHEMA_VERSION, to_batch, to_events
 from custody.model.event import UNASSIGNED, ContentClaim, Event, EventType
 from custody.model.validation import INT64_MAX, Problem, Severity, check_event
+from custody.model.versions import schema_of, to_present
 
 __all__ = [
     "EVENT_SCHEMA",
@@ -15,6 +16,8 @@ __all__ = [
     "Problem",
     "Severity",
     "check_event",
+    "schema_of",
     "to_batch",
     "to_events",
+    "to_present",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,17 +20,20 @@ from custody.catalog import AddShard, Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
-from custody.eventlog import EventLog
 from custody.journal import JournalOptions, JournalWriter, SyncPolicy
 from custody.lineage import Lineage, trace
 from custody.model import Event
 from custody.quarantine import Quarantine
 from custody.query import Scan, parse_query, search_state
 from custody.repository import reading
+from custody.repository.found import Events, EventStream, Notices
 from custody.repository.ingest import Ingest
 from custody.repository.status import RepositoryStatus, repository_status
 from custody.rollover import Workspace
 from custody.vfs import FileSystem, PosixFileSystem
+
+if TYPE_CHECKING:
+    from custody.repository.sql import SqlResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Repository:
         self.settings = settings
         self._fs: FileSystem = fs or PosixFileSystem()
         self._clock: Clock = clock or SystemClock()
+        self._workspaces: dict[str, Workspace] = {}
         self.quarantine = Quarantine(self._fs, settings.quarantine)
 
     @classmethod
@@ -95,7 +99,11 @@ class Repository:
 
     def workspace(self, writer: str | None = None) -> Workspace:
         """Return one writer's files; the writer of the settings when none is named."""
-        return Workspace(self.settings, writer or self.settings.repository.writer, self._fs, self._clock)
+        name = writer or self.settings.repository.writer
+        # Kept, because it knows the catalog as it was read last.
+        if name not in self._workspaces:
+            self._workspaces[name] = Workspace(self.settings, name, self._fs, self._clock)
+        return self._workspaces[name]
 
     def workspaces(self) -> list[Workspace]:
         """Return the files of every writer that has any."""
@@ -125,20 +133,54 @@ class Repository:
 
         Raises:
             NotFoundError: no event has this id.
+            CorruptionError: what holds the event is damaged.
         """
-        found = self.get_many([event_id], writer)
+        found = self.get_many([event_id], writer, strict=True)
         if not found:
             name = writer or self.settings.repository.writer
             raise NotFoundError(f"writer {name!r} has no event {event_id}.")
         return found[0]
 
-    def get_many(self, event_ids: Sequence[int], writer: str | None = None) -> list[Event]:
-        """Return the events with these ids, in id order; ids that do not exist are left out."""
-        return reading.get_many(self.workspace(writer), event_ids)
+    def get_many(self, event_ids: Sequence[int], writer: str | None = None, *, strict: bool = False) -> Events:
+        """Return the events with these ids, in id order; ids that do not exist are left out.
 
-    def events(self, first_event_id: int = 0, count: int = 1000, writer: str | None = None) -> Iterator[Event]:
-        """Yield up to `count` events from an id on, in id order."""
-        return reading.events(self.workspace(writer), first_event_id, count)
+        Raises:
+            CorruptionError: only if `strict`: an event is in a part of a file that is damaged. Otherwise it is left
+                out, and the notices name the part.
+        """
+        notices = Notices(strict=strict)
+        found = reading.get_many(self.workspace(writer), event_ids, on_damage=notices)
+        return Events(found, notices)
+
+    def events(
+        self, first_event_id: int = 0, count: int = 1000, writer: str | None = None, *, strict: bool = False
+    ) -> EventStream:
+        """Yield up to `count` events from an id on, in id order; notices and `strict` as in `get_many`."""
+        notices = Notices(strict=strict)
+        return EventStream(reading.tables(self.workspace(writer), first_event_id, count, notices), notices)
+
+    def events_between(
+        self, start_ms: int, end_ms: int, writer: str | None = None, *, strict: bool = False
+    ) -> EventStream:
+        """Yield the events that happened from `start_ms` up to, not with, `end_ms`, in id order.
+
+        Times in ms since the epoch; notices and `strict` as in `get_many`.
+        """
+        notices = Notices(strict=strict)
+        return EventStream(reading.tables_between(self.workspace(writer), start_ms, end_ms, notices), notices)
+
+    def sql(self, text: str, *, seconds_max: float | None = None, skip_damaged: bool = False) -> SqlResult:
+        """Ask all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.
+
+        Raises:
+            InvalidInputError: the query cannot be read, or asks for what is not allowed.
+            CorruptionError: what the query has to read is damaged; `skip_damaged` leaves it out instead.
+        """
+        # The engine and pyarrow's data sets take seconds to import, which no other use of custody should wait for.
+        from custody.repository.sql import SqlResult
+        from custody.repository.sql_sources import SqlSources
+
+        return SqlResult(self.settings, SqlSources(self.workspaces(), skip_damaged=skip_damaged), text, seconds_max)
 
     def search(self, text: str = "", *, limit: int | None = None, offset: int = 0) -> SearchResult:
         """Return the events of all writers that match, newest first; also those acknowledged a moment ago.
@@ -178,32 +220,34 @@ class Repository:
         total = 0
         notices: list[str] = []
         found_by_writer: list[list[StoredEvent]] = []
+        damage = Notices(strict=False)
         for workspace in self.workspaces():
-            view = reading.snapshot(workspace)
-            found = search_state(view.state, workspace.shard_path, partial(self._scan_logs, workspace), question)
+            view = reading.snapshot(workspace, damage)
+            found = search_state(
+                view.state, workspace.shard_path, partial(self._scan_logs, workspace, damage), question
+            )
             notices += found.notices
             waiting = self._scan(view.tail, question)
             event_ids = np.sort(np.concatenate([found.event_ids, waiting]))[::-1]
             total += len(event_ids)
             newest = event_ids[: offset + limit].tolist()
-            stored = [StoredEvent(workspace.writer, e) for e in reading.get_many(workspace, newest, view)]
+            stored = [StoredEvent(workspace.writer, e) for e in reading.get_many(workspace, newest, view, damage)]
             found_by_writer.append(stored[::-1])
         # Merged, not sorted: the first events of the merge stay the same however long a page is.
         merged = heapq.merge(*found_by_writer, key=lambda stored: stored.event.event_time, reverse=True)
-        return SearchResult(total, tuple(islice(merged, offset, offset + limit)), tuple(notices))
+        return SearchResult(total, tuple(islice(merged, offset, offset + limit)), (*notices, *damage))
 
     def _scan(self, table: pa.Table, question: query.Query) -> npt.NDArray[np.int64]:
         matching = Scan(table, self.settings.index.attributes).match(question)
         event_ids: npt.NDArray[np.int64] = table.column("event_id").to_numpy()[matching]
         return event_ids
 
-    def _scan_logs(self, workspace: Workspace, shard: AddShard, question: query.Query) -> npt.NDArray[np.int64]:
-        """Answer for a shard from its logs, block by block."""
-        parts = [np.empty(0, np.int64)]
-        for path in shard.log_paths:
-            log = EventLog(workspace.fs, workspace.paths.home / path)
-            parts += [self._scan(log.block(number), question) for number in range(len(log.toc.blocks))]
-        return np.concatenate(parts)
+    def _scan_logs(
+        self, workspace: Workspace, damage: Notices, shard: AddShard, question: query.Query
+    ) -> npt.NDArray[np.int64]:
+        """Answer for a shard from its logs, a few blocks at a time."""
+        tables = reading.log_tables(workspace, shard.log_paths, damage)
+        return np.concatenate([np.empty(0, np.int64), *(self._scan(table, question) for table in tables)])
 
 
 def journal_options(settings: Settings) -> JournalOptions:
