@@ -163,9 +163,11 @@ def test_there_are_eighteen_event_types() -> None:
         (str(names.JournalName(42, 0, sealed=False)), "00000000000000000042.0.journal"),
         (str(names.JournalName(42, 1, sealed=True)), "00000000000000000042.1.sealed"),
         (
-            str(names.DatabasePaths(Path("store"), "w", "db").staging_file(42)),
-            "store/w/db/staging/00000000000000000042.arrow",
+            str(names.DatabasePaths(Path("store"), "w", "db").staged_unit(42)),
+            "store/w/db/staging/00000000000000000042",
         ),
+        (names.UNIT_MANIFEST, "unit"),
+        (names.staged_log(42), "00000000000000000042.arrow"),
         (names.event_log_path(42, "2026-03-01"), "data/2026-03-01/events/00000000000000000042.parquet"),
         (names.toc_path("data/x.parquet"), "data/x.toc"),
         (names.shard_name(1_772_359_200_000, 42), "1772359200000-00000000000000000042"),

@@ -180,7 +180,7 @@ def test_the_repository_waits_for_its_sweep_and_its_recovery(golden: Path) -> No
         "sealed_groups": 1,
         "abandoned_journals": 1,
         "live_journals": 0,
-        "staged_groups": 1,
+        "staged_units": 1,
     }
     assert status.quarantined == 1
 

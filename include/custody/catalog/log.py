@@ -58,8 +58,8 @@ class Catalog:
             elif self._is_at_end(name):
                 return self._state
 
-    def commit(self, actions: Sequence[Action], *, next_event_id: int = 0) -> CatalogState:
-        """Append one transaction and return the state after it.
+    def commit(self, actions: Sequence[Action], *, next_event_id: int = 0, attempt: UUID | None = None) -> CatalogState:
+        """Append one transaction and return the state after it; `attempt` is its id where it was chosen before.
 
         Actions that still apply after another writer's commit are tried again on top of it.
         Durability: on return the transaction and all before it survive power loss; on StorageError it is unknown
@@ -73,7 +73,7 @@ class Catalog:
             state = self.settle()
             self._check_writable(state)
             apply(actions, dict(state.files), dict(state.shards))
-            transaction = self._successor(state, actions, next_event_id)
+            transaction = self._successor(state, actions, next_event_id, attempt or uuid.uuid4())
             data = encode(transaction)
             path = self._path(transaction.revision, self._next_name(state))
             self._fs.make_directory(path.parent)
@@ -143,7 +143,9 @@ class Catalog:
                 f"{self._folder}: needs the writer features {', '.join(unknown)}, which this custody does not know."
             )
 
-    def _successor(self, state: CatalogState, actions: Iterable[Action], next_event_id: int) -> Transaction:
+    def _successor(
+        self, state: CatalogState, actions: Iterable[Action], next_event_id: int, attempt: UUID
+    ) -> Transaction:
         name, _ = parse_transaction(self._next_name(state)) or (UUID(int=0), False)
         first = state is EMPTY
         return Transaction(
@@ -154,7 +156,7 @@ class Catalog:
             commit_time_ms=max(self._clock.now_ms(), state.commit_time_ms + 1),
             encoding=Transaction.DELTA,
             catalog_id=(uuid.uuid4() if first else state.catalog_id).bytes,
-            attempt_id=uuid.uuid4().bytes,
+            attempt_id=attempt.bytes,
             next_event_id=max(state.next_event_id, next_event_id),
             actions=actions,
         )

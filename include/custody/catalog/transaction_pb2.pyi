@@ -56,7 +56,7 @@ class Action(_message.Message):
     def __init__(self, add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., add_shard: _Optional[_Union[AddShard, _Mapping]] = ..., remove_shard: _Optional[_Union[RemoveShard, _Mapping]] = ...) -> None: ...
 
 class AddFile(_message.Message):
-    __slots__ = ("path", "size_bytes", "rows", "sha256", "table", "partition", "schema_version", "first_event_id", "last_event_id", "first_event_time_ms", "last_event_time_ms", "toc_path", "toc_sha256", "sources")
+    __slots__ = ("path", "size_bytes", "rows", "sha256", "table", "partition", "schema_version", "first_event_id", "last_event_id", "first_event_time_ms", "last_event_time_ms", "toc_path", "toc_sha256", "sources", "groups")
     PATH_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +71,7 @@ class AddFile(_message.Message):
     TOC_PATH_FIELD_NUMBER: _ClassVar[int]
     TOC_SHA256_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     path: str
     size_bytes: int
     rows: int
@@ -85,7 +86,8 @@ class AddFile(_message.Message):
     toc_path: str
     toc_sha256: bytes
     sources: _containers.RepeatedCompositeFieldContainer[SourceRange]
-    def __init__(self, path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., rows: _Optional[int] = ..., sha256: _Optional[bytes] = ..., table: _Optional[str] = ..., partition: _Optional[str] = ..., schema_version: _Optional[int] = ..., first_event_id: _Optional[int] = ..., last_event_id: _Optional[int] = ..., first_event_time_ms: _Optional[int] = ..., last_event_time_ms: _Optional[int] = ..., toc_path: _Optional[str] = ..., toc_sha256: _Optional[bytes] = ..., sources: _Optional[_Iterable[_Union[SourceRange, _Mapping]]] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., rows: _Optional[int] = ..., sha256: _Optional[bytes] = ..., table: _Optional[str] = ..., partition: _Optional[str] = ..., schema_version: _Optional[int] = ..., first_event_id: _Optional[int] = ..., last_event_id: _Optional[int] = ..., first_event_time_ms: _Optional[int] = ..., last_event_time_ms: _Optional[int] = ..., toc_path: _Optional[str] = ..., toc_sha256: _Optional[bytes] = ..., sources: _Optional[_Iterable[_Union[SourceRange, _Mapping]]] = ..., groups: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SourceRange(_message.Message):
     __slots__ = ("node", "first_ordinal", "last_ordinal")

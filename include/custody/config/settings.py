@@ -110,6 +110,12 @@ class EventLogSection(_Section):
         description="Largest compression block (Parquet row group), in uncompressed bytes. "
         "A point read decodes one block.",
     )
+    log_bytes_target: int = Field(
+        256 << 20,
+        ge=4096,
+        description="Size of an event log, in uncompressed bytes: a larger group is split into several logs, "
+        "small groups that follow each other are merged into one.",
+    )
     compression: Literal["zstd", "gzip", "none"] = Field(
         "zstd",
         description="Codec of a block. zstd is both smaller and faster than gzip on provenance events.",

@@ -1,6 +1,11 @@
-"""Where a table of events is cut into compression blocks, by numpy on whole columns."""
+"""Where a stream of events is cut into logs and into compression blocks, by numpy on whole columns.
+
+A cut depends on the events alone, not on how the stream was divided into tables.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +23,15 @@ def row_bytes(table: pa.Table) -> Sizes:
     return total
 
 
+def fitting(sizes: Sizes, bytes_max: int, used: int = 0) -> int:
+    """Return how many of the first rows fit into what is left of `bytes_max` when `used` bytes are taken.
+
+    A row that is larger than an empty container is put into it all the same, alone.
+    """
+    rows = int(np.searchsorted(np.cumsum(sizes), bytes_max - used, side="right"))
+    return max(rows, 1) if used == 0 and len(sizes) else rows
+
+
 def cut(sizes: Sizes, block_bytes_max: int) -> list[tuple[int, int]]:
     """Return (first row, rows) of each block: as many rows as fit, at least one.
 
@@ -33,6 +47,33 @@ def cut(sizes: Sizes, block_bytes_max: int) -> list[tuple[int, int]]:
         blocks.append((start, stop - start))
         start = stop
     return blocks
+
+
+def blocks_of(tables: Iterable[pa.Table], block_bytes_max: int) -> Iterator[pa.Table]:
+    """Yield the blocks of a stream of tables; only a block that spans two tables is copied."""
+    begun: list[pa.Table] = []
+    begun_bytes = 0
+    for given in tables:
+        if given.num_rows == 0:
+            continue
+        table = given.combine_chunks()
+        sizes = row_bytes(table)
+        start = 0
+        if begun:
+            start = fitting(sizes, block_bytes_max, begun_bytes)
+            begun.append(table.slice(0, start))
+            begun_bytes += int(sizes[:start].sum())
+            if start == table.num_rows:
+                continue
+            yield pa.concat_tables(begun).combine_chunks()
+        found = cut(sizes[start:], block_bytes_max)
+        for first, rows in found[:-1]:
+            yield table.slice(start + first, rows)
+        first, rows = found[-1]
+        begun = [table.slice(start + first, rows)]
+        begun_bytes = int(sizes[start + first :].sum())
+    if begun:
+        yield pa.concat_tables(begun).combine_chunks()
 
 
 def _column_bytes(array: pa.Array) -> Sizes:

@@ -21,6 +21,7 @@ from custody.errors import CorruptionError
 from custody.eventlog.footer import MAGIC, TAIL_BYTES, cut_footer
 from custody.eventlog.sink import HashingSink
 from custody.eventlog.toc import BLOCK, PREAMBLE, TableOfContents, pack
+from custody.vfs import FileSystem
 
 MARK = b"CUSTFTR\x01"
 GUARD_BYTES = len(MARK) + 32
@@ -58,16 +59,15 @@ class GuardedSink:
         """Keep back what comes from now on."""
         self._held = []
 
-    def finish(self, blocks: memoryview) -> TableOfContents:
-        """Write the table of contents, the guard and the footer; `blocks` is the file so far, all blocks in it."""
+    def finish(self, fs: FileSystem, path: Path) -> TableOfContents:
+        """Write the table of contents, the guard and the footer; `path` is the file that the sink writes to."""
         held = b"".join(self._held or ())
-        footer = held[:-TAIL_BYTES]
-        # Invariant: what was kept back is the footer and nothing else, for the table of contents has to precede it.
-        if int.from_bytes(held[-TAIL_BYTES:-4], "little") != len(footer):
-            raise CorruptionError("expected nothing but a footer behind the last block of an event log")
-        toc = describe(footer, 0, blocks)
-        toc = replace(toc, footer_offset=len(blocks) + len(toc.encode()) + GUARD_BYTES)
-        self._sink.write(b"".join((toc.encode(), MARK, toc.footer_sha256, held)))
+        start = len(held) - TAIL_BYTES - int.from_bytes(held[-TAIL_BYTES:-4], "little")
+        self._sink.write(held[:start])  # Bloom filters, and whatever else precedes the footer
+        self._sink.flush()
+        toc = describe(held[start:-TAIL_BYTES], 0, fs.view(path))
+        toc = replace(toc, footer_offset=self._sink.tell() + len(toc.encode()) + GUARD_BYTES)
+        self._sink.write(b"".join((toc.encode(), MARK, toc.footer_sha256, held[start:])))
         return toc
 
 

@@ -15,12 +15,16 @@ from custody.errors import ConfigurationError
 ID_DIGITS = 20  # as many as the greatest unsigned 64-bit number has
 TIME_DIGITS = 13  # milliseconds since the epoch, until the year 2286
 
+UNIT_MANIFEST = "unit"
+BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or that died
+REMOVING_PREFIX = "removing-"  # a staged unit that is live, on its way out
+
 OPEN_SUFFIX = ".journal"
 SEALED_SUFFIX = ".sealed"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _JOURNAL = re.compile(r"(\d{20})\.(\d+)\.(journal|sealed)")
-_STAGING = re.compile(r"(\d{20})\.arrow")
+_UNIT = re.compile(r"\d{20}")
 _SHARD = re.compile(r"(\d{13})-(\d{20})")
 _REVISION = re.compile(r"\d{20}")
 _TRANSACTION = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.(txn|ckpt)")
@@ -106,7 +110,7 @@ class DatabasePaths:
 
     @property
     def staging(self) -> Path:
-        """Merged, not yet compressed groups."""
+        """Merged groups that are not live yet: a folder a unit."""
         return self.home / "staging"
 
     @property
@@ -114,15 +118,19 @@ class DatabasePaths:
         """The catalog."""
         return self.home / "transactions"
 
-    def staging_file(self, first_event_id: int) -> Path:
-        """The merged group that begins with this event."""
-        return self.staging / f"{first_event_id:0{ID_DIGITS}d}.arrow"
+    def staged_unit(self, first_event_id: int) -> Path:
+        """The unit of merged groups whose first one begins with this id."""
+        return self.staging / f"{first_event_id:0{ID_DIGITS}d}"
 
 
-def parse_staging(name: str) -> int | None:
-    """Return the first event id of a staging file, None for any other file."""
-    match = _STAGING.fullmatch(name)
-    return int(match[1]) if match else None
+def parse_staged_unit(name: str) -> int | None:
+    """Return the first id of a staged unit's first group, None for any other name."""
+    return int(name) if _UNIT.fullmatch(name) else None
+
+
+def staged_log(first_event_id: int) -> str:
+    """Return the name, in its unit's folder, of the events of one future log."""
+    return f"{first_event_id:0{ID_DIGITS}d}.arrow"
 
 
 def event_log_path(first_event_id: int, day: str) -> str:

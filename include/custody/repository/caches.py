@@ -25,13 +25,16 @@ class LiveLogs:
     files: tuple[AddFile, ...]
     firsts: npt.NDArray[np.int64]
     lasts: npt.NDArray[np.int64]
+    groups: frozenset[int]
+    """The journal groups whose events they hold."""
 
     @classmethod
     def of(cls, state: CatalogState) -> LiveLogs:
         """Return the live logs of a state."""
         files = tuple(sorted(state.files.values(), key=lambda file: file.first_event_id))
         firsts = np.array([file.first_event_id for file in files], np.int64)
-        return cls(files, firsts, np.array([file.last_event_id for file in files], np.int64))
+        lasts = np.array([file.last_event_id for file in files], np.int64)
+        return cls(files, firsts, lasts, frozenset(group for file in files for group in file.groups))
 
     def holders(self, event_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the number of the log whose range holds each id, -1 where none does."""

@@ -20,7 +20,7 @@ from custody.errors import ConflictError, CorruptionError, NotFoundError, Storag
 from custody.eventlog import Damage, EventLog, OnDamage, TableOfContents, refuse
 from custody.journal import Group
 from custody.model import INT64_MAX, Event, to_events
-from custody.repository.caches import LiveLogs, caches_of
+from custody.repository.caches import caches_of
 from custody.rollover import Workspace
 
 _SNAPSHOT_ATTEMPTS = 10
@@ -56,7 +56,8 @@ def snapshot(
     for _ in range(_SNAPSHOT_ATTEMPTS):
         groups = workspace.groups()
         state = caches.state(workspace)
-        waiting = _waiting(caches.live(workspace, state), groups)
+        committed = caches.live(workspace, state).groups
+        waiting = [group for group in groups if group.first_event_id not in committed]
         try:
             return Snapshot(state, caches.tail.read(workspace.fs, wanted(waiting), on_damage))
         except StorageError as error:
@@ -169,7 +170,8 @@ def _walk(
     for _ in range(_SNAPSHOT_ATTEMPTS):
         groups = workspace.groups()
         live = caches.live(workspace, caches.state(workspace))
-        parts: list[AddFile | Group] = [*live.files, *_groups_from(_waiting(live, groups), position)]
+        waiting = [group for group in groups if group.first_event_id not in live.groups]
+        parts: list[AddFile | Group] = [*live.files, *_groups_from(waiting, position)]
         parts.sort(key=lambda part: part.first_event_id)
         try:
             for part in parts:
@@ -192,12 +194,6 @@ def _walk(
 
 def _from(table: pa.Table, first_event_id: int) -> pa.Table:
     return table.slice(int(np.searchsorted(table.column("event_id").to_numpy(), first_event_id)))
-
-
-def _waiting(live: LiveLogs, groups: list[Group]) -> list[Group]:
-    """Return the groups that are not live yet."""
-    firsts = np.array([group.first_event_id for group in groups], np.int64)
-    return [group for group, holder in zip(groups, live.holders(firsts), strict=True) if holder < 0]
 
 
 def _groups_of(waiting: list[Group], event_ids: EventIds) -> list[Group]:
