@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from custody.errors import CorruptionError
 from custody.eventlog import BoundedCache, Damage, OnDamage
-from custody.format.framing import HEAD_BYTES, TornTail, frames
+from custody.format.framing import HEAD_BYTES, MARK
 from custody.journal import Group, JournalFile
 from custody.model import EVENT_SCHEMA
 from custody.vfs import FileSystem
@@ -139,8 +139,8 @@ def _grow(path: Path, data: bytes, kept: _Grown) -> _Grown | None:
     """Add what came behind the part that is known; None when the file has to be read as a whole."""
     if len(data) < kept.intact_bytes:
         return None
-    head = _head_bytes(path, data)
-    if head is None or head > kept.intact_bytes:
+    head = _head_bytes(data)
+    if not 0 < head <= kept.intact_bytes:
         return None
     # The new records, behind the header and the schema that they need, are a journal too.
     spliced = _Bytes(data[:head] + data[kept.intact_bytes :])
@@ -153,16 +153,14 @@ def _grow(path: Path, data: bytes, kept: _Grown) -> _Grown | None:
     return _Grown(len(data), kept.intact_bytes + intact_bytes - head, Decoded(table))
 
 
-def _head_bytes(path: Path, data: bytes) -> int | None:
-    """Return where the first record behind header and schema begins."""
+def _head_bytes(data: bytes) -> int:
+    """Return where the first record behind header and schema begins, 0 when these are not whole."""
     end = _PREAMBLE_BYTES
-    records = frames(data, _PREAMBLE_BYTES, path)
     for _ in range(_HEAD_RECORDS):
-        record = next(records, None)
-        if record is None or isinstance(record, TornTail):
-            return None
-        end = record.offset + HEAD_BYTES + len(record.payload)
-    return end
+        if len(data) < end + HEAD_BYTES:
+            return 0
+        end += HEAD_BYTES + int.from_bytes(data[end + len(MARK) : end + len(MARK) + 4], "little")
+    return end if end <= len(data) else 0
 
 
 def _merged(parts: list[Decoded]) -> Decoded:
