@@ -1,4 +1,4 @@
-"""One flipped bit in a log costs its block and no more, in Parquet's footer and the table of contents it costs nothing."""
+"""One flipped bit in a log costs its block and no more; in the footer and the table of contents it costs nothing."""
 
 from __future__ import annotations
 

@@ -29,9 +29,7 @@ def thrift(data: bytes) -> bytes:
 def test_a_footer_that_is_cut_and_joined_is_what_it_was(
     rows: int, compression: str, statistics: bool, metadata: dict[str, str]
 ) -> None:
-    data = parquet(
-        TABLE.replace_schema_metadata(metadata), rows, compression=compression, write_statistics=statistics
-    )
+    data = parquet(TABLE.replace_schema_metadata(metadata), rows, compression=compression, write_statistics=statistics)
     parts = cut_footer(thrift(data))
     assert len(parts.row_groups) == -(-100 // rows)
     footer = thrift(data)

@@ -1,7 +1,8 @@
-"""Reading by id, in order and by time: what it opens, what it keeps, what damage costs, and what swaps do not disturb."""
+"""Reading by id, in order and by time: what it opens and keeps, what damage costs, what swaps do not disturb."""
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -235,8 +236,6 @@ def test_any_id_is_reached_through_each_way_to_the_blocks(root: Path, tmp_path: 
         path.write_bytes(data)
         with pytest.raises(CorruptionError, match="footer with its checksum"):
             EventLog(PosixFileSystem(), path).read()
-        import hashlib
-
         sha256 = hashlib.sha256(data).digest()
     path.write_bytes(data)
     log = EventLog(PosixFileSystem(), path, sha256=sha256)
