@@ -40,13 +40,18 @@ def to_present(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Tabl
     """Return the events of any known version with the columns of the present one, or with some of them."""
     fields = [field for field in EVENT_SCHEMA if columns is None or field.name in columns]
     held = table.schema.names
-    if held == [field.name for field in fields] and table.schema.metadata is None:
-        return table
+    if held == [field.name for field in fields] and all(map(_is_same, table.schema, fields)):
+        return table if table.schema.metadata is None else table.replace_schema_metadata()
     arrays = [
         table.column(field.name).cast(field.type) if field.name in held else _absent(field, table.num_rows)
         for field in fields
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _is_same(field: pa.Field, other: pa.Field) -> bool:
+    same: bool = field.equals(other)
+    return same
 
 
 def _absent(field: pa.Field, rows: int) -> pa.Array:

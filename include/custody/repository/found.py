@@ -10,6 +10,8 @@ from custody.errors import CorruptionError
 from custody.eventlog import Damage
 from custody.model import Event, to_events
 
+_EVENTS_TOGETHER = 512
+
 
 class Notices:
     """Takes note of damage, each part of a file once; if `strict`, raises CorruptionError instead."""
@@ -36,6 +38,13 @@ class Events(list[Event]):
         self.notices = tuple(notices)
 
 
+def events_of(tables: Iterable[pa.Table]) -> Iterator[Event]:
+    """Yield the events of tables; few objects are alive at a time, which spares the garbage collector."""
+    for table in tables:
+        for batch in table.to_batches(max_chunksize=_EVENTS_TOGETHER):
+            yield from to_events(batch)
+
+
 class EventStream(Iterator[Event]):
     """Events one after the other, or by `tables` as columns, which is quicker; only one of both may be used.
 
@@ -45,7 +54,7 @@ class EventStream(Iterator[Event]):
     def __init__(self, tables: Iterator[pa.Table], notices: Notices) -> None:
         self._tables = tables
         self._notices = notices
-        self._events = (event for table in tables for event in to_events(table))
+        self._events = events_of(tables)
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -117,14 +117,6 @@ def tables(
             return
 
 
-def events(
-    workspace: Workspace, first_event_id: int = 0, count: int | None = None, on_damage: OnDamage = refuse
-) -> Iterator[Event]:
-    """Yield up to `count` events from an id on, in id order; a few blocks of a log are in memory at a time."""
-    for table in tables(workspace, first_event_id, count, on_damage):
-        yield from to_events(table)
-
-
 def tables_between(
     workspace: Workspace, start_ms: int, end_ms: int, on_damage: OnDamage = refuse
 ) -> Iterator[pa.Table]:
