@@ -10,8 +10,15 @@ from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
 from tests.crash.committing import Committing, Racing
 from tests.crash.enumeration import Outcome, disks_after, enumerate_crashes, operations_of, run_to
-from tests.crash.scenarios import Appending, Recovering, RollingOver
-from tests.crash.store import Promises
+from tests.crash.scenarios import (
+    Appending,
+    Recovering,
+    RollingOver,
+    RollingOverDamage,
+    RollingOverMerged,
+    RollingOverSplit,
+)
+from tests.crash.store import Promises, workspace
 
 SECOND_SEEDS = 3
 """Seeds of a crash that follows a crash: it starts from each disk that the first one may leave."""
@@ -32,6 +39,34 @@ def test_a_crash_in_a_pass_of_all_steps_loses_no_acknowledged_event() -> None:
     outcome = enumerate_crashes(RollingOver())
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 80
+
+
+def test_a_crash_while_small_groups_become_one_log_loses_no_acknowledged_event() -> None:
+    fs, _, error = run_to(RollingOverMerged())
+    assert error is None
+    [file] = workspace(fs).catalog.load().files.values()
+    assert list(file.groups) == [0, 2]
+    outcome = enumerate_crashes(RollingOverMerged())
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 80
+
+
+def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part() -> None:
+    fs, _, error = run_to(RollingOverSplit())
+    assert error is None
+    files = workspace(fs).catalog.load().files.values()
+    assert len(files) >= 3
+    assert workspace(fs).catalog.load().revision == 0
+    outcome = enumerate_crashes(RollingOverSplit(), seeds=3)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 120
+
+
+@pytest.mark.parametrize("damaged", [(1,), (0, 1, 2)], ids=["one record", "every record"])
+def test_a_crash_while_a_damaged_group_is_rolled_over_loses_neither_events_nor_evidence(damaged: list[int]) -> None:
+    outcome = enumerate_crashes(RollingOverDamage(damaged))
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 30
 
 
 def left_over(kind: str, which: int, mode: CrashMode) -> tuple[MemoryFileSystem, Promises]:

@@ -1,7 +1,7 @@
 """Makes the golden files: `python tests/golden/make_golden.py FOLDER` writes FOLDER/v1 and FOLDER/broken.
 
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
-but its journal and its staging file still lie there, event 5 waits in an open journal. `broken` holds one file, or one
+but its journal and its staged unit still lie there, event 5 waits in an open journal. `broken` holds one file, or one
 shard, a defect. The events and all other values come from `expected.json`, which people write.
 
 The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
@@ -112,6 +112,7 @@ def make_broken(good: Path, folder: Path) -> None:
         "toc": next(good.glob(str(STORE / "data/*/events/*.toc"))),
         "txn": next(good.glob(str(transactions / "*0" / "*.txn"))),
         "ckpt": next(good.glob(str(transactions / "*1" / "*.ckpt"))),
+        "unit": next(good.glob(str(STORE / "staging/*/unit"))),
     }
     for suffix, path in small.items():
         for defect, damage in _FRAMED.items():
@@ -146,8 +147,8 @@ def _broken_tables(good: Path, folder: Path) -> None:
     (folder / "bad-preamble.parquet").write_bytes(log[-1024:-4] + b"NOPE")
     (folder / "truncated.parquet").write_bytes(log[: len(log) // 3])
     (folder / "flipped.parquet").write_bytes(_flip(log, log.index(b"6f1c2d3e")))
-    staging = next(good.glob(str(STORE / "staging/*.arrow"))).read_bytes()
-    (folder / "bad-preamble.arrow").write_bytes(b"NOTOURS\x01" + staging[8:256])
+    staging = next(good.glob(str(STORE / "staging/*/*.arrow"))).read_bytes()
+    (folder / "flipped.arrow").write_bytes(_flip(staging, len(staging) * 9 // 10))
     (folder / "truncated.arrow").write_bytes(staging[: len(staging) // 3])
 
 

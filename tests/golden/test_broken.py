@@ -10,22 +10,31 @@ import pytest
 
 from custody.catalog.codec import decode
 from custody.errors import CorruptionError, CustodyError, FormatVersionError
-from custody.eventlog import EventLog, TableOfContents, read_staging
+from custody.eventlog import EventLog, StagedLog, TableOfContents, read_staged
 from custody.index import search_shard
 from custody.journal import JournalFile, read_sealed
 from custody.model import to_events
 from custody.quarantine import Quarantine
 from custody.query import parse_query
+from custody.rollover import UnitManifest
 from custody.vfs import PosixFileSystem
-from tests.golden.make_golden import HERE
+from tests.golden.make_golden import HERE, STORE
 from tests.golden.test_golden import EVENTS, EXPECTED
 
 BROKEN = HERE / "broken"
 FS = PosixFileSystem()
 
+
+def _staged() -> StagedLog:
+    """What the broken staging files were before: the events of group 3."""
+    path = HERE / "v1" / STORE / "staging/00000000000000000003/unit"
+    return UnitManifest.decode(path.read_bytes(), path).logs[0]
+
+
 READERS: dict[str, Callable[[Path], object]] = {
     ".journal": lambda path: JournalFile.read(FS, path),
-    ".arrow": lambda path: read_staging(FS, path),
+    ".arrow": lambda path: list(read_staged(FS, path, _staged())),
+    ".unit": lambda path: UnitManifest.decode(path.read_bytes(), path),
     ".parquet": lambda path: EventLog(FS, path).read(),
     ".toc": lambda path: TableOfContents.decode(path.read_bytes(), path),
     ".txn": lambda path: decode(path.read_bytes(), path),
@@ -37,7 +46,7 @@ FILES = sorted(path for path in BROKEN.iterdir() if path.is_file() and path.name
 
 def test_every_format_with_a_preamble_has_a_broken_file_of_each_kind() -> None:
     names = {path.name for path in FILES}
-    for suffix in (".toc", ".txn", ".ckpt"):
+    for suffix in (".toc", ".txn", ".ckpt", ".unit"):
         assert {f"{defect}{suffix}" for defect in ("bad-preamble", "future-version", "truncated", "flipped")} <= names
 
 

@@ -6,13 +6,14 @@ A cut depends on the events alone, not on how the stream was divided into tables
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 Sizes = npt.NDArray[np.int64]
+Number = TypeVar("Number", bound=np.generic)
 
 
 def row_bytes(table: pa.Table) -> Sizes:
@@ -21,6 +22,14 @@ def row_bytes(table: pa.Table) -> Sizes:
     for column in table.columns:
         total += _column_bytes(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
     return total
+
+
+def numbers(array: pa.Array, kind: type[Number]) -> npt.NDArray[Number]:
+    """Return the values of a column of fixed width as they lie in memory; what an absent one says means nothing.
+
+    Not to_numpy: that imports pandas where there is one, which takes longer than the whole merge of a small group.
+    """
+    return np.frombuffer(array.buffers()[1], kind)[array.offset : array.offset + len(array)]
 
 
 def fitting(sizes: Sizes, bytes_max: int, used: int = 0) -> int:
@@ -79,9 +88,7 @@ def blocks_of(tables: Iterable[pa.Table], block_bytes_max: int) -> Iterator[pa.T
 def _column_bytes(array: pa.Array) -> Sizes:
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
-        plain: Sizes = lengths.astype(np.int64) + 4
-        return plain
+        return _text_bytes(array) + 4
     if pa.types.is_map(kind):
         entries = _column_bytes(array.keys) + _column_bytes(array.items)
         return _sum_by_row(entries, array.offsets) + 4
@@ -93,9 +100,20 @@ def _column_bytes(array: pa.Array) -> Sizes:
     return np.full(len(array), max(kind.bit_width // 8, 1), np.int64)
 
 
+def _text_bytes(array: pa.Array) -> Sizes:
+    """Return the length of each text, 0 for an absent one; from the buffers, as this is done for every event."""
+    validity, offsets, _ = array.buffers()
+    first, stop = array.offset, array.offset + len(array)
+    lengths: Sizes = np.diff(np.frombuffer(offsets, np.int32)[first : stop + 1]).astype(np.int64)
+    if array.null_count:
+        present = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")[first:stop]
+        lengths *= present
+    return lengths
+
+
 def _sum_by_row(sizes: Sizes, offsets: pa.Array) -> Sizes:
     """Add up the sizes of the elements of each row; `offsets` (rows + 1,) point into `sizes`."""
     totals = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    bounds = offsets.to_numpy()
+    bounds = numbers(offsets, np.int32)
     by_row: Sizes = totals[bounds[1:]] - totals[bounds[:-1]]
     return by_row

@@ -106,9 +106,10 @@ def write_log(
         guarded = GuardedSink(sink)
         with pq.ParquetWriter(guarded, schema, **options.parquet()) as writer:
             for block in blocks_of(tables, options.block_bytes_max):
-                writer.write_table(block.cast(schema), row_group_size=block.num_rows)
+                writer.write_table(block, row_group_size=block.num_rows)
             guarded.hold()
         contents = guarded.finish(fs, partial)
+        sink.flush()
         file.sync()
         size = file.tell()
     toc = contents.encode()

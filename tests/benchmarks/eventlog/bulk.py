@@ -11,8 +11,8 @@ over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,7 @@ from custody.journal.encoding import KIND_BATCH
 from custody.journal.file import JournalHeader, write_header
 from custody.model import EVENT_SCHEMA, to_batch
 from custody.repository import Repository
-from custody.vfs import FileSystem, PosixFileSystem, temporary
+from custody.vfs import FileSystem, PosixFileSystem, WritableFile, temporary
 from tests.support import sample
 
 BASE_EVENTS = 20_000
@@ -68,30 +68,45 @@ def write_journals(
     The batches of a group go round its journals and over all containers, so that ids interleave between the files.
     """
     total = 0
-    for group in _groups(events, group_events):
-        first = group[0].column("event_id")[0].as_py()
-        with ExitStack() as open_files:
-            made = []
-            for number in range(journals):
-                root = settings.containers[number % len(settings.containers)]
-                folder = ContainerPaths(root, writer).journals
-                fs.make_directory(folder)
-                target = folder / str(JournalName(first, number, sealed=True))
-                made.append((temporary(target), target))
-            files = [open_files.enter_context(fs.create(partial)) for partial, _ in made]
-            header = JournalHeader(
-                writer=writer, database=settings.repository.database, first_event_id=first, created_ms=0
-            )
-            for file in files:
-                write_header(file, header)
-            for number, batch in enumerate(_batches(group, batch_events)):
+    with ExitStack() as last:
+        files: list[WritableFile] = []
+        number = 0
+        for is_first, table in _pieces(events, group_events):
+            if is_first:
+                last.close()
+                first = table.column("event_id")[0].as_py()
+                files = last.enter_context(_sealed(fs, settings, writer, first, journals))
+                number = 0
+            for batch in table.to_batches(max_chunksize=batch_events):
                 files[number % journals].write(frame(KIND_BATCH, batch.serialize().to_pybytes()))
-                total += batch.num_rows
-            for file in files:
-                file.sync()
-        for partial, target in made:
-            fs.rename(partial, target)
+                number += 1
+            total += table.num_rows
     return total
+
+
+@contextmanager
+def _sealed(
+    fs: FileSystem, settings: Settings, writer: str, first_event_id: int, journals: int
+) -> Iterator[list[WritableFile]]:
+    """Let a caller fill the journals of one group, which are sealed after that."""
+    header = JournalHeader(
+        writer=writer, database=settings.repository.database, first_event_id=first_event_id, created_ms=0
+    )
+    named: list[tuple[Path, Path]] = []
+    with ExitStack() as opened:
+        files = []
+        for number in range(journals):
+            folder = ContainerPaths(settings.containers[number % len(settings.containers)], writer).journals
+            fs.make_directory(folder)
+            target = folder / str(JournalName(first_event_id, number, sealed=True))
+            named.append((temporary(target), target))
+            files.append(opened.enter_context(fs.create(named[-1][0])))
+            write_header(files[-1], header)
+        yield files
+        for file in files:
+            file.sync()
+    for partial, target in named:
+        fs.rename(partial, target)
 
 
 @dataclass(frozen=True)
@@ -220,26 +235,16 @@ def _uuids(data: Bytes) -> Places:
     return found_places
 
 
-def _groups(events: Iterable[pa.Table], rows: int) -> Iterator[list[pa.Table]]:
-    """Cut a stream of tables into lists of tables with so many rows each."""
-    group: list[pa.Table] = []
-    left = rows
+def _pieces(events: Iterable[pa.Table], rows: int) -> Iterator[tuple[bool, pa.Table]]:
+    """Cut a stream of tables after every so many rows; yield whether a piece is the first behind a cut."""
+    done = 0
     for table in events:
         rest = table
         while rest.num_rows:
-            group.append(rest.slice(0, left))
-            left -= group[-1].num_rows
-            rest = rest.slice(group[-1].num_rows)
-            if left == 0:
-                yield group
-                group, left = [], rows
-    if group:
-        yield group
-
-
-def _batches(group: Sequence[pa.Table], rows: int) -> Iterator[pa.RecordBatch]:
-    for table in group:
-        yield from table.to_batches(max_chunksize=rows)
+            piece = rest.slice(0, rows - done)
+            yield done == 0, piece
+            done = (done + piece.num_rows) % rows
+            rest = rest.slice(piece.num_rows)
 
 
 @click.command()

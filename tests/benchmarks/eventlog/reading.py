@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -46,7 +47,8 @@ def _add(root: Path, parts: list[pa.Table]) -> Action:
     metadata = log_metadata(table, "main", "provenance")
     files = workspace.files(metadata)
     made = write_log(_FS, files.log, table, metadata, LogOptions())
-    print(f"log {metadata.first_event_id}: {made.blocks} blocks, {made.size_bytes} bytes, {files.toc.stat().st_size} toc")  # noqa: T201
+    toc_bytes = files.toc.stat().st_size
+    print(f"log: {made.blocks} blocks, {made.size_bytes} bytes, {toc_bytes} bytes of .toc")  # noqa: T201
     return Action(
         add_file=AddFile(
             path=files.relative_log,
@@ -75,15 +77,16 @@ def forget(root: Path) -> None:
         os.close(descriptor)
 
 
-def timed(name: str, questions: Iterator[Callable[[], object]]) -> None:
-    """Print the times of some questions; what comes before each `next` is not timed."""
+def timed(name: str, prepare: Callable[[], object], ask: Callable[[], object], times: int) -> None:
+    """Print how long `ask` takes; `prepare` comes before each one and is not timed."""
     spent = []
-    for ask in questions:
+    for _ in range(times):
+        prepare()
         start = time.perf_counter()
         ask()
         spent.append((time.perf_counter() - start) * 1000)
     p50, p99 = np.percentile(spent, [50, 99])
-    print(f"{name:44s} p50 {p50:8.3f} ms  p99 {p99:8.3f} ms  n {len(spent)}")  # noqa: T201
+    print(f"{name:48s} p50 {p50:8.3f} ms  p99 {p99:8.3f} ms  n {times}")  # noqa: T201
 
 
 def rate(name: str, count: Callable[[], int]) -> None:
@@ -94,67 +97,80 @@ def rate(name: str, count: Callable[[], int]) -> None:
     print(f"{name:44s} {events / wall:12,.0f} events/s {events / cpu:12,.0f} events/s of CPU")  # noqa: T201
 
 
+class Cold:
+    """Reads of a process that has read nothing yet."""
+
+    def __init__(self, root: Path, events: int) -> None:
+        self._root = root
+        self._events = events
+        self._ids = random.Random(7)  # noqa: S311 - repeatable, not secret
+        self._paths = sorted(root.rglob("*.parquet"))
+        self._blocks = [len(EventLog(_FS, path).toc.blocks) for path in self._paths]
+
+    def get(self) -> None:
+        """Read one event of the repository."""
+        Repository.open(self._root).get(self._ids.randrange(self._events))
+
+    def by_toc(self) -> None:
+        """Read one block by the table of contents."""
+        path, number = self._choose()
+        EventLog(_FS, path).block(number)
+
+    def by_footer(self) -> None:
+        """Read one block as pyarrow does it."""
+        path, number = self._choose()
+        with path.open("rb") as file:
+            pq.ParquetFile(file, page_checksum_verification=True).read_row_group(number)
+
+    def _choose(self) -> tuple[Path, int]:
+        at = self._ids.randrange(len(self._paths))
+        return self._paths[at], self._ids.randrange(self._blocks[at])
+
+
 @click.command()
 @click.argument("root", type=click.Path(path_type=Path))
 @click.option("--events", default=1_000_000)
 @click.option("--log-events", default=200_000)
-@click.option("--reads", default=400)
+@click.option("--reads", default=100)
 def main(root: Path, events: int, log_events: int, reads: int) -> None:
     """Measure."""
     if not root.exists():
         make(root, events, log_events)
-    ids = random.Random(7)  # noqa: S311 - repeatable, not secret
+    cold = Cold(root, events)
+    for name, prepare in (("cold", partial(forget, root)), ("cold, pages in memory", lambda: None)):
+        timed(f"{name}: Repository.open and get", prepare, cold.get, reads)
+        timed(f"{name}: one block by the .toc", prepare, cold.by_toc, reads)
+        timed(f"{name}: one block, Parquet alone", prepare, cold.by_footer, reads)
+    warm(root, events, reads * 20)
+    in_order(root, events)
 
-    def fresh(drop: bool) -> Iterator[Callable[[], object]]:
-        for _ in range(reads // 4):
-            if drop:
-                forget(root)
-            wanted = ids.randrange(events)
-            yield lambda wanted=wanted: Repository.open(root).get(wanted)  # type: ignore[misc]
 
-    def plain(drop: bool) -> Iterator[Callable[[], object]]:
-        logs = [(EventLog(_FS, path), path) for path in sorted(root.rglob("*.parquet"))]
-        for _ in range(reads // 4):
-            log, path = ids.choice(logs)
-            number = ids.randrange(len(log.toc.blocks))
-            if drop:
-                del log
-                forget(root)
-            yield lambda path=path, number=number: _plain(path, number)  # type: ignore[misc]
-
-    def alone(drop: bool) -> Iterator[Callable[[], object]]:
-        paths = sorted(root.rglob("*.parquet"))
-        for _ in range(reads // 4):
-            path = ids.choice(paths)
-            number = ids.randrange(len(EventLog(_FS, path).toc.blocks))
-            if drop:
-                forget(root)
-            yield lambda path=path, number=number: EventLog(_FS, path).block(number)  # type: ignore[misc]
-
-    for drop, name in ((True, "cold"), (False, "cold, pages in memory")):
-        timed(f"{name}: Repository.open + get", fresh(drop))
-        timed(f"{name}: one block, by the .toc", alone(drop))
-        timed(f"{name}: one block, parquet alone", plain(drop))
+def warm(root: Path, events: int, reads: int) -> None:
+    """Measure a repository that has read before."""
+    ids = random.Random(11)  # noqa: S311 - repeatable, not secret
     repository = Repository.open(root)
-    repository.get(0)
-    timed("warm, any event of all", ((lambda n=ids.randrange(events): repository.get(n)) for _ in range(reads * 5)))
+    repository.get_many(range(0, events, events // 100))
+    timed("warm, any event of all", lambda: None, lambda: repository.get(ids.randrange(events)), reads)
     near = [ids.randrange(events) for _ in range(50)]
-    for event_id in near:
-        repository.get(event_id)
-    timed("warm, block in the cache", ((lambda n=ids.choice(near): repository.get(n)) for _ in range(reads * 5)))
-    many = [[ids.randrange(events) for _ in range(1000)] for _ in range(5)]
-    timed("warm, 1000 events at random", ((lambda w=w: repository.get_many(w)) for w in many))
-    rate("in order, as columns", lambda: sum(table.num_rows for table in repository.events(0, events).tables()))
+    repository.get_many(near)
+    timed("warm, block in the cache", lambda: None, lambda: repository.get(ids.choice(near)), reads)
+    many = partial(ids.sample, range(events), 1000)
+    timed("warm, 1000 events at random", lambda: None, lambda: repository.get_many(many()), 5)
+
+
+def in_order(root: Path, events: int) -> None:
+    """Measure reading from the first event on."""
+    repository = Repository.open(root)
+
+    def columns() -> int:
+        return sum(table.num_rows for table in repository.events(0, events).tables())
+
+    rate("in order, as columns", columns)
     cores = pa.cpu_count()
     pa.set_cpu_count(1)
-    rate("in order, as columns, one thread", lambda: sum(t.num_rows for t in repository.events(0, events).tables()))
+    rate("in order, as columns, one thread", columns)
     pa.set_cpu_count(cores)
     rate("in order, as objects", lambda: sum(1 for _ in repository.events(0, min(events, 200_000))))
-
-
-def _plain(path: Path, number: int) -> object:
-    with path.open("rb") as file:
-        return pq.ParquetFile(file, page_checksum_verification=True).read_row_group(number)
 
 
 if __name__ == "__main__":
