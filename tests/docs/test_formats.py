@@ -186,9 +186,12 @@ def test_the_example_of_rows_is_what_the_writer_writes_and_reads() -> None:
 
 
 def test_the_example_of_a_table_of_contents_is_what_the_code_writes() -> None:
+    [description] = toc.pack([b"\x19\x1c"])
     blocks = np.zeros(1, toc.BLOCK)
-    blocks[0] = (4, 1500, 42, 3, 1_772_359_200_000, 1_772_359_200_005)
-    assert TableOfContents(blocks).encode() == _example("toc", "file")
+    blocks[0] = (4, 1500, 42, 3, 1_772_359_200_000, 1_772_359_200_005, 0xCAFE, len(description))
+    shown = TableOfContents(blocks, b"\x15\x04", b"\x00", description, 1707, 600, b"\x11" * 32)
+    assert shown.encode() == _example("toc", "file")
+    assert TableOfContents.decode(_example("toc", "file"), Path("example")).footer([0])[-8:-4] == b"\x08\0\0\0"
 
 
 def test_the_example_of_a_transaction_is_what_the_code_writes() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from custody.catalog import Transaction, codec, log
 from custody.catalog.transaction_pb2 import DESCRIPTOR
-from custody.eventlog import toc, writer
+from custody.eventlog import guard, toc, writer
 from custody.format import framing, names
 from custody.journal import file as journal
 from custody.journal import membership
@@ -104,8 +104,8 @@ def test_a_row_is_spelled_as_version_1_spells_it() -> None:
     )
 
 
-def test_a_block_of_a_table_of_contents_has_forty_eight_bytes() -> None:
-    assert toc.BLOCK.itemsize == 48
+def test_a_table_of_contents_has_sixty_eight_bytes_and_fifty_six_a_block() -> None:
+    assert toc.BLOCK.itemsize == 56
     assert [(name, toc.BLOCK.fields[name][1]) for name in toc.BLOCK.names or () if toc.BLOCK.fields] == [
         ("offset", 0),
         ("length", 8),
@@ -113,8 +113,16 @@ def test_a_block_of_a_table_of_contents_has_forty_eight_bytes() -> None:
         ("rows", 24),
         ("first_event_time", 32),
         ("last_event_time", 40),
+        ("crc32", 48),
+        ("description_bytes", 52),
     ]
-    assert len(toc.TableOfContents(np.zeros(2, toc.BLOCK)).encode()) == 8 + 4 + 2 * 48 + 32
+    contents = toc.TableOfContents(np.zeros(2, toc.BLOCK), b"abc", b"de", b"", 0, 0, bytes(32))
+    assert len(contents.encode()) == 68 + 2 * 56 + 3 + 2 + 32
+
+
+def test_the_guard_of_a_footer_has_forty_bytes() -> None:
+    assert guard.MARK == b"CUSTFTR\x01"
+    assert guard.GUARD_BYTES == 40
 
 
 def test_a_catalog_object_has_sixteen_bytes_before_its_message_and_thirty_two_after() -> None:

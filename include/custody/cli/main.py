@@ -19,6 +19,7 @@ from custody.cli.quarantine_cmd import quarantine
 from custody.cli.run_cmd import run
 from custody.cli.sample_cmd import sample
 from custody.cli.search_cmd import search
+from custody.cli.sql_cmd import sql
 from custody.cli.status_cmd import status
 from custody.errors import CustodyError
 
@@ -62,7 +63,7 @@ def cli(ctx: click.Context, repository: Path) -> None:
     ctx.obj = repository
 
 
-for _command in (catalog, containers, event, events, ingest, init, lineage, quarantine, run, sample, search, status):
+for _command in (catalog, containers, event, events, ingest, init, lineage, quarantine, run, sample, search, sql, status):
     cli.add_command(_command)
 
 

@@ -1,6 +1,8 @@
 """Room `eventlog`: immutable, sorted, compressed files of events, and the staged events that they are made from."""
 
 from custody.eventlog.blocks import fitting, row_bytes
+from custody.eventlog.cache import BoundedCache
+from custody.eventlog.damage import Damage, OnDamage, refuse
 from custody.eventlog.encoding import LogOptions
 from custody.eventlog.reader import EventLog
 from custody.eventlog.staging import StagedBatch, StagedLog, StagedSource, StagingWriter, read_staged
@@ -14,9 +16,12 @@ from custody.eventlog.writer import (
 )
 
 __all__ = [
+    "BoundedCache",
+    "Damage",
     "EventLog",
     "LogMetadata",
     "LogOptions",
+    "OnDamage",
     "StagedBatch",
     "StagedLog",
     "StagedSource",
@@ -26,6 +31,7 @@ __all__ = [
     "fitting",
     "log_metadata",
     "read_staged",
+    "refuse",
     "row_bytes",
     "transaction_of_groups",
     "write_log",

@@ -20,15 +20,14 @@ import pyarrow.parquet as pq
 
 from custody.eventlog.blocks import blocks_of
 from custody.eventlog.encoding import LogOptions
+from custody.eventlog.guard import GuardedSink
 from custody.eventlog.sink import HashingSink
-from custody.eventlog.toc import from_footer
 from custody.format.names import toc_path
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION
 from custody.vfs import FileSystem, temporary
 
 METADATA_KEY = b"custody"
 _TRANSACTION_NAMESPACE = uuid.UUID("0f0c7b0e-4c0b-4f3e-9a55-5b8c0a4c7d21")  # part of the format: names attempts
-_OF_THE_TOC = ["event_id", "event_time"]
 
 
 class LogMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,32 +100,21 @@ def write_log(
     fs.make_directory(path.parent)
     tables = [events] if isinstance(events, pa.Table) else events
     schema = EVENT_SCHEMA.with_metadata({METADATA_KEY: msgspec.json.encode(metadata)})
-    contents: list[pa.Table] = []
     partial = temporary(path)
     with fs.create(partial) as file:
         sink = HashingSink(file)
-        with pq.ParquetWriter(sink, schema, **options.parquet()) as writer:
+        guarded = GuardedSink(sink)
+        with pq.ParquetWriter(guarded, schema, **options.parquet()) as writer:
             for block in blocks_of(tables, options.block_bytes_max):
                 writer.write_table(block, row_group_size=block.num_rows)
-                contents.append(_copied(block.select(_OF_THE_TOC)))
+            guarded.hold()
+        contents = guarded.finish(fs, partial)
         sink.flush()
         file.sync()
         size = file.tell()
-    footer = pq.read_metadata(pa.BufferReader(pa.py_buffer(fs.view(partial))))
-    contents = contents or [EVENT_SCHEMA.empty_table().select(_OF_THE_TOC)]
-    toc = from_footer(footer, pa.concat_tables(contents)).encode()
+    toc = contents.encode()
     toc_file = path.with_name(toc_path(path.name))
     fs.write_durably(toc_file, toc)
     fs.rename(partial, path)
     fs.sync_directory(path.parent)
-    return WrittenLog(path, size, sink.sha256.digest(), toc_file, hashlib.sha256(toc).digest(), footer.num_row_groups)
-
-
-def _copied(table: pa.Table) -> pa.Table:
-    """Return a table of its own: a slice would keep in memory all that it was cut from."""
-    columns = [
-        # Of one array alone Arrow makes no copy.
-        pa.concat_arrays([*column.chunks, column.chunk(0).slice(0, 0)])
-        for column in table.columns
-    ]
-    return pa.Table.from_arrays(columns, schema=table.schema)
+    return WrittenLog(path, size, sink.sha256.digest(), toc_file, hashlib.sha256(toc).digest(), len(contents.blocks))

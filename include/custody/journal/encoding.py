@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from custody.errors import CorruptionError
 from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame
-from custody.model import EVENT_SCHEMA, ContentClaim, Event, to_batch
+from custody.model import EVENT_SCHEMA, ContentClaim, Event, to_batch, to_present
 
 KIND_BATCH = 3
 KIND_ROWS = 4
@@ -187,7 +187,7 @@ def _with_ids(records: Sequence[Record], read: Callable[[Sequence[Record]], pa.T
         raise CorruptionError(f"{place}: expected records of events, got {error}.") from error
     if len(ids) != columns.num_rows:
         raise CorruptionError(f"{place}: expected {len(ids)} events in {len(records)} records, got {columns.num_rows}.")
-    return columns.add_column(0, EVENT_SCHEMA.field(0), pa.array(ids))
+    return to_present(columns.add_column(0, EVENT_SCHEMA.field(0), pa.array(ids)))
 
 
 def _decode_rows(records: Sequence[Record]) -> pa.Table:

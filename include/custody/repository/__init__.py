@@ -2,6 +2,7 @@
 
 from custody.flow import Component, FlowFile, Session
 from custody.model import Acknowledged
+from custody.repository.found import Events, EventStream, Notices
 from custody.repository.ingest import Ingest
 from custody.repository.repository import Repository, SearchResult, StoredEvent
 from custody.repository.slots import SlotWriter
@@ -11,9 +12,12 @@ from custody.repository.tally import FileReport
 __all__ = [
     "Acknowledged",
     "Component",
+    "EventStream",
+    "Events",
     "FileReport",
     "FlowFile",
     "Ingest",
+    "Notices",
     "Repository",
     "RepositoryStatus",
     "SearchResult",

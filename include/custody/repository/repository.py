@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +20,21 @@ from custody.catalog import AddShard, Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
-from custody.eventlog import EventLog
 from custody.flow import Component, Session
 from custody.lineage import Lineage, trace
 from custody.model import Acknowledged, Event, require_valid
 from custody.quarantine import Quarantine
 from custody.query import Scan, parse_query, search_state
 from custody.repository import reading
+from custody.repository.found import Events, EventStream, Notices
 from custody.repository.ingest import Ingest
 from custody.repository.slots import SlotWriter, take_slot
 from custody.repository.status import RepositoryStatus, repository_status
 from custody.rollover import Workspace
 from custody.vfs import FileSystem, PosixFileSystem
+
+if TYPE_CHECKING:
+    from custody.repository.sql import SqlResult
 
 _NAME_IT = "Each writer counts its own event ids: name the writer that is meant (--writer, or the argument writer)."
 
@@ -67,6 +70,7 @@ class Repository:
         self.settings = settings
         self._fs: FileSystem = fs or PosixFileSystem()
         self._clock: Clock = clock or SystemClock()
+        self._workspaces: dict[str, Workspace] = {}
         self.quarantine = Quarantine(self._fs, settings.quarantine)
 
     @classmethod
@@ -98,7 +102,11 @@ class Repository:
 
     def workspace(self, writer: str | None = None) -> Workspace:
         """Return one writer's files; the writer of the settings when none is named."""
-        return Workspace(self.settings, writer or self.settings.repository.writer, self._fs, self._clock)
+        name = writer or self.settings.repository.writer
+        # Kept, because it knows the catalog as it was read last.
+        if name not in self._workspaces:
+            self._workspaces[name] = Workspace(self.settings, name, self._fs, self._clock)
+        return self._workspaces[name]
 
     def workspaces(self) -> list[Workspace]:
         """Return the files of every writer that has any."""
@@ -114,7 +122,7 @@ class Repository:
             LockedError: live processes hold all slots.
         """
         with take_slot(self._fs, self.settings, self._clock, wait_seconds) as writer:
-            writer.begin(reading.snapshot(self.workspace(writer.name)).next_event_id)
+            writer.begin(self.workspace(writer.name).catalog.load().next_event_id)
             yield writer
 
     @contextmanager
@@ -168,11 +176,10 @@ class Repository:
         Raises:
             NotFoundError: no event has this id.
             ConfigurationError: several writers have an event with this id and none is named.
+            CorruptionError: what holds the event is damaged.
         """
-        if writer is not None:
-            found = {writer: self.get_many([event_id], writer)}
-        else:
-            found = {name: self.get_many([event_id], name) for name in self._writers()}
+        names = self._writers() if writer is None else [writer]
+        found = {name: self.get_many([event_id], name, strict=True) for name in names}
         matching = [(name, events[0]) for name, events in found.items() if events]
         if not matching:
             names = ", ".join(map(repr, found))
@@ -184,21 +191,47 @@ class Repository:
             raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {_NAME_IT}")
         return matching[0][1]
 
-    def get_many(self, event_ids: Sequence[int], writer: str | None = None) -> list[Event]:
+    def get_many(self, event_ids: Sequence[int], writer: str | None = None, *, strict: bool = False) -> Events:
         """Return the events with these ids, in id order; ids that do not exist are left out.
 
         Raises:
             ConfigurationError: several writers have events and none is named.
+            CorruptionError: only if `strict`: an event is in a part of a file that is damaged. Otherwise it is left
+                out, and the notices name the part.
         """
-        return reading.get_many(self.workspace(self._one_writer(writer)), event_ids)
+        notices = Notices(strict=strict)
+        found = reading.get_many(self.workspace(self._one_writer(writer)), event_ids, on_damage=notices)
+        return Events(found, notices)
 
-    def events(self, first_event_id: int = 0, count: int = 1000, writer: str | None = None) -> Iterator[Event]:
-        """Yield up to `count` events from an id on, in id order.
+    def events(
+        self, first_event_id: int = 0, count: int = 1000, writer: str | None = None, *, strict: bool = False
+    ) -> EventStream:
+        """Yield up to `count` events from an id on, in id order; notices and `strict` as in `get_many`."""
+        notices = Notices(strict=strict)
+        return EventStream(reading.tables(self.workspace(self._one_writer(writer)), first_event_id, count, notices), notices)
+
+    def events_between(
+        self, start_ms: int, end_ms: int, writer: str | None = None, *, strict: bool = False
+    ) -> EventStream:
+        """Yield the events that happened from `start_ms` up to, not with, `end_ms`, in id order.
+
+        Times in ms since the epoch; notices and `strict` as in `get_many`.
+        """
+        notices = Notices(strict=strict)
+        return EventStream(reading.tables_between(self.workspace(self._one_writer(writer)), start_ms, end_ms, notices), notices)
+
+    def sql(self, text: str, *, seconds_max: float | None = None, skip_damaged: bool = False) -> SqlResult:
+        """Ask all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.
 
         Raises:
-            ConfigurationError: several writers have events and none is named.
+            InvalidInputError: the query cannot be read, or asks for what is not allowed.
+            CorruptionError: what the query has to read is damaged; `skip_damaged` leaves it out instead.
         """
-        return reading.events(self.workspace(self._one_writer(writer)), first_event_id, count)
+        # The engine and pyarrow's data sets take seconds to import, which no other use of custody should wait for.
+        from custody.repository.sql import SqlResult
+        from custody.repository.sql_sources import SqlSources
+
+        return SqlResult(self.settings, SqlSources(self.workspaces(), skip_damaged=skip_damaged), text, seconds_max)
 
     def search(self, text: str = "", *, limit: int | None = None, offset: int = 0) -> SearchResult:
         """Return the events of all writers that match, newest first; also those acknowledged a moment ago.
@@ -255,29 +288,31 @@ class Repository:
         total = 0
         notices: list[str] = []
         found_by_writer: list[list[StoredEvent]] = []
+        damage = Notices(strict=False)
         for workspace in self.workspaces():
-            view = reading.snapshot(workspace)
-            found = search_state(view.state, workspace.shard_path, partial(self._scan_logs, workspace), question)
+            view = reading.snapshot(workspace, damage)
+            found = search_state(
+                view.state, workspace.shard_path, partial(self._scan_logs, workspace, damage), question
+            )
             notices += found.notices
             waiting = self._scan(view.tail, question)
             event_ids = np.sort(np.concatenate([found.event_ids, waiting]))[::-1]
             total += len(event_ids)
             newest = event_ids[: offset + limit].tolist()
-            stored = [StoredEvent(workspace.writer, e) for e in reading.get_many(workspace, newest, view)]
+            stored = [StoredEvent(workspace.writer, e) for e in reading.get_many(workspace, newest, view, damage)]
             found_by_writer.append(stored[::-1])
         # Merged, not sorted: the first events of the merge stay the same however long a page is.
         merged = heapq.merge(*found_by_writer, key=lambda stored: stored.event.event_time, reverse=True)
-        return SearchResult(total, tuple(islice(merged, offset, offset + limit)), tuple(notices))
+        return SearchResult(total, tuple(islice(merged, offset, offset + limit)), (*notices, *damage))
 
     def _scan(self, table: pa.Table, question: query.Query) -> npt.NDArray[np.int64]:
         matching = Scan(table, self.settings.index.attributes).match(question)
         event_ids: npt.NDArray[np.int64] = table.column("event_id").to_numpy()[matching]
         return event_ids
 
-    def _scan_logs(self, workspace: Workspace, shard: AddShard, question: query.Query) -> npt.NDArray[np.int64]:
-        """Answer for a shard from its logs, block by block."""
-        parts = [np.empty(0, np.int64)]
-        for path in shard.log_paths:
-            log = EventLog(workspace.fs, workspace.paths.home / path)
-            parts += [self._scan(log.block(number), question) for number in range(len(log.toc.blocks))]
-        return np.concatenate(parts)
+    def _scan_logs(
+        self, workspace: Workspace, damage: Notices, shard: AddShard, question: query.Query
+    ) -> npt.NDArray[np.int64]:
+        """Answer for a shard from its logs, a few blocks at a time."""
+        tables = reading.log_tables(workspace, shard.log_paths, damage)
+        return np.concatenate([np.empty(0, np.int64), *(self._scan(table, question) for table in tables)])

@@ -39,6 +39,11 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("catalog", "checkpoint_every", [1, 10_000], [0]),
     ("query", "results_default", [1, 10_000_000], [0]),
     ("query", "lineage_events_max", [1, 10_000_000], [0]),
+    ("query", "cache_bytes", [0, 1 << 40], [-1]),
+    ("query", "open_logs_max", [1, 100_000], [0]),
+    ("query", "sql_memory_bytes", [64 << 20, 1 << 40], [(64 << 20) - 1]),
+    ("query", "sql_spill_bytes_max", [0, 1 << 40], [-1]),
+    ("query", "sql_seconds_max", [0.1, 86_400], [0, -1, float("nan"), float("inf")]),
     ("spark", "master", ["local[2]", "yarn"], [1]),
 ]
 SECTIONS = [name for name in Settings.model_fields if name != "root"]

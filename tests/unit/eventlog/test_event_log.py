@@ -181,17 +181,16 @@ def test_damage_costs_its_block_and_no_other(written: WrittenLog, tmp_path: Path
 
 
 def test_a_column_whose_name_was_damaged_is_not_read_as_absent(written: WrittenLog, tmp_path: Path) -> None:
-    """The footer has no checksum of its own, so that one bit of it can rename a column."""
+    """One bit of Parquet's footer can rename a column; the table of contents knows how it was."""
     path = tmp_path / "log.parquet"
     data = written.path.read_bytes()
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     place = data.index(b"component_name", footer)
     path.write_bytes(data[:place] + b"componenu_name" + data[place + 14 :])
-    with pytest.raises(CorruptionError, match=str(path)):
-        EventLog(FS, path).read()
+    assert to_events(EventLog(FS, path).read()) == EVENTS
 
 
-@pytest.mark.parametrize("length", [0, 4, 100, -1])
+@pytest.mark.parametrize("length", [0, 4, 100])
 def test_a_cut_log_is_damaged(written: WrittenLog, tmp_path: Path, length: int) -> None:
     path = tmp_path / "log.parquet"
     path.write_bytes(written.path.read_bytes()[:length])
