@@ -156,7 +156,7 @@ def test_the_words_are_in_alphabetical_order_and_each_stands_once() -> None:
 
 def test_the_words_of_the_pipeline_are_in_the_glossary() -> None:
     words = _names(table(read("glossary.md"), "word | meaning"))
-    for word in ("event", "journal", "group", "staging file", "event log", "index shard", "transaction", "checkpoint"):
+    for word in ("event", "journal", "group", "staged unit", "event log", "index shard", "transaction", "checkpoint"):
         assert word in words
     steps = next(row[1] for row in table(read("glossary.md"), "word | meaning") if row[0] == "step")
     assert re.findall(r"[a-z]+(?=,| or|\.)", steps.partition("of ")[2])[: len(STEPS)] == list(STEPS)

@@ -1,4 +1,4 @@
-"""Room `eventlog`: immutable, sorted, compressed files of events, and the staging files that they are made from."""
+"""Room `eventlog`: immutable, sorted, compressed files of events, and the staged events that they are made from."""
 
 from custody.eventlog.blocks import fitting, row_bytes
 from custody.eventlog.cache import BoundedCache

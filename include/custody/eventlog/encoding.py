@@ -34,8 +34,8 @@ ENCODINGS: Mapping[str, str] = {
 # Bounds are kept where a block can be passed over by them. Those of a uuid or a type span nearly everything in every
 # block; a bound of a long text would stand in the footer at its full length, twice a block.
 STATISTICS = ("event_id", "event_time", "file_size", "lineage_start_date", "source_node", "source_ordinal")
-# Whoever looks for one FlowFile with SQL passes over nearly all blocks but its own. The number of distinct values is the
-# most that a block may have: Arrow folds a filter to the size that its values need.
+# Whoever looks for one FlowFile with SQL passes over nearly all blocks but its own. The number of distinct values is
+# the most that a block may have: Arrow folds a filter to the size that its values need.
 BLOOM_FILTERS: Mapping[str, Mapping[str, float]] = {"flowfile_uuid": {"ndv": 5000, "fpp": 0.01}}
 
 

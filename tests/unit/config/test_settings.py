@@ -28,6 +28,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("journal", "waiting_bytes_max", [4096, 1 << 50], [4095]),
     ("journal", "backpressure_seconds", [0, 0.5, 3600, float("inf")], [-1, float("nan")]),
     ("eventlog", "block_bytes_max", [4096, 64 << 20], [4095, (64 << 20) + 1]),
+    ("eventlog", "log_bytes_target", [4096, 16 << 30], [4095, (16 << 30) + 1]),
     ("eventlog", "compression", ["zstd", "gzip", "none"], ["", "ZSTD", "lz4", 1]),
     ("eventlog", "compression_level", [1, 22, ""], [0, 23, "high"]),
     ("index", "attributes", [[], ["a", "b.c"]], ["a", [1]]),
