@@ -68,6 +68,7 @@ class GuardedSink:
         toc = describe(held[start:-TAIL_BYTES], 0, fs.view(path))
         toc = replace(toc, footer_offset=self._sink.tell() + len(toc.encode()) + GUARD_BYTES)
         self._sink.write(b"".join((toc.encode(), MARK, toc.footer_sha256, held[start:])))
+        self._sink.flush()
         return toc
 
 

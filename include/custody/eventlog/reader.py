@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
+from custody.errors import ClosedError, CorruptionError, FormatVersionError, NotFoundError, StorageError
 from custody.eventlog.cache import BoundedCache
 from custody.eventlog.damage import Damage, OnDamage, refuse
 from custody.eventlog.footer import MAGIC
@@ -52,17 +52,23 @@ class EventLog:
         toc_sha256: bytes | None = None,
         cache: BoundedCache[Hashable, object] | None = None,
     ) -> None:
-        self._fs = fs
+        self._fs: FileSystem | None = fs
         self.path = path
         self._sha256 = sha256
         self._toc_sha256 = toc_sha256
         self._cache = cache
 
+    @property
+    def _files(self) -> FileSystem:
+        if self._fs is None:
+            raise ClosedError(f"{self.path}: the log is open, its files are not looked at again.")
+        return self._fs
+
     @cached_property
     def data(self) -> memoryview:
         """All bytes of the file, mapped: what is not looked at is not read."""
         try:
-            return self._fs.view(self.path)
+            return self._files.view(self.path)
         except StorageError as error:
             if error.errno == errno.ENOENT:
                 raise NotFoundError(f"{self.path} is gone; it was expired or never committed.") from error
@@ -75,7 +81,7 @@ class EventLog:
         data = self.data
         path = self.path.with_name(toc_path(self.path.name))
         try:
-            stored = self._fs.read(path)
+            stored = self._files.read(path)
             if self._toc_sha256 in (None, hashlib.sha256(stored).digest()):
                 return TableOfContents.decode(stored, path)
         except (CorruptionError, FormatVersionError):
@@ -88,6 +94,7 @@ class EventLog:
     def load(self) -> None:
         """Open the log and find its blocks, so that reading can fail at single blocks only."""
         _ = self._described
+        self._fs = None  # all is open; who keeps the log must not keep the file system
 
     @cached_property
     def metadata(self) -> LogMetadata:

@@ -109,7 +109,6 @@ def write_log(
                 writer.write_table(block, row_group_size=block.num_rows)
             guarded.hold()
         contents = guarded.finish(fs, partial)
-        sink.flush()
         file.sync()
         size = file.tell()
     toc = contents.encode()

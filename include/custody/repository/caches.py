@@ -76,16 +76,22 @@ class Caches:
         return found
 
     def log(self, workspace: Workspace, file: AddFile) -> EventLog:
-        """Return a live log, open when it was used lately."""
+        """Return a live log, open.
+
+        Raises:
+            NotFoundError, CorruptionError, FormatVersionError: as EventLog; then it is not kept.
+        """
         path = workspace.paths.home / file.path
         key = path, file.sha256
         log = self.logs.get(key)
         if log is None:
             log = EventLog(workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256, cache=self.decoded)
+            log.load()
             self.logs.put(key, log, 1)
         return log
 
 
+# They live as long as their file system, which nothing in them refers to.
 _CACHES: WeakKeyDictionary[FileSystem, Caches] = WeakKeyDictionary()
 _LOCK = Lock()
 

@@ -203,9 +203,8 @@ def _groups_from(waiting: list[Group], first_event_id: int) -> list[Group]:
 
 def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventLog | None:
     """Return a live log whose blocks can be found; None when it expired meanwhile, or is damaged and passed over."""
-    log = caches_of(workspace).log(workspace, file)
     try:
-        log.load()
+        return caches_of(workspace).log(workspace, file)
     except NotFoundError:
         try:
             require_expired(workspace, file)
@@ -215,9 +214,7 @@ def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventL
             return None
     except CorruptionError as error:
         problem = str(error)
-    else:
-        return log
-    on_damage(Damage(log.path, None, file.first_event_id, file.last_event_id, problem))
+    on_damage(Damage(workspace.paths.home / file.path, None, file.first_event_id, file.last_event_id, problem))
     return None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import shutil
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -179,6 +181,16 @@ def test_what_is_kept_stays_within_its_bounds(root: Path) -> None:
         assert caches.decoded.cost <= 100_000
         assert len(caches.logs) <= 2
     assert caches.decoded.cost > 0
+
+
+def test_what_is_kept_ends_with_its_file_system(root: Path) -> None:
+    fs = Counting()
+    repository = Repository(load_settings(root), fs)
+    assert list(repository.events()) == EVENTS
+    seen = weakref.ref(fs)
+    del fs, repository
+    gc.collect()
+    assert seen() is None
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
