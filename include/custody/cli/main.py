@@ -63,7 +63,22 @@ def cli(ctx: click.Context, repository: Path) -> None:
     ctx.obj = repository
 
 
-for _command in (catalog, containers, event, events, ingest, init, lineage, quarantine, run, sample, search, sql, status):
+_COMMANDS = (
+    catalog,
+    containers,
+    event,
+    events,
+    ingest,
+    init,
+    lineage,
+    quarantine,
+    run,
+    sample,
+    search,
+    sql,
+    status,
+)
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 

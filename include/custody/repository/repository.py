@@ -178,8 +178,8 @@ class Repository:
             ConfigurationError: several writers have an event with this id and none is named.
             CorruptionError: what holds the event is damaged.
         """
-        names = self._writers() if writer is None else [writer]
-        found = {name: self.get_many([event_id], name, strict=True) for name in names}
+        asked = self._writers() if writer is None else [writer]
+        found = {name: self.get_many([event_id], name, strict=True) for name in asked}
         matching = [(name, events[0]) for name, events in found.items() if events]
         if not matching:
             names = ", ".join(map(repr, found))
@@ -208,7 +208,9 @@ class Repository:
     ) -> EventStream:
         """Yield up to `count` events from an id on, in id order; notices and `strict` as in `get_many`."""
         notices = Notices(strict=strict)
-        return EventStream(reading.tables(self.workspace(self._one_writer(writer)), first_event_id, count, notices), notices)
+        return EventStream(
+            reading.tables(self.workspace(self._one_writer(writer)), first_event_id, count, notices), notices
+        )
 
     def events_between(
         self, start_ms: int, end_ms: int, writer: str | None = None, *, strict: bool = False
@@ -218,7 +220,9 @@ class Repository:
         Times in ms since the epoch; notices and `strict` as in `get_many`.
         """
         notices = Notices(strict=strict)
-        return EventStream(reading.tables_between(self.workspace(self._one_writer(writer)), start_ms, end_ms, notices), notices)
+        return EventStream(
+            reading.tables_between(self.workspace(self._one_writer(writer)), start_ms, end_ms, notices), notices
+        )
 
     def sql(self, text: str, *, seconds_max: float | None = None, skip_damaged: bool = False) -> SqlResult:
         """Ask all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.

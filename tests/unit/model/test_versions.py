@@ -114,9 +114,9 @@ def test_a_journal_of_an_older_version_is_read_with_the_present_columns(
 ) -> None:
     many = EVENTS * 10  # so many that they are written as columns
     with monkeypatch.context() as past:
-        past.setattr("custody.journal.encoding.EVENT_SCHEMA", OLD_SCHEMA)
+        past.setattr("custody.journal.encoding.JOURNAL_SCHEMA", OLD_SCHEMA.remove(0))
         past.setattr("custody.journal.encoding.to_batch", _old_batch)
-        past.setattr(journal_file, "EVENT_SCHEMA", OLD_SCHEMA)
+        past.setattr(journal_file, "JOURNAL_SCHEMA", OLD_SCHEMA.remove(0))
         header = journal_file.JournalHeader
         past.setattr("custody.journal.writer.JournalHeader", lambda **named: header(**named, schema_version=0))
         append(repository, many)
