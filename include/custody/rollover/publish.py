@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.catalog import Action, AddFile, AddShard, SourceRange
+from custody.catalog import Action, AddFile, AddShard, SourceRange, describe
 from custody.errors import NotFoundError
 from custody.eventlog import EventLog, LogMetadata, log_metadata, read_staging, write_log
 from custody.index import build_shard
@@ -84,7 +84,7 @@ def _add_file(workspace: Workspace, table: pa.Table, metadata: LogMetadata) -> A
     files = workspace.files(metadata)
     EventLog(workspace.fs, files.log).check(metadata)
     data, toc = workspace.fs.read(files.log), workspace.fs.read(files.toc)
-    return AddFile(
+    made = AddFile(
         path=files.relative_log,
         size_bytes=len(data),
         rows=table.num_rows,
@@ -100,6 +100,8 @@ def _add_file(workspace: Workspace, table: pa.Table, metadata: LogMetadata) -> A
         toc_sha256=hashlib.sha256(toc).digest(),
         sources=_source_ranges(table),
     )
+    describe(made, lambda start, length: data[start:][:length])
+    return made
 
 
 def _source_ranges(table: pa.Table) -> list[SourceRange]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from custody.catalog import AddShard, Catalog, CatalogState
+from custody.catalog import AddShard, CatalogState, open_catalog
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
 from custody.eventlog import LogMetadata, LogOptions
@@ -53,7 +53,7 @@ class Workspace:
         self.fs: FileSystem = fs or PosixFileSystem()
         self.clock: Clock = clock or SystemClock()
         self.paths = DatabasePaths(settings.store, writer, self.database)
-        self.catalog = Catalog(self.fs, self.paths, self.clock)
+        self.catalog = open_catalog(settings, writer, self.fs, self.clock)
 
     @classmethod
     def all(cls, settings: Settings, fs: FileSystem | None = None) -> list[Workspace]:
