@@ -144,8 +144,8 @@ def test_a_checkpoint_spells_out_the_state_that_its_transactions_give(golden: Pa
     assert message.encoding == Transaction.FULL
     found = EMPTY.advanced(message, message.previous_digest)
     assert not any(file.footer for file in found.files.values())
-    for path, file in state.files.items():
-        assert found.files[path].footer_bytes == file.footer_bytes > 0
+    for where, file in state.files.items():
+        assert found.files[where].footer_bytes == file.footer_bytes > 0
         file.ClearField("footer")
     assert found == state
     assert state.next_event_id == EXPECTED["next_event_id"]

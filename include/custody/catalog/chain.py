@@ -44,7 +44,7 @@ class Chain:
             if found is not None:
                 return found
         for item in self.objects.checkpoints(up_to=up_to):
-            found = self._checkpoint(item.info.key, passed_over)
+            found = self._checkpoint(item.key, passed_over)
             if found is not None:
                 return found
         return Checkpointed(EMPTY, 0, tuple(dict.fromkeys(passed_over)))
@@ -177,7 +177,7 @@ class Chain:
                 revision,
                 uuids,
             )
-        return [item.info.key for item in found]
+        return [item.key for item in found]
 
     def _checkpoint(self, key: str, passed_over: list[str]) -> Checkpointed | None:
         where = self._store.locate(key)

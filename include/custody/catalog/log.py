@@ -266,7 +266,7 @@ class Catalog:
 
     def _commit_time(self, revision: int) -> int:
         for item in self.objects.at(revision):
-            return decode(self._store.get(item.info.key), self._store.locate(item.info.key)).commit_time_ms
+            return decode(self._store.get(item.key), self._store.locate(item.key)).commit_time_ms
         raise CorruptionError(f"{self.objects}: expected revision {revision}, got no file.")
 
     def _check_writable(self, state: CatalogState) -> None:

@@ -15,7 +15,7 @@ from hashlib import sha1
 from uuid import UUID
 
 from custody.format.names import check_name, parse_revision, parse_transaction, revision_folder, transaction_file
-from custody.store import ObjectInfo, ObjectStore
+from custody.store import ObjectStore
 
 _FIRST_NAMESPACE = UUID("7f3c1a52-6f0e-4b57-9a0a-6f0d5c1f2b11")  # part of the format: names revision 0
 HINT = "newest-checkpoint"
@@ -28,7 +28,7 @@ class Found:
     revision: int
     uuid: UUID
     is_checkpoint: bool
-    info: ObjectInfo
+    key: str
 
 
 class Objects:
@@ -64,24 +64,24 @@ class Objects:
 
     def at(self, revision: int) -> list_of[Found]:
         """Return the transactions and checkpoints of one revision."""
-        return list(self._parsed(self.store.list(self.folder(revision))))
+        return list(self._parsed(self.store.keys(self.folder(revision))))
 
     def list(self, *, after: int = -1) -> Iterator[Found]:
         """Yield all transactions and checkpoints, oldest revision first; `after` leaves out revisions up to it."""
         offset = "" if after < 0 else f"{self.prefix}{revision_folder(after)}/\x7f"
-        return self._parsed(self.store.list(self.prefix, after=offset))
+        return self._parsed(self.store.keys(self.prefix, after=offset))
 
     def checkpoints(self, *, up_to: int | None = None) -> list_of[Found]:
         """Return all checkpoints up to a revision, newest first; lists the whole catalog."""
         found = [item for item in self.list() if item.is_checkpoint and (up_to is None or item.revision <= up_to)]
         return found[::-1]
 
-    def _parsed(self, infos: Iterator[ObjectInfo]) -> Iterator[Found]:
-        for info in infos:
-            folder, _, name = info.key.removeprefix(self.prefix).partition("/")
+    def _parsed(self, keys: Iterator[str]) -> Iterator[Found]:
+        for key in keys:
+            folder, _, name = key.removeprefix(self.prefix).partition("/")
             revision, parsed = parse_revision(folder), parse_transaction(name)
             if revision is not None and parsed is not None:
-                yield Found(revision, parsed[0], parsed[1], info)
+                yield Found(revision, parsed[0], parsed[1], key)
 
 
 def derived(namespace: bytes, name: str) -> bytes:

@@ -60,6 +60,10 @@ class ObjectStore(Protocol):
         """Yield the objects below a prefix that ends in `/`, sorted by key; `after` leaves out all up to a key."""
         ...
 
+    def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
+        """Yield what `list` yields, the keys only; on a local disk this asks nothing of the files themselves."""
+        ...
+
     def folders(self, prefix: str) -> list_of[str]:
         """Return the sorted names of the segments that follow a prefix and have something below them."""
         ...

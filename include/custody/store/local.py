@@ -72,11 +72,14 @@ class LocalStore:
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """Yield the files below a folder; of folders that lie wholly before `after` nothing is read."""
-        check_prefix(prefix)
-        for key in self._below(prefix, after):
+        for key in self.keys(prefix, after=after):
             info = self.head(key)
             if info is not None:  # else it was removed since the folder was read
                 yield info
+
+    def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
+        """Yield the paths of the files below a folder; a name with a dot in it is taken for a file's."""
+        return self._below(check_prefix(prefix), after)
 
     def folders(self, prefix: str) -> list_of[str]:
         """Return the names of the folders in a folder."""
@@ -84,10 +87,18 @@ class LocalStore:
         return [name for name in self._names(folder) if self._fs.is_directory(folder / name)]
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        """Write a file if its name is free: write beside, sync, link, sync the folder."""
+        """Write a file if its name is free: write beside, sync, link, sync the folder and the folder's own name."""
         path = self._path(key)
-        self._make_durable(path.parent)
-        return self._fs.publish_if_absent(path, data)
+        folder = path.parent
+        if not (folder.parent in self._durable and self._fs.exists(folder.parent)):
+            self._make_durable(folder)
+            return self._fs.publish_if_absent(path, data)
+        # The sync of the file makes most file systems write the new folder too: asked for its name last, they have
+        # nothing left to do.
+        self._fs.add_directory(folder)
+        published = self._fs.publish_if_absent(path, data)
+        self._fs.sync_directory(folder.parent)
+        return published
 
     def put(self, key: str, data: bytes) -> None:
         """Write a file: write beside, sync, rename, sync the folder."""
@@ -121,8 +132,10 @@ class LocalStore:
                     raise
 
     def settle(self, key: str) -> None:
-        """Sync the folder of a file that another process published; its content was synced before."""
-        self._fs.sync_directory(self._path(key).parent)
+        """Sync the folder of a file that another process published, and its name; the content was synced before."""
+        folder = self._path(key).parent
+        self._fs.sync_directory(folder)
+        self._fs.sync_directory(folder.parent)
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)
@@ -155,7 +168,8 @@ class LocalStore:
         for name in names:
             if f"{name}/" < after and not after.startswith(f"{name}/"):
                 continue  # as a folder and as a file it lies before
-            entries.append(f"{name}/" if self._fs.is_directory(self._root / name) else name)
+            is_folder = "." not in name.rpartition("/")[2] and self._fs.is_directory(self._root / name)
+            entries.append(f"{name}/" if is_folder else name)
         for entry in sorted(entries):
             if entry.endswith("/"):
                 yield from self._below(entry, after)

@@ -78,6 +78,10 @@ class RemoteStore:
         # Stores in memory list in no promised order.
         yield from sorted((item for item in found if item.key > after), key=lambda item: item.key)
 
+    def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
+        """Yield the keys below a prefix, sorted."""
+        return (item.key for item in self.list(prefix, after=after))
+
     def folders(self, prefix: str) -> list_of[str]:
         """Return the names of the segments below a prefix."""
         check_prefix(prefix)
