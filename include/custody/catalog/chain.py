@@ -44,10 +44,12 @@ class Chain:
             if found is not None:
                 return found
         for item in self.objects.checkpoints(up_to=up_to):
+            if hinted is not None and item.uuid.bytes == hinted.uuid:
+                continue
             found = self._checkpoint(item.key, passed_over)
             if found is not None:
                 return found
-        return Checkpointed(EMPTY, 0, tuple(dict.fromkeys(passed_over)))
+        return Checkpointed(EMPTY, 0, tuple(passed_over))
 
     def hinted(self) -> Transaction | None:
         """Return what the hint says of the newest checkpoint, None when it is lost or damaged."""

@@ -22,6 +22,7 @@ from custody.catalog.conflict import (
 )
 from custody.catalog.objects import Objects
 from custody.catalog.state import EMPTY, CatalogState, Draft
+from custody.catalog.tombstones import check_tombstone
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, Transaction
 from custody.clock import Clock
 from custody.errors import (
@@ -32,7 +33,7 @@ from custody.errors import (
     NotFoundError,
     StorageError,
 )
-from custody.store import ObjectInfo, ObjectStore
+from custody.store import ObjectInfo, ObjectStore, check_key
 
 _COMMIT_ATTEMPTS = 100
 _READ_BACK_ATTEMPTS = 5
@@ -108,10 +109,12 @@ class Catalog:
         whether it was committed, and the next load tells.
 
         Raises:
+            InvalidInputError: a path is no safe key, or a tombstone means nothing or everything.
             CommitConflictError: the actions contradict the state, or others won too often: nothing was written.
             SealedError, FencedError: this writer was retired, or taken over by another process.
             FormatVersionError: a newer custody writes here, with features that this one does not know.
         """
+        _check(actions)
         attempt = uuid.uuid4().bytes
         for number in range(_COMMIT_ATTEMPTS):
             state = self.settle()
@@ -339,6 +342,16 @@ class Catalog:
         if failure is not None:
             raise failure
         return False
+
+
+def _check(actions: Sequence[Action]) -> None:
+    for action in actions:
+        if action.HasField("add_file"):
+            check_key(action.add_file.path)
+            if action.add_file.toc_path:
+                check_key(action.add_file.toc_path)
+        elif action.HasField("add_tombstone"):
+            check_tombstone(action.add_tombstone)
 
 
 def _conflict(objects: Objects, state: CatalogState, conflict: Conflict) -> CommitConflictError:

@@ -68,7 +68,7 @@ class Objects:
 
     def list(self, *, after: int = -1) -> Iterator[Found]:
         """Yield all transactions and checkpoints, oldest revision first; `after` leaves out revisions up to it."""
-        offset = "" if after < 0 else f"{self.prefix}{revision_folder(after)}/\x7f"
+        offset = "" if after < 0 else f"{self.prefix}{revision_folder(after)}/z"  # behind every uuid
         return self._parsed(self.store.keys(self.prefix, after=offset))
 
     def checkpoints(self, *, up_to: int | None = None) -> list_of[Found]:

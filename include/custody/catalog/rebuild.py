@@ -8,7 +8,7 @@ the index shards, and the revisions that only such actions made. The old objects
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from custody.catalog.footers import describe, parse_footer, read_footer
 from custody.catalog.log import Catalog
 from custody.catalog.objects import Objects
-from custody.catalog.transaction_pb2 import Action, AddFile, Note, SourceRange
+from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange
 from custody.clock import Clock
 from custody.errors import CorruptionError, CustodyError
-from custody.format.names import TIME_DIGITS, parse_event_log, toc_path
+from custody.format.names import TIME_DIGITS, parse_event_log, shard_name, toc_path
 
 METADATA_KEY = b"custody"
 
@@ -73,8 +73,24 @@ def scan(objects: Objects, *, hashes: bool = False, leave_out: Iterable[str] = (
     return found
 
 
-def rebuild(catalog: Catalog, clock: Clock, scanned: Scanned) -> Rebuilt:
+def shard_of(file: AddFile, containers: Sequence[str]) -> AddShard:
+    """Return the index shard that belongs to an event log by name; the index step builds it if it is gone."""
+    return AddShard(
+        name=shard_name(file.first_event_time_ms, file.first_event_id),
+        container=containers[file.first_event_id % len(containers)],
+        documents=file.rows,
+        first_event_id=file.first_event_id,
+        last_event_id=file.last_event_id,
+        first_event_time_ms=file.first_event_time_ms,
+        last_event_time_ms=file.last_event_time_ms,
+        log_paths=[file.path],
+    )
+
+
+def rebuild(catalog: Catalog, clock: Clock, scanned: Scanned, containers: Sequence[str] = ()) -> Rebuilt:
     """Write a new catalog that lists the scanned files; the old one's objects are moved aside first.
+
+    With the names of the containers it lists each file's shard too: the index step builds those that are gone.
 
     Durability: on return the new catalog survives power loss. A crash before leaves the old objects aside and a
     catalog that is not complete; run it again.
@@ -87,6 +103,7 @@ def rebuild(catalog: Catalog, clock: Clock, scanned: Scanned) -> Rebuilt:
     if gaps:
         lost.append(f"{len(gaps)} revisions between {known[0]} and {known[-1]} added no file that is left")
     lost += ["removals: a file that was removed and is still there is live again", "tombstones, and all other actions"]
+    lost += [] if containers else ["index shards"]
     if not known:
         lost.append("the order of commits: no file says which transaction added it")
     order = sorted(scanned.files, key=lambda file: (_revision_of(scanned, file), file.first_event_id))
@@ -96,7 +113,8 @@ def rebuild(catalog: Catalog, clock: Clock, scanned: Scanned) -> Rebuilt:
     for _, files in groupby(order, key=lambda file: _revision_of(scanned, file)):
         added = list(files)
         last = max(file.last_event_id for file in added)
-        state = fresh.commit([*extra, *(Action(add_file=file) for file in added)], next_event_id=last + 1)
+        shards = [Action(add_shard=shard_of(file, containers)) for file in added if containers]
+        state = fresh.commit([*extra, *(Action(add_file=file) for file in added), *shards], next_event_id=last + 1)
         extra = []
     if extra:
         state = fresh.commit(extra)

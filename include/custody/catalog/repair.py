@@ -8,12 +8,13 @@ of a later revision will then say, rightly, that the history is not the attested
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from custody.catalog.codec import decode
 from custody.catalog.conflict import NotApplicableError
 from custody.catalog.log import Catalog
-from custody.catalog.rebuild import scan, set_aside
+from custody.catalog.rebuild import scan, set_aside, shard_of
 from custody.catalog.state import EMPTY, CatalogState, Draft
 from custody.catalog.transaction_pb2 import Action, AddFile, Note, Transaction
 from custody.clock import Clock
@@ -81,8 +82,10 @@ def plan_repair(catalog: Catalog) -> RepairPlan:
     return RepairPlan(good, newest, tuple(lost), actions, paths, tuple(skipped), next_event_id, tuple(broken))
 
 
-def repair(catalog: Catalog, clock: Clock) -> tuple[RepairPlan, CatalogState]:
+def repair(catalog: Catalog, clock: Clock, containers: Sequence[str] = ()) -> tuple[RepairPlan, CatalogState]:
     """Do what `plan_repair` says; return the plan and the state after it.
+
+    With the names of the containers, files that are taken from footers get their shards, as in `rebuild`.
 
     Durability: on return the repaired catalog survives power loss. A crash on the way leaves a shorter catalog and the
     objects aside, nothing is deleted.
@@ -100,7 +103,11 @@ def repair(catalog: Catalog, clock: Clock) -> tuple[RepairPlan, CatalogState]:
             f"revisions {plan.good.revision + 1} to {plan.newest} were damaged; {len(plan.actions)} changes were kept"
         )
         note = Action(note=Note(kind=Note.REPAIRED, text=text, lost_revisions=plan.lost))
-        state = fresh.commit([note, *plan.actions], next_event_id=plan.next_event_id)
+        recovered = [action.add_file for action in plan.actions if action.add_file.path in plan.from_footers]
+        shards = [Action(add_shard=shard_of(file, containers)) for file in recovered if containers]
+        listed = {action.add_shard.name for action in plan.actions} | set(plan.good.shards)
+        shards = [shard for shard in shards if shard.add_shard.name not in listed]
+        state = fresh.commit([note, *plan.actions, *shards], next_event_id=plan.next_event_id)
     if plan.is_needed:
         fresh.write_checkpoint()
     return plan, state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +33,7 @@ def visible(tombstones: Iterable[AddTombstone], table: pa.Table) -> pa.ChunkedAr
     Needs the columns event_id, event_time, flowfile_uuid, previous_attributes and updated_attributes, as far as the
     tombstones ask for them.
     """
-    buried = pa.array([False]).take(pa.array([0] * table.num_rows, pa.int64()))
+    buried = pa.array(np.zeros(table.num_rows, np.bool_))
     for stone in tombstones:
         buried = pc.or_(buried, _meant(stone, table))
     return pc.invert(buried)

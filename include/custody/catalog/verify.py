@@ -70,6 +70,9 @@ class _Walk:
                 if item.is_checkpoint:
                     self._checkpoint(item)
         self._look_for_lost_tail(max(by_revision))
+        if first > 0 and not any(item.is_checkpoint for item in by_revision[first]):
+            key = self._objects.folder(first - 1).rstrip("/")
+            self._defect(key, f"revision {first - 1} has no transaction, and nothing that was pruned ends there.")
         if self._draft is None:
             return None
         state = self._draft.state()

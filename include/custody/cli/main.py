@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from custody.cli.catalog_cmd import catalog
+from custody.cli.catalog_change_cmd import catalog
 from custody.cli.events_cmd import event, events
 from custody.cli.ingest_cmd import ingest
 from custody.cli.init_cmd import init
@@ -19,6 +19,7 @@ from custody.cli.run_cmd import run
 from custody.cli.sample_cmd import sample
 from custody.cli.search_cmd import search
 from custody.cli.status_cmd import status
+from custody.cli.verify_cmd import attest_head, verify_all
 from custody.errors import CustodyError
 
 
@@ -61,7 +62,22 @@ def cli(ctx: click.Context, repository: Path) -> None:
     ctx.obj = repository
 
 
-for _command in (catalog, event, events, ingest, init, lineage, quarantine, run, sample, search, status):
+_COMMANDS = (
+    attest_head,
+    catalog,
+    event,
+    events,
+    ingest,
+    init,
+    lineage,
+    quarantine,
+    run,
+    sample,
+    search,
+    status,
+    verify_all,
+)
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 

@@ -43,7 +43,7 @@ class RemoteStore:
 
     def get_many(self, keys: Sequence[str]) -> list_of[bytes]:
         """Return the contents of the first keys that exist; over a network several are asked for at a time."""
-        if len(keys) == 1 or not self.is_remote:
+        if len(keys) < 2 or not self.is_remote:
             found = map(self._get_or_none, keys)
             return list(_until_none(found))
         with ThreadPoolExecutor(min(_PARALLEL_READS, len(keys))) as threads:
