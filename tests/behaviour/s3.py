@@ -1,8 +1,8 @@
 """An S3 server in a process of its own, for tests.
 
 Moto's server, from PyPI, in an environment of its own under `.local`, because its dependencies contradict Airflow's;
-the first test that needs it makes the environment (some seconds). `CUSTODY_TEST_S3=http://host:port` names another server
-that runs already, with its keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+the first test that needs it makes the environment (some seconds). `CUSTODY_TEST_S3=http://host:port` names another
+server that runs already, with its keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
 """
 
 from __future__ import annotations

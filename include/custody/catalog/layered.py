@@ -115,6 +115,12 @@ class FileMap(LayeredMap[AddFile]):
         made._length = len(made._base)
         return made
 
+    def changed(self, changes: Mapping[str, AddFile | Gone]) -> FileMap:
+        """Return the files after changes, as LayeredMap does."""
+        made = super().changed(changes)
+        assert isinstance(made, FileMap)  # noqa: S101 - `_empty` makes one
+        return made
+
     def _empty(self) -> FileMap:
         return FileMap()
 

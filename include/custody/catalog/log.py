@@ -37,7 +37,7 @@ from custody.store import ObjectInfo, ObjectStore, check_key
 
 _COMMIT_ATTEMPTS = 100
 _READ_BACK_ATTEMPTS = 5
-_PAUSE_SECONDS = 0.002
+_PAUSE_SECONDS = 0.0005
 _PAUSE_SECONDS_MAX = 0.5
 _LOG_FRACTION = 0.5
 _LOG_BYTES_MIN = 1 << 20
@@ -128,6 +128,8 @@ class Catalog:
                 self._opened, self._settled_revision = True, after.revision
                 self._log_bytes += len(data)
                 return after
+            # Who lost has synced the winner's object, so that it needs no more time than the winner for the next one.
+            self._settled_revision = transaction.revision
             if number:
                 _pause(number)
         raise CommitConflictError(
@@ -144,6 +146,12 @@ class Catalog:
             self._store.settle(self.objects.key(state.revision, state.uuid))
             self._settled_revision = state.revision
         return state
+
+    def continuation(self, state: CatalogState, actions: Sequence[Action], next_event_id: int) -> tuple[str, bytes]:
+        """Return key and bytes of a transaction that would follow a state; nothing is written. For repairs."""
+        transaction = self._successor(state, actions, next_event_id, uuid.uuid4().bytes)
+        self._after(state, transaction, data := encode(transaction))
+        return self.objects.key(transaction.revision, transaction.uuid), data
 
     def begin_epoch(self) -> int:
         """Take over this writer: commit a transaction of a new epoch and return it; older processes are refused.

@@ -136,6 +136,23 @@ def set_aside(objects: Objects, clock: Clock, why: str, from_revision: int = 0) 
     return target if moved else ""
 
 
+def replace_from(objects: Objects, clock: Clock, revision: int, key: str, data: bytes) -> None:
+    """Let one object take the place of all from a revision on, after these were copied to a folder beside.
+
+    Where names are derived the key is that of the revision's own transaction: one write decides.
+    """
+    target = f"{objects.home}transactions-damaged-{clock.now_ms():0{TIME_DIGITS}d}/"
+    store, first = objects.store, objects.folder(revision)
+    old = [found for found in store.keys(objects.prefix) if found >= first]
+    for found in old:
+        store.put(target + found.removeprefix(objects.prefix), store.get(found))
+    store.put(key, data)
+    for found in sorted(old, reverse=True):
+        if found != key:
+            store.delete(found)
+            store.drop_folder(found.rpartition("/")[0] + "/")
+
+
 def _described(objects: Objects, path: str, size: int, *, hashes: bool) -> tuple[AddFile, int | None]:
     key = objects.home + path
     store, where = objects.store, objects.store.locate(key)

@@ -2,8 +2,9 @@
 
 The last good state stays. Of the later transactions those that can be read are taken as far as they still apply; event
 logs that lie in the store and that no readable transaction removed are taken from their footers. All objects from the
-first unreadable revision on are moved aside, and one transaction with a note continues the chain there. An attestation
-of a later revision will then say, rightly, that the history is not the attested one.
+first unreadable revision on are copied aside, then one transaction with a note takes the place of the first, then the
+others go: a crash in between loses nothing, the next repair goes on. An attestation of a later revision will then say,
+rightly, that the history is not the attested one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from custody.catalog.codec import decode
 from custody.catalog.conflict import NotApplicableError
 from custody.catalog.log import Catalog
-from custody.catalog.rebuild import scan, set_aside, shard_of
+from custody.catalog.rebuild import replace_from, scan, shard_of
 from custody.catalog.state import EMPTY, CatalogState, Draft
 from custody.catalog.transaction_pb2 import Action, AddFile, Note, Transaction
 from custody.clock import Clock
@@ -23,7 +24,7 @@ from custody.errors import CorruptionError, CustodyError, FormatVersionError
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a repair would do; nothing when `lost` and `checkpoints` are empty."""
+    """What a repair would do."""
 
     good: CatalogState
     """The last state that can be read without a repair."""
@@ -42,7 +43,7 @@ class RepairPlan:
     @property
     def is_needed(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.lost or self.checkpoints)
+        return self.newest > self.good.revision or bool(self.checkpoints)
 
 
 def plan_repair(catalog: Catalog) -> RepairPlan:
@@ -87,27 +88,28 @@ def repair(catalog: Catalog, clock: Clock, containers: Sequence[str] = ()) -> tu
 
     With the names of the containers, files that are taken from footers get their shards, as in `rebuild`.
 
-    Durability: on return the repaired catalog survives power loss. A crash on the way leaves a shorter catalog and the
-    objects aside, nothing is deleted.
+    Durability: on return the repaired catalog survives power loss. A crash on the way leaves a catalog that the next
+    repair mends; every object that is replaced was copied aside before.
     """
     plan = plan_repair(catalog)
     objects = catalog.objects
     for key in plan.checkpoints:
         objects.store.move(key, f"{objects.home}transactions-damaged-{clock.now_ms():013d}/{key.rpartition('/')[2]}")
     fresh = Catalog(objects.store, objects.writer, objects.database, clock)
-    if not plan.lost:
-        state = fresh.load()
-    else:
-        set_aside(objects, clock, "damaged", plan.good.revision + 1)
-        text = (
-            f"revisions {plan.good.revision + 1} to {plan.newest} were damaged; {len(plan.actions)} changes were kept"
-        )
-        note = Action(note=Note(kind=Note.REPAIRED, text=text, lost_revisions=plan.lost))
+    if plan.good.revision >= 0:
+        # An earlier repair may have died before its transaction was durable; this one builds on it.
+        objects.store.settle(objects.key(plan.good.revision, plan.good.uuid))
+    if plan.newest > plan.good.revision:
         recovered = [action.add_file for action in plan.actions if action.add_file.path in plan.from_footers]
         shards = [Action(add_shard=shard_of(file, containers)) for file in recovered if containers]
         listed = {action.add_shard.name for action in plan.actions} | set(plan.good.shards)
         shards = [shard for shard in shards if shard.add_shard.name not in listed]
-        state = fresh.commit([note, *plan.actions, *shards], next_event_id=plan.next_event_id)
+        first = plan.good.revision + 1
+        text = f"revisions {first} to {plan.newest} were damaged; {len(plan.actions)} changes were kept"
+        note = Action(note=Note(kind=Note.REPAIRED, text=text, lost_revisions=plan.lost))
+        key, data = fresh.continuation(plan.good, [note, *plan.actions, *shards], plan.next_event_id)
+        replace_from(objects, clock, first, key, data)
+    state = fresh.settle()
     if plan.is_needed:
         fresh.write_checkpoint()
     return plan, state

@@ -153,7 +153,7 @@ class Draft:
             next_event_id=self._next_event_id,
             writer_features=frozenset(self._writer),
             reader_features=frozenset(self._reader),
-            files=base.files.changed(self._files),  # type: ignore[arg-type]
+            files=base.files.changed(self._files),
             shards=_changed(base.shards, self._shards),
             tombstones=_changed(base.tombstones, self._tombstones),
             absorbed=_changed(base.absorbed, self._absorbed),

@@ -112,6 +112,8 @@ class LocalStore:
         self._make_durable(new.parent)
         self._fs.rename(old, new)
         self._fs.sync_directory(new.parent)
+        # After a crash both names may be there for one file; a rename between them does nothing.
+        self._fs.remove(old)
         self._fs.sync_directory(old.parent)
 
     def delete(self, key: str) -> None:

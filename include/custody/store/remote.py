@@ -11,7 +11,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import MemoryStore, ObjectStore
 
-from custody.errors import NotFoundError, StorageError
+from custody.errors import InvalidInputError, NotFoundError, StorageError
 from custody.store.base import ObjectInfo, check_key, check_prefix
 
 _PARALLEL_READS = 16
@@ -137,6 +137,8 @@ class RemoteStore:
         """Turn what obstore raises inside into an error of custody."""
         try:
             yield
+        except InvalidInputError:
+            raise
         except FileNotFoundError as error:
             raise NotFoundError(f"{self.locate(key)}: there is no such object.") from error
         except AlreadyExistsError as error:
