@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -42,7 +41,8 @@ won = 0
 for number in range(count):
     try:
         catalog.commit([
-            Action(remove_file=RemoveFile(path=f"file/{number}")), Action(add_file=AddFile(path=f"merged/{name}/{number}"))
+            Action(remove_file=RemoveFile(path=f"file/{number}")),
+            Action(add_file=AddFile(path=f"merged/{name}/{number}")),
         ])
         won += 1
     except CommitConflictError as error:
@@ -56,7 +56,7 @@ def _catalog(root: Path) -> Catalog:
     return Catalog(LocalStore(PosixFileSystem(), root), "main", "provenance", SystemClock())
 
 
-def _together(source: str, root: Path, count: int) -> list[Sequence[str]]:
+def _together(source: str, root: Path, count: int) -> list[list[str]]:
     """Run a program in all processes at once; return what each printed."""
     with ExitStack() as stack:
         started = [stack.enter_context(python(source, root, name, count)) for name in range(PROCESSES)]

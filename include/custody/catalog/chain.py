@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from uuid import UUID
 
 from custody.catalog.codec import decode, digest
 from custody.catalog.conflict import ForkError, NotApplicableError, PrunedError
-from custody.catalog.objects import Objects
+from custody.catalog.objects import Objects, uuid_text
 from custody.catalog.state import EMPTY, CatalogState, Draft
 from custody.catalog.transaction_pb2 import Transaction
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError
@@ -227,7 +226,7 @@ class Chain:
             or transaction.previous_uuid != (b"" if first else draft.uuid)
             or transaction.encoding != Transaction.DELTA
             or not (first or transaction.catalog_id == draft.catalog_id)
-            or not key.endswith(f"/{UUID(bytes=transaction.uuid)}.txn")
+            or not key.endswith(f"/{uuid_text(transaction.uuid)}.txn")
         ):
             raise CorruptionError(
                 f"{self._store.locate(key)}: expected the successor of revision {draft.revision} with its digest "

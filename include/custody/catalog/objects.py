@@ -53,14 +53,14 @@ class Objects:
 
     def key(self, revision: int, uuid: bytes | UUID, *, checkpoint: bool = False) -> str:
         """Return the key of a transaction or checkpoint."""
-        uuid = uuid if isinstance(uuid, UUID) else UUID(bytes=uuid)
-        return self.folder(revision) + transaction_file(uuid, checkpoint=checkpoint)
+        text = uuid_text(uuid.bytes if isinstance(uuid, UUID) else uuid)
+        return self.folder(revision) + transaction_file(text, checkpoint=checkpoint)
 
     def next_uuid(self, catalog_id: bytes, revision: int, uuid: bytes) -> bytes:
         """Return the derived uuid of the revision that follows this one."""
         if revision < 0:
             return self.first_uuid
-        return derived(catalog_id, f"{revision + 1}:{UUID(bytes=uuid)}")
+        return derived(catalog_id, f"{revision + 1}:{uuid_text(uuid)}")
 
     def at(self, revision: int) -> list_of[Found]:
         """Return the transactions and checkpoints of one revision."""
@@ -82,6 +82,12 @@ class Objects:
             revision, parsed = parse_revision(folder), parse_transaction(name)
             if revision is not None and parsed is not None:
                 yield Found(revision, parsed[0], parsed[1], key)
+
+
+def uuid_text(uuid: bytes) -> str:
+    """Return the text of a uuid, without the detour over the class, which costs more than a read from the disk."""
+    text = uuid.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def derived(namespace: bytes, name: str) -> bytes:

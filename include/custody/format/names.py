@@ -160,7 +160,7 @@ def parse_revision(name: str) -> int | None:
     return int(name) if _REVISION.fullmatch(name) else None
 
 
-def transaction_file(uuid: UUID, *, checkpoint: bool = False) -> str:
+def transaction_file(uuid: UUID | str, *, checkpoint: bool = False) -> str:
     """Return the file name of a transaction or of a checkpoint."""
     return f"{uuid}.{'ckpt' if checkpoint else 'txn'}"
 

@@ -14,7 +14,8 @@ from typing import Protocol
 
 from custody.errors import InvalidInputError
 
-_SEGMENT = re.compile(r"[A-Za-z0-9_=][A-Za-z0-9._=+-]{0,254}")
+_SEGMENT = r"[A-Za-z0-9_=][A-Za-z0-9._=+-]{0,254}"
+_KEY = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*")
 _KEY_LENGTH_MAX = 1024
 
 
@@ -107,7 +108,7 @@ def check_key(key: str) -> str:
         InvalidInputError: it is empty, absolute, too long, or a segment is not made of A-Z a-z 0-9 . _ = + - or begins
             with a dot.
     """
-    if len(key) > _KEY_LENGTH_MAX or not all(map(_SEGMENT.fullmatch, key.split("/"))):
+    if len(key) > _KEY_LENGTH_MAX or _KEY.fullmatch(key) is None:
         raise InvalidInputError(
             f"key {key[:200]!r}: expected segments of letters, digits, '.', '_', '=', '+', '-' with '/' between them."
         )

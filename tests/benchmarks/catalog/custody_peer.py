@@ -62,7 +62,8 @@ def entry(number: int) -> Action:
 
 def commits(root: Path, lengths: list[int], times: int) -> dict[str, object]:
     """Measure durable commits of one open catalog when its log has these lengths."""
-    found, number = {}, 0
+    found: dict[str, object] = {}
+    number = 0
     for length in lengths:
         filling = opened(root, durable=False)
         while number < length:
