@@ -13,9 +13,11 @@ from unittest.mock import patch
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from custody.catalog import CatalogState
 from custody.catalog.codec import decode
+from custody.catalog.objects import HINT
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.eventlog import EventLog, TableOfContents, read_staged
@@ -173,8 +175,10 @@ def _check_whole(path: Path, data: bytes) -> None:
     journal = JournalName.parse(path.name)
     if journal is not None:
         assert JournalFile.read(fs, path).damage == (), f"{path} is damaged"
-    elif parse_transaction(path.name) is not None:
+    elif parse_transaction(path.name) is not None or path.name == HINT:
         decode(data, path)
+    elif path.name.endswith(".statistics.parquet"):
+        pq.read_table(pa.BufferReader(data))
     elif path.suffix == ".parquet":
         EventLog(fs, path).read()
     elif path.suffix == ".toc":

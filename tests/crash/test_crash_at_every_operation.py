@@ -9,9 +9,10 @@ import pytest
 
 from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
+from tests.crash.catalog_care import Collecting, Kept, Pruning, Repairing
 from tests.crash.committing import Committing, Racing
 from tests.crash.crowd import Crowding
-from tests.crash.enumeration import Outcome, disks_after, enumerate_crashes, operations_of, run_to
+from tests.crash.enumeration import Outcome, Scenario, disks_after, enumerate_crashes, operations_of, run_to
 from tests.crash.ingesting import Ingesting
 from tests.crash.scenarios import (
     Appending,
@@ -124,3 +125,10 @@ def test_a_crash_while_two_writers_race_keeps_the_chain_and_both_acknowledged_co
         outcome.add(enumerate_crashes(Racing(before)))
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 100
+
+
+@pytest.mark.parametrize("scenario", [Pruning, Collecting, Repairing])
+def test_a_crash_in_the_upkeep_of_a_catalog_loses_nothing_that_is_needed(scenario: type[Scenario[Kept]]) -> None:
+    outcome = enumerate_crashes(scenario())
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 15

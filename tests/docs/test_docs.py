@@ -92,7 +92,7 @@ def test_every_setting_is_in_the_table_with_its_default() -> None:
     for name, field in update.settings_fields():
         default = "unset" if field.default is None else field.default
         if isinstance(default, int):
-            assert rows[name][2] == str(default)
+            assert rows[name][2] == str(default).lower()
         assert rows[name][4] == f"CUSTODY__{name.upper().replace('.', '__')}"
     assert len(rows) == len(list(update.settings_fields()))
 

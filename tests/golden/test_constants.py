@@ -7,7 +7,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from custody.catalog import Transaction, codec, log
+from custody.catalog import Transaction, codec, objects, state
 from custody.catalog.transaction_pb2 import DESCRIPTOR
 from custody.eventlog import guard, toc, writer
 from custody.format import framing, names
@@ -30,8 +30,24 @@ FIELD_NUMBERS = {
         "writer_features": 10,
         "actions": 11,
         "next_event_id": 12,
+        "naming": 13,
+        "epoch": 14,
+        "live_paths": 15,
+        "live_files": 16,
     },
-    "Action": {"add_file": 1, "remove_file": 2, "add_shard": 3, "remove_shard": 4},
+    "Action": {
+        "add_file": 1,
+        "remove_file": 2,
+        "add_shard": 3,
+        "remove_shard": 4,
+        "add_tombstone": 5,
+        "remove_tombstone": 6,
+        "upgrade": 7,
+        "prune": 8,
+        "seal": 9,
+        "absorb": 10,
+        "note": 11,
+    },
     "AddFile": {
         "path": 1,
         "size_bytes": 2,
@@ -48,7 +64,14 @@ FIELD_NUMBERS = {
         "toc_sha256": 13,
         "sources": 14,
         "groups": 15,
+        "footer": 16,
+        "footer_bytes": 17,
+        "statistics": 18,
+        "schema_fingerprint": 19,
     },
+    "FileStatistics": {"columns": 1},
+    "ColumnStatistics": {"column": 1, "minimum": 2, "maximum": 3, "nulls": 4, "blooms": 5},
+    "Value": {"integer": 1, "number": 2, "text": 3, "binary": 4, "flag": 5},
     "SourceRange": {"node": 1, "first_ordinal": 2, "last_ordinal": 3},
     "RemoveFile": {"path": 1},
     "AddShard": {
@@ -63,6 +86,24 @@ FIELD_NUMBERS = {
         "log_paths": 9,
     },
     "RemoveShard": {"name": 1},
+    "AddTombstone": {
+        "id": 1,
+        "event_ids": 2,
+        "flowfile_uuids": 3,
+        "from_time_ms": 4,
+        "to_time_ms": 5,
+        "attributes": 6,
+        "before_event_id": 7,
+        "reason": 8,
+        "created_ms": 9,
+    },
+    "Attribute": {"name": 1, "value": 2},
+    "RemoveTombstone": {"id": 1},
+    "Upgrade": {"reader_features": 1, "writer_features": 2},
+    "Prune": {"floor": 1, "checkpoint_digest": 2},
+    "Seal": {"reason": 1},
+    "Absorb": {"writer": 1, "database": 2, "catalog_id": 3, "revision": 4, "digest": 5},
+    "Note": {"kind": 1, "text": 2, "lost_revisions": 3},
 }
 
 
@@ -128,7 +169,7 @@ def test_the_guard_of_a_footer_has_forty_bytes() -> None:
 def test_a_catalog_object_has_sixteen_bytes_before_its_message_and_thirty_two_after() -> None:
     assert len(codec.encode(Transaction())) == 48
     assert len(codec.encode(Transaction(revision=1))) == 50
-    assert not codec.FEATURES_READ
+    assert not state.FEATURES_READ
 
 
 def test_the_field_numbers_of_the_catalog_stay() -> None:
@@ -143,7 +184,7 @@ def test_the_encodings_of_the_catalog_stay() -> None:
 
 
 def test_the_name_of_revision_0_derives_from_a_fixed_namespace() -> None:
-    assert UUID("7f3c1a52-6f0e-4b57-9a0a-6f0d5c1f2b11") == log._FIRST_NAMESPACE
+    assert UUID("7f3c1a52-6f0e-4b57-9a0a-6f0d5c1f2b11") == objects._FIRST_NAMESPACE
 
 
 def test_the_event_schema_is_version_1_with_these_columns() -> None:

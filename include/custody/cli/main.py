@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from custody.cli.catalog_cmd import catalog
+from custody.cli.catalog_change_cmd import catalog
 from custody.cli.containers_cmd import containers
 from custody.cli.events_cmd import event, events
 from custody.cli.ingest_cmd import ingest
@@ -21,6 +21,7 @@ from custody.cli.sample_cmd import sample
 from custody.cli.search_cmd import search
 from custody.cli.sql_cmd import sql
 from custody.cli.status_cmd import status
+from custody.cli.verify_cmd import attest_head, verify_all
 from custody.errors import CustodyError
 
 
@@ -64,6 +65,7 @@ def cli(ctx: click.Context, repository: Path) -> None:
 
 
 _COMMANDS = (
+    attest_head,
     catalog,
     containers,
     event,
@@ -77,6 +79,7 @@ _COMMANDS = (
     search,
     sql,
     status,
+    verify_all,
 )
 for _command in _COMMANDS:
     cli.add_command(_command)

@@ -21,6 +21,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from custody.config.location import is_local, local_folder
 from custody.errors import ConfigurationError, NotFoundError
 
 SETTINGS_FILE = "custody.toml"
@@ -61,9 +62,12 @@ class RepositorySection(_Section):
         min_length=1,
         description="Folders for journals and index shards, one a disk; relative ones lie in the repository's folder.",
     )
-    store: Path = Field(
-        Path("store"),
-        description="Folder of event logs and catalog; a relative one lies in the repository's folder.",
+    store: str = Field(
+        "store",
+        min_length=1,
+        description="Where event logs and catalog lie: a folder (a relative one lies in the repository's folder), "
+        "file://, or s3://, gs://, az:// with bucket and prefix. On an object store only the commands of the catalog "
+        "work so far; writing event logs needs a folder.",
     )
 
     @property
@@ -190,6 +194,11 @@ class CatalogSection(_Section):
         ge=1,
         description="A checkpoint is due when this many transactions lie behind the newest one.",
     )
+    put_if_absent: bool = Field(
+        True,
+        description="Whether the object store refuses to write a name that is taken. false only for a service that "
+        "cannot: two processes that write at once can then fork a new catalog, which is found when it is read.",
+    )
 
 
 class QuerySection(_Section):
@@ -263,8 +272,17 @@ class Settings(BaseSettings):
 
     @property
     def store(self) -> Path:
-        """The store's folder, absolute."""
-        return self.root / self.repository.store
+        """The store's folder, absolute.
+
+        Raises:
+            ConfigurationError: the store is no folder of this machine, which event logs need so far.
+        """
+        if not is_local(self.repository.store):
+            raise ConfigurationError(
+                f"store {self.repository.store!r}: event logs can only be written to a folder so far. "
+                "The commands of the catalog, verify and attest work on an object store."
+            )
+        return self.root / local_folder(self.repository.store)
 
     @property
     def quarantine(self) -> Path:
@@ -344,6 +362,8 @@ def default_settings_file() -> str:
 def _toml_value(value: object) -> str:
     if value is None:
         return '""  # unset'
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
     return f'"{value}"' if isinstance(value, str | Path) else str(value)

@@ -27,6 +27,7 @@ _JOURNAL = re.compile(r"(\d{20})\.(\d+)\.(journal|sealed)")
 _UNIT = re.compile(r"\d{20}")
 _SHARD = re.compile(r"(\d{13})-(\d{20})")
 _REVISION = re.compile(r"\d{20}")
+_LOG_PATH = re.compile(r"data/\d{4}-\d{2}-\d{2}/events/(\d{20})\.(?:parquet|toc)")
 _TRANSACTION = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.(txn|ckpt)")
 
 
@@ -172,12 +173,23 @@ def parse_revision(name: str) -> int | None:
     return int(name) if _REVISION.fullmatch(name) else None
 
 
-def transaction_file(uuid: UUID, *, checkpoint: bool = False) -> str:
+def transaction_file(uuid: UUID | str, *, checkpoint: bool = False) -> str:
     """Return the file name of a transaction or of a checkpoint."""
     return f"{uuid}.{'ckpt' if checkpoint else 'txn'}"
+
+
+def statistics_file(uuid: UUID) -> str:
+    """Return the name of the table of statistics beside a checkpoint."""
+    return f"{uuid}.statistics.parquet"
 
 
 def parse_transaction(name: str) -> tuple[UUID, bool] | None:
     """Return (uuid, whether a checkpoint) of a file of the catalog, None for any other name."""
     match = _TRANSACTION.fullmatch(name)
     return (UUID(match[1]), match[2] == "ckpt") if match else None
+
+
+def parse_event_log(path: str) -> int | None:
+    """Return the first event id of an event log's or its table of contents' path, None for any other path."""
+    match = _LOG_PATH.fullmatch(path)
+    return int(match[1]) if match else None

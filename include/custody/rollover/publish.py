@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from custody.catalog import Action, AddFile, AddShard, SourceRange
+from custody.catalog import Action, AddFile, AddShard, SourceRange, describe
 from custody.errors import NotFoundError
 from custody.eventlog import EventLog, LogMetadata, StagedLog, read_staged, write_log
 from custody.index import build_shard
@@ -126,7 +126,7 @@ def _add_file(workspace: Workspace, staged: Staged) -> AddFile:
     metadata = staged.metadata
     files = workspace.files(metadata)
     EventLog(workspace.fs, files.log).check(metadata)
-    return AddFile(
+    made = AddFile(
         path=files.relative_log,
         size_bytes=workspace.fs.size(files.log),
         rows=staged.log.rows,
@@ -146,6 +146,9 @@ def _add_file(workspace: Workspace, staged: Staged) -> AddFile:
         ],
         groups=metadata.groups,
     )
+    data = workspace.fs.view(files.log)
+    describe(made, lambda start, length: bytes(data[start:][:length]))
+    return made
 
 
 def _sha256(workspace: Workspace, path: Path) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from custody.catalog import AddShard, Catalog, CatalogState
+from custody.catalog import AddShard, CatalogState, open_catalog
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
 from custody.errors import StorageError
@@ -58,7 +58,7 @@ class Workspace:
         self.fs: FileSystem = fs or PosixFileSystem()
         self.clock: Clock = clock or SystemClock()
         self.paths = DatabasePaths(settings.store, writer, self.database)
-        self.catalog = Catalog(self.fs, self.paths, self.clock)
+        self.catalog = open_catalog(settings, writer, self.fs, self.clock)
         self._live_at = -2  # no state has it
         self._live_groups: frozenset[int] = frozenset()
 
