@@ -23,7 +23,7 @@ from custody.catalog.log import Catalog
 from custody.catalog.objects import Objects
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange
 from custody.clock import Clock
-from custody.errors import CorruptionError, CustodyError
+from custody.errors import CorruptionError, CustodyError, InvalidInputError
 from custody.format.names import TIME_DIGITS, parse_event_log, shard_name, toc_path
 
 METADATA_KEY = b"custody"
@@ -134,6 +134,27 @@ def set_aside(objects: Objects, clock: Clock, why: str, from_revision: int = 0) 
         objects.store.drop_folder(key.rpartition("/")[0] + "/")
         moved = True
     return target if moved else ""
+
+
+def wipe(objects: Objects, confirm: str) -> int:
+    """Delete a catalog for good and return how many objects went; data files and foreign files stay.
+
+    Nothing in custody calls this: whoever does names the catalog, as `<writer>/<database>`.
+
+    Raises:
+        InvalidInputError: another catalog, or none, is named.
+    """
+    named = f"{objects.writer}/{objects.database}"
+    if confirm != named:
+        raise InvalidInputError(f"{objects}: to delete this catalog name it: {named}. Got {confirm!r}.")
+    tables = {f"{item.key.removesuffix('.ckpt')}.statistics.parquet" for item in objects.list() if item.is_checkpoint}
+    keys = [*(item.key for item in objects.list()), *tables]
+    objects.store.delete(objects.hint)
+    # The newest first: what is left after a crash is a whole catalog, only shorter.
+    for key in sorted(keys, reverse=True):
+        objects.store.delete(key)
+        objects.store.drop_folder(key.rpartition("/")[0] + "/")
+    return len(keys)
 
 
 def replace_from(objects: Objects, clock: Clock, revision: int, key: str, data: bytes) -> None:
