@@ -21,6 +21,7 @@ from custody.catalog import (
     collect,
     prune,
     seal,
+    wipe,
 )
 from custody.catalog.statistics import read_statistics, table_key
 from custody.clock import ManualClock
@@ -315,6 +316,21 @@ def test_a_damaged_catalog_stops_the_collection_before_anything_is_touched(place
     with pytest.raises(CorruptionError):
         collect(place.catalog(), ManualClock(START_MS * 2), older_than_ms=0)
     assert store.get(f"main/provenance/{_log(0)}") == b"data"
+
+
+def test_a_catalog_is_wiped_only_by_its_name_and_foreign_files_stay(place: Place) -> None:
+    catalog = build(place.catalog())
+    catalog.checkpoint()
+    store = place.open()
+    store.put("main/provenance/transactions/readme", b"mine")
+    store.put(f"main/provenance/{_log(0)}", b"data")
+    with pytest.raises(InvalidInputError, match="to delete this catalog name it: main/provenance"):
+        wipe(catalog.objects, "other/provenance")
+    assert place.catalog().load().revision == 3
+    assert wipe(catalog.objects, "main/provenance") == 6
+    assert place.objects() == ["main/provenance/transactions/readme"]
+    assert store.get(f"main/provenance/{_log(0)}") == b"data"
+    assert place.catalog().commit([add("first")]).revision == 0
 
 
 def test_a_sealed_writer_commits_nothing_more_and_its_files_are_absorbed_at_once(place: Place) -> None:

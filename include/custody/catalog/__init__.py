@@ -15,7 +15,7 @@ from custody.catalog.garbage import collect
 from custody.catalog.log import Catalog, Difference
 from custody.catalog.opening import open_catalog, store_of
 from custody.catalog.prune import plan_prune, prune
-from custody.catalog.rebuild import rebuild, scan, set_aside
+from custody.catalog.rebuild import rebuild, scan, set_aside, wipe
 from custody.catalog.repair import plan_repair, repair
 from custody.catalog.scrub import Defect
 from custody.catalog.state import CatalogState
@@ -89,4 +89,5 @@ __all__ = [
     "store_of",
     "verify",
     "visible",
+    "wipe",
 ]

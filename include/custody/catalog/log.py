@@ -277,7 +277,8 @@ class Catalog:
         return revision
 
     def _commit_time(self, revision: int) -> int:
-        for item in self.objects.at(revision):
+        # The transaction first: a checkpoint beside it may be damaged, and stands in only where it is lost.
+        for item in sorted(self.objects.at(revision), key=lambda item: item.is_checkpoint):
             return decode(self._store.get(item.key), self._store.locate(item.key)).commit_time_ms
         raise CorruptionError(f"{self.objects}: expected revision {revision}, got no file.")
 

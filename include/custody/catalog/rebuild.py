@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pyarrow as pa
@@ -23,7 +24,7 @@ from custody.catalog.log import Catalog
 from custody.catalog.objects import Objects
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange
 from custody.clock import Clock
-from custody.errors import CorruptionError, CustodyError
+from custody.errors import CorruptionError, CustodyError, InvalidInputError
 from custody.format.names import TIME_DIGITS, parse_event_log, shard_name, toc_path
 
 METADATA_KEY = b"custody"
@@ -37,6 +38,8 @@ class Scanned:
     """In the order of their first event ids."""
     transactions: dict[str, int] = field(default_factory=dict)
     """The revision that added a file, by path, where its footer says so."""
+    attempts: dict[str, UUID] = field(default_factory=dict)
+    """The transaction that added a file, by path, where its footer says so: files of one become live together."""
     skipped: list[str] = field(default_factory=list)
     """Why files are left out."""
 
@@ -61,13 +64,15 @@ def scan(objects: Objects, *, hashes: bool = False, leave_out: Iterable[str] = (
         if parse_event_log(path) is None or not path.endswith(".parquet") or path in without:
             continue
         try:
-            file, revision = _described(objects, path, info.size_bytes, hashes=hashes)
+            file, revision, attempt = _described(objects, path, info.size_bytes, hashes=hashes)
         except CustodyError as error:
             found.skipped.append(str(error))
             continue
         found.files.append(file)
         if revision is not None:
             found.transactions[path] = revision
+        if attempt is not None:
+            found.attempts[path] = attempt
     found.files.sort(key=lambda file: (file.first_event_id, -file.last_event_id))
     _drop_covered(found)
     return found
@@ -105,16 +110,17 @@ def rebuild(catalog: Catalog, clock: Clock, scanned: Scanned, containers: Sequen
     lost += ["removals: a file that was removed and is still there is live again", "tombstones, and all other actions"]
     lost += [] if containers else ["index shards"]
     if not known:
-        lost.append("the order of commits: no file says which transaction added it")
+        lost.append("the numbers of revisions, and their order: files are taken in the order of their events")
     order = sorted(scanned.files, key=lambda file: (_revision_of(scanned, file), file.first_event_id))
     note = Note(kind=Note.REBUILT, text="; ".join(lost), lost_revisions=gaps)
     extra = [Action(note=note)]
     state = fresh.load()
-    for _, files in groupby(order, key=lambda file: _revision_of(scanned, file)):
+    for (_, attempt), files in groupby(order, key=lambda file: _added_by(scanned, file)):
         added = list(files)
         last = max(file.last_event_id for file in added)
         shards = [Action(add_shard=shard_of(file, containers)) for file in added if containers]
-        state = fresh.commit([*extra, *(Action(add_file=file) for file in added), *shards], next_event_id=last + 1)
+        actions = [*extra, *(Action(add_file=file) for file in added), *shards]
+        state = fresh.commit(actions, next_event_id=last + 1, attempt=attempt)
         extra = []
     if extra:
         state = fresh.commit(extra)
@@ -136,6 +142,27 @@ def set_aside(objects: Objects, clock: Clock, why: str, from_revision: int = 0) 
     return target if moved else ""
 
 
+def wipe(objects: Objects, confirm: str) -> int:
+    """Delete a catalog for good and return how many objects went; data files and foreign files stay.
+
+    Nothing in custody calls this: whoever does names the catalog, as `<writer>/<database>`.
+
+    Raises:
+        InvalidInputError: another catalog, or none, is named.
+    """
+    named = f"{objects.writer}/{objects.database}"
+    if confirm != named:
+        raise InvalidInputError(f"{objects}: to delete this catalog name it: {named}. Got {confirm!r}.")
+    tables = {f"{item.key.removesuffix('.ckpt')}.statistics.parquet" for item in objects.list() if item.is_checkpoint}
+    keys = [*(item.key for item in objects.list()), *tables]
+    objects.store.delete(objects.hint)
+    # The newest first: what is left after a crash is a whole catalog, only shorter.
+    for key in sorted(keys, reverse=True):
+        objects.store.delete(key)
+        objects.store.drop_folder(key.rpartition("/")[0] + "/")
+    return len(keys)
+
+
 def replace_from(objects: Objects, clock: Clock, revision: int, key: str, data: bytes) -> None:
     """Let one object take the place of all from a revision on, after these were copied to a folder beside.
 
@@ -153,7 +180,7 @@ def replace_from(objects: Objects, clock: Clock, revision: int, key: str, data: 
             store.drop_folder(found.rpartition("/")[0] + "/")
 
 
-def _described(objects: Objects, path: str, size: int, *, hashes: bool) -> tuple[AddFile, int | None]:
+def _described(objects: Objects, path: str, size: int, *, hashes: bool) -> tuple[AddFile, int | None, UUID | None]:
     key = objects.home + path
     store, where = objects.store, objects.store.locate(key)
     data = store.get(key) if hashes else None
@@ -171,7 +198,7 @@ def _described(objects: Objects, path: str, size: int, *, hashes: bool) -> tuple
         file.toc_path, file.toc_sha256 = toc, hashlib.sha256(store.get(objects.home + toc)).digest()
     describe(file, get_range)
     file.sources.extend(_sources(footer, lambda: store.get(key) if data is None else data))
-    return file, said["revision"]
+    return file, said["revision"], said["attempt"]
 
 
 def _metadata(footer: pq.FileMetaData, where: str) -> dict[str, Any]:
@@ -182,7 +209,9 @@ def _metadata(footer: pq.FileMetaData, where: str) -> dict[str, Any]:
         times = ("first_event_time_ms", "last_event_time_ms")
         transaction = said.get("transaction")
         revision = transaction["revision"] if isinstance(transaction, dict) else None
-        return {"fields": {name: said[name] for name in (*names, *times)}, "revision": revision}
+        fields = {name: said[name] for name in (*names, *times)} | {"groups": said.get("groups", [])}
+        attempt = UUID(transaction) if isinstance(transaction, str) else None
+        return {"fields": fields, "revision": revision, "attempt": attempt}
     except (msgspec.DecodeError, KeyError, TypeError) as error:
         raise CorruptionError(f"{where}: expected custody's metadata in the footer, got {error!r}.") from error
 
@@ -228,6 +257,10 @@ def _drop_covered(found: Scanned) -> None:
         else:
             kept.append(file)
     found.files = kept
+
+
+def _added_by(scanned: Scanned, file: AddFile) -> tuple[int, UUID | None]:
+    return _revision_of(scanned, file), scanned.attempts.get(file.path)
 
 
 def _revision_of(scanned: Scanned, file: AddFile) -> int:

@@ -115,6 +115,11 @@ def check_key(key: str) -> str:
     return key
 
 
+def is_segment(name: str) -> bool:
+    """Whether a name can be a part of a key; files and folders with other names are none of the store's."""
+    return _KEY.fullmatch(name) is not None and "/" not in name
+
+
 def check_prefix(prefix: str) -> str:
     """Return a prefix that is empty or a safe key with `/` behind it: a bare string would match siblings too.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from custody.errors import NotFoundError, StorageError
-from custody.store.base import ObjectInfo, check_key, check_prefix
+from custody.store.base import ObjectInfo, check_key, check_prefix, is_segment
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
@@ -153,7 +153,7 @@ class LocalStore:
             self._durable.add(folder.parent)
 
     def _names(self, folder: Path) -> list_of[str]:
-        return [name for name in self._fs.list(folder) if not name.endswith(TEMPORARY_SUFFIX) and _is_key(name)]
+        return [name for name in self._fs.list(folder) if not name.endswith(TEMPORARY_SUFFIX) and is_segment(name)]
 
     def _below(self, prefix: str, after: str) -> Iterator[str]:
         """Yield the keys of the files below a prefix in the order of keys.
@@ -178,10 +178,6 @@ class LocalStore:
                 yield from self._below(entry, after)
             elif entry > after:
                 yield entry
-
-
-def _is_key(name: str) -> bool:
-    return not name.startswith(".") and "\n" not in name
 
 
 def _absent(error: StorageError, path: Path) -> Exception:

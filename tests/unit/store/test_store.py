@@ -111,9 +111,9 @@ def test_a_key_that_is_not_safe_is_refused_everywhere(store: ObjectStore, key: s
 
 def test_temporary_files_and_hidden_ones_are_no_objects(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    for name in ("x.txn", "x.txn.0123.partial", ".x"):
+    for name in ("x.txn", "x.txn.0123.partial", ".x", "my notes (1).txt", "ä.txn"):
         (tmp_path / "a" / name).write_bytes(b"")
-    assert list(LocalStore(PosixFileSystem(), tmp_path).keys("a/")) == ["a/x.txn"]
+    assert [info.key for info in LocalStore(PosixFileSystem(), tmp_path).list("a/")] == ["a/x.txn"]
 
 
 def test_an_empty_folder_goes_and_another_stays(tmp_path: Path) -> None:
