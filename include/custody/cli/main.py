@@ -11,6 +11,7 @@ import click
 from custody.cli.catalog_change_cmd import catalog
 from custody.cli.containers_cmd import containers
 from custody.cli.events_cmd import event, events
+from custody.cli.forget_cmd import forget
 from custody.cli.ingest_cmd import ingest
 from custody.cli.init_cmd import init
 from custody.cli.lineage_cmd import lineage
@@ -70,6 +71,7 @@ _COMMANDS = (
     containers,
     event,
     events,
+    forget,
     ingest,
     init,
     lineage,

@@ -2,6 +2,7 @@
 
 from custody.flow import Component, FlowFile, Session
 from custody.model import Acknowledged
+from custody.repository.forgetting import Forgotten, Meant
 from custody.repository.found import Events, EventStream, Notices
 from custody.repository.ingest import Ingest
 from custody.repository.repository import Repository, SearchResult, StoredEvent
@@ -16,7 +17,9 @@ __all__ = [
     "Events",
     "FileReport",
     "FlowFile",
+    "Forgotten",
     "Ingest",
+    "Meant",
     "Notices",
     "Repository",
     "RepositoryStatus",

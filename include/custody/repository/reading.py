@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import AddFile, CatalogState
-from custody.errors import ConflictError, CorruptionError, NotFoundError, StorageError
-from custody.eventlog import Damage, EventLog, OnDamage, TableOfContents, refuse
+from custody.errors import ConflictError, StorageError
+from custody.eventlog import OnDamage, TableOfContents, refuse
 from custody.journal import Group
 from custody.model import INT64_MAX, Event, to_events
+from custody.repository.burial import shown
 from custody.repository.caches import caches_of
+from custody.repository.opening import open_log
 from custody.rollover import Workspace
 
 _SNAPSHOT_ATTEMPTS = 10
@@ -39,6 +41,11 @@ class Snapshot:
         """One more than the greatest id that was given out."""
         last = pc.max(self.tail.column("event_id")).as_py()
         return max(self.state.next_event_id, 0 if last is None else last + 1)
+
+    @property
+    def shown_tail(self) -> pa.Table:
+        """The events of the tail that may be given out."""
+        return shown(self.state, self.tail)
 
 
 def snapshot(
@@ -88,10 +95,10 @@ def get_many(
     for number in np.unique(holders[holders >= 0]).tolist():
         log = open_log(workspace, live.files[number], on_damage)
         if log is not None:
-            tables.append(log.get_many(wanted[holders == number], on_damage))
+            tables.append(shown(view.state if view else state, log.get_many(wanted[holders == number], on_damage)))
     if view is not None:
-        tail_ids = view.tail.column("event_id")
-        tables.append(view.tail.filter(pc.is_in(tail_ids, pa.array(wanted[holders < 0], pa.int64()))))
+        tail = view.shown_tail
+        tables.append(tail.filter(pc.is_in(tail.column("event_id"), pa.array(wanted[holders < 0], pa.int64()))))
     found = [event for table in tables if table.num_rows for event in to_events(table)]
     # A group may have become live before an older one.
     return sorted(found, key=lambda event: event.event_id)
@@ -144,7 +151,8 @@ def log_tables(workspace: Workspace, paths: Sequence[str], on_damage: OnDamage =
     for path in paths:
         log = open_log(workspace, state.files[path], on_damage) if path in state.files else None
         if log is not None:
-            yield from log.tables(range(len(log.toc.blocks)), None, on_damage)
+            for table in log.tables(range(len(log.toc.blocks)), None, on_damage):
+                yield shown(state, table)
 
 
 def _walk(
@@ -161,7 +169,8 @@ def _walk(
     caches = caches_of(workspace)
     for _ in range(_SNAPSHOT_ATTEMPTS):
         groups = workspace.groups()
-        live = caches.live(workspace, caches.state(workspace))
+        state = caches.state(workspace)
+        live = caches.live(workspace, state)
         waiting = [group for group in groups if group.first_event_id not in live.groups]
         parts: list[AddFile | Group] = [*live.files, *_groups_from(waiting, position)]
         parts.sort(key=lambda part: part.first_event_id)
@@ -169,12 +178,12 @@ def _walk(
             for part in parts:
                 if isinstance(part, Group):
                     table = _from(caches.tail.read(workspace.fs, [part], on_damage), position)
-                    yield table
+                    yield shown(state, table)
                     position = table.column("event_id")[-1].as_py() + 1 if table.num_rows else position
                 elif part.last_event_id >= position:
                     log = open_log(workspace, part, on_damage) if is_wanted(part) else None
                     for table in log.tables(blocks(log.toc, position), None, on_damage) if log else ():
-                        yield _from(table, position)
+                        yield shown(state, _from(table, position))
                     position = part.last_event_id + 1
         except StorageError as error:
             if error.errno != errno.ENOENT:
@@ -199,27 +208,3 @@ def _groups_from(waiting: list[Group], first_event_id: int) -> list[Group]:
     """Return the groups that may hold events from an id on."""
     later = [group for group in waiting[1:] if group.first_event_id > first_event_id]
     return waiting[len(waiting) - len(later) - 1 :] if waiting else []
-
-
-def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventLog | None:
-    """Return a live log whose blocks can be found; None when it expired meanwhile, or is damaged and passed over."""
-    try:
-        return caches_of(workspace).log(workspace, file)
-    except NotFoundError:
-        try:
-            require_expired(workspace, file)
-        except CorruptionError as error:
-            problem = str(error)
-        else:
-            return None
-    except CorruptionError as error:
-        problem = str(error)
-    on_damage(Damage(workspace.paths.home / file.path, None, file.first_event_id, file.last_event_id, problem))
-    return None
-
-
-def require_expired(workspace: Workspace, file: AddFile) -> None:
-    """Raise CorruptionError unless a log that is gone was expired since the catalog was read."""
-    if file.path in caches_of(workspace).state(workspace).files:
-        path = workspace.paths.home / file.path
-        raise CorruptionError(f"{path}: expected a live event log, found no file. Bring it back from a backup.")

@@ -25,7 +25,9 @@ from custody.lineage import Lineage, trace
 from custody.model import Acknowledged, Event, require_valid
 from custody.quarantine import Quarantine
 from custody.query import Scan, parse_query, search_state
-from custody.repository import reading
+from custody.repository import forgetting, reading
+from custody.repository.burial import buried_ids
+from custody.repository.forgetting import Forgotten, Meant
 from custody.repository.found import Events, EventStream, Notices
 from custody.repository.ingest import Ingest
 from custody.repository.slots import SlotWriter, take_slot
@@ -263,6 +265,25 @@ class Repository:
             raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.")
         return lineage
 
+    def forget(self, meant: Meant, reason: str, writer: str | None = None) -> list[Forgotten]:
+        """Let no answer give out events of a writer, or of all of them, any more; later events are not meant.
+
+        Durability: on return the events of the writers named in the result stay forgotten after a power loss.
+
+        Raises:
+            InvalidInputError: no condition is given.
+        """
+        return [forgetting.forget(item, meant, reason) for item in self._meant(writer)]
+
+    def count_meant(self, meant: Meant, writer: str | None = None) -> dict[str, int]:
+        """Return by writer how many events `forget` would mean; all events are read for it."""
+        notices = Notices(strict=False)
+        return {item.writer: forgetting.count_meant(item, meant, notices) for item in self._meant(writer)}
+
+    def _meant(self, writer: str | None) -> list[Workspace]:
+        names = self._writers() if writer is None else [writer]
+        return [self.workspace(name) for name in names]
+
     def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
         """Yield the transactions of a writer's catalog, oldest first.
 
@@ -299,8 +320,9 @@ class Repository:
                 view.state, workspace.shard_path, partial(self._scan_logs, workspace, damage), question
             )
             notices += found.notices
-            waiting = self._scan(view.tail, question)
-            event_ids = np.sort(np.concatenate([found.event_ids, waiting]))[::-1]
+            waiting = self._scan(view.shown_tail, question)
+            live = np.setdiff1d(found.event_ids, buried_ids(workspace, view.state, damage), assume_unique=True)
+            event_ids = np.sort(np.concatenate([live, waiting]))[::-1]
             total += len(event_ids)
             newest = event_ids[: offset + limit].tolist()
             stored = [StoredEvent(workspace.writer, e) for e in reading.get_many(workspace, newest, view, damage)]

@@ -118,7 +118,12 @@ def _connect(settings: Settings, sources: SqlSources, spill: str) -> duckdb.Duck
             "python_enable_replacements": False,
         },
     )
-    connection.register("events", sources.events)
+    if sources.buried is not None and sources.buried.num_rows:
+        connection.register("stored", sources.events)
+        connection.register("buried", sources.buried)
+        connection.execute("CREATE VIEW events AS SELECT * FROM stored ANTI JOIN buried USING (writer, event_id)")
+    else:
+        connection.register("events", sources.events)
     connection.register("logs", sources.logs)
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_external_access = false")

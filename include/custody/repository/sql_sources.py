@@ -11,8 +11,10 @@ from custody.catalog import AddFile
 from custody.eventlog import Damage, EventLog
 from custody.model import EVENT_SCHEMA, to_present
 from custody.repository import reading
+from custody.repository.burial import buried_ids
 from custody.repository.caches import caches_of
 from custody.repository.found import Notices
+from custody.repository.opening import open_log
 from custody.rollover import Workspace
 
 SQL_SCHEMA = pa.schema([pa.field("writer", pa.string(), nullable=False), *EVENT_SCHEMA])
@@ -52,16 +54,20 @@ class SqlSources:
         self._skip_damaged = skip_damaged
         self._logs: list[EventLog] = []
         fragments: list[ds.Fragment] = []
-        tails, rows = [], []
+        tails, rows, buried = [], [], []
         for workspace in workspaces:
             view = reading.snapshot(workspace, self.notices)
             for file in caches_of(workspace).live(workspace, view.state).files:
                 rows.append(_row(workspace, file))
                 fragments += self._fragment(workspace, file)
-            tails.append(_with_writer(view.tail, workspace.writer))
+            tails.append(_with_writer(view.shown_tail, workspace.writer))
+            ids = buried_ids(workspace, view.state, self.notices)
+            buried.append(pa.table({"writer": pa.array([workspace.writer] * len(ids), pa.string()), "event_id": ids}))
         tail = pa.concat_tables([SQL_SCHEMA.empty_table(), *tails])
         stored = ds.FileSystemDataset(fragments, SQL_SCHEMA, _FORMAT)
         self.events = ds.dataset([stored, ds.dataset(tail)]) if fragments else ds.dataset(tail)
+        self.buried = pa.concat_tables(buried) if buried else None
+        """Writer and id of the events of logs that tombstones bury."""
         self.logs = pa.Table.from_pylist(rows, schema=_LOGS)
 
     def damage(self) -> Iterator[Damage]:
@@ -73,7 +79,7 @@ class SqlSources:
 
     def _fragment(self, workspace: Workspace, file: AddFile) -> Iterator[ds.Fragment]:
         """Yield a log as a part of the data set, and say what all its events have in common."""
-        log = reading.open_log(workspace, file, self.notices)
+        log = open_log(workspace, file, self.notices)
         if log is None:
             return
         self._logs.append(log)
