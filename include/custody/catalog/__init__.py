@@ -12,7 +12,8 @@ from custody.catalog.conflict import (
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
 from custody.catalog.footers import describe
 from custody.catalog.garbage import collect
-from custody.catalog.log import Catalog, Difference
+from custody.catalog.history import Difference
+from custody.catalog.log import Catalog
 from custody.catalog.opening import open_catalog, store_of
 from custody.catalog.prune import plan_prune, prune
 from custody.catalog.rebuild import rebuild, scan, set_aside, wipe

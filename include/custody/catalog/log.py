@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from random import SystemRandom
-from uuid import UUID
 
 from custody.catalog.chain import Chain
 from custody.catalog.checkpoints import write_checkpoint
-from custody.catalog.codec import FEATURES_WRITTEN, decode, digest, encode
+from custody.catalog.codec import FEATURES_WRITTEN, digest, encode
 from custody.catalog.conflict import (
     CommitConflictError,
     Conflict,
@@ -21,10 +17,11 @@ from custody.catalog.conflict import (
     PrunedError,
     SealedError,
 )
+from custody.catalog.history import Difference, revision_at
 from custody.catalog.objects import Objects
+from custody.catalog.publishing import check_actions, pause, publish
 from custody.catalog.state import EMPTY, CatalogState, Draft
-from custody.catalog.tombstones import check_tombstone
-from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, Transaction
+from custody.catalog.transaction_pb2 import Action, Note, Transaction
 from custody.clock import Clock
 from custody.errors import (
     ConfigurationError,
@@ -32,27 +29,12 @@ from custody.errors import (
     CorruptionError,
     FormatVersionError,
     NotFoundError,
-    StorageError,
 )
-from custody.store import ObjectInfo, ObjectStore, check_key
+from custody.store import ObjectInfo, ObjectStore
 
 _COMMIT_ATTEMPTS = 100
-_READ_BACK_ATTEMPTS = 5
-_PAUSE_SECONDS = 0.0005
-_PAUSE_SECONDS_MAX = 0.5
 _LOG_FRACTION = 0.5
 _LOG_BYTES_MIN = 1 << 20
-_random = SystemRandom()
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """What became live and what ceased to be between two revisions."""
-
-    added: Mapping[str, AddFile]
-    removed: Mapping[str, AddFile]
-    shards_added: Mapping[str, AddShard]
-    shards_removed: Mapping[str, AddShard]
 
 
 class Catalog:
@@ -115,7 +97,7 @@ class Catalog:
             SealedError, FencedError: this writer was retired, or taken over by another process.
             FormatVersionError: a newer custody writes here, with features that this one does not know.
         """
-        _check(actions)
+        check_actions(actions)
         attempt_id = (attempt or uuid.uuid4()).bytes
         for number in range(_COMMIT_ATTEMPTS):
             state = self.settle()
@@ -124,7 +106,7 @@ class Catalog:
             data = encode(transaction)
             after = self._after(state, transaction, data)
             key = self.objects.key(transaction.revision, transaction.uuid)
-            if self._put(key, data):
+            if publish(self._store, key, data):
                 self._state = after
                 self._opened, self._settled_revision = True, after.revision
                 self._log_bytes += len(data)
@@ -132,7 +114,7 @@ class Catalog:
             # Who lost has synced the winner's object, so that it needs no more time than the winner for the next one.
             self._settled_revision = transaction.revision
             if number:
-                _pause(number)
+                pause(number)
         raise CommitConflictError(
             f"{self.objects}: other writers won {_COMMIT_ATTEMPTS} times. Try again.", self._state.revision, None
         )
@@ -238,19 +220,7 @@ class Catalog:
             NotFoundError: the catalog begins later.
             PrunedError: what is kept of it does.
         """
-        newest = self.load()
-        low, high = newest.floor, newest.revision
-        if high < 0 or self._commit_time(low) > time_ms:
-            if newest.floor:
-                raise PrunedError(f"{self.objects}: that time was pruned, the earliest revision is {low}.", low)
-            raise NotFoundError(f"{self.objects}: nothing was committed at that time yet.")
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._commit_time(middle) <= time_ms:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return revision_at(self.objects, self.load(), time_ms)
 
     def difference(self, former: int, later: int) -> Difference:
         """Return what differs between two revisions, either of which may be the earlier one; raises as `at` does."""
@@ -275,12 +245,6 @@ class Catalog:
         if revision > newest.revision:
             raise NotFoundError(f"{self.objects}: there is no revision {revision}, the newest is {newest.revision}.")
         return revision
-
-    def _commit_time(self, revision: int) -> int:
-        # The transaction first: a checkpoint beside it may be damaged, and stands in only where it is lost.
-        for item in sorted(self.objects.at(revision), key=lambda item: item.is_checkpoint):
-            return decode(self._store.get(item.key), self._store.locate(item.key)).commit_time_ms
-        raise CorruptionError(f"{self.objects}: expected revision {revision}, got no file.")
 
     def _check_writable(self, state: CatalogState) -> None:
         unknown = sorted(state.writer_features - FEATURES_WRITTEN)
@@ -329,45 +293,6 @@ class Catalog:
             actions=actions,
         )
 
-    def _put(self, key: str, data: bytes) -> bool:
-        """Write an object if its key is free; whatever the store says, what can be read there decides."""
-        failure: StorageError | None = None
-        for number in range(_READ_BACK_ATTEMPTS):
-            try:
-                if failure is None and self._store.put_if_absent(key, data):
-                    return True
-                if self._store.get(key) == data:
-                    self._store.settle(key)
-                    return True
-                return False
-            except NotFoundError:
-                # Either another race was meant (S3 says "conflict" for that) or the put did not arrive. The same
-                # bytes are put again: should both arrive, the second one finds the first.
-                failure = None
-            except StorageError as error:
-                if not self._store.is_remote:
-                    raise  # a sync that failed: that a second one succeeds would prove nothing
-                failure = error
-            _pause(number)
-        if failure is not None:
-            raise failure
-        return False
-
-
-def _check(actions: Sequence[Action]) -> None:
-    for action in actions:
-        if action.HasField("add_file"):
-            check_key(action.add_file.path)
-            if action.add_file.toc_path:
-                check_key(action.add_file.toc_path)
-        elif action.HasField("add_tombstone"):
-            check_tombstone(action.add_tombstone)
-
 
 def _conflict(objects: Objects, state: CatalogState, conflict: Conflict) -> CommitConflictError:
     return CommitConflictError(f"{objects} revision {state.revision}: {conflict}", state.revision, conflict)
-
-
-def _pause(number: int) -> None:
-    """Wait a random time that grows with the attempts, so that contenders fall out of step."""
-    time.sleep(_random.uniform(0, min(_PAUSE_SECONDS * 2**number, _PAUSE_SECONDS_MAX)))

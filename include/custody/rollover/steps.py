@@ -194,7 +194,7 @@ class Checkpoint(Step):
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Writers whose newest checkpoint is too far behind."""
-        if workspace.catalog.checkpoint_age() >= workspace.settings.catalog.checkpoint_every:
+        if workspace.catalog.checkpoint_due(workspace.settings.catalog.checkpoint_every):
             yield Unit(workspace.writer)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
