@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from uuid import UUID
 
 from custody.catalog.chain import Chain
 from custody.catalog.checkpoints import write_checkpoint
