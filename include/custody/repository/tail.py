@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from custody.errors import CorruptionError
 from custody.eventlog import BoundedCache, Damage, OnDamage
-from custody.format.framing import HEAD_BYTES, MARK
+from custody.format.framing import Frame, frames
 from custody.journal import Group, JournalFile
 from custody.model import EVENT_SCHEMA
 from custody.vfs import FileSystem
@@ -82,7 +83,7 @@ class TailCache:
     def _sealed(self, fs: FileSystem, path: Path) -> Decoded:
         found = self._kept.get((path,))
         if not isinstance(found, Decoded):
-            found, _ = _decode(fs, path, sealed=True)
+            found, _ = _decode(fs, path)
             self._kept.put((path,), found, found.table.nbytes)
         return found
 
@@ -96,24 +97,22 @@ class TailCache:
                 self._kept.put((path,), grown, grown.decoded.table.nbytes)
                 return grown.decoded
         size = fs.size(path)
-        decoded, intact_bytes = _decode(fs, path, sealed=False)
+        decoded, intact_bytes = _decode(fs, path)
         if not decoded.damage and intact_bytes:
             # The journal may have grown since its size was taken: then it is looked at again, which does no harm.
             self._kept.put((path,), _Grown(size, intact_bytes, decoded), decoded.table.nbytes)
         return decoded
 
 
-def _decode(fs: FileSystem, path: Path, *, sealed: bool) -> tuple[Decoded, int]:
+def _decode(fs: FileSystem, path: Path) -> tuple[Decoded, int]:
     """Return the events of a journal and how many of its bytes are whole."""
     try:
         journal = JournalFile.read(fs, path)
         table = journal.table()
     except CorruptionError as error:
         return Decoded(EVENT_SCHEMA.empty_table(), (Damage(path, None, None, None, str(error)),)), 0
-    problems = [str(item) for item in getattr(journal, "damage", ())]
-    if sealed and journal.torn is not None:
-        problems.append(f"expected a whole sealed journal, got a record that breaks off @{journal.torn.offset}")
-    return Decoded(table, tuple(Damage(path, None, None, None, problem) for problem in problems)), journal.intact_bytes
+    problems = tuple(Damage(path, None, None, None, str(item)) for item in journal.damage)
+    return Decoded(table, problems), journal.intact_bytes
 
 
 class _Bytes(WrappingFileSystem):
@@ -144,7 +143,7 @@ def _grow(path: Path, data: bytes, kept: _Grown) -> _Grown | None:
         return None
     # The new records, behind the header and the schema that they need, are a journal too.
     spliced = _Bytes(data[:head] + data[kept.intact_bytes :])
-    decoded, intact_bytes = _decode(spliced, path, sealed=False)
+    decoded, intact_bytes = _decode(spliced, path)
     if decoded.damage or intact_bytes < head:
         return None
     table = pa.concat_tables([kept.decoded.table, decoded.table])
@@ -155,12 +154,9 @@ def _grow(path: Path, data: bytes, kept: _Grown) -> _Grown | None:
 
 def _head_bytes(data: bytes) -> int:
     """Return where the first record behind header and schema begins, 0 when these are not whole."""
-    end = _PREAMBLE_BYTES
-    for _ in range(_HEAD_RECORDS):
-        if len(data) < end + HEAD_BYTES:
-            return 0
-        end += HEAD_BYTES + int.from_bytes(data[end + len(MARK) : end + len(MARK) + 4], "little")
-    return end if end <= len(data) else 0
+    found = list(islice(frames(data, _PREAMBLE_BYTES), _HEAD_RECORDS))
+    last = found[-1] if len(found) == _HEAD_RECORDS else None
+    return last.end if isinstance(last, Frame) and isinstance(found[0], Frame) else 0
 
 
 def _merged(parts: list[Decoded]) -> Decoded:
