@@ -9,12 +9,12 @@ read from disk, not from Airflow.
 |---|---|
 | `wait_for_journals` | are there sealed journals, a dead writer's journals, or leftovers of an interrupted run? |
 | `recover` | seals the journals that a dead writer left open |
-| `rollover` | merges each sealed group into one file in event-id order |
-| `compress` | writes it as an event log: Parquet in blocks of at most 1 MB, with a table of contents |
+| `rollover` | merges sealed groups in event-id order and cuts them into the events of future logs |
+| `compress` | writes event logs: Parquet in blocks of at most 1 MB, with tables of contents |
 | `index` | builds the Whoosh shard of each log |
-| `commit` | makes logs and shards live, in one catalog transaction a writer |
+| `commit` | makes logs and shards live, in one catalog transaction a unit of groups |
 | `checkpoint` | writes a catalog checkpoint when one is due |
-| `sweep` | deletes the journals and staging files of what is live |
+| `sweep` | deletes the journals and staged units of what is live |
 
 Each task's XCom is the report of its Spark job: units, events, bytes, seconds. The repository is the folder that
 `CUSTODY_REPOSITORY` names in Airflow's environment; the Spark master is the connection `spark_default`.

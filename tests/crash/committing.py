@@ -8,12 +8,10 @@ from pathlib import Path
 
 from custody.catalog import Action, AddFile, Catalog
 from custody.clock import ManualClock
-from custody.format.names import DatabasePaths
+from custody.store import LocalStore
 from custody.vfs import FileSystem
 from custody.vfs.faults import EFFECTS, FaultyFileSystem
 from tests.crash.enumeration import Scenario
-
-PATHS = DatabasePaths(Path("/store"), "main", "provenance")
 
 
 @dataclass
@@ -33,7 +31,7 @@ class Commits:
 
 def catalog(fs: FileSystem) -> Catalog:
     """The catalog, opened by a process that just started."""
-    return Catalog(fs, PATHS, ManualClock(1_772_409_600_000))
+    return Catalog(LocalStore(fs, Path("/store")), "main", "provenance", ManualClock(1_772_409_600_000))
 
 
 class Committing(Scenario[Commits]):

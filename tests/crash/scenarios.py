@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from custody.vfs import FileSystem
 from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
@@ -79,3 +81,82 @@ class RollingOver(StoreScenario):
         super().use(fs, record)
         run_pass(fs)
         assert not workspace(fs).groups(), "journals are left"
+
+
+class RollingOverMerged(RollingOver):
+    """Two small groups become one log."""
+
+    def run(self, fs: FileSystem, record: Promises) -> None:
+        with repository(fs).writer() as writer:
+            record.append(writer, 2)
+            writer.seal()
+            record.append(writer, 1)
+        run_pass(fs)
+
+
+class RollingOverSplit(RollingOver):
+    """A group becomes several logs, which must become live together."""
+
+    def run(self, fs: FileSystem, record: Promises) -> None:
+        with repository(fs).writer() as writer:
+            for _ in range(3):
+                record.append(writer, 30)
+        run_pass(fs)
+
+
+class RollingOverDamage(StoreScenario):
+    """A sealed journal with damaged records: the others become live, the damaged bytes are kept.
+
+    Args:
+        damaged: the numbers of the damaged records, of three.
+    """
+
+    def __init__(self, damaged: Sequence[int]) -> None:
+        self._damaged = set(damaged)
+        disk = MemoryFileSystem()
+        self._promises = Promises()
+        with repository(disk).writer() as writer:
+            for number in range(3):
+                self._promises.append(writer, 1)
+                if number in self._damaged:
+                    del self._promises.acknowledged[number]
+        [self._journal] = [path for group in workspace(disk).groups() for path in group.sealed]
+        self._data = bytearray(disk.read(self._journal))
+        self._evidence = []
+        for number in self._damaged:
+            mark = f"00000000-0000-4000-8000-{number:012d}".encode()
+            self._data[self._data.index(mark)] ^= 0xFF
+            self._evidence.append(bytes(self._data[self._data.index(mark[1:]) - 1 :][: len(mark)]))
+        disk.remove(self._journal)
+        with disk.create(self._journal) as file:
+            file.write(bytes(self._data))
+            file.sync()
+        disk.sync_directory(self._journal.parent)
+        self._disk = disk
+
+    def start(self) -> MemoryFileSystem:
+        return self._disk.crashed(CrashMode.ALL_KEPT)
+
+    def new_record(self) -> Promises:
+        return self._promises.copy()
+
+    def run(self, fs: FileSystem, record: Promises) -> None:
+        run_pass(fs)
+
+    def check(self, fs: FileSystem, record: Promises) -> None:
+        state = check_catalog(fs)
+        if fs.exists(self._journal):
+            assert fs.read(self._journal) == bytes(self._data)
+            return
+        assert bool(state.files) == bool(record.acknowledged), "the group is gone and not live"
+        check_events(fs, record)
+        quarantine = repository(fs).quarantine
+        kept = [quarantine.raw(entry.key) for entry in quarantine.entries()]
+        assert all(any(piece in raw for raw in kept) for piece in self._evidence), "evidence is lost"
+
+    def use(self, fs: FileSystem, record: Promises) -> None:
+        run_pass(fs)
+        assert not workspace(fs).groups(), "journals are left"
+        assert not workspace(fs).staged(), "a unit is left"
+        super().use(fs, record)
+        run_pass(fs)

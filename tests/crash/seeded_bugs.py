@@ -6,18 +6,21 @@
 from __future__ import annotations
 
 from builtins import list as list_of
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import PropertyMock, patch
 
+import msgspec
+
 from custody.catalog import Catalog
 from custody.journal import lane, writer
 from custody.journal.file import JournalEnd, end_record
 from custody.repository.reading import Snapshot
-from custody.rollover import STEPS, Unit, UnitReport, Workspace
+from custody.rollover import STEPS, Unit, UnitManifest, UnitReport, Workspace
+from custody.rollover.publish import waiting_units
 from custody.vfs import FileSystem, WritableFile
 from custody.vfs.composed import TEMPORARY_SUFFIX
 from custody.vfs.crash import CrashMode
@@ -26,7 +29,7 @@ from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 from tests.crash.committing import Racing
 from tests.crash.crowd import Crowding
 from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
-from tests.crash.scenarios import Appending, RollingOver
+from tests.crash.scenarios import Appending, RollingOver, RollingOverDamage, RollingOverSplit
 
 KEPT, SYNCED, FILES, BLOCKS = CrashMode
 ALL = frozenset(CrashMode)
@@ -182,6 +185,15 @@ def _no_checksum() -> AbstractContextManager[object]:
     return patch("zlib.crc32", lambda *_: 0)
 
 
+def _commit_log_by_log() -> AbstractContextManager[object]:
+    def wrong(workspace: Workspace) -> Iterator[UnitManifest]:
+        for manifest in waiting_units(workspace):
+            for log in manifest.logs:
+                yield msgspec.structs.replace(manifest, logs=(log,))
+
+    return patch("custody.rollover.steps.waiting_units", wrong)
+
+
 @dataclass(frozen=True)
 class Bug:
     """A bug, the scenario that meets it, and the crash modes that must find it."""
@@ -232,6 +244,14 @@ BUGS = [
     Bug("no sync of the event log", RollingOver, ALL, _with(no_sync=_named(".parquet"))),
     Bug("no sync of the table of contents", RollingOver, ALL, _with(no_sync=_named(".toc"))),
     Bug("staging file renamed before its sync", RollingOver, POWER_LOSS, _with(no_sync=_named(".arrow"))),
+    Bug("staged unit named before its manifest's sync", RollingOver, POWER_LOSS, _with(no_sync=_is("unit"))),
+    Bug("the logs of a group become live one by one", RollingOverSplit, ALL, seeded=_commit_log_by_log),
+    Bug(
+        "no sync of the folder after evidence of damage",
+        lambda: RollingOverDamage((1,)),
+        ALL,
+        _with(no_directory_sync=_is("quarantine")),
+    ),
     Bug("no sync of a transaction", RollingOver, ALL, _with(no_sync=_named(".txn"))),
     Bug("no sync of the folder after an event log's rename", RollingOver, ALL, _with(no_directory_sync=_is("events"))),
     Bug("no sync of the folder after a commit", RollingOver, ALL, _with(no_directory_sync=_below("transactions"))),

@@ -8,20 +8,31 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from whoosh.query import Every
 
 from custody.catalog import CatalogState
 from custody.catalog.codec import decode
+from custody.catalog.objects import HINT
 from custody.clock import ManualClock
 from custody.config import Settings
-from custody.eventlog import EventLog, TableOfContents, read_staging
-from custody.format.names import JournalName, parse_shard, parse_staging, parse_transaction
+from custody.eventlog import EventLog, TableOfContents, read_staged
+from custody.format.names import (
+    BUILDING_PREFIX,
+    REMOVING_PREFIX,
+    UNIT_MANIFEST,
+    JournalName,
+    parse_shard,
+    parse_staged_unit,
+    parse_transaction,
+)
 from custody.index import OpenShard, builder
 from custody.journal import JournalFile, JournalWriter
 from custody.journal.membership import decode_state
 from custody.model import Event
 from custody.repository import Repository
-from custody.rollover import STEPS, Workspace
+from custody.rollover import STEPS, UnitManifest, Workspace, staged_path
 from custody.vfs import FileSystem
 from custody.vfs.composed import TEMPORARY_SUFFIX
 from custody.vfs.memory import MemoryFileSystem
@@ -33,9 +44,12 @@ SETTINGS = Settings.model_validate(
         "root": Path("/repository"),
         "repository": {"writer": WRITER, "containers": ["disk1", "disk2"]},
         "catalog": {"checkpoint_every": 1},
+        # Two groups of a few events fit into one log, seventy events do not.
+        "eventlog": {"log_bytes_target": 12_000},
     }
 )
 EVERYTHING = 10_000
+UNFINISHED = (builder.ATTEMPT_PREFIX, BUILDING_PREFIX, REMOVING_PREFIX)
 
 
 @dataclass
@@ -111,11 +125,14 @@ def check_final_names(fs: FileSystem, folder: Path = SETTINGS.root) -> None:
     """Whatever has a final name is whole, listed or not."""
     for name in fs.list(folder):
         path = folder / name
-        if fs.is_directory(path) and parse_shard(name):
-            _check_shard(path, tuple((file, fs.read(path / file)) for file in fs.list(path)))
-        elif fs.is_directory(path):
-            check_final_names(fs, path)
-        elif path.suffix != TEMPORARY_SUFFIX and not folder.name.startswith(builder.ATTEMPT_PREFIX):
+        if fs.is_directory(path):
+            if folder.name == "staging" and parse_staged_unit(name) is not None:
+                _check_unit(fs, path)
+            elif parse_shard(name):
+                _check_shard(path, tuple((file, fs.read(path / file)) for file in fs.list(path)))
+            elif not name.startswith(UNFINISHED):
+                check_final_names(fs, path)
+        elif path.suffix != TEMPORARY_SUFFIX:
             _check_whole(path, fs.read(path))
 
 
@@ -129,6 +146,15 @@ def _check_shard(path: Path, files: tuple[tuple[str, bytes], ...]) -> None:
     OpenShard(fs, path).verify()
 
 
+def _check_unit(fs: FileSystem, folder: Path) -> None:
+    """A folder with a unit's name has all its files, and they are whole."""
+    manifest = UnitManifest.decode(fs.read(folder / UNIT_MANIFEST), folder / UNIT_MANIFEST)
+    paths = [staged_path(folder, log) for log in manifest.logs]
+    assert fs.list(folder) == sorted([UNIT_MANIFEST, *(path.name for path in paths)])
+    for path, log in zip(paths, manifest.logs, strict=True):
+        assert sum(table.num_rows for table in read_staged(fs, path, log)) == log.rows
+
+
 @lru_cache(maxsize=4096)
 def _check_whole(path: Path, data: bytes) -> None:
     """Raise unless a file is whole; equal files are found on many disks."""
@@ -138,10 +164,10 @@ def _check_whole(path: Path, data: bytes) -> None:
     journal = JournalName.parse(path.name)
     if journal is not None:
         assert JournalFile.read(fs, path).damage == (), f"{path} is damaged"
-    elif parse_staging(path.name) is not None:
-        read_staging(fs, path)
-    elif parse_transaction(path.name) is not None:
+    elif parse_transaction(path.name) is not None or path.name == HINT:
         decode(data, path)
+    elif path.name.endswith(".statistics.parquet"):
+        pq.read_table(pa.BufferReader(data))
     elif path.suffix == ".parquet":
         EventLog(fs, path).read()
     elif path.suffix == ".toc":

@@ -9,12 +9,20 @@ import pytest
 
 from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
+from tests.crash.catalog_care import Collecting, Kept, Pruning, Repairing
 from tests.crash.committing import Committing, Racing
 from tests.crash.crowd import Crowding
-from tests.crash.enumeration import Outcome, disks_after, enumerate_crashes, operations_of, run_to
+from tests.crash.enumeration import Outcome, Scenario, disks_after, enumerate_crashes, operations_of, run_to
 from tests.crash.ingesting import Ingesting
-from tests.crash.scenarios import Appending, Recovering, RollingOver
-from tests.crash.store import Promises
+from tests.crash.scenarios import (
+    Appending,
+    Recovering,
+    RollingOver,
+    RollingOverDamage,
+    RollingOverMerged,
+    RollingOverSplit,
+)
+from tests.crash.store import Promises, workspace
 
 SECOND_SEEDS = 3
 """Seeds of a crash that follows a crash: it starts from each disk that the first one may leave."""
@@ -53,6 +61,34 @@ def test_a_crash_while_two_slots_ingest_stores_no_event_twice_and_loses_none(tmp
     assert outcome.operations > 60
 
 
+def test_a_crash_while_small_groups_become_one_log_loses_no_acknowledged_event() -> None:
+    fs, _, error = run_to(RollingOverMerged())
+    assert error is None
+    [file] = workspace(fs).catalog.load().files.values()
+    assert list(file.groups) == [0, 2]
+    outcome = enumerate_crashes(RollingOverMerged())
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 80
+
+
+def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part() -> None:
+    fs, _, error = run_to(RollingOverSplit())
+    assert error is None
+    files = workspace(fs).catalog.load().files.values()
+    assert len(files) >= 3
+    assert workspace(fs).catalog.load().revision == 0
+    outcome = enumerate_crashes(RollingOverSplit(), seeds=3)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 120
+
+
+@pytest.mark.parametrize("damaged", [(1,), (0, 1, 2)], ids=["one record", "every record"])
+def test_a_crash_while_a_damaged_group_is_rolled_over_loses_neither_events_nor_evidence(damaged: list[int]) -> None:
+    outcome = enumerate_crashes(RollingOverDamage(damaged))
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 30
+
+
 def left_over(kind: str, which: int, mode: CrashMode) -> tuple[MemoryFileSystem, Promises]:
     """What a crash of Appending at one of its operations leaves, and what was promised until then."""
     done = [number for number, found in enumerate(operations_of(Appending()), 1) if found.kind == kind]
@@ -89,3 +125,10 @@ def test_a_crash_while_two_writers_race_keeps_the_chain_and_both_acknowledged_co
         outcome.add(enumerate_crashes(Racing(before)))
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 100
+
+
+@pytest.mark.parametrize("scenario", [Pruning, Collecting, Repairing])
+def test_a_crash_in_the_upkeep_of_a_catalog_loses_nothing_that_is_needed(scenario: type[Scenario[Kept]]) -> None:
+    outcome = enumerate_crashes(scenario())
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 15

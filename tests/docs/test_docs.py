@@ -9,7 +9,7 @@ import pytest
 
 from custody.capture import nifi_json, values
 from custody.errors import InvalidInputError
-from custody.index.fields import TERM_BYTES_MAX
+from custody.index.values import TERM_BYTES_MAX
 from custody.model import EVENT_SCHEMA
 from custody.query import parse_query
 from custody.query.parser import QUERY_CHARACTERS_MAX
@@ -92,7 +92,7 @@ def test_every_setting_is_in_the_table_with_its_default() -> None:
     for name, field in update.settings_fields():
         default = "unset" if field.default is None else field.default
         if isinstance(default, int):
-            assert rows[name][2] == str(default)
+            assert rows[name][2] == str(default).lower()
         assert rows[name][4] == f"CUSTODY__{name.upper().replace('.', '__')}"
     assert len(rows) == len(list(update.settings_fields()))
 
@@ -156,7 +156,7 @@ def test_the_words_are_in_alphabetical_order_and_each_stands_once() -> None:
 
 def test_the_words_of_the_pipeline_are_in_the_glossary() -> None:
     words = _names(table(read("glossary.md"), "word | meaning"))
-    for word in ("event", "journal", "group", "staging file", "event log", "index shard", "transaction", "checkpoint"):
+    for word in ("event", "journal", "group", "staged unit", "event log", "index shard", "transaction", "checkpoint"):
         assert word in words
     steps = next(row[1] for row in table(read("glossary.md"), "word | meaning") if row[0] == "step")
     assert re.findall(r"[a-z]+(?=,| or|\.)", steps.partition("of ")[2])[: len(STEPS)] == list(STEPS)

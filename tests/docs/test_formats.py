@@ -15,15 +15,28 @@ from custody.capture import Context, Format, Limits, read_piece
 from custody.capture.outcome import Place, Rejected
 from custody.catalog import Action, RemoveShard, Transaction, codec
 from custody.catalog.transaction_pb2 import DESCRIPTOR
-from custody.eventlog import LogMetadata, LogOptions, TableOfContents, toc, write_log, write_staging
+from custody.eventlog import (
+    LogMetadata,
+    LogOptions,
+    StagedBatch,
+    StagedLog,
+    StagingWriter,
+    TableOfContents,
+    encoding,
+    row_bytes,
+    toc,
+    write_log,
+)
 from custody.format import framing, names
-from custody.index import build_shard
+from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard
 from custody.index.builder import ATTEMPT_PREFIX
 from custody.journal import JournalFile, membership
 from custody.journal import file as journal
 from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, Record, decode
-from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
+from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
 from custody.quarantine import Entry, Quarantine
+from custody.rollover import UnitManifest
+from custody.rollover.manifest import PREAMBLE as UNIT_PREAMBLE
 from custody.vfs import TEMPORARY_SUFFIX, PosixFileSystem
 from tests.docs.pages import DOCS, examples, hex_bytes, read, section, table
 
@@ -33,6 +46,7 @@ PREAMBLES = {
     "toc": toc.PREAMBLE,
     "catalog": codec.PREAMBLE,
     "writer-state": membership.PREAMBLE,
+    "staging": UNIT_PREAMBLE,
 }
 
 
@@ -94,6 +108,9 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("journal", "## Layout", journal.JournalHeader),
         ("writer-state", "## Layout", membership.WriterState),
         ("event-log", "## Metadata", LogMetadata),
+        ("staging", "### Manifest", UnitManifest),
+        ("staging", "### Log", StagedLog),
+        ("staging", "### Batch", StagedBatch),
         ("quarantine", "## Layout", Entry),
     ],
 )
@@ -127,7 +144,7 @@ def test_the_fields_of_a_block_lie_where_the_table_says() -> None:
 def test_every_field_of_a_message_is_in_its_table_with_its_number(message: str) -> None:
     rows = table(section(read("formats/catalog.md"), f"### {message}"), "field | number | type")
     fields = DESCRIPTOR.message_types_by_name[message].fields
-    kinds = {4: "uint64", 3: "int64", 12: "bytes", 9: "string"}
+    kinds = {1: "double", 3: "int64", 4: "uint64", 8: "bool", 9: "string", 12: "bytes"}
     expected = []
     for field in fields:
         named = field.message_type or field.enum_type
@@ -169,9 +186,12 @@ def test_the_example_of_rows_is_what_the_writer_writes_and_reads() -> None:
 
 
 def test_the_example_of_a_table_of_contents_is_what_the_code_writes() -> None:
+    [description] = toc.pack([b"\x19\x1c"])
     blocks = np.zeros(1, toc.BLOCK)
-    blocks[0] = (4, 1500, 42, 3, 1_772_359_200_000, 1_772_359_200_005)
-    assert TableOfContents(blocks).encode() == _example("toc", "file")
+    blocks[0] = (4, 1500, 42, 3, 1_772_359_200_000, 1_772_359_200_005, 0xCAFE, len(description))
+    shown = TableOfContents(blocks, b"\x15\x04", b"\x00", description, 1707, 600, b"\x11" * 32)
+    assert shown.encode() == _example("toc", "file")
+    assert TableOfContents.decode(_example("toc", "file"), Path("example")).footer([0])[-8:-4] == b"\x08\0\0\0"
 
 
 def test_the_example_of_a_transaction_is_what_the_code_writes() -> None:
@@ -194,27 +214,47 @@ def test_the_example_of_a_transaction_is_what_the_code_writes() -> None:
 def test_staging_files_and_event_logs_begin_and_end_as_their_pages_show(tmp_path: Path) -> None:
     metadata = msgspec.json.decode(examples(read("formats/event-log.md"))["metadata"], type=LogMetadata)
     assert metadata.schema_version == SCHEMA_VERSION
-    table_ = EVENT_SCHEMA.empty_table()
-    write_staging(FS, tmp_path / "1.arrow", table_)
+    event = Event(event_type="X", event_time=0, component_id="c", component_type="t", flowfile_uuid="f", file_size=1)
+    table_ = pa.Table.from_batches([to_batch([event], 1)])
+    with StagingWriter(FS, tmp_path / "1.arrow") as writer:
+        writer.write(table_, row_bytes(table_))
+        writer.finish()
     write_log(FS, tmp_path / "1.parquet", table_, metadata, LogOptions())
     for page, file in (("staging", "1.arrow"), ("event-log", "1.parquet")):
         data = (tmp_path / file).read_bytes()
-        if page == "staging":
-            assert hashlib.sha256(data[:-32]).digest() == data[-32:]
-            data = data[:-32]
         assert data.startswith(_example(page, "head"))
         assert data.endswith(_example(page, "tail"))
     assert examples(read("formats/event-log.md"))["metadata"].strip().encode() in (tmp_path / "1.parquet").read_bytes()
+
+
+def test_the_example_of_a_manifest_is_what_the_code_writes() -> None:
+    shown = examples(read("formats/staging.md"))["manifest"].strip().encode()
+    manifest = msgspec.json.decode(shown, type=UnitManifest)
+    assert msgspec.json.encode(manifest) == shown
+    assert manifest.encode() == _example("staging", "manifest-head") + shown
+    assert UnitManifest.decode(manifest.encode(), Path("unit")) == manifest
+
+
+def test_the_encodings_of_the_columns_are_those_of_the_page() -> None:
+    rows = table(section(read("formats/event-log.md"), "## Encodings"), "encoding | columns")
+    shown = {row[0]: set(row[1].split(", ")) for row in rows}
+    written: dict[str, set[str]] = {"dictionary": set(encoding.DICTIONARY)}
+    for column, name in encoding.ENCODINGS.items():
+        written.setdefault(name, set()).add(column)
+    assert shown == written
 
 
 def test_a_shard_holds_the_files_of_its_page_and_begins_as_it_shows(tmp_path: Path) -> None:
     event = Event(event_type="SEND", event_time=0, component_id="c", component_type="t", flowfile_uuid="u", file_size=0)
     build_shard(FS, tmp_path / "shard", pa.Table.from_batches([to_batch([event], 0)]), ())
     listed = [row[0] for row in table(read("formats/index-shard.md"), "file | content")]
+    numbers = "|".join((*TIME_FIELDS, *NUMBER_FIELDS))
     made = {
-        re.sub(r"(?<=MAIN_)\w{16}(?=\.seg)", "<16 letters or digits>", p.name) for p in (tmp_path / "shard").iterdir()
+        re.sub(rf"MAIN_\d{{20}}\.({numbers})", "SEGMENT.FIELD", p.name).replace("MAIN_" + 20 * "0", "SEGMENT")
+        for p in (tmp_path / "shard").iterdir()
     }
-    assert made <= set(listed)
+    assert made == set(listed)
+    assert (tmp_path / "shard" / "custody.shard").read_bytes().startswith(_example("index-shard", "manifest"))
     assert (tmp_path / "shard" / "_MAIN_1.toc").read_bytes().startswith(_example("index-shard", "head"))
 
 

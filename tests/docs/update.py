@@ -109,6 +109,8 @@ def _variable(name: str) -> str:
 def _toml(value: object) -> str:
     if value is None:
         return "unset"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
     return f'"{value}"' if isinstance(value, str | Path) else str(value)
@@ -118,12 +120,22 @@ def _type(field: FieldInfo) -> str:
     kind = field.annotation
     if typing.get_origin(kind) is typing.Literal:
         return "text"
-    names: Mapping[Any, str] = {str: "text", Path: "path", int: "whole number", int | None: "whole number or unset"}
+    if typing.get_origin(kind) is tuple and typing.get_origin(typing.get_args(kind)[0]) is typing.Literal:
+        return "list of texts"
+    names: Mapping[Any, str] = {
+        str: "text",
+        bool: "true or false",
+        Path: "path",
+        int: "whole number",
+        int | None: "whole number or unset",
+    }
     names = {**names, float: "number", tuple[Path, ...]: "list of paths", tuple[str, ...]: "list of texts"}
     return names[kind]
 
 
 def _range(field: FieldInfo) -> str:
+    if field.annotation is bool:
+        return "`true`, `false`"
     if typing.get_origin(field.annotation) is typing.Literal:
         return ", ".join(f"`{choice}`" for choice in typing.get_args(field.annotation))
     least = next((item.ge for item in field.metadata if isinstance(item, annotated_types.Ge)), None)

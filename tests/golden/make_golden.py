@@ -1,13 +1,13 @@
 """Makes the golden files: `python tests/golden/make_golden.py FOLDER` writes FOLDER/v1 and FOLDER/broken.
 
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
-but its journal and its staging file still lie there, event 5 waits in an open journal. `broken` holds one file, or one
+but its journal and its staged unit still lie there, event 5 waits in an open journal. `broken` holds one file, or one
 shard, a defect. The events and all other values come from `expected.json`, which people write.
 
 The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
-of a format gets a folder of its own. Three things differ from one run to the next, because the formats make them at
-random: the catalog's id and attempt ids, with them the digests of all transactions and the names of all but the first,
-and the names of Whoosh's segment files. Arrow, Parquet and Whoosh put their own versions into their files.
+of a format gets a folder of its own. Two things differ from one run to the next, because the formats make them at
+random: the catalog's id and attempt ids, with them the digests of all transactions and the names of all but the first.
+Arrow, Parquet and Whoosh put their own versions into their files.
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ def make_broken(good: Path, folder: Path) -> None:
         "txn": next(good.glob(str(transactions / "*0" / "*.txn"))),
         "ckpt": next(good.glob(str(transactions / "*1" / "*.ckpt"))),
         "state": good / "containers/1/main/STATE",
+        "unit": next(good.glob(str(STORE / "staging/*/unit"))),
     }
     for suffix, path in small.items():
         for defect, damage in _FRAMED.items():
@@ -136,10 +137,14 @@ def make_broken(good: Path, folder: Path) -> None:
     shard = sorted((good / "containers/1/main/index").iterdir())[0]
     broken = folder / "truncated-shard"
     shutil.copytree(shard, broken)
-    segment = next(broken.glob("*.seg"))
-    segment.write_bytes(segment.read_bytes()[:1000])
+    terms = next(broken.glob("*.trm"))
+    terms.write_bytes(terms.read_bytes()[:1000])
+    for defect in ("flipped", "future-version"):
+        shutil.copytree(shard, folder / f"{defect}-shard")
+        manifest = folder / f"{defect}-shard" / "custody.shard"
+        manifest.write_bytes(_FRAMED[defect](manifest.read_bytes()))
     (folder / "shard-without-toc").mkdir()
-    (folder / "shard-without-toc" / "MAIN_WRITELOCK").touch()
+    (folder / "shard-without-toc" / "_MAIN_1.toc").touch()
 
 
 def _broken_journals(journal: bytes, folder: Path) -> None:
@@ -157,8 +162,8 @@ def _broken_tables(good: Path, folder: Path) -> None:
     (folder / "bad-preamble.parquet").write_bytes(log[-1024:-4] + b"NOPE")
     (folder / "truncated.parquet").write_bytes(log[: len(log) // 3])
     (folder / "flipped.parquet").write_bytes(_flip(log, log.index(b"6f1c2d3e")))
-    staging = next(good.glob(str(STORE / "staging/*.arrow"))).read_bytes()
-    (folder / "bad-preamble.arrow").write_bytes(b"NOTOURS\x01" + staging[8:256])
+    staging = next(good.glob(str(STORE / "staging/*/*.arrow"))).read_bytes()
+    (folder / "flipped.arrow").write_bytes(_flip(staging, len(staging) * 9 // 10))
     (folder / "truncated.arrow").write_bytes(staging[: len(staging) // 3])
 
 

@@ -7,9 +7,9 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from custody.catalog import Transaction, codec, log
+from custody.catalog import Transaction, codec, objects, state
 from custody.catalog.transaction_pb2 import DESCRIPTOR
-from custody.eventlog import toc, writer
+from custody.eventlog import guard, toc, writer
 from custody.format import framing, names
 from custody.journal import file as journal
 from custody.journal import membership
@@ -30,8 +30,24 @@ FIELD_NUMBERS = {
         "writer_features": 10,
         "actions": 11,
         "next_event_id": 12,
+        "naming": 13,
+        "epoch": 14,
+        "live_paths": 15,
+        "live_files": 16,
     },
-    "Action": {"add_file": 1, "remove_file": 2, "add_shard": 3, "remove_shard": 4},
+    "Action": {
+        "add_file": 1,
+        "remove_file": 2,
+        "add_shard": 3,
+        "remove_shard": 4,
+        "add_tombstone": 5,
+        "remove_tombstone": 6,
+        "upgrade": 7,
+        "prune": 8,
+        "seal": 9,
+        "absorb": 10,
+        "note": 11,
+    },
     "AddFile": {
         "path": 1,
         "size_bytes": 2,
@@ -47,7 +63,15 @@ FIELD_NUMBERS = {
         "toc_path": 12,
         "toc_sha256": 13,
         "sources": 14,
+        "groups": 15,
+        "footer": 16,
+        "footer_bytes": 17,
+        "statistics": 18,
+        "schema_fingerprint": 19,
     },
+    "FileStatistics": {"columns": 1},
+    "ColumnStatistics": {"column": 1, "minimum": 2, "maximum": 3, "nulls": 4, "blooms": 5},
+    "Value": {"integer": 1, "number": 2, "text": 3, "binary": 4, "flag": 5},
     "SourceRange": {"node": 1, "first_ordinal": 2, "last_ordinal": 3},
     "RemoveFile": {"path": 1},
     "AddShard": {
@@ -62,6 +86,24 @@ FIELD_NUMBERS = {
         "log_paths": 9,
     },
     "RemoveShard": {"name": 1},
+    "AddTombstone": {
+        "id": 1,
+        "event_ids": 2,
+        "flowfile_uuids": 3,
+        "from_time_ms": 4,
+        "to_time_ms": 5,
+        "attributes": 6,
+        "before_event_id": 7,
+        "reason": 8,
+        "created_ms": 9,
+    },
+    "Attribute": {"name": 1, "value": 2},
+    "RemoveTombstone": {"id": 1},
+    "Upgrade": {"reader_features": 1, "writer_features": 2},
+    "Prune": {"floor": 1, "checkpoint_digest": 2},
+    "Seal": {"reason": 1},
+    "Absorb": {"writer": 1, "database": 2, "catalog_id": 3, "revision": 4, "digest": 5},
+    "Note": {"kind": 1, "text": 2, "lost_revisions": 3},
 }
 
 
@@ -103,8 +145,8 @@ def test_a_row_is_spelled_as_version_1_spells_it() -> None:
     )
 
 
-def test_a_block_of_a_table_of_contents_has_forty_eight_bytes() -> None:
-    assert toc.BLOCK.itemsize == 48
+def test_a_table_of_contents_has_sixty_eight_bytes_and_fifty_six_a_block() -> None:
+    assert toc.BLOCK.itemsize == 56
     assert [(name, toc.BLOCK.fields[name][1]) for name in toc.BLOCK.names or () if toc.BLOCK.fields] == [
         ("offset", 0),
         ("length", 8),
@@ -112,14 +154,22 @@ def test_a_block_of_a_table_of_contents_has_forty_eight_bytes() -> None:
         ("rows", 24),
         ("first_event_time", 32),
         ("last_event_time", 40),
+        ("crc32", 48),
+        ("description_bytes", 52),
     ]
-    assert len(toc.TableOfContents(np.zeros(2, toc.BLOCK)).encode()) == 8 + 4 + 2 * 48 + 32
+    contents = toc.TableOfContents(np.zeros(2, toc.BLOCK), b"abc", b"de", b"", 0, 0, bytes(32))
+    assert len(contents.encode()) == 68 + 2 * 56 + 3 + 2 + 32
+
+
+def test_the_guard_of_a_footer_has_forty_bytes() -> None:
+    assert guard.MARK == b"CUSTFTR\x01"
+    assert guard.GUARD_BYTES == 40
 
 
 def test_a_catalog_object_has_sixteen_bytes_before_its_message_and_thirty_two_after() -> None:
     assert len(codec.encode(Transaction())) == 48
     assert len(codec.encode(Transaction(revision=1))) == 50
-    assert not codec.FEATURES_READ
+    assert not state.FEATURES_READ
 
 
 def test_the_field_numbers_of_the_catalog_stay() -> None:
@@ -134,7 +184,7 @@ def test_the_encodings_of_the_catalog_stay() -> None:
 
 
 def test_the_name_of_revision_0_derives_from_a_fixed_namespace() -> None:
-    assert UUID("7f3c1a52-6f0e-4b57-9a0a-6f0d5c1f2b11") == log._FIRST_NAMESPACE
+    assert UUID("7f3c1a52-6f0e-4b57-9a0a-6f0d5c1f2b11") == objects._FIRST_NAMESPACE
 
 
 def test_the_event_schema_is_version_1_with_these_columns() -> None:
@@ -167,9 +217,11 @@ def test_there_are_eighteen_event_types() -> None:
         (str(names.JournalName(42, 0, sealed=False)), "00000000000000000042.0.journal"),
         (str(names.JournalName(42, 1, sealed=True)), "00000000000000000042.1.sealed"),
         (
-            str(names.DatabasePaths(Path("store"), "w", "db").staging_file(42)),
-            "store/w/db/staging/00000000000000000042.arrow",
+            str(names.DatabasePaths(Path("store"), "w", "db").staged_unit(42)),
+            "store/w/db/staging/00000000000000000042",
         ),
+        (names.UNIT_MANIFEST, "unit"),
+        (names.staged_log(42), "00000000000000000042.arrow"),
         (names.event_log_path(42, "2026-03-01"), "data/2026-03-01/events/00000000000000000042.parquet"),
         (names.toc_path("data/x.parquet"), "data/x.toc"),
         (names.shard_name(1_772_359_200_000, 42), "1772359200000-00000000000000000042"),

@@ -7,15 +7,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from custody.config import SETTINGS_FILE
 from custody.repository import Repository
 from custody.rollover import STEPS, read_report
 from custody.sample import SampleOptions, sample_files
 from custody.spark.run import jobs_folder
 from custody.spark.submit import submit_command, submit_environment
 from custody.vfs import PosixFileSystem
+from tests.support import run_steps
 
 ENVIRONMENT = {**os.environ, **submit_environment()}
 
@@ -27,8 +30,10 @@ def submit(step: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    """A repository with two sealed groups."""
+    """A repository with two sealed groups, too large for one log."""
     repository = Repository.create(tmp_path / "repository")
+    (tmp_path / "repository" / SETTINGS_FILE).write_text("[eventlog]\nlog_bytes_target = 200000\n")
+    repository = Repository.open(tmp_path / "repository")
     for number, (name, data) in enumerate(sample_files(SampleOptions(events=600, batch_size=300, nodes=2))):
         (tmp_path / name).write_bytes(data)
         with repository.ingest() as work:
@@ -67,7 +72,7 @@ def test_one_driver_does_all_steps_and_prints_one_report_line_each(repository: R
     assert done.returncode == 0, done.stderr
     reports = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [report["step"] for report in reports] == list(STEPS)
-    assert {report["step"]: report["units"] for report in reports}["compress"] == 2
+    assert {report["step"]: report["units"] for report in reports}["rollover"] == 2
     ingested = repository.status().writers[0].next_event_id
     assert repository.search("", limit=1).total == repository.status().writers[0].events_live == ingested > 0
     kept = read_report(PosixFileSystem(), repository.settings.runs, "../../weekly run/1", "commit")
@@ -75,17 +80,57 @@ def test_one_driver_does_all_steps_and_prints_one_report_line_each(repository: R
     assert [path.name for path in root.parent.iterdir() if path.is_dir()] == ["repository"]
 
 
+def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    return report
+
+
 @pytest.mark.spark
-def test_a_damaged_group_fails_its_job_and_leaves_the_other_groups_done(repository: Repository) -> None:
+def test_a_damaged_unit_fails_its_job_and_leaves_the_other_units_done(repository: Repository) -> None:
+    assert submit("rollover", "--repository", str(repository.settings.root)).returncode == 0
+    staged = sorted(repository.settings.store.rglob("*.arrow"))
+    data = bytearray(staged[0].read_bytes())
+    data[len(data) // 2] ^= 1
+    staged[0].write_bytes(data)
+    done = submit("compress", "--repository", str(repository.settings.root))
+    assert done.returncode == 1
+    report = report_of(done)
+    assert (report["units"], report["failed"]) == (len(staged), 1)
+    failure = next(unit for unit in report["details"] if unit["error"])
+    assert str(staged[0]) in failure["error"]
+    assert "CorruptionError" in failure["error"]
+    assert len(list(repository.settings.store.rglob("*.parquet"))) == len(staged) - 1
+
+
+@pytest.mark.spark
+def test_a_damaged_journal_costs_its_records_and_the_job_says_which(repository: Repository) -> None:
     journals = sorted((repository.settings.containers[0] / "main" / "journals").iterdir())
+    events = repository.status().writers[0].events_waiting
     damaged = bytearray(journals[0].read_bytes())
     damaged[len(damaged) // 2] ^= 1
     journals[0].write_bytes(damaged)
     done = submit("rollover", "--repository", str(repository.settings.root))
-    assert done.returncode == 1
-    report = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
-    assert report["units"] == 2
-    assert report["failed"] == 1
-    failure = next(unit for unit in report["details"] if unit["error"])
-    assert str(journals[0]) in failure["error"]
-    assert "CorruptionError" in failure["error"]
+    assert done.returncode == 0, done.stderr
+    report = report_of(done)
+    assert 0 < report["events"] < events
+    assert [entry.code for entry in repository.quarantine.entries()] == ["journal-damage"]
+    [entry] = repository.quarantine.entries()
+    assert f"{journals[0]} @{entry.offset}, {entry.size_bytes} bytes" in report["details"][0]["note"]
+
+
+@pytest.mark.spark
+def test_spark_reads_the_logs_without_custody(repository: Repository) -> None:
+    run_steps(repository.settings)
+    events = list(repository.events(count=10_000))
+    command = submit_command(
+        Path(__file__).with_name("sql_over_logs.py"),
+        [str(repository.workspace().paths.home / "data/*/events/*.parquet")],
+        master="local[2]",
+    )
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = report_of(done)
+    assert found["rows"] == found["distinct"] == len(events)
+    assert found["ids"] == sum(event.event_id for event in events)
+    assert found["ordinals"] == sum(event.source_ordinal or 0 for event in events)
+    assert found["of_one"] == [event.event_id for event in events if event.flowfile_uuid == found["uuid"]]

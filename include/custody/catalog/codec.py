@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
+from custody.catalog.state import FEATURES_READ
 from custody.catalog.transaction_pb2 import Transaction
 from custody.errors import CorruptionError, FormatVersionError
 
 PREAMBLE = b"CUSTCAT\x01"
 _LENGTH = struct.Struct("<Q")
 _DIGEST_BYTES = 32
-FEATURES_READ: frozenset[str] = frozenset()
-"""Names of the features that this code can read; each one is added with the release that brings it."""
 FEATURES_WRITTEN: frozenset[str] = frozenset()
 """Names of the features that this code keeps when it writes."""
 
@@ -32,8 +30,8 @@ def digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def decode(data: bytes, path: Path) -> Transaction:
-    """Return the message of an object.
+def decode(data: bytes, path: object) -> Transaction:
+    """Return the message of an object; `path` says in errors where it lies.
 
     Raises:
         FormatVersionError: the object is of another version, or needs a feature that this code does not know.
@@ -42,20 +40,26 @@ def decode(data: bytes, path: Path) -> Transaction:
     if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
         raise FormatVersionError(f"{path} @7: expected catalog object version 1, got {data[7:8]!r}.")
     start = len(PREAMBLE) + _LENGTH.size
-    body, stored = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
-    if len(body) < start or not body.startswith(PREAMBLE) or hashlib.sha256(body).digest() != stored:
+    body = memoryview(data)[:-_DIGEST_BYTES]
+    if len(body) < start or not data.startswith(PREAMBLE) or hashlib.sha256(body).digest() != data[-_DIGEST_BYTES:]:
         raise CorruptionError(f"{path} @0: expected a catalog object with its checksum, got other bytes.")
     (length,) = _LENGTH.unpack_from(body, len(PREAMBLE))
     if len(body) - start != length:
         raise CorruptionError(f"{path} @{start}: expected {length} bytes of message, got {len(body) - start}.")
     transaction = Transaction()
     try:
-        transaction.ParseFromString(body[start:])
+        transaction.ParseFromString(bytes(body[start:]))
     except DecodeError as error:
         raise CorruptionError(f"{path} @{start}: expected a transaction, got {error}.") from error
+    if transaction.reader_features:
+        check_readable(transaction, path)
+    return transaction
+
+
+def check_readable(transaction: Transaction, path: object) -> None:
+    """Raise FormatVersionError when an object needs a feature that this code does not know."""
     unknown = sorted(set(transaction.reader_features) - FEATURES_READ)
     if unknown:
         raise FormatVersionError(
             f"{path}: needs the reader features {', '.join(unknown)}, which this custody does not know."
         )
-    return transaction

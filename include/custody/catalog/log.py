@@ -1,227 +1,299 @@
-"""The catalog of one writer's database: a linear log of transactions, each with its predecessor's digest.
-
-Layout: `transactions/<revision, 20 digits>/<uuid>.txn`, a checkpoint beside its transaction as `<uuid>.ckpt`. The
-uuid in a name is derived from the catalog's id, the revision and the predecessor's uuid: two processes that race for
-a revision aim at one name, which put-if-absent gives to one of them. The first transaction's name is fixed, so
-creation is a race with one winner too.
-"""
+"""The catalog of one writer's database: a linear log of transactions, each with its predecessor's digest."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from custody.catalog.codec import FEATURES_WRITTEN, decode, digest, encode
-from custody.catalog.state import EMPTY, CatalogState, apply
-from custody.catalog.transaction_pb2 import Action, Transaction
-from custody.clock import Clock
-from custody.errors import ConflictError, CorruptionError, FormatVersionError
-from custody.format.names import (
-    DatabasePaths,
-    parse_revision,
-    parse_transaction,
-    revision_folder,
-    transaction_file,
+from custody.catalog.chain import Chain
+from custody.catalog.checkpoints import write_checkpoint
+from custody.catalog.codec import FEATURES_WRITTEN, digest, encode
+from custody.catalog.conflict import (
+    CommitConflictError,
+    Conflict,
+    FencedError,
+    NotApplicableError,
+    PrunedError,
+    SealedError,
 )
-from custody.vfs import FileSystem
+from custody.catalog.history import Difference, revision_at
+from custody.catalog.objects import Objects
+from custody.catalog.publishing import check_actions, pause, publish
+from custody.catalog.state import EMPTY, CatalogState, Draft
+from custody.catalog.transaction_pb2 import Action, Note, Transaction
+from custody.clock import Clock
+from custody.errors import (
+    ConfigurationError,
+    ConflictError,
+    CorruptionError,
+    FormatVersionError,
+    NotFoundError,
+)
+from custody.store import ObjectInfo, ObjectStore
 
-_FIRST_NAMESPACE = UUID("7f3c1a52-6f0e-4b57-9a0a-6f0d5c1f2b11")  # part of the format: names revision 0
-_COMMIT_ATTEMPTS = 50
+_COMMIT_ATTEMPTS = 100
+_LOG_FRACTION = 0.5
+_LOG_BYTES_MIN = 1 << 20
 
 
 class Catalog:
-    """Reads and extends one catalog; cheap to make, keeps the state that it read last."""
+    """Reads and extends one catalog; cheap to make, keeps the state that it read last.
 
-    def __init__(self, fs: FileSystem, paths: DatabasePaths, clock: Clock) -> None:
-        self._fs = fs
+    Args:
+        store: where the catalog lies.
+        writer: whose it is; one linear timeline for each writer and database.
+        database: of what.
+        clock: for commit times.
+    """
+
+    def __init__(self, store: ObjectStore, writer: str, database: str, clock: Clock) -> None:
+        self.objects = Objects(store, writer, database)
+        self.chain = Chain(self.objects)
+        self.notices: list[str] = []
+        """What was found and could be passed over, such as a damaged checkpoint."""
+        self.epoch: int | None = None
+        """The epoch of this writer, when it has begun one; a greater one in the catalog stops it."""
+        self._store = store
         self._clock = clock
-        self._folder = paths.transactions
-        self._identity = f"{paths.writer}/{paths.database}"
         self._state = EMPTY
+        self._opened = False
         self._settled_revision = -1
+        self._checkpointed = (-1, 0)
+        """Revision and size in bytes of the newest checkpoint that this object knows of."""
+        self._log_bytes = 0
 
     def load(self) -> CatalogState:
         """Return the newest state; the work is proportional to what was committed since the last call.
 
+        The first call looks for revisions behind the last one too; a later call looks for the next one only.
+
         Raises:
             CorruptionError: an object is damaged, missing, or does not follow from its predecessor.
+            FormatVersionError: a newer custody wrote something that this one does not know.
         """
-        if self._state is EMPTY:
-            self._state = self._newest_checkpoint()
+        if self._opened:
+            return self._refresh()
+        found = self.chain.newest_checkpoint()
+        self.notices += found.passed_over
+        self._checkpointed = (found.state.revision, found.size_bytes)
+        self._state = found.state
         while True:
-            name = self._next_name(self._state)
-            data = self._read(self._state.revision + 1, name)
-            if data is not None:
-                self._state = self._follow(self._state, data, self._path(self._state.revision + 1, name))
-            elif self._is_at_end(name):
-                return self._state
+            state = self._refresh()
+            if self.chain.check_end(state):
+                self._opened = state.revision >= 0
+                return state
 
-    def commit(self, actions: Sequence[Action], *, next_event_id: int = 0) -> CatalogState:
-        """Append one transaction and return the state after it.
+    def commit(self, actions: Sequence[Action], *, next_event_id: int = 0, attempt: UUID | None = None) -> CatalogState:
+        """Append one transaction and return the state after it; `attempt` is its id where it was chosen before.
 
         Actions that still apply after another writer's commit are tried again on top of it.
         Durability: on return the transaction and all before it survive power loss; on StorageError it is unknown
         whether it was committed, and the next load tells.
 
         Raises:
-            ConflictError: the actions contradict the state: nothing was written.
+            InvalidInputError: a path is no safe key, or a tombstone means nothing or everything.
+            CommitConflictError: the actions contradict the state, or others won too often: nothing was written.
+            SealedError, FencedError: this writer was retired, or taken over by another process.
             FormatVersionError: a newer custody writes here, with features that this one does not know.
         """
-        for _ in range(_COMMIT_ATTEMPTS):
+        check_actions(actions)
+        attempt_id = (attempt or uuid.uuid4()).bytes
+        for number in range(_COMMIT_ATTEMPTS):
             state = self.settle()
             self._check_writable(state)
-            apply(actions, dict(state.files), dict(state.shards))
-            transaction = self._successor(state, actions, next_event_id)
+            transaction = self._successor(state, actions, next_event_id, attempt_id)
             data = encode(transaction)
-            path = self._path(transaction.revision, self._next_name(state))
-            self._fs.make_directory(path.parent)
-            if self._fs.publish_if_absent(path, data) or self._fs.read(path) == data:
-                self._state = state.advanced(transaction, digest(data))
-                self._settled_revision = self._state.revision
-                return self._state
-        raise ConflictError(f"{self._folder}: other writers won {_COMMIT_ATTEMPTS} times. Try again.")
+            after = self._after(state, transaction, data)
+            key = self.objects.key(transaction.revision, transaction.uuid)
+            if publish(self._store, key, data):
+                self._state = after
+                self._opened, self._settled_revision = True, after.revision
+                self._log_bytes += len(data)
+                return after
+            # Who lost has synced the winner's object, so that it needs no more time than the winner for the next one.
+            self._settled_revision = transaction.revision
+            if number:
+                pause(number)
+        raise CommitConflictError(
+            f"{self.objects}: other writers won {_COMMIT_ATTEMPTS} times. Try again.", self._state.revision, None
+        )
 
     def settle(self) -> CatalogState:
-        """Return the newest state, and make sure that it stays.
+        """Return the newest state, all of it durable, also what a process committed that died before it synced.
 
-        A transaction can be seen before its name is durable, and who wrote it may have died in between. Whoever
-        builds on it (the next transaction, the removal of journals) settles it first; those before it are settled
-        by the same rule.
+        Durability: on return every transaction up to the state survives power loss.
         """
         state = self.load()
         if state.revision > self._settled_revision:
-            self._fs.sync_directory(self._folder / revision_folder(state.revision))
+            self._store.settle(self.objects.key(state.revision, state.uuid))
             self._settled_revision = state.revision
         return state
 
+    def continuation(self, state: CatalogState, actions: Sequence[Action], next_event_id: int) -> tuple[str, bytes]:
+        """Return key and bytes of a transaction that would follow a state; nothing is written. For repairs."""
+        transaction = self._successor(state, actions, next_event_id, uuid.uuid4().bytes)
+        self._after(state, transaction, data := encode(transaction))
+        return self.objects.key(transaction.revision, transaction.uuid), data
+
+    def begin_epoch(self) -> int:
+        """Take over this writer: commit a transaction of a new epoch and return it; older processes are refused.
+
+        Raises:
+            SealedError: the writer was retired.
+        """
+        self.epoch = None
+        for _ in range(_COMMIT_ATTEMPTS):
+            wanted = self.load().epoch + 1
+            self.epoch = wanted
+            try:
+                self.commit([Action(note=Note(kind=Note.FENCED, text=f"epoch {wanted}"))])
+            except FencedError:
+                continue
+            return wanted
+        raise CommitConflictError(f"{self.objects}: others took over too often.", self._state.revision, None)
+
     def checkpoint(self) -> Path:
-        """Write the whole newest state beside its transaction and verify it; return its path.
+        """Write the whole newest state beside its transaction and verify it; return where it lies.
 
         Durability: on return the checkpoint survives power loss. A second call changes nothing.
         """
+        return Path(self._store.locate(self.write_checkpoint().key))
+
+    def write_checkpoint(self) -> ObjectInfo:
+        """Write a checkpoint as `checkpoint` does; return its key and size."""
         state = self.load()
         if state.revision < 0:
-            raise ConflictError(f"{self._folder}: the catalog is empty, there is nothing to checkpoint.")
-        path = self._path(state.revision, transaction_file(state.uuid, checkpoint=True))
-        message = Transaction(
-            revision=state.revision,
-            uuid=state.uuid.bytes,
-            previous_digest=state.digest,
-            commit_time_ms=state.commit_time_ms,
-            encoding=Transaction.FULL,
-            catalog_id=state.catalog_id.bytes,
-            next_event_id=state.next_event_id,
-            writer_features=sorted(state.writer_features),
-            actions=state.actions(),
-        )
-        self._fs.publish_if_absent(path, encode(message))
-        decode(self._fs.read(path), path)
-        return path
+            raise ConflictError(f"{self.objects}: the catalog is empty, there is nothing to checkpoint.")
+        made = write_checkpoint(self.objects, state)
+        self._checkpointed = (state.revision, made.size_bytes)
+        self._log_bytes = 0
+        return made
 
     def checkpoint_age(self) -> int:
         """Return how many transactions lie behind the newest checkpoint."""
-        state = self.load()
-        return state.revision - max((revision for revision, _ in self._checkpoints()), default=-1)
+        revision = self.load().revision
+        hinted = self.chain.hinted()
+        if hinted is not None:
+            key = self.objects.key(hinted.revision, hinted.uuid, checkpoint=True)
+            if hinted.revision <= revision and self._store.head(key) is not None:
+                return revision - hinted.revision
+        return revision - max((item.revision for item in self.objects.checkpoints()), default=-1)
 
-    def timeline(self) -> Iterator[Transaction]:
-        """Yield all transactions that are kept, oldest first, each checked against its predecessor."""
-        state = EMPTY
-        for revision in range(self.load().revision + 1):
-            name = self._next_name(state)
-            data = self._read(revision, name)
-            if data is None:
-                raise CorruptionError(f"{self._path(revision, name)}: expected revision {revision}, got no file.")
-            state = self._follow(state, data, self._path(revision, name))
-            yield decode(data, self._path(revision, name))
+    def checkpoint_due(self, every: int) -> bool:
+        """Whether a checkpoint is worth its while: after `every` transactions, or when those weigh half the state."""
+        heavy = self._log_bytes > max(_LOG_BYTES_MIN, _LOG_FRACTION * self._checkpointed[1])
+        return self.checkpoint_age() >= every or heavy
+
+    def timeline(self, start: int | None = None, stop: int | None = None) -> Iterator[Transaction]:
+        """Yield the transactions that are kept, oldest first, each checked against its predecessor.
+
+        Raises:
+            PrunedError: `start` is not kept any more.
+            CorruptionError: a transaction is damaged or missing.
+        """
+        state = self.load()
+        first = state.floor if start is None else self._kept(start, state)
+        last = state.revision if stop is None else self._kept(stop, state)
+        yield from self.chain.transactions(first, last)
+
+    def at(self, revision: int, *, check_files: bool = False) -> CatalogState:
+        """Return the state at a revision; with `check_files` only if all its files exist.
+
+        Raises:
+            PrunedError: the revision is not kept any more; the error says which is the earliest.
+            NotFoundError: there is no such revision yet.
+            CorruptionError: it cannot be read, or one of its files is missing.
+        """
+        newest = self.load()
+        state = newest if revision == newest.revision else self.chain.at(self._kept(revision, newest))
+        for path in state.files if check_files else ():
+            if self._store.head(self.objects.home + path) is None:
+                where = self._store.locate(self.objects.home + path)
+                raise CorruptionError(f"{where}: expected a file of revision {revision}, found none.")
+        return state
+
+    def revision_at(self, time_ms: int) -> int:
+        """Return the last revision that was committed at or before a time; reads a logarithmic number of them.
+
+        Raises:
+            NotFoundError: the catalog begins later.
+            PrunedError: what is kept of it does.
+        """
+        return revision_at(self.objects, self.load(), time_ms)
+
+    def difference(self, former: int, later: int) -> Difference:
+        """Return what differs between two revisions, either of which may be the earlier one; raises as `at` does."""
+        old, new = self.at(former), self.at(later)
+        return Difference(
+            {path: new.files[path] for path in new.files if path not in old.files},
+            {path: old.files[path] for path in old.files if path not in new.files},
+            {name: new.shards[name] for name in new.shards if name not in old.shards},
+            {name: old.shards[name] for name in old.shards if name not in new.shards},
+        )
+
+    def _refresh(self) -> CatalogState:
+        self._state, size = self.chain.follow(self._state)
+        self._log_bytes += size
+        return self._state
+
+    def _kept(self, revision: int, newest: CatalogState) -> int:
+        if revision < newest.floor:
+            raise PrunedError(
+                f"{self.objects}: revision {revision} was pruned, the earliest is {newest.floor}.", newest.floor
+            )
+        if revision > newest.revision:
+            raise NotFoundError(f"{self.objects}: there is no revision {revision}, the newest is {newest.revision}.")
+        return revision
 
     def _check_writable(self, state: CatalogState) -> None:
         unknown = sorted(state.writer_features - FEATURES_WRITTEN)
         if unknown:
             raise FormatVersionError(
-                f"{self._folder}: needs the writer features {', '.join(unknown)}, which this custody does not know."
+                f"{self.objects}: needs the writer features {', '.join(unknown)}, which this custody does not know."
+            )
+        if state.seal is not None:
+            raise SealedError(f"{self.objects}: was sealed at revision {state.revision}: {state.seal.reason}.")
+        if self.epoch is not None and state.epoch > self.epoch:
+            raise FencedError(
+                f"{self.objects}: epoch {state.epoch} was begun by another process, this one has {self.epoch}. Stop it."
+            )
+        if state is not EMPTY and state.naming == Transaction.DERIVED and not self._store.can_put_if_absent:
+            raise ConfigurationError(
+                f"{self.objects}: needs put-if-absent, which catalog.put_if_absent says that this store lacks."
             )
 
-    def _successor(self, state: CatalogState, actions: Iterable[Action], next_event_id: int) -> Transaction:
-        name, _ = parse_transaction(self._next_name(state)) or (UUID(int=0), False)
-        first = state is EMPTY
+    def _after(self, state: CatalogState, transaction: Transaction, data: bytes) -> CatalogState:
+        draft = Draft(state)
+        try:
+            draft.follow(transaction, digest(data))
+        except NotApplicableError as error:
+            raise _conflict(self.objects, state, error.conflict) from error
+        return draft.state()
+
+    def _successor(
+        self, state: CatalogState, actions: Sequence[Action], next_event_id: int, attempt: bytes
+    ) -> Transaction:
+        first = state.revision < 0
+        random = not self._store.can_put_if_absent if first else state.naming == Transaction.RANDOM
+        catalog_id = uuid.uuid4().bytes if first else state.catalog_id.bytes
+        name = uuid.uuid4().bytes if random else self.objects.next_uuid(catalog_id, state.revision, state.uuid.bytes)
         return Transaction(
             revision=state.revision + 1,
-            uuid=name.bytes,
+            uuid=name,
             previous_uuid=b"" if first else state.uuid.bytes,
             previous_digest=state.digest,
             commit_time_ms=max(self._clock.now_ms(), state.commit_time_ms + 1),
             encoding=Transaction.DELTA,
-            catalog_id=(uuid.uuid4() if first else state.catalog_id).bytes,
-            attempt_id=uuid.uuid4().bytes,
+            catalog_id=catalog_id,
+            attempt_id=attempt,
             next_event_id=max(state.next_event_id, next_event_id),
+            naming=Transaction.RANDOM if random else Transaction.DERIVED,
+            epoch=self.epoch or 0,
             actions=actions,
         )
 
-    def _next_name(self, state: CatalogState) -> str:
-        if state is EMPTY:
-            return transaction_file(uuid.uuid5(_FIRST_NAMESPACE, self._identity))
-        return transaction_file(uuid.uuid5(state.catalog_id, f"{state.revision + 1}:{state.uuid}"))
 
-    def _path(self, revision: int, name: str) -> Path:
-        return self._folder / revision_folder(revision) / name
-
-    def _read(self, revision: int, name: str) -> bytes | None:
-        path = self._path(revision, name)
-        return self._fs.read(path) if self._fs.exists(path) else None
-
-    def _follow(self, state: CatalogState, data: bytes, path: Path) -> CatalogState:
-        """Return the state after an object; check that it is the successor of `state`."""
-        transaction = decode(data, path)
-        expected = (state.revision + 1, state.digest, b"" if state is EMPTY else state.uuid.bytes)
-        got = (transaction.revision, transaction.previous_digest, transaction.previous_uuid)
-        if got != expected or transaction.encoding != Transaction.DELTA:
-            raise CorruptionError(
-                f"{path}: expected the successor of revision {state.revision} with its digest "
-                f"{state.digest.hex()[:16]}, got revision {transaction.revision} after "
-                f"{transaction.previous_digest.hex()[:16]}."
-            )
-        return state.advanced(transaction, digest(data))
-
-    def _revisions(self) -> list[int]:
-        found = (parse_revision(name) for name in self._fs.list(self._folder))
-        return sorted(revision for revision in found if revision is not None)
-
-    def _checkpoints(self) -> Iterator[tuple[int, str]]:
-        """Yield (revision, file name) of all checkpoints, newest first."""
-        for revision in reversed(self._revisions()):
-            for name in self._fs.list(self._folder / revision_folder(revision)):
-                parsed = parse_transaction(name)
-                if parsed is not None and parsed[1]:
-                    yield revision, name
-
-    def _newest_checkpoint(self) -> CatalogState:
-        """Return the state of the newest checkpoint that can be read, the empty state when there is none."""
-        for revision, name in self._checkpoints():
-            path = self._path(revision, name)
-            try:
-                message = decode(self._fs.read(path), path)
-            except (CorruptionError, FormatVersionError):
-                continue  # an older checkpoint and the transactions since give the same state
-            # A checkpoint's previous_digest is the digest of the transaction that it stands beside.
-            return EMPTY.advanced(message, message.previous_digest)
-        return EMPTY
-
-    def _is_at_end(self, name: str) -> bool:
-        """Whether no later revision exists; False when the next one, `name`, was committed in this moment.
-
-        Raises:
-            CorruptionError: a later revision exists although the next one does not.
-        """
-        following = self._state.revision + 1
-        for revision in self._revisions():
-            names = self._fs.list(self._folder / revision_folder(revision)) if revision >= following else []
-            if any(parse_transaction(found) for found in names):
-                if self._fs.exists(self._path(following, name)):
-                    return False
-                raise CorruptionError(
-                    f"{self._folder}: revision {following} is missing or has a foreign name, "
-                    f"but revision {revision} exists. Run: custody status"
-                )
-        return True
+def _conflict(objects: Objects, state: CatalogState, conflict: Conflict) -> CommitConflictError:
+    return CommitConflictError(f"{objects} revision {state.revision}: {conflict}", state.revision, conflict)

@@ -1,16 +1,28 @@
-"""The state of a catalog at one revision: which files and shards are live. A frozen value; applying gives a new one."""
+"""The state of a catalog at one revision: what is live. A frozen value; following a transaction gives a new one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any
 from uuid import UUID
 
-from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Transaction
-from custody.errors import ConflictError, FormatVersionError
+from custody.catalog.conflict import Conflict, NotApplicableError
+from custody.catalog.layered import GONE, FileMap, Gone, LayeredMap
+from custody.catalog.transaction_pb2 import (
+    Absorb,
+    Action,
+    AddFile,
+    AddShard,
+    AddTombstone,
+    Prune,
+    Seal,
+    Transaction,
+)
+from custody.errors import FormatVersionError
 
-_T = TypeVar("_T")
+FEATURES_READ: frozenset[str] = frozenset()
+"""Names of the features that this code can read; each one is added with the release that brings it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,74 +37,212 @@ class CatalogState:
     next_event_id: int
     writer_features: frozenset[str] = frozenset()
     """Who writes has to know all of them; a feature never goes away."""
-    files: Mapping[str, AddFile] = field(default_factory=dict)
+    reader_features: frozenset[str] = frozenset()
+    files: FileMap = field(default_factory=FileMap)
     """Live Parquet files by path, relative to the database's folder."""
-    shards: Mapping[str, AddShard] = field(default_factory=dict)
+    shards: Mapping[str, AddShard] = field(default_factory=LayeredMap)
     """Live index shards by name."""
+    tombstones: Mapping[str, AddTombstone] = field(default_factory=LayeredMap)
+    """What readers no longer give out, by the tombstone's id in hexadecimal digits."""
+    absorbed: Mapping[str, Absorb] = field(default_factory=LayeredMap)
+    """Whose files these files stand for, by `<writer>/<database>`."""
+    naming: int = Transaction.DERIVED
+    epoch: int = 0
+    seal: Seal | None = None
+    """Why nothing more is committed here; None while the writer lives."""
+    prune: Prune | None = None
+    """Which revisions may be gone on purpose."""
+
+    @property
+    def floor(self) -> int:
+        """The earliest revision that is kept."""
+        return 0 if self.prune is None else self.prune.floor
 
     def file_of(self, event_id: int) -> AddFile | None:
         """Return the live file whose id range holds an event."""
-        return next(
-            (file for file in self.files.values() if file.first_event_id <= event_id <= file.last_event_id),
-            None,
-        )
+        return self.files.file_of(event_id)
 
     def actions(self) -> list[Action]:
-        """Return the actions of a checkpoint: the whole state, in a fixed order."""
-        files = [Action(add_file=self.files[path]) for path in sorted(self.files)]
-        return files + [Action(add_shard=self.shards[name]) for name in sorted(self.shards)]
+        """Return what gives this state from nothing, in a fixed order."""
+        return [Action(add_file=self.files[path]) for path in sorted(self.files)] + self.other_actions()
+
+    def other_actions(self) -> list[Action]:
+        """Return what gives this state without its files."""
+        made = [Action(add_shard=self.shards[name]) for name in sorted(self.shards)]
+        made += [Action(add_tombstone=self.tombstones[name]) for name in sorted(self.tombstones)]
+        made += [Action(absorb=self.absorbed[name]) for name in sorted(self.absorbed)]
+        made += [] if self.prune is None else [Action(prune=self.prune)]
+        return made + ([] if self.seal is None else [Action(seal=self.seal)])
 
     def advanced(self, transaction: Transaction, digest: bytes) -> CatalogState:
         """Return the state after a transaction, or the state that a checkpoint spells out."""
-        full = transaction.encoding == Transaction.FULL
-        files, shards = ({}, {}) if full else (dict(self.files), dict(self.shards))
-        apply(transaction.actions, files, shards)
-        return replace(
-            self,
-            catalog_id=UUID(bytes=transaction.catalog_id),
-            revision=transaction.revision,
-            uuid=UUID(bytes=transaction.uuid),
-            digest=digest,
-            commit_time_ms=transaction.commit_time_ms,
-            next_event_id=max(self.next_event_id, transaction.next_event_id),
-            writer_features=self.writer_features | set(transaction.writer_features),
-            files=files,
-            shards=shards,
-        )
+        draft = Draft(self)
+        draft.follow(transaction, digest)
+        return draft.state()
 
 
 EMPTY = CatalogState(UUID(int=0), -1, UUID(int=0), b"", 0, 0)
 """Before the first transaction."""
 
-
-def apply(actions: Iterable[Action], files: dict[str, AddFile], shards: dict[str, AddShard]) -> None:
-    """Apply actions in their order.
-
-    Raises:
-        ConflictError: an action adds what is live or removes what is not.
-        FormatVersionError: an action is of a kind that this code does not know.
-    """
-    for action in actions:
-        kind = action.WhichOneof("kind")
-        if kind == "add_file":
-            _add(files, action.add_file.path, action.add_file)
-        elif kind == "add_shard":
-            _add(shards, action.add_shard.name, action.add_shard)
-        elif kind == "remove_file":
-            _remove(files, action.remove_file.path)
-        elif kind == "remove_shard":
-            _remove(shards, action.remove_shard.name)
-        else:
-            raise FormatVersionError("the catalog holds an action of an unknown kind. Use a newer custody.")
+_Changes = dict[str, Any]
 
 
-def _add(live: dict[str, _T], name: str, value: _T) -> None:
-    if name in live:
-        raise ConflictError(f"cannot add {name}: it is live already.")
-    live[name] = value
+class Draft:
+    """A state that is being changed: many transactions are followed at the cost of their own size."""
+
+    def __init__(self, base: CatalogState) -> None:
+        self._base = base
+        self._files: _Changes = {}
+        self._shards: _Changes = {}
+        self._tombstones: _Changes = {}
+        self._absorbed: _Changes = {}
+        self._seal = base.seal
+        self._prune = base.prune
+        self._reader = set(base.reader_features)
+        self._writer = set(base.writer_features)
+        self.catalog_id = base.catalog_id.bytes
+        self.revision = base.revision
+        self.uuid = base.uuid.bytes
+        self.digest = base.digest
+        self.commit_time_ms = base.commit_time_ms
+        self.naming = base.naming
+        self._next_event_id = base.next_event_id
+        self._epoch = base.epoch
+
+    def follow(self, transaction: Transaction, digest: bytes) -> None:
+        """Apply a transaction or a checkpoint that was checked to be the next object.
+
+        Raises:
+            ConflictError: an action contradicts the state; the draft is of no use any more.
+            FormatVersionError: an action is of a kind, or asks for a feature, that this code does not know.
+        """
+        first = self.revision < 0
+        if transaction.encoding == Transaction.FULL:
+            files = FileMap.undecoded(list(transaction.live_paths), list(transaction.live_files))
+            self._base = replace(EMPTY, files=files)
+        if first or transaction.encoding == Transaction.FULL:
+            self.naming = transaction.naming
+        self.apply(transaction.actions)
+        self.catalog_id = transaction.catalog_id
+        self.revision = transaction.revision
+        self.uuid = transaction.uuid
+        self.digest = digest
+        self.commit_time_ms = transaction.commit_time_ms
+        self._next_event_id = max(self._next_event_id, transaction.next_event_id)
+        self._epoch = max(self._epoch, transaction.epoch)
+        if transaction.writer_features or transaction.reader_features:
+            self._upgrade(transaction.reader_features, transaction.writer_features)
+
+    def apply(self, actions: Iterable[Action]) -> None:
+        """Apply actions in their order; raises as `follow` does."""
+        for action in actions:
+            apply = _APPLY.get(action.WhichOneof("kind") or "")
+            if apply is None:
+                raise FormatVersionError("the catalog holds an action of an unknown kind. Use a newer custody.")
+            apply(self, action)
+
+    def state(self) -> CatalogState:
+        """Return the state so far as a value."""
+        base = self._base
+        return CatalogState(
+            catalog_id=UUID(bytes=self.catalog_id),
+            revision=self.revision,
+            uuid=UUID(bytes=self.uuid),
+            digest=self.digest,
+            commit_time_ms=self.commit_time_ms,
+            next_event_id=self._next_event_id,
+            writer_features=frozenset(self._writer),
+            reader_features=frozenset(self._reader),
+            files=base.files.changed(self._files),
+            shards=_changed(base.shards, self._shards),
+            tombstones=_changed(base.tombstones, self._tombstones),
+            absorbed=_changed(base.absorbed, self._absorbed),
+            naming=self.naming,
+            epoch=self._epoch,
+            seal=self._seal,
+            prune=self._prune,
+        )
+
+    def _upgrade(self, reader: Iterable[str], writer: Iterable[str]) -> None:
+        self._reader.update(reader)
+        self._writer.update(writer)
+        unknown = sorted(self._reader - FEATURES_READ)
+        if unknown:
+            names = ", ".join(unknown)
+            raise FormatVersionError(f"needs the reader features {names}, which this custody does not know.")
+
+    def _add(self, kind: str, changes: _Changes, base: Mapping[str, Any], name: str, value: object) -> None:
+        if self._has(changes, base, name):
+            raise NotApplicableError(Conflict(kind, name, "is live already"))
+        changes[name] = value
+
+    def _remove(self, kind: str, changes: _Changes, base: Mapping[str, Any], name: str) -> None:
+        if not self._has(changes, base, name):
+            raise NotApplicableError(Conflict(kind, name, "is not live"))
+        changes[name] = GONE
+
+    @staticmethod
+    def _has(changes: _Changes, base: Mapping[str, Any], name: str) -> bool:
+        value = changes.get(name)
+        return name in base if value is None else not isinstance(value, Gone)
+
+    def _add_file(self, action: Action) -> None:
+        file = action.add_file
+        self._add("add file", self._files, self._base.files, file.path, file)
+
+    def _remove_file(self, action: Action) -> None:
+        self._remove("remove file", self._files, self._base.files, action.remove_file.path)
+
+    def _add_shard(self, action: Action) -> None:
+        shard = action.add_shard
+        self._add("add shard", self._shards, self._base.shards, shard.name, shard)
+
+    def _remove_shard(self, action: Action) -> None:
+        self._remove("remove shard", self._shards, self._base.shards, action.remove_shard.name)
+
+    def _add_tombstone(self, action: Action) -> None:
+        stone = action.add_tombstone
+        self._add("add tombstone", self._tombstones, self._base.tombstones, stone.id.hex(), stone)
+
+    def _remove_tombstone(self, action: Action) -> None:
+        name = action.remove_tombstone.id.hex()
+        self._remove("remove tombstone", self._tombstones, self._base.tombstones, name)
+
+    def _do_upgrade(self, action: Action) -> None:
+        self._upgrade(action.upgrade.reader_features, action.upgrade.writer_features)
+
+    def _do_prune(self, action: Action) -> None:
+        if self._prune is not None and action.prune.floor < self._prune.floor:
+            raise NotApplicableError(Conflict("prune", str(action.prune.floor), f"lies before {self._prune.floor}"))
+        self._prune = action.prune
+
+    def _do_seal(self, action: Action) -> None:
+        if self._seal is not None:
+            raise NotApplicableError(Conflict("seal", "the catalog", "is sealed already"))
+        self._seal = action.seal
+
+    def _do_absorb(self, action: Action) -> None:
+        name = f"{action.absorb.writer}/{action.absorb.database}"
+        self._add("absorb", self._absorbed, self._base.absorbed, name, action.absorb)
+
+    def _do_note(self, action: Action) -> None:
+        """Change nothing."""
 
 
-def _remove(live: dict[str, _T], name: str) -> None:
-    if name not in live:
-        raise ConflictError(f"cannot remove {name}: it is not live.")
-    del live[name]
+_APPLY: dict[str, Callable[[Draft, Action], None]] = {
+    "add_file": Draft._add_file,
+    "remove_file": Draft._remove_file,
+    "add_shard": Draft._add_shard,
+    "remove_shard": Draft._remove_shard,
+    "add_tombstone": Draft._add_tombstone,
+    "remove_tombstone": Draft._remove_tombstone,
+    "upgrade": Draft._do_upgrade,
+    "prune": Draft._do_prune,
+    "seal": Draft._do_seal,
+    "absorb": Draft._do_absorb,
+    "note": Draft._do_note,
+}
+
+
+def _changed(base: Mapping[str, Any], changes: _Changes) -> Mapping[str, Any]:
+    return base.changed(changes) if isinstance(base, LayeredMap) else LayeredMap({**base}).changed(changes)

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Transaction(_message.Message):
-    __slots__ = ("revision", "uuid", "previous_uuid", "previous_digest", "commit_time_ms", "encoding", "catalog_id", "attempt_id", "reader_features", "writer_features", "actions", "next_event_id")
+    __slots__ = ("revision", "uuid", "previous_uuid", "previous_digest", "commit_time_ms", "encoding", "catalog_id", "attempt_id", "reader_features", "writer_features", "actions", "next_event_id", "naming", "epoch", "live_paths", "live_files")
     class Encoding(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         ENCODING_UNSPECIFIED: _ClassVar[Transaction.Encoding]
@@ -17,6 +17,12 @@ class Transaction(_message.Message):
     ENCODING_UNSPECIFIED: Transaction.Encoding
     DELTA: Transaction.Encoding
     FULL: Transaction.Encoding
+    class Naming(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        DERIVED: _ClassVar[Transaction.Naming]
+        RANDOM: _ClassVar[Transaction.Naming]
+    DERIVED: Transaction.Naming
+    RANDOM: Transaction.Naming
     REVISION_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +35,10 @@ class Transaction(_message.Message):
     WRITER_FEATURES_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
     NEXT_EVENT_ID_FIELD_NUMBER: _ClassVar[int]
+    NAMING_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LIVE_PATHS_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FILES_FIELD_NUMBER: _ClassVar[int]
     revision: int
     uuid: bytes
     previous_uuid: bytes
@@ -41,22 +51,40 @@ class Transaction(_message.Message):
     writer_features: _containers.RepeatedScalarFieldContainer[str]
     actions: _containers.RepeatedCompositeFieldContainer[Action]
     next_event_id: int
-    def __init__(self, revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_digest: _Optional[bytes] = ..., commit_time_ms: _Optional[int] = ..., encoding: _Optional[_Union[Transaction.Encoding, str]] = ..., catalog_id: _Optional[bytes] = ..., attempt_id: _Optional[bytes] = ..., reader_features: _Optional[_Iterable[str]] = ..., writer_features: _Optional[_Iterable[str]] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ..., next_event_id: _Optional[int] = ...) -> None: ...
+    naming: Transaction.Naming
+    epoch: int
+    live_paths: _containers.RepeatedScalarFieldContainer[str]
+    live_files: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_digest: _Optional[bytes] = ..., commit_time_ms: _Optional[int] = ..., encoding: _Optional[_Union[Transaction.Encoding, str]] = ..., catalog_id: _Optional[bytes] = ..., attempt_id: _Optional[bytes] = ..., reader_features: _Optional[_Iterable[str]] = ..., writer_features: _Optional[_Iterable[str]] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ..., next_event_id: _Optional[int] = ..., naming: _Optional[_Union[Transaction.Naming, str]] = ..., epoch: _Optional[int] = ..., live_paths: _Optional[_Iterable[str]] = ..., live_files: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Action(_message.Message):
-    __slots__ = ("add_file", "remove_file", "add_shard", "remove_shard")
+    __slots__ = ("add_file", "remove_file", "add_shard", "remove_shard", "add_tombstone", "remove_tombstone", "upgrade", "prune", "seal", "absorb", "note")
     ADD_FILE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FILE_FIELD_NUMBER: _ClassVar[int]
     ADD_SHARD_FIELD_NUMBER: _ClassVar[int]
     REMOVE_SHARD_FIELD_NUMBER: _ClassVar[int]
+    ADD_TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    UPGRADE_FIELD_NUMBER: _ClassVar[int]
+    PRUNE_FIELD_NUMBER: _ClassVar[int]
+    SEAL_FIELD_NUMBER: _ClassVar[int]
+    ABSORB_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
     add_file: AddFile
     remove_file: RemoveFile
     add_shard: AddShard
     remove_shard: RemoveShard
-    def __init__(self, add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., add_shard: _Optional[_Union[AddShard, _Mapping]] = ..., remove_shard: _Optional[_Union[RemoveShard, _Mapping]] = ...) -> None: ...
+    add_tombstone: AddTombstone
+    remove_tombstone: RemoveTombstone
+    upgrade: Upgrade
+    prune: Prune
+    seal: Seal
+    absorb: Absorb
+    note: Note
+    def __init__(self, add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., add_shard: _Optional[_Union[AddShard, _Mapping]] = ..., remove_shard: _Optional[_Union[RemoveShard, _Mapping]] = ..., add_tombstone: _Optional[_Union[AddTombstone, _Mapping]] = ..., remove_tombstone: _Optional[_Union[RemoveTombstone, _Mapping]] = ..., upgrade: _Optional[_Union[Upgrade, _Mapping]] = ..., prune: _Optional[_Union[Prune, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., absorb: _Optional[_Union[Absorb, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ...) -> None: ...
 
 class AddFile(_message.Message):
-    __slots__ = ("path", "size_bytes", "rows", "sha256", "table", "partition", "schema_version", "first_event_id", "last_event_id", "first_event_time_ms", "last_event_time_ms", "toc_path", "toc_sha256", "sources")
+    __slots__ = ("path", "size_bytes", "rows", "sha256", "table", "partition", "schema_version", "first_event_id", "last_event_id", "first_event_time_ms", "last_event_time_ms", "toc_path", "toc_sha256", "sources", "groups", "footer", "footer_bytes", "statistics", "schema_fingerprint")
     PATH_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +99,11 @@ class AddFile(_message.Message):
     TOC_PATH_FIELD_NUMBER: _ClassVar[int]
     TOC_SHA256_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    FOOTER_FIELD_NUMBER: _ClassVar[int]
+    FOOTER_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     path: str
     size_bytes: int
     rows: int
@@ -85,7 +118,46 @@ class AddFile(_message.Message):
     toc_path: str
     toc_sha256: bytes
     sources: _containers.RepeatedCompositeFieldContainer[SourceRange]
-    def __init__(self, path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., rows: _Optional[int] = ..., sha256: _Optional[bytes] = ..., table: _Optional[str] = ..., partition: _Optional[str] = ..., schema_version: _Optional[int] = ..., first_event_id: _Optional[int] = ..., last_event_id: _Optional[int] = ..., first_event_time_ms: _Optional[int] = ..., last_event_time_ms: _Optional[int] = ..., toc_path: _Optional[str] = ..., toc_sha256: _Optional[bytes] = ..., sources: _Optional[_Iterable[_Union[SourceRange, _Mapping]]] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    footer: bytes
+    footer_bytes: int
+    statistics: bytes
+    schema_fingerprint: bytes
+    def __init__(self, path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., rows: _Optional[int] = ..., sha256: _Optional[bytes] = ..., table: _Optional[str] = ..., partition: _Optional[str] = ..., schema_version: _Optional[int] = ..., first_event_id: _Optional[int] = ..., last_event_id: _Optional[int] = ..., first_event_time_ms: _Optional[int] = ..., last_event_time_ms: _Optional[int] = ..., toc_path: _Optional[str] = ..., toc_sha256: _Optional[bytes] = ..., sources: _Optional[_Iterable[_Union[SourceRange, _Mapping]]] = ..., groups: _Optional[_Iterable[int]] = ..., footer: _Optional[bytes] = ..., footer_bytes: _Optional[int] = ..., statistics: _Optional[bytes] = ..., schema_fingerprint: _Optional[bytes] = ...) -> None: ...
+
+class FileStatistics(_message.Message):
+    __slots__ = ("columns",)
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    columns: _containers.RepeatedCompositeFieldContainer[ColumnStatistics]
+    def __init__(self, columns: _Optional[_Iterable[_Union[ColumnStatistics, _Mapping]]] = ...) -> None: ...
+
+class ColumnStatistics(_message.Message):
+    __slots__ = ("column", "minimum", "maximum", "nulls", "blooms")
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_FIELD_NUMBER: _ClassVar[int]
+    MAXIMUM_FIELD_NUMBER: _ClassVar[int]
+    NULLS_FIELD_NUMBER: _ClassVar[int]
+    BLOOMS_FIELD_NUMBER: _ClassVar[int]
+    column: str
+    minimum: Value
+    maximum: Value
+    nulls: int
+    blooms: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, column: _Optional[str] = ..., minimum: _Optional[_Union[Value, _Mapping]] = ..., maximum: _Optional[_Union[Value, _Mapping]] = ..., nulls: _Optional[int] = ..., blooms: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Value(_message.Message):
+    __slots__ = ("integer", "number", "text", "binary", "flag")
+    INTEGER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BINARY_FIELD_NUMBER: _ClassVar[int]
+    FLAG_FIELD_NUMBER: _ClassVar[int]
+    integer: int
+    number: float
+    text: str
+    binary: bytes
+    flag: bool
+    def __init__(self, integer: _Optional[int] = ..., number: _Optional[float] = ..., text: _Optional[str] = ..., binary: _Optional[bytes] = ..., flag: _Optional[bool] = ...) -> None: ...
 
 class SourceRange(_message.Message):
     __slots__ = ("node", "first_ordinal", "last_ordinal")
@@ -130,3 +202,95 @@ class RemoveShard(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     name: str
     def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class AddTombstone(_message.Message):
+    __slots__ = ("id", "event_ids", "flowfile_uuids", "from_time_ms", "to_time_ms", "attributes", "before_event_id", "reason", "created_ms")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    EVENT_IDS_FIELD_NUMBER: _ClassVar[int]
+    FLOWFILE_UUIDS_FIELD_NUMBER: _ClassVar[int]
+    FROM_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    TO_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_EVENT_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    event_ids: _containers.RepeatedScalarFieldContainer[int]
+    flowfile_uuids: _containers.RepeatedScalarFieldContainer[str]
+    from_time_ms: int
+    to_time_ms: int
+    attributes: _containers.RepeatedCompositeFieldContainer[Attribute]
+    before_event_id: int
+    reason: str
+    created_ms: int
+    def __init__(self, id: _Optional[bytes] = ..., event_ids: _Optional[_Iterable[int]] = ..., flowfile_uuids: _Optional[_Iterable[str]] = ..., from_time_ms: _Optional[int] = ..., to_time_ms: _Optional[int] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., before_event_id: _Optional[int] = ..., reason: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
+
+class Attribute(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class RemoveTombstone(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    def __init__(self, id: _Optional[bytes] = ...) -> None: ...
+
+class Upgrade(_message.Message):
+    __slots__ = ("reader_features", "writer_features")
+    READER_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    reader_features: _containers.RepeatedScalarFieldContainer[str]
+    writer_features: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, reader_features: _Optional[_Iterable[str]] = ..., writer_features: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Prune(_message.Message):
+    __slots__ = ("floor", "checkpoint_digest")
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    floor: int
+    checkpoint_digest: bytes
+    def __init__(self, floor: _Optional[int] = ..., checkpoint_digest: _Optional[bytes] = ...) -> None: ...
+
+class Seal(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Absorb(_message.Message):
+    __slots__ = ("writer", "database", "catalog_id", "revision", "digest")
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    writer: str
+    database: str
+    catalog_id: bytes
+    revision: int
+    digest: bytes
+    def __init__(self, writer: _Optional[str] = ..., database: _Optional[str] = ..., catalog_id: _Optional[bytes] = ..., revision: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
+class Note(_message.Message):
+    __slots__ = ("kind", "text", "lost_revisions")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[Note.Kind]
+        REPAIRED: _ClassVar[Note.Kind]
+        REBUILT: _ClassVar[Note.Kind]
+        FENCED: _ClassVar[Note.Kind]
+    KIND_UNSPECIFIED: Note.Kind
+    REPAIRED: Note.Kind
+    REBUILT: Note.Kind
+    FENCED: Note.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    LOST_REVISIONS_FIELD_NUMBER: _ClassVar[int]
+    kind: Note.Kind
+    text: str
+    lost_revisions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, kind: _Optional[_Union[Note.Kind, str]] = ..., text: _Optional[str] = ..., lost_revisions: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -1,63 +1,182 @@
-"""`custody catalog`: the timeline of what is live."""
+"""`custody catalog`: the timeline of what is live. Commands that only look; the others: catalog_change_cmd."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from uuid import UUID
 
 import click
+from google.protobuf import json_format
 
-from custody.catalog import Transaction
-from custody.cli.output import json_option, print_json, print_table, time_text, writer_option
-from custody.repository import Repository
+from custody.catalog import CatalogState, Transaction
+from custody.catalog.codec import decode
+from custody.cli.catalogs import FILE_COLUMNS, file_cells, file_row, opened, revision_of, shard_row, summary
+from custody.cli.output import json_option, print_json, print_table, stderr, time_text, writer_option
+from custody.errors import CustodyError
 
 
 @click.group()
 def catalog() -> None:
-    """Look at the catalog, which says what is live."""
+    """Look at the catalog, which says what is live, and take care of it."""
 
 
 @catalog.command("log")
+@click.option("--from", "start", help="First revision, or a time; default: the earliest that is kept.")
+@click.option("--to", "stop", help="Last revision, or a time; default: the newest.")
 @writer_option
 @json_option
 @click.pass_obj
-def log(repository: Path, writer: str | None, as_json: bool) -> None:
+def log(repository: Path, start: str | None, stop: str | None, writer: str | None, as_json: bool) -> None:
     """Print the catalog's transactions, oldest first; each is checked against its predecessor.
 
     \b
     Example:
       custody -r demo catalog log
+      custody -r demo catalog log --from 2026-03-01
     """
-    rows = [_summary(transaction) for transaction in Repository.open(repository).timeline(writer)]
+    _, found = opened(repository, writer)
+    first, last = (None if text is None else revision_of(found, text) for text in (start, stop))
+    rows = [summary(transaction) for transaction in found.timeline(first, last)]
     if as_json:
         print_json(rows)
         return
-    columns = ("revision#", "committed", "uuid", "files added#", "events added#", "shards added#", "removed#")
+    columns = ("revision#", "committed", "uuid", "files added#", "events added#", "shards added#", "removed#", "other")
     print_table("", columns, [_row(row) for row in rows])
 
 
-def _summary(transaction: Transaction) -> dict[str, object]:
-    kinds = [action.WhichOneof("kind") for action in transaction.actions]
-    return {
-        "revision": transaction.revision,
-        "commit_time_ms": transaction.commit_time_ms,
-        "uuid": str(UUID(bytes=transaction.uuid)),
-        "previous_digest": transaction.previous_digest.hex(),
-        "files_added": kinds.count("add_file"),
-        "events_added": sum(action.add_file.rows for action in transaction.actions if action.HasField("add_file")),
-        "shards_added": kinds.count("add_shard"),
-        "removed": kinds.count("remove_file") + kinds.count("remove_shard"),
-    }
+@catalog.command("show")
+@writer_option
+@json_option
+@click.pass_obj
+def show(repository: Path, writer: str | None, as_json: bool) -> None:
+    """Print what is live now: files, shards, tombstones.
+
+    \b
+    Example:
+      custody -r demo catalog show
+    """
+    _, found = opened(repository, writer)
+    state = found.load()
+    for notice in found.notices:
+        stderr().print(f"notice: {notice}", markup=False)
+    _print_state(state, as_json=as_json)
 
 
-def _row(summary: dict[str, object]) -> tuple[object, ...]:
-    time = summary["commit_time_ms"]
+@catalog.command("at")
+@click.argument("revision")
+@click.option("--check", is_flag=True, help="Fail unless every file of that revision is there.")
+@writer_option
+@json_option
+@click.pass_obj
+def at(repository: Path, revision: str, check: bool, writer: str | None, as_json: bool) -> None:
+    """Print what was live at REVISION: a number, or a time (the last revision committed by then).
+
+    \b
+    Example:
+      custody -r demo catalog at 17
+      custody -r demo catalog at 2026-03-01T12:00 --json
+    """
+    _, found = opened(repository, writer)
+    _print_state(found.at(revision_of(found, revision), check_files=check), as_json=as_json)
+
+
+@catalog.command("diff")
+@click.argument("former")
+@click.argument("later", default="newest")
+@writer_option
+@json_option
+@click.pass_obj
+def diff(repository: Path, former: str, later: str, writer: str | None, as_json: bool) -> None:
+    """Print what became live and what ceased to be between the revisions (or times) FORMER and LATER.
+
+    \b
+    Example:
+      custody -r demo catalog diff 3 17
+      custody -r demo catalog diff 2026-03-01
+    """
+    _, found = opened(repository, writer)
+    changed = found.difference(revision_of(found, former), revision_of(found, later))
+    if as_json:
+        print_json(
+            {
+                "added": [file_row(file) for _, file in sorted(changed.added.items())],
+                "removed": [file_row(file) for _, file in sorted(changed.removed.items())],
+                "shards_added": [shard_row(shard) for _, shard in sorted(changed.shards_added.items())],
+                "shards_removed": [shard_row(shard) for _, shard in sorted(changed.shards_removed.items())],
+            }
+        )
+        return
+    print_table("became live", FILE_COLUMNS, file_cells(changed.added.values()))
+    print_table("ceased to be", FILE_COLUMNS, file_cells(changed.removed.values()))
+    names = [("+", name) for name in changed.shards_added] + [("-", name) for name in changed.shards_removed]
+    print_table("shards", ("", "name"), names)
+
+
+@catalog.command("dump")
+@click.argument("revision", required=False)
+@writer_option
+@click.pass_obj
+def dump(repository: Path, revision: str | None, writer: str | None) -> None:
+    """Print every object of the catalog as JSON, one a line, also of a damaged one; nothing is validated.
+
+    \b
+    Example:
+      custody -r demo catalog dump
+      custody -r demo catalog dump 17
+    """
+    _, found = opened(repository, writer)
+    chosen = found.objects.list() if revision is None else found.objects.at(revision_of(found, revision))
+    for item in chosen:
+        entry: dict[str, object] = {"key": item.key, "revision": item.revision, "checkpoint": item.is_checkpoint}
+        try:
+            data = found.objects.store.get(item.key)
+            entry |= {"bytes": len(data), "message": _message(decode(data, item.key))}
+        except CustodyError as error:
+            entry["error"] = str(error)
+        print_json(entry)
+
+
+def _message(transaction: Transaction) -> object:
+    return json_format.MessageToDict(transaction, preserving_proto_field_name=True)
+
+
+def _print_state(state: CatalogState, *, as_json: bool) -> None:
+    files = sorted((state.files[path] for path in state.files), key=lambda file: file.first_event_id)
+    if as_json:
+        print_json(
+            {
+                "revision": state.revision,
+                "commit_time_ms": state.commit_time_ms,
+                "catalog_id": str(state.catalog_id),
+                "digest": state.digest.hex(),
+                "next_event_id": state.next_event_id,
+                "earliest_revision": state.floor,
+                "epoch": state.epoch,
+                "sealed": None if state.seal is None else state.seal.reason,
+                "files": [file_row(file) for file in files],
+                "shards": [shard_row(state.shards[name]) for name in sorted(state.shards)],
+                "tombstones": [_message_of(state, name) for name in sorted(state.tombstones)],
+                "absorbed": sorted(state.absorbed),
+            }
+        )
+        return
+    title = f"revision {state.revision} of {time_text(state.commit_time_ms)}, {len(state.shards)} shards"
+    print_table(f"{title}, {len(state.tombstones)} tombstones", FILE_COLUMNS, file_cells(files))
+
+
+def _message_of(state: CatalogState, name: str) -> dict[str, object]:
+    stone = state.tombstones[name]
+    return {"id": name, "reason": stone.reason, "created_ms": stone.created_ms, "event_ids": len(stone.event_ids)}
+
+
+def _row(row: dict[str, object]) -> tuple[object, ...]:
+    time, other = row["commit_time_ms"], row["other"]
     return (
-        summary["revision"],
+        row["revision"],
         time_text(time if isinstance(time, int) else None),
-        summary["uuid"],
-        summary["files_added"],
-        summary["events_added"],
-        summary["shards_added"],
-        summary["removed"],
+        row["uuid"],
+        row["files_added"],
+        row["events_added"],
+        row["shards_added"],
+        row["removed"],
+        ", ".join(str(kind) for kind in other) if isinstance(other, list) else "",
     )

@@ -8,7 +8,17 @@ import click
 import msgspec
 
 from custody.capture import event_to_json
-from custody.cli.output import Command, clean, json_option, print_json, print_table, stdout, time_text, writer_option
+from custody.cli.output import (
+    Command,
+    clean,
+    json_option,
+    print_json,
+    print_table,
+    stderr,
+    stdout,
+    time_text,
+    writer_option,
+)
 from custody.model import Event
 from custody.repository import Repository
 
@@ -61,12 +71,15 @@ def events(repository: Path, first: int, count: int, writer: str | None, nifi: b
     if nifi or as_json:
         for item in found:
             print_json(event_to_json(item) if nifi else item)
-        return
-    rows = [
-        (item.event_id, time_text(item.event_time), item.event_type, item.component_type, item.flowfile_uuid)
-        for item in found
-    ]
-    print_table("", ("event#", "time", "type", "component", "FlowFile"), rows)
+    else:
+        rows = [
+            (item.event_id, time_text(item.event_time), item.event_type, item.component_type, item.flowfile_uuid)
+            for item in found
+        ]
+        print_table("", ("event#", "time", "type", "component", "FlowFile"), rows)
+    talk = stderr()
+    for notice in found.notices:
+        talk.print(clean(notice))
 
 
 def _print_event(event: Event) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from custody.cli.catalog_cmd import catalog
+from custody.cli.catalog_change_cmd import catalog
 from custody.cli.containers_cmd import containers
 from custody.cli.events_cmd import event, events
+from custody.cli.forget_cmd import forget
 from custody.cli.ingest_cmd import ingest
 from custody.cli.init_cmd import init
 from custody.cli.lineage_cmd import lineage
@@ -19,7 +20,9 @@ from custody.cli.quarantine_cmd import quarantine
 from custody.cli.run_cmd import run
 from custody.cli.sample_cmd import sample
 from custody.cli.search_cmd import search
+from custody.cli.sql_cmd import sql
 from custody.cli.status_cmd import status
+from custody.cli.verify_cmd import attest_head, verify_all
 from custody.errors import CustodyError
 
 
@@ -62,7 +65,25 @@ def cli(ctx: click.Context, repository: Path) -> None:
     ctx.obj = repository
 
 
-for _command in (catalog, containers, event, events, ingest, init, lineage, quarantine, run, sample, search, status):
+_COMMANDS = (
+    attest_head,
+    catalog,
+    containers,
+    event,
+    events,
+    forget,
+    ingest,
+    init,
+    lineage,
+    quarantine,
+    run,
+    sample,
+    search,
+    sql,
+    status,
+    verify_all,
+)
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 

@@ -52,7 +52,7 @@ def run(repository: Path, step: str, verbose: bool, as_json: bool) -> None:
     if not as_json:
         print_table(
             "",
-            ("step", "unit", "events#", "bytes#", "seconds#", "result"),
+            ("step", "unit", "events#", "read#", "written#", "seconds#", "result"),
             [_row(report.step, unit) for report in reports for unit in report.details],
         )
     sys.exit(code)
@@ -69,4 +69,5 @@ def _report(line: str) -> StepReport | None:
 
 def _row(step: str, unit: UnitReport) -> tuple[object, ...]:
     result = unit.error or unit.note or "done"
-    return step, unit.unit, unit.events, size_text(unit.bytes), f"{unit.seconds:.3f}", result
+    sizes = size_text(unit.bytes_in), size_text(unit.bytes)
+    return step, unit.unit, unit.events, *sizes, f"{unit.seconds:.3f}", result

@@ -42,6 +42,6 @@ def status(repository: Path, as_json: bool) -> None:
     waits = found.pending
     print_table(
         "",
-        ("sealed groups#", "abandoned journals#", "live journals#", "staged groups#", "in quarantine#"),
-        [(waits.sealed_groups, waits.abandoned_journals, waits.live_journals, waits.staged_groups, found.quarantined)],
+        ("sealed groups#", "abandoned journals#", "live journals#", "staged units#", "in quarantine#"),
+        [(waits.sealed_groups, waits.abandoned_journals, waits.live_journals, waits.staged_units, found.quarantined)],
     )

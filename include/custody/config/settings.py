@@ -21,6 +21,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from custody.config.location import is_local, local_folder
 from custody.errors import ConfigurationError, NotFoundError
 
 SETTINGS_FILE = "custody.toml"
@@ -61,9 +62,12 @@ class RepositorySection(_Section):
         min_length=1,
         description="Folders for journals and index shards, one a disk; relative ones lie in the repository's folder.",
     )
-    store: Path = Field(
-        Path("store"),
-        description="Folder of event logs and catalog; a relative one lies in the repository's folder.",
+    store: str = Field(
+        "store",
+        min_length=1,
+        description="Where event logs and catalog lie: a folder (a relative one lies in the repository's folder), "
+        "file://, or s3://, gs://, az:// with bucket and prefix. On an object store only the commands of the catalog "
+        "work so far; writing event logs needs a folder.",
     )
 
     @property
@@ -144,6 +148,13 @@ class EventLogSection(_Section):
         description="Largest compression block (Parquet row group), in uncompressed bytes. "
         "A point read decodes one block.",
     )
+    log_bytes_target: int = Field(
+        128 << 20,
+        ge=4096,
+        le=16 << 30,
+        description="Size of an event log, in uncompressed bytes: a larger group is split into several logs, "
+        "small groups that follow each other are merged into one.",
+    )
     compression: Literal["zstd", "gzip", "none"] = Field(
         "zstd",
         description="Codec of a block. zstd is both smaller and faster than gzip on provenance events.",
@@ -173,6 +184,11 @@ class IndexSection(_Section):
     attributes: tuple[str, ...] = Field(
         (), description="Names of FlowFile attributes to index besides the standard fields."
     )
+    ranges: tuple[Literal["event_time", "lineage_start_date", "file_size", "source_ordinal"], ...] = Field(
+        (),
+        description="Number and time fields that get terms besides their column, so that Whoosh itself can search "
+        "them, too; custody needs none. Each costs up to 90 bytes an event.",
+    )
 
 
 class CatalogSection(_Section):
@@ -183,6 +199,11 @@ class CatalogSection(_Section):
         ge=1,
         description="A checkpoint is due when this many transactions lie behind the newest one.",
     )
+    put_if_absent: bool = Field(
+        True,
+        description="Whether the object store refuses to write a name that is taken. false only for a service that "
+        "cannot: two processes that write at once can then fork a new catalog, which is found when it is read.",
+    )
 
 
 class QuerySection(_Section):
@@ -191,6 +212,21 @@ class QuerySection(_Section):
     results_default: int = Field(1000, ge=1, description="Results of a search that names no limit.")
     lineage_events_max: int = Field(
         10_000, ge=1, description="Events of one lineage; a larger one is cut there and says so."
+    )
+    cache_bytes: int = Field(
+        256 << 20, ge=0, description="Bytes of decoded blocks and journals that a process keeps between reads."
+    )
+    open_logs_max: int = Field(64, ge=1, description="Event logs that a process keeps open between reads.")
+    sql_memory_bytes: int = Field(
+        1 << 30,
+        ge=64 << 20,
+        description="Memory of one SQL query, in bytes; what does not fit goes to a temporary folder.",
+    )
+    sql_spill_bytes_max: int = Field(
+        4 << 30, ge=0, description="Bytes that one SQL query may put into its temporary folder."
+    )
+    sql_seconds_max: float = Field(
+        300.0, gt=0, allow_inf_nan=False, description="Seconds after which a SQL query is stopped."
     )
 
 
@@ -241,8 +277,17 @@ class Settings(BaseSettings):
 
     @property
     def store(self) -> Path:
-        """The store's folder, absolute."""
-        return self.root / self.repository.store
+        """The store's folder, absolute.
+
+        Raises:
+            ConfigurationError: the store is no folder of this machine, which event logs need so far.
+        """
+        if not is_local(self.repository.store):
+            raise ConfigurationError(
+                f"store {self.repository.store!r}: event logs can only be written to a folder so far. "
+                "The commands of the catalog, verify and attest work on an object store."
+            )
+        return self.root / local_folder(self.repository.store)
 
     @property
     def quarantine(self) -> Path:
@@ -322,6 +367,8 @@ def default_settings_file() -> str:
 def _toml_value(value: object) -> str:
     if value is None:
         return '""  # unset'
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
     return f'"{value}"' if isinstance(value, str | Path) else str(value)

@@ -1,18 +1,38 @@
-"""Room `eventlog`: immutable, sorted, compressed files of events, and the staging files that they are made from."""
+"""Room `eventlog`: immutable, sorted, compressed files of events, and the staged events that they are made from."""
 
+from custody.eventlog.blocks import fitting, row_bytes
+from custody.eventlog.cache import BoundedCache
+from custody.eventlog.damage import Damage, OnDamage, refuse
+from custody.eventlog.encoding import LogOptions
 from custody.eventlog.reader import EventLog
-from custody.eventlog.staging import read_staging, write_staging
+from custody.eventlog.staging import StagedBatch, StagedLog, StagedSource, StagingWriter, read_staged
 from custody.eventlog.toc import TableOfContents
-from custody.eventlog.writer import LogMetadata, LogOptions, WrittenLog, log_metadata, write_log
+from custody.eventlog.writer import (
+    LogMetadata,
+    WrittenLog,
+    log_metadata,
+    transaction_of_groups,
+    write_log,
+)
 
 __all__ = [
+    "BoundedCache",
+    "Damage",
     "EventLog",
     "LogMetadata",
     "LogOptions",
+    "OnDamage",
+    "StagedBatch",
+    "StagedLog",
+    "StagedSource",
+    "StagingWriter",
     "TableOfContents",
     "WrittenLog",
+    "fitting",
     "log_metadata",
-    "read_staging",
+    "read_staged",
+    "refuse",
+    "row_bytes",
+    "transaction_of_groups",
     "write_log",
-    "write_staging",
 ]

@@ -1,107 +1,253 @@
-"""Reading one event log: a block, some columns, or all of it, with page checksums verified."""
+"""Reading one event log: a block, some columns, or all of it. Only checked bytes are given to the Parquet library."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+import hashlib
+import zlib
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
-from custody.eventlog.toc import TableOfContents, from_footer
+from custody.errors import ClosedError, CorruptionError, FormatVersionError, NotFoundError, StorageError
+from custody.eventlog.cache import BoundedCache
+from custody.eventlog.damage import Damage, OnDamage, refuse
+from custody.eventlog.footer import MAGIC
+from custody.eventlog.guard import toc_within
+from custody.eventlog.toc import TableOfContents
 from custody.eventlog.writer import METADATA_KEY, LogMetadata
 from custody.format.names import toc_path
-from custody.model import EVENT_SCHEMA, SCHEMA_VERSION
+from custody.model import EVENT_SCHEMA, schema_of, to_present
 from custody.vfs import FileSystem
 
-
-def parquet_of(data: memoryview) -> pq.ParquetFile:
-    """Open a log's bytes; page checksums are verified on reading."""
-    return pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), page_checksum_verification=True)
+_TOGETHER_BYTES = 8 << 20
+"""Neighbouring blocks are decoded together up to this size, compressed: it is quicker than one by one."""
+_TOGETHER_BLOCKS = 16
 
 
 class EventLog:
-    """A published event log.
+    """A published event log. Its events are returned with the present schema, whatever version it is of.
+
+    `sha256` and `toc_sha256` are what the catalog says of the log and of its `.toc`, when they are known. The log's
+    file is opened once, when it is first needed; it is never changed, so one object may be used as long as the log is
+    live, by any number of threads. Blocks that `get_many` decodes are kept in `cache`.
 
     Raises:
         NotFoundError: the file is gone (expired between look-up and read).
-        CorruptionError: on reading, a page or the footer fails its checksum; the message names file and block.
+        CorruptionError: on reading, what is damaged; the message names file, block and events.
+        FormatVersionError: the log was written by a newer custody.
     """
 
-    def __init__(self, fs: FileSystem, path: Path) -> None:
-        self._fs = fs
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: Path,
+        *,
+        sha256: bytes | None = None,
+        toc_sha256: bytes | None = None,
+        cache: BoundedCache[Hashable, object] | None = None,
+    ) -> None:
+        self._fs: FileSystem | None = fs
         self.path = path
+        self._sha256 = sha256
+        self._toc_sha256 = toc_sha256
+        self._cache = cache
+
+    @property
+    def _files(self) -> FileSystem:
+        if self._fs is None:
+            raise ClosedError(f"{self.path}: the log is open, its files are not looked at again.")
+        return self._fs
 
     @cached_property
-    def _parquet(self) -> pq.ParquetFile:
+    def data(self) -> memoryview:
+        """All bytes of the file, mapped: what is not looked at is not read."""
         try:
-            data = self._fs.view(self.path)
+            return self._files.view(self.path)
         except StorageError as error:
             if error.errno == errno.ENOENT:
                 raise NotFoundError(f"{self.path} is gone; it was expired or never committed.") from error
             raise
-        try:
-            parquet = parquet_of(data)
-            schema = parquet.schema_arrow
-        except (OSError, pa.ArrowException, ValueError) as error:
-            raise CorruptionError(f"{self.path}: expected a Parquet footer, got {error}.") from error
-        _check_version(self.path, schema)
-        # The footer has no checksum: a column whose name is damaged would read as absent values.
-        if not schema.equals(EVENT_SCHEMA):
-            raise CorruptionError(f"{self.path}: expected the columns of schema version {SCHEMA_VERSION}, got others.")
-        return parquet
 
     @cached_property
     def toc(self) -> TableOfContents:
-        """The table of contents; taken from the footer and the ids when its file is lost or damaged."""
+        """The table of contents; taken from the log itself when its file is lost, damaged or another one's."""
+        # The log comes first: a reader that has the table but not the log has nothing.
+        data = self.data
         path = self.path.with_name(toc_path(self.path.name))
         try:
-            if self._fs.exists(path):
-                return TableOfContents.decode(self._fs.read(path), path)
+            stored = self._files.read(path)
+            if self._toc_sha256 in (None, hashlib.sha256(stored).digest()):
+                return TableOfContents.decode(stored, path)
         except (CorruptionError, FormatVersionError):
             pass
-        return self._toc_from_footer()
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        return toc_within(data, self.path, self._sha256)
+
+    def load(self) -> None:
+        """Open the log and find its blocks, so that reading can fail at single blocks only."""
+        _ = self._described
+        self._fs = None  # all is open; who keeps the log must not keep the file system
 
     @cached_property
     def metadata(self) -> LogMetadata:
         """What the log says of itself in its footer."""
-        return _metadata(self.path, self._parquet.schema_arrow)
+        return self._described[0]
+
+    @cached_property
+    def _described(self) -> tuple[LogMetadata, pa.Schema]:
+        footer = pq.read_metadata(pa.BufferReader(self.toc.footer([])))
+        schema = footer.schema.to_arrow_schema()
+        metadata = _metadata(self.path, schema)
+        expected = schema_of(metadata.schema_version, self.path)
+        if not schema.equals(expected):
+            version = metadata.schema_version
+            raise CorruptionError(f"{self.path}: expected the columns of schema version {version}, got others.")
+        return metadata, expected
 
     def check(self, expected: LogMetadata) -> None:
-        """Raise CorruptionError unless the log says of itself what is expected of it."""
+        """Raise CorruptionError unless the log says of itself what is expected of it, and its `.toc` says the same."""
         if self.metadata != expected:
             raise CorruptionError(f"{self.path}: expected {expected}, got {self.metadata}.")
+        if toc_within(self.data, self.path).encode() != self.toc.encode():
+            raise CorruptionError(f"{self.path}: expected the table of contents that lies beside it, got another one.")
 
-    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+    def read(self, columns: Sequence[str] | None = None, on_damage: OnDamage = refuse) -> pa.Table:
         """Return all events, or only some columns of them, in event-id order."""
-        blocks = range(self._parquet.metadata.num_row_groups)
-        return pa.concat_tables([self.block(number, columns) for number in blocks])
+        return _joined(list(self.tables(range(len(self.toc.blocks)), columns, on_damage)), columns)
 
     def block(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the events of one block, in event-id order."""
-        try:
-            return self._parquet.read_row_group(number, columns=list(columns) if columns else None)
-        except (OSError, pa.ArrowException, ValueError) as error:
-            raise CorruptionError(f"{self.path} block {number}: {error}.") from error
+        return _joined(list(self.tables([number], columns)), columns)
 
-    def get_many(self, event_ids: Sequence[int]) -> pa.Table:
+    def tables(
+        self, numbers: Sequence[int], columns: Sequence[str] | None = None, on_damage: OnDamage = refuse
+    ) -> Iterator[pa.Table]:
+        """Yield the events of some blocks, in event-id order, several blocks in a table."""
+        whole: list[int] = []
+        held = 0
+        for number in numbers:
+            problem = self._problem(number)
+            if problem is not None:
+                on_damage(self._damage(number, problem))
+                continue
+            whole.append(number)
+            held += int(self.toc.blocks[number]["length"])
+            if held >= _TOGETHER_BYTES or len(whole) == _TOGETHER_BLOCKS:
+                yield from self._decoded(whole, columns, on_damage)
+                whole, held = [], 0
+        if whole:
+            yield from self._decoded(whole, columns, on_damage)
+
+    def whole_blocks(self, on_damage: OnDamage) -> list[int]:
+        """Return the numbers of the blocks whose bytes are whole; reads the file from end to end."""
+        whole = []
+        for number in range(len(self.toc.blocks)):
+            problem = self._problem(number)
+            if problem is None:
+                whole.append(number)
+            else:
+                on_damage(self._damage(number, problem))
+        return whole
+
+    def parquet(self) -> memoryview:
+        """Return the log as a Parquet file with a whole footer, for readers that do not know its checksum."""
+        start, length = self.toc.footer_offset, self.toc.footer_bytes
+        tail = length.to_bytes(4, "little") + MAGIC
+        is_whole = self.data[start + length :] == tail
+        if is_whole and hashlib.sha256(self.data[start : start + length]).digest() == self.toc.footer_sha256:
+            return self.data
+        blocks = self.toc.blocks
+        footer = self.toc.footer(range(len(blocks)))
+        return memoryview(bytes(self.data[: int(blocks[-1]["offset"] + blocks[-1]["length"])]) + footer[len(MAGIC) :])
+
+    def get_many(self, event_ids: Sequence[int], on_damage: OnDamage = refuse) -> pa.Table:
         """Return the events with these ids that the log holds, in event-id order; decodes only their blocks."""
-        numbers = {self.toc.block_of(event_id) for event_id in event_ids} - {None}
-        wanted = pa.array(sorted(event_ids), pa.int64())
+        wanted = np.unique(np.asarray(event_ids, np.int64))
+        holders = np.searchsorted(self.toc.blocks["first_event_id"].astype(np.int64), wanted, side="right") - 1
         parts = []
-        for number in sorted(number for number in numbers if number is not None):
-            block = self.block(number)
-            parts.append(block.filter(pc.is_in(block.column("event_id"), wanted)))
-        return pa.concat_tables(parts) if parts else self._parquet.schema_arrow.empty_table()
+        for number in np.unique(holders[holders >= 0]).tolist():
+            block = self._kept(number, on_damage)
+            if block is not None:
+                parts.append(_rows(block, wanted[holders == number]))
+        return _joined(parts, None)
 
-    def _toc_from_footer(self) -> TableOfContents:
-        footer = self._parquet.metadata
-        return from_footer(footer, self.read(["event_id", "event_time"]))
+    def _kept(self, number: int, on_damage: OnDamage) -> pa.Table | None:
+        """Return a block, from the cache when it is there; None when it is damaged."""
+        key = (self.path, self._sha256, number)
+        block = self._cache.get(key) if self._cache is not None else None
+        if block is None:
+            found = list(self.tables([number], None, on_damage))
+            block = found[0] if found else None
+            if self._cache is not None and block is not None:
+                self._cache.put(key, block, block.nbytes)
+        return block
+
+    def _problem(self, number: int) -> str | None:
+        """Return what is wrong with the bytes of a block."""
+        block = self.toc.blocks[number]
+        start, length, crc32 = int(block["offset"]), int(block["length"]), int(block["crc32"])
+        data = self.data[start : start + length]
+        if len(data) != length:
+            return f"expected {length} bytes @{start}, got {len(data)}"
+        if zlib.crc32(data) != crc32:
+            return f"expected the checksum {crc32:08x} @{start}, got another one"
+        return None
+
+    def _damage(self, number: int, problem: str) -> Damage:
+        blocks = self.toc.blocks
+        last = self.metadata.last_event_id if number + 1 == len(blocks) else blocks[number + 1]["first_event_id"] - 1
+        return Damage(self.path, number, int(blocks[number]["first_event_id"]), int(last), problem)
+
+    def _decoded(self, numbers: list[int], columns: Sequence[str] | None, on_damage: OnDamage) -> Iterator[pa.Table]:
+        """Decode blocks whose bytes are whole; when that fails, find out by decoding one by one which it is."""
+        try:
+            yield self._decode(numbers, columns)
+        except (OSError, pa.ArrowException, ValueError) as error:
+            if len(numbers) == 1:
+                on_damage(self._damage(numbers[0], str(error)))
+                return
+            for number in numbers:
+                yield from self._decoded([number], columns, on_damage)
+
+    def _decode(self, numbers: list[int], columns: Sequence[str] | None) -> pa.Table:
+        schema = self._described[1]
+        parquet = pq.ParquetFile(
+            pa.BufferReader(pa.py_buffer(self.data)),
+            metadata=pq.read_metadata(pa.BufferReader(self.toc.footer(numbers))),
+            page_checksum_verification=True,
+        )
+        held = None if columns is None else [name for name in columns if name in schema.names]
+        table = parquet.read_row_groups(range(len(numbers)), columns=held)
+        rows = int(self.toc.blocks["rows"][numbers].sum())
+        if table.num_rows != rows:
+            raise ValueError(f"expected {rows} events, got {table.num_rows}")
+        return to_present(table, columns)
+
+
+def _joined(tables: list[pa.Table], columns: Sequence[str] | None) -> pa.Table:
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables([to_present(EVENT_SCHEMA.empty_table(), columns), *tables])
+
+
+def _rows(block: pa.Table, event_ids: np.typing.NDArray[np.int64]) -> pa.Table:
+    """Return the rows of a block with these ids, both sorted."""
+    held = block.column("event_id").to_numpy()
+    places = np.searchsorted(held, event_ids)
+    inside = places < len(held)
+    places = places[inside]
+    places = places[held[places] == event_ids[inside]]
+    if len(places) and places[-1] - places[0] + 1 == len(places):
+        return block.slice(places[0], len(places))
+    return block.take(places)
 
 
 def _metadata(path: Path, schema: pa.Schema) -> LogMetadata:
@@ -112,11 +258,3 @@ def _metadata(path: Path, schema: pa.Schema) -> LogMetadata:
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{path}: expected custody's metadata in the footer, got {error}.") from error
     raise CorruptionError(f"{path}: expected custody's metadata in the footer, got none.")
-
-
-def _check_version(path: Path, schema: pa.Schema) -> None:
-    version = _metadata(path, schema).schema_version
-    if version != SCHEMA_VERSION:
-        raise FormatVersionError(
-            f"{path}: expected events of schema version {SCHEMA_VERSION}, got {version}. Use a newer custody."
-        )

@@ -1,4 +1,8 @@
-"""What pyarrow writes into: a file of the vfs, hashed on the way."""
+"""What pyarrow writes into: a file of the vfs, hashed on the way.
+
+Parquet is written in some hundred pieces a block: they are put together first, as each call of the system costs more
+than the piece.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,18 @@ from typing import Self
 
 from custody.vfs import WritableFile
 
+_BUFFER_BYTES = 256 << 10
+
 
 class HashingSink:
-    """Hands bytes on to a file and hashes them on the way, so that the log is not read again."""
+    """Hands bytes on to a file and hashes them on the way, so that the log is not read again.
+
+    The digest and the file are complete after `flush`.
+    """
 
     def __init__(self, file: WritableFile) -> None:
         self._file = file
+        self._buffer = bytearray()
         self.sha256 = hashlib.sha256()
 
     @property
@@ -23,16 +33,25 @@ class HashingSink:
 
     def write(self, data: bytes) -> int:
         """Hash and append; return the length."""
-        self.sha256.update(data)
-        return self._file.write(data)
+        self._buffer += data
+        if len(self._buffer) >= _BUFFER_BYTES:
+            self._hand_on()
+        return len(data)
 
     def flush(self) -> None:
         """Hand buffered bytes on."""
+        self._hand_on()
         self._file.flush()
 
     def tell(self) -> int:
         """Return the number of bytes so far."""
-        return self._file.tell()
+        return self._file.tell() + len(self._buffer)
+
+    def _hand_on(self) -> None:
+        if self._buffer:
+            self.sha256.update(self._buffer)
+            self._file.write(bytes(self._buffer))
+            self._buffer.clear()
 
     def __enter__(self) -> Self:
         return self

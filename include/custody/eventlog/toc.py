@@ -1,25 +1,32 @@
-"""The table of contents beside an event log: which block holds which events, and where the block lies.
+"""The table of contents of an event log: where its blocks lie, what is in them, and what is needed to decode one alone.
 
-Layout (docs/formats/toc.md), little-endian: preamble of 8 bytes, u32 number of blocks, then 48 bytes a block
-(u64 offset, u64 length, u64 first event id, u64 rows, i64 first and i64 last event time in ms), then the SHA-256 of all
-before it. Made by numpy in one go and read the same way.
+It lies beside the log as `.toc`, and once more inside it, before Parquet's footer. Parquet's own footer has no
+checksum, and neither have the headers of its pages: the table holds one of the footer and one of each block, so that
+damaged bytes never reach the Parquet library. It also holds the footer itself, cut into what all blocks share and a
+description of each block: one block is decoded without reading the footer of all, and without the footer being whole.
+
+Layout (docs/formats/toc.md), little-endian: preamble of 8 bytes, a head, 56 bytes a block, the shared parts of the
+footer, the descriptions of the blocks, then the SHA-256 of all before it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from custody.errors import CorruptionError, FormatVersionError
+from custody.eventlog.footer import footer_of
 
 PREAMBLE = b"CUSTTOC\x01"
-_COUNT = struct.Struct("<I")
+_HEAD = struct.Struct("<8sIIIQQ32s")
 _DIGEST_BYTES = 32
 BLOCK = np.dtype(
     [
@@ -29,74 +36,125 @@ BLOCK = np.dtype(
         ("rows", "<u8"),
         ("first_event_time", "<i8"),
         ("last_event_time", "<i8"),
+        ("crc32", "<u4"),
+        ("description_bytes", "<u4"),
     ]
 )
+_DESCRIPTION_BYTES_MAX = 1 << 24
 
 
+@dataclass(frozen=True)
 class TableOfContents:
     """The blocks of one event log, in event-id order; `blocks` has dtype BLOCK, shape (number of blocks,)."""
 
-    def __init__(self, blocks: npt.NDArray[np.void]) -> None:
-        self.blocks = blocks
+    blocks: npt.NDArray[np.void]
+    before: bytes
+    """The footer up to the number of rows."""
+    after: bytes
+    """The footer behind its row groups."""
+    packed: bytes
+    """The descriptions of all blocks, deflated one by one; the first is the dictionary of the others."""
+    footer_offset: int
+    footer_bytes: int
+    footer_sha256: bytes
 
     def block_of(self, event_id: int) -> int | None:
         """Return the number of the block that would hold an event, None when the log begins after it."""
         position = int(np.searchsorted(self.blocks["first_event_id"], event_id, side="right")) - 1
         return position if position >= 0 else None
 
+    def blocks_between(self, start_ms: int, end_ms: int) -> list[int]:
+        """Return the numbers of the blocks that may hold events of a time from `start_ms` up to, not with, `end_ms`."""
+        inside = (self.blocks["first_event_time"] < end_ms) & (self.blocks["last_event_time"] >= start_ms)
+        found: list[int] = np.flatnonzero(inside).tolist()
+        return found
+
+    def footer(self, numbers: Iterable[int]) -> bytes:
+        """Return a Parquet footer, as a file without data, that describes some blocks of the log."""
+        numbers = list(numbers)
+        rows = int(self.blocks["rows"][numbers].sum()) if numbers else 0
+        return footer_of(self.before, self.after, [self._description(number) for number in numbers], rows)
+
     def encode(self) -> bytes:
         """Return the file's bytes."""
-        body = PREAMBLE + _COUNT.pack(len(self.blocks)) + self.blocks.tobytes()
+        head = _HEAD.pack(
+            PREAMBLE,
+            len(self.blocks),
+            len(self.before),
+            len(self.after),
+            self.footer_offset,
+            self.footer_bytes,
+            self.footer_sha256,
+        )
+        body = b"".join((head, self.blocks.tobytes(), self.before, self.after, self.packed))
         return body + hashlib.sha256(body).digest()
 
     @classmethod
-    def decode(cls, data: bytes, path: Path) -> TableOfContents:
-        """Return the table of a file's bytes.
+    def decode(cls, data: bytes | memoryview, path: Path, start: int = 0) -> TableOfContents:
+        """Return the table whose bytes begin at `start`; with `start` 0 they are a whole file.
 
         Raises:
-            FormatVersionError: the file is of another version.
+            FormatVersionError: the table is of another version.
             CorruptionError: its checksum or its length is wrong.
         """
-        if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
-            raise FormatVersionError(f"{path} @7: expected table of contents version 1, got {data[7:8]!r}.")
-        body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
-        if not body.startswith(PREAMBLE) or hashlib.sha256(body).digest() != digest:
-            raise CorruptionError(f"{path} @0: expected a table of contents with its checksum, got other bytes.")
-        start = len(PREAMBLE) + _COUNT.size
-        (count,) = _COUNT.unpack_from(body, len(PREAMBLE))
-        if len(body) != start + count * BLOCK.itemsize:
-            raise CorruptionError(f"{path} @{start}: expected {count} blocks, got {len(body) - start} bytes.")
-        return cls(np.frombuffer(body, BLOCK, offset=start))
-
-
-def from_footer(footer: pq.FileMetaData, table: pa.Table) -> TableOfContents:
-    """Return the table of contents of a log: where its blocks lie by its footer, what is in them by its events.
-
-    `table` holds event_id and event_time of all its events, in file order.
-    """
-    ids = table.column("event_id").to_numpy()
-    times = table.column("event_time").cast(pa.int64()).to_numpy()
-    blocks = np.zeros(footer.num_row_groups, BLOCK)
-    start = 0
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        chunks = [group.column(i) for i in range(group.num_columns)]
-        offset = min(_first_byte(chunk) for chunk in chunks)
-        end = max(_first_byte(chunk) + chunk.total_compressed_size for chunk in chunks)
-        of_block = times[start : start + group.num_rows]
-        blocks[number] = (
-            offset,
-            end - offset,
-            ids[start],
-            group.num_rows,
-            of_block.min(),
-            of_block.max(),
+        view = memoryview(data)[start:]
+        if view[:7] == PREAMBLE[:7] and len(view) > 7 and view[7] != PREAMBLE[7]:
+            raise FormatVersionError(f"{path} @{start + 7}: expected table of contents version 1, got {view[7]}.")
+        if len(view) < _HEAD.size or view[:8] != PREAMBLE:
+            raise _damaged(path, start)
+        _, count, before, after, footer_offset, footer_bytes, footer_sha256 = _HEAD.unpack_from(view)
+        shared = _HEAD.size + count * BLOCK.itemsize
+        descriptions = shared + before + after
+        if descriptions > len(view):
+            raise _damaged(path, start)
+        blocks = np.frombuffer(bytes(view[_HEAD.size : shared]), BLOCK)
+        end = descriptions + int(blocks["description_bytes"].sum(dtype=np.uint64))
+        whole = len(view) == end + _DIGEST_BYTES or (start and len(view) > end + _DIGEST_BYTES)
+        if not whole or hashlib.sha256(view[:end]).digest() != view[end : end + _DIGEST_BYTES]:
+            raise _damaged(path, start)
+        return cls(
+            blocks,
+            bytes(view[shared : shared + before]),
+            bytes(view[shared + before : descriptions]),
+            bytes(view[descriptions:end]),
+            footer_offset,
+            footer_bytes,
+            footer_sha256,
         )
-        start += group.num_rows
-    return TableOfContents(blocks)
+
+    @cached_property
+    def _ends(self) -> npt.NDArray[np.int64]:
+        ends: npt.NDArray[np.int64] = np.cumsum(self.blocks["description_bytes"], dtype=np.int64)
+        return ends
+
+    @cached_property
+    def _first_description(self) -> bytes:
+        return _inflate(self.packed[: self._ends[0]], b"")
+
+    def _description(self, number: int) -> bytes:
+        if number == 0:
+            return self._first_description
+        return _inflate(self.packed[self._ends[number - 1] : self._ends[number]], self._first_description)
 
 
-def _first_byte(chunk: pq.ColumnChunkMetaData) -> int:
-    dictionary = chunk.dictionary_page_offset
-    offset: int = chunk.data_page_offset if dictionary is None else min(dictionary, chunk.data_page_offset)
-    return offset
+def pack(descriptions: Iterable[bytes]) -> list[bytes]:
+    """Return the descriptions of a log's blocks as the table holds them; neighbours are much alike."""
+    packed: list[bytes] = []
+    dictionary = b""
+    for description in descriptions:
+        packed.append(_deflate(description, dictionary))
+        dictionary = dictionary or description
+    return packed
+
+
+def _deflate(data: bytes, dictionary: bytes) -> bytes:
+    deflater = zlib.compressobj(6, zlib.DEFLATED, -15, zdict=dictionary)
+    return deflater.compress(data) + deflater.flush()
+
+
+def _inflate(data: bytes, dictionary: bytes) -> bytes:
+    return zlib.decompressobj(-15, zdict=dictionary).decompress(data, _DESCRIPTION_BYTES_MAX)
+
+
+def _damaged(path: Path, start: int) -> CorruptionError:
+    return CorruptionError(f"{path} @{start}: expected a table of contents with its checksum, got other bytes.")

@@ -7,6 +7,8 @@ key-value metadata holds what is needed to list the file again if the catalog we
 from __future__ import annotations
 
 import hashlib
+import uuid
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,36 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from custody.eventlog.blocks import cut, row_bytes
+from custody.eventlog.blocks import blocks_of
+from custody.eventlog.encoding import LogOptions
+from custody.eventlog.guard import GuardedSink
 from custody.eventlog.sink import HashingSink
-from custody.eventlog.toc import from_footer
 from custody.format.names import toc_path
-from custody.model import SCHEMA_VERSION
+from custody.model import EVENT_SCHEMA, SCHEMA_VERSION
 from custody.vfs import FileSystem, temporary
 
 METADATA_KEY = b"custody"
-# Bounds are kept of what prunes; a bound of a long text would stand in the footer at its full length, twice a block.
-_STATISTICS = [
-    "event_id",
-    "event_type",
-    "event_time",
-    "component_id",
-    "component_type",
-    "flowfile_uuid",
-    "file_size",
-    "lineage_start_date",
-    "source_node",
-    "source_ordinal",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """How a log is written; sizes in bytes, `level` None for the codec's default."""
-
-    block_bytes_max: int = 1 << 20
-    compression: str = "zstd"
-    level: int | None = None
+_TRANSACTION_NAMESPACE = uuid.UUID("0f0c7b0e-4c0b-4f3e-9a55-5b8c0a4c7d21")  # part of the format: names attempts
 
 
 class LogMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +41,9 @@ class LogMetadata(msgspec.Struct, frozen=True, kw_only=True):
     last_event_id: int
     first_event_time_ms: int
     last_event_time_ms: int
+    rows: int
+    groups: tuple[int, ...]
+    transaction: uuid.UUID
     schema_version: int = SCHEMA_VERSION
 
 
@@ -74,50 +59,61 @@ class WrittenLog:
     blocks: int
 
 
-def log_metadata(table: pa.Table, writer: str, database: str) -> LogMetadata:
+def transaction_of_groups(writer: str, database: str, groups: Sequence[int]) -> uuid.UUID:
+    """Return the attempt id of the transaction that makes journal groups live; known before there is one.
+
+    A group becomes live once, so it is never given to another attempt; the same groups merged again get it again, so
+    that their logs are the same bytes.
+    """
+    return uuid.uuid5(_TRANSACTION_NAMESPACE, f"{writer}/{database}:{','.join(map(str, groups))}")
+
+
+def log_metadata(table: pa.Table, writer: str, database: str, groups: Sequence[int] = ()) -> LogMetadata:
     """Return what the log of these events (sorted by id, at least one) says of itself."""
     times = pc.min_max(table.column("event_time").cast(pa.int64())).as_py()
     first_time = table.column("event_time").cast(pa.int64())[0].as_py()
+    first = table.column("event_id")[0].as_py()
+    groups = tuple(groups) or (first,)
     return LogMetadata(
         writer=writer,
         database=database,
         table="events",
         partition=str(np.datetime64(first_time, "ms").astype("datetime64[D]")),
-        first_event_id=table.column("event_id")[0].as_py(),
+        first_event_id=first,
         last_event_id=table.column("event_id")[-1].as_py(),
         first_event_time_ms=times["min"],
         last_event_time_ms=times["max"],
+        rows=table.num_rows,
+        groups=groups,
+        transaction=transaction_of_groups(writer, database, groups),
     )
 
 
-def write_log(fs: FileSystem, path: Path, table: pa.Table, metadata: LogMetadata, options: LogOptions) -> WrittenLog:
-    """Write and publish the log of `table`, which is sorted by event id, and the table of contents beside it.
+def write_log(
+    fs: FileSystem, path: Path, events: pa.Table | Iterable[pa.Table], metadata: LogMetadata, options: LogOptions
+) -> WrittenLog:
+    """Write and publish the log of `events`, which are sorted by event id, and the table of contents beside it.
 
+    Of a stream of tables, one and the next block are in memory.
     Durability: on return both survive power loss; a second call replaces both with the same content.
     """
     fs.make_directory(path.parent)
-    table = table.combine_chunks()
-    blocks = cut(row_bytes(table), options.block_bytes_max)
-    schema = table.schema.with_metadata({METADATA_KEY: msgspec.json.encode(metadata)})
+    tables = [events] if isinstance(events, pa.Table) else events
+    schema = EVENT_SCHEMA.with_metadata({METADATA_KEY: msgspec.json.encode(metadata)})
     partial = temporary(path)
     with fs.create(partial) as file:
         sink = HashingSink(file)
-        with pq.ParquetWriter(
-            sink,
-            schema,
-            compression=options.compression,
-            compression_level=options.level,
-            write_page_checksum=True,
-            write_statistics=_STATISTICS,
-            store_schema=True,
-        ) as writer:
-            for start, rows in blocks:
-                writer.write_table(table.slice(start, rows).cast(schema), row_group_size=rows)
+        guarded = GuardedSink(sink)
+        with pq.ParquetWriter(guarded, schema, **options.parquet()) as writer:
+            for block in blocks_of(tables, options.block_bytes_max):
+                writer.write_table(block, row_group_size=block.num_rows)
+            guarded.hold()
+        contents = guarded.finish(fs, partial)
         file.sync()
         size = file.tell()
-    toc = from_footer(pq.read_metadata(pa.BufferReader(pa.py_buffer(fs.view(partial)))), table).encode()
+    toc = contents.encode()
     toc_file = path.with_name(toc_path(path.name))
     fs.write_durably(toc_file, toc)
     fs.rename(partial, path)
     fs.sync_directory(path.parent)
-    return WrittenLog(path, size, sink.sha256.digest(), toc_file, hashlib.sha256(toc).digest(), len(blocks))
+    return WrittenLog(path, size, sink.sha256.digest(), toc_file, hashlib.sha256(toc).digest(), len(contents.blocks))

@@ -15,14 +15,19 @@ from custody.errors import ConfigurationError
 ID_DIGITS = 20  # as many as the greatest unsigned 64-bit number has
 TIME_DIGITS = 13  # milliseconds since the epoch, until the year 2286
 
+UNIT_MANIFEST = "unit"
+BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or that died
+REMOVING_PREFIX = "removing-"  # a staged unit that is live, on its way out
+
 OPEN_SUFFIX = ".journal"
 SEALED_SUFFIX = ".sealed"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _JOURNAL = re.compile(r"(\d{20})\.(\d+)\.(journal|sealed)")
-_STAGING = re.compile(r"(\d{20})\.arrow")
+_UNIT = re.compile(r"\d{20}")
 _SHARD = re.compile(r"(\d{13})-(\d{20})")
 _REVISION = re.compile(r"\d{20}")
+_LOG_PATH = re.compile(r"data/\d{4}-\d{2}-\d{2}/events/(\d{20})\.(?:parquet|toc)")
 _TRANSACTION = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.(txn|ckpt)")
 
 
@@ -111,7 +116,7 @@ class DatabasePaths:
 
     @property
     def staging(self) -> Path:
-        """Merged, not yet compressed groups."""
+        """Merged groups that are not live yet: a folder a unit."""
         return self.home / "staging"
 
     @property
@@ -119,15 +124,19 @@ class DatabasePaths:
         """The catalog."""
         return self.home / "transactions"
 
-    def staging_file(self, first_event_id: int) -> Path:
-        """The merged group that begins with this event."""
-        return self.staging / f"{first_event_id:0{ID_DIGITS}d}.arrow"
+    def staged_unit(self, first_event_id: int) -> Path:
+        """The unit of merged groups whose first one begins with this id."""
+        return self.staging / f"{first_event_id:0{ID_DIGITS}d}"
 
 
-def parse_staging(name: str) -> int | None:
-    """Return the first event id of a staging file, None for any other file."""
-    match = _STAGING.fullmatch(name)
-    return int(match[1]) if match else None
+def parse_staged_unit(name: str) -> int | None:
+    """Return the first id of a staged unit's first group, None for any other name."""
+    return int(name) if _UNIT.fullmatch(name) else None
+
+
+def staged_log(first_event_id: int) -> str:
+    """Return the name, in its unit's folder, of the events of one future log."""
+    return f"{first_event_id:0{ID_DIGITS}d}.arrow"
 
 
 def event_log_path(first_event_id: int, day: str) -> str:
@@ -164,12 +173,23 @@ def parse_revision(name: str) -> int | None:
     return int(name) if _REVISION.fullmatch(name) else None
 
 
-def transaction_file(uuid: UUID, *, checkpoint: bool = False) -> str:
+def transaction_file(uuid: UUID | str, *, checkpoint: bool = False) -> str:
     """Return the file name of a transaction or of a checkpoint."""
     return f"{uuid}.{'ckpt' if checkpoint else 'txn'}"
+
+
+def statistics_file(uuid: UUID) -> str:
+    """Return the name of the table of statistics beside a checkpoint."""
+    return f"{uuid}.statistics.parquet"
 
 
 def parse_transaction(name: str) -> tuple[UUID, bool] | None:
     """Return (uuid, whether a checkpoint) of a file of the catalog, None for any other name."""
     match = _TRANSACTION.fullmatch(name)
     return (UUID(match[1]), match[2] == "ckpt") if match else None
+
+
+def parse_event_log(path: str) -> int | None:
+    """Return the first event id of an event log's or its table of contents' path, None for any other path."""
+    match = _LOG_PATH.fullmatch(path)
+    return int(match[1]) if match else None

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from whoosh import index
 from whoosh.codec.whoosh3 import W3Codec
 from whoosh.writing import IndexWriter
@@ -22,6 +21,7 @@ from custody.index.fields import (
     TEXT_FIELD,
     TIME_FIELDS,
     identifier_fields,
+    numbers,
     whoosh_schema,
 )
 from custody.index.manifest import Description, Manifest, ShardFile, checksums_of
@@ -71,7 +71,7 @@ def _add_documents(writer: IndexWriter, table: pa.Table, attributes: Sequence[st
     columns.append(table.column(TEXT_FIELD.name).to_pylist())
     for name in (*_NUMBERS, POINTER_COLUMN):
         names.append(name)
-        columns.append(table.column(name).cast(pa.int64()).to_pylist())
+        columns.append([None if number == ABSENT else number for number in numbers(table, name).tolist()])
     for row in zip(*columns, strict=True):
         writer.add_document(**{name: value for name, value in zip(names, row, strict=True) if value is not None})
 
@@ -85,7 +85,7 @@ def _described(
         terms = reader._terms._tindex
         extras = terms.extras
     event_ids = table.column(POINTER_COLUMN).to_pylist()
-    numbers = {name: pc.fill_null(table.column(name).cast(pa.int64()), ABSENT).to_numpy() for name in _NUMBERS}
+    found = {name: numbers(table, name) for name in _NUMBERS}
     files, checksums = [], []
     for name in fs.list(folder):
         fs.sync_file(folder / name)
@@ -103,8 +103,8 @@ def _described(
         fields=dict(extras["fieldmap"]),
         terms=extras["indexlen"],
         order_type=extras["indextype"],
-        absent={name: int((column == ABSENT).sum()) for name, column in numbers.items()},
+        absent={name: int((column == ABSENT).sum()) for name, column in found.items()},
         files=tuple(files),
     )
-    bounds = {name: zones(column) for name, column in numbers.items()}
+    bounds = {name: zones(column) for name, column in found.items()}
     return Manifest(description=description, checksums=np.array(checksums, np.uint32), zones=bounds)

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from custody.errors import CorruptionError
 from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame
-from custody.model import EVENT_SCHEMA, ContentClaim, Event, to_batch
+from custody.model import EVENT_SCHEMA, ContentClaim, Event, to_batch, to_present
 
 KIND_BATCH = 3
 KIND_ROWS = 4
@@ -33,6 +33,7 @@ RECORD_BYTES = 32 << 20  # larger appends become several records, so that a read
 JOURNAL_SCHEMA = EVENT_SCHEMA.remove(0)
 """The columns of a batch: all but the event ids, which the head of the record gives."""
 
+_PART_BYTES = 256 << 20
 _IDS = struct.Struct("<QI")
 _INT64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
@@ -83,6 +84,11 @@ class Prepared:
             made.append(frame(kind, _IDS.pack(first_event_id, count) + body))
             first_event_id += count
         return made
+
+
+def batch_record(batch: pa.RecordBatch, first_event_id: int) -> bytes:
+    """Return a batch of JOURNAL_SCHEMA as one record, numbered one-up."""
+    return frame(KIND_BATCH, _IDS.pack(first_event_id, batch.num_rows) + batch.serialize().to_pybytes())
 
 
 def _rows(events: Sequence[Event]) -> Iterator[tuple[int, int, bytes]]:
@@ -163,13 +169,26 @@ def decode(records: Sequence[Record]) -> pa.Table:
     rows = [record for record in records if record.kind == KIND_ROWS]
     batches = [record for record in records if record.kind == KIND_BATCH]
     tables = [EVENT_SCHEMA.empty_table()]
-    if rows:
-        tables.append(_with_ids(rows, _decode_rows))
+    tables += [_with_ids(part, _decode_rows) for part in _parts(rows)]
     for _, same in groupby(batches, key=lambda record: id(record.schema)):
         tables.append(_with_ids(list(same), _decode_batches))
     table = pa.concat_tables(tables)
-    ids = table.column("event_id").to_numpy()
-    return table if (ids[1:] > ids[:-1]).all() else table.sort_by("event_id")
+    firsts = [record.first_event_id for record in (*rows, *batches)]
+    return table if firsts == sorted(firsts) else table.sort_by("event_id")
+
+
+def _parts(records: Sequence[Record]) -> Iterator[list[Record]]:
+    """Yield records in lists: the texts of one column of a batch have to stay below 2 GiB."""
+    part: list[Record] = []
+    size = 0
+    for record in records:
+        if part and size + record.bytes > _PART_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(record)
+        size += record.bytes
+    if part:
+        yield part
 
 
 def _with_ids(records: Sequence[Record], read: Callable[[Sequence[Record]], pa.Table]) -> pa.Table:
@@ -182,7 +201,7 @@ def _with_ids(records: Sequence[Record], read: Callable[[Sequence[Record]], pa.T
         raise CorruptionError(f"{place}: expected records of events, got {error}.") from error
     if len(ids) != columns.num_rows:
         raise CorruptionError(f"{place}: expected {len(ids)} events in {len(records)} records, got {columns.num_rows}.")
-    return columns.add_column(0, EVENT_SCHEMA.field(0), pa.array(ids))
+    return to_present(columns.add_column(0, EVENT_SCHEMA.field(0), pa.array(ids)))
 
 
 def _decode_rows(records: Sequence[Record]) -> pa.Table:

@@ -19,7 +19,7 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, frames
 from custody.format.names import JournalName
 from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, Record, decode
-from custody.model import SCHEMA_VERSION
+from custody.model import SCHEMA_VERSION, schema_of
 from custody.vfs import FileSystem, WritableFile
 
 PREAMBLE = b"CUSTJRN\x01"
@@ -212,11 +212,7 @@ class JournalFile:
         header = msgspec.json.decode(item.payload, type=JournalHeader)
         if header.format_version != FORMAT_VERSION:
             raise self._other_version(item.offset, header.format_version)
-        if header.schema_version != SCHEMA_VERSION:
-            raise FormatVersionError(
-                f"{self.path} @{item.offset}: expected events of schema version {SCHEMA_VERSION}, "
-                f"got {header.schema_version}. Use a newer custody."
-            )
+        schema_of(header.schema_version, f"{self.path} @{item.offset}")
         return header
 
     def _other_version(self, offset: int, version: int) -> FormatVersionError:

@@ -72,6 +72,8 @@ class Quarantine:
         key = hashlib.sha256(identity).hexdigest()[:16]
         envelope = self._folder / f"{key}.json"
         if self._fs.exists(envelope):
+            # Who put it here may have died before its name was durable.
+            self._fs.sync_directory(self._folder)
             return self.get(key)
         entry = Entry(
             key=key,

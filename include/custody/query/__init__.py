@@ -3,12 +3,13 @@
 from custody.query.facets import check_facets, facets_of, facets_of_table
 from custody.query.parser import field_help, parse_query
 from custody.query.scan import Scan
-from custody.query.search import Explained, Found, Window, search_state
+from custody.query.search import Explained, Found, LiveShards, Window, search_state
 from custody.query.structured import structured_query
 
 __all__ = [
     "Explained",
     "Found",
+    "LiveShards",
     "Scan",
     "Window",
     "check_facets",

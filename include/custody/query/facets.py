@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from whoosh import query
 
-from custody.catalog import AddShard, CatalogState
+from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError, NotFoundError
-from custody.index import ATTRIBUTE_PREFIX, DAY, DAY_MS, IDENTIFIER_FIELDS, Shards, day_name
+from custody.index import ATTRIBUTE_PREFIX, DAY, DAY_MS, IDENTIFIER_FIELDS, day_name
 from custody.query.bounds import time_bounds
 from custody.query.scan import Scan
+from custody.query.search import LiveShards
 
 _SEVERAL = ("flowfile_uuid", "content_claim_container", "content_claim_section", "content_claim_identifier")
 Facets = dict[str, Counter[str]]
@@ -30,27 +30,28 @@ def check_facets(fields: Sequence[str], attributes: Iterable[str]) -> None:
 
 
 def facets_of(
-    shards: Shards,
-    state: CatalogState,
-    shard_path: Callable[[AddShard], Path],
+    live: LiveShards,
     log_tables: Callable[[AddShard], Iterable[pa.Table]],
     question: query.Query,
     fields: Sequence[str],
     attributes: Sequence[str],
 ) -> tuple[Facets, list[str]]:
-    """Return the counts over all live shards, and notices; a shard that cannot be asked is answered from its logs."""
+    """Return the counts over all live shards, and notices.
+
+    A shard that cannot be asked, or knows events that must not be given out, is answered from its logs.
+    """
     counts: Facets = {field: Counter() for field in fields}
     notices: list[str] = []
     low, high = time_bounds(question)
-    for shard in state.shards.values():
+    for shard in live.state.shards.values():
         if shard.first_event_time_ms > high or shard.last_event_time_ms < low:
             continue
-        if all(path in state.files for path in shard.log_paths):
+        if live.is_whole(shard) and not len(live.buried_in(shard)):
             try:
-                opened = shards.open(shard_path(shard))
+                opened = live.opened.open(live.path(shard))
                 found = {field: opened.facet(question, field) for field in fields}
             except (NotFoundError, CorruptionError, FormatVersionError) as error:
-                shards.forget(shard_path(shard))
+                live.opened.forget(live.path(shard))
                 notices.append(f"{shard.documents} events were searched without an index, which is slow: {error}")
             else:
                 for field, values in found.items():

@@ -57,6 +57,25 @@ class Window:
         return self.limit is None and self.below is None and self.above is None
 
 
+@dataclass(frozen=True, slots=True)
+class LiveShards:
+    """The shards that a catalog lists, where they are, and which live events must not be given out, sorted by id."""
+
+    opened: Shards
+    state: CatalogState
+    path: Callable[[AddShard], Path]
+    buried: EventIds = field(default_factory=lambda: _NONE)
+
+    def buried_in(self, shard: AddShard) -> EventIds:
+        """Return which ids of a shard's range must not be given out."""
+        begin, end = np.searchsorted(self.buried, (shard.first_event_id, shard.last_event_id + 1)).tolist()
+        return self.buried[begin:end]
+
+    def is_whole(self, shard: AddShard) -> bool:
+        """Whether the logs of all events of a shard are live."""
+        return all(path in self.state.files for path in shard.log_paths)
+
+
 @dataclass(slots=True)
 class Explained:
     """What a search did: shards by what became of them, and how long it took."""
@@ -83,9 +102,7 @@ class Found:
 
 
 def search_state(
-    shards: Shards,
-    state: CatalogState,
-    shard_path: Callable[[AddShard], Path],
+    live: LiveShards,
     scan_logs: Callable[[AddShard, query.Query], EventIds],
     question: query.Query,
     window: Window | None = None,
@@ -93,7 +110,7 @@ def search_state(
     count: bool = True,
     pool: Executor | None = None,
 ) -> Found:
-    """Ask the live shards; `scan_logs` gives the ids of the events of a shard's logs that match, found without it.
+    """Ask the live shards; `scan_logs` gives the ids of those events of a shard's logs that match, found without it.
 
     Shards that are not open yet are opened by the threads of `pool`.
 
@@ -101,7 +118,7 @@ def search_state(
         InvalidInputError: a kind of query that custody does not know.
     """
     begun = time.perf_counter()
-    search = _Search(shards, state, shard_path, scan_logs, question, window or Window())
+    search = _Search(live, scan_logs, question, window or Window())
     event_ids, total = search.run(count, pool)
     search.explained.seconds = time.perf_counter() - begun
     return Found(event_ids, total if count else None, tuple(search.notices), search.explained)
@@ -109,9 +126,7 @@ def search_state(
 
 @dataclass
 class _Search:
-    shards: Shards
-    state: CatalogState
-    shard_path: Callable[[AddShard], Path]
+    live: LiveShards
     scan_logs: Callable[[AddShard, query.Query], EventIds]
     question: query.Query
     window: Window
@@ -155,11 +170,11 @@ class _Search:
         low, high = time_bounds(self.question)
         found = [
             shard
-            for shard in self.state.shards.values()
+            for shard in self.live.state.shards.values()
             if shard.first_event_time_ms <= high and shard.last_event_time_ms >= low
         ]
-        self.explained.shards = len(self.state.shards)
-        self.explained.pruned = len(self.state.shards) - len(found)
+        self.explained.shards = len(self.live.state.shards)
+        self.explained.pruned = len(self.live.state.shards) - len(found)
         return sorted(found, key=lambda shard: shard.first_event_id, reverse=True)
 
     def _may_hold(self, shard: AddShard) -> bool:
@@ -172,8 +187,8 @@ class _Search:
         left = iter(ordered)
         wave = 1
         while shards := list(islice(left, wave)):
-            paths = [self.shard_path(shard) for shard in shards]
-            closed = [path for path in paths if not self.shards.is_open(path)]
+            paths = [self.live.path(shard) for shard in shards]
+            closed = [path for path in paths if not self.live.opened.is_open(path)]
             if pool is not None and len(closed) > 1:
                 list(pool.map(self._open_quietly, closed))
             yield from shards
@@ -181,30 +196,34 @@ class _Search:
 
     def _open_quietly(self, path: Path) -> None:
         try:
-            self.shards.open(path)
+            self.live.opened.open(path)
         except (NotFoundError, CorruptionError, FormatVersionError):
             return  # said when the shard is asked
 
     def _wanted(self, shard: AddShard, limit: int | None) -> tuple[EventIds, int | None]:
         """Return what is wanted of one shard, and the number of all its matches when that came out by the way."""
         window = self.window
-        if self._is_live(shard):
+        buried = self.live.buried_in(shard)
+        enough = None if limit is None else limit + len(buried)
+        if self.live.is_whole(shard):
             found = self._ask(
                 shard,
                 lambda index: index.search(
-                    self.question, limit, below=window.below, above=window.above, oldest_first=window.oldest_first
+                    self.question, enough, below=window.below, above=window.above, oldest_first=window.oldest_first
                 ),
             )
             if found is not None:
                 self.explained.searched += 1
-                is_all = window.below is None and window.above is None and (limit is None or len(found) < limit)
-                return found, len(found) if is_all else None
+                is_all = window.below is None and window.above is None and (enough is None or len(found) < enough)
+                shown = _without(found, buried)
+                return shown[:limit], len(shown) if is_all else None
         everything = self._everything(shard)
         return Window(limit, window.below, window.above, window.oldest_first).of(everything), len(everything)
 
     def _count(self, shard: AddShard) -> int:
-        if self._is_live(shard):
-            found = self._ask(shard, lambda index: index.count(self.question))
+        if self.live.is_whole(shard):
+            buried = self.live.buried_in(shard)
+            found = self._ask(shard, lambda index: index.count(self.question) - index.count_of(self.question, buried))
             if found is not None:
                 self.explained.counted += 1
                 return found
@@ -216,7 +235,8 @@ class _Search:
         if found is None:
             self.explained.scanned += 1
             found = np.unique(self.scan_logs(shard, self.question))[::-1]
-        return found if self._is_live(shard) else _live(self.state, found)
+        shown = _without(found, self.live.buried_in(shard))
+        return shown if self.live.is_whole(shard) else _live(self.live.state, shown)
 
     def _interleaved(self, candidates: list[AddShard]) -> tuple[EventIds, int]:
         """Answer from shards whose ids lie between each other's: all of them are asked for everything."""
@@ -224,26 +244,27 @@ class _Search:
         found = np.unique(np.concatenate([self._everything(shard) for shard in candidates]))[::-1]
         return self.window.of(found), len(found)
 
-    def _is_live(self, shard: AddShard) -> bool:
-        """Whether the logs of all events of a shard are live."""
-        return all(path in self.state.files for path in shard.log_paths)
-
     def _ask(self, shard: AddShard, ask: Callable[[OpenShard], _Answer]) -> _Answer | None:
         """Return what a shard answers, None when it cannot be read."""
-        path = self.shard_path(shard)
+        path = self.live.path(shard)
         try:
-            index = self.shards.open(path)
+            index = self.live.opened.open(path)
             answer = ask(index)
             if not self._attributes <= set(index.description.attributes):
                 self._stale.add(shard.name)
-                self.shards.forget(path)  # it may be made anew
+                self.live.opened.forget(path)  # it may be made anew
         except (NotFoundError, CorruptionError, FormatVersionError) as error:
-            self.shards.forget(path)
+            self.live.opened.forget(path)
             notice = f"{shard.documents} events were searched without an index, which is slow: {error}"
             if notice not in self.notices:
                 self.notices.append(notice)
             return None
         return answer
+
+
+def _without(event_ids: EventIds, buried: EventIds) -> EventIds:
+    """Drop the ids of events that must not be given out."""
+    return event_ids[~np.isin(event_ids, buried)] if len(buried) else event_ids
 
 
 def _live(state: CatalogState, event_ids: EventIds) -> EventIds:

@@ -2,6 +2,8 @@
 
 from custody.flow import Component, FlowFile, Session
 from custody.model import Acknowledged
+from custody.repository.forgetting import Forgotten, Meant
+from custody.repository.found import Events, EventStream, Notices
 from custody.repository.ingest import Ingest
 from custody.repository.repository import Repository
 from custody.repository.searching import SearchResult, StoredEvent
@@ -12,9 +14,14 @@ from custody.repository.tally import FileReport
 __all__ = [
     "Acknowledged",
     "Component",
+    "EventStream",
+    "Events",
     "FileReport",
     "FlowFile",
+    "Forgotten",
     "Ingest",
+    "Meant",
+    "Notices",
     "Repository",
     "RepositoryStatus",
     "SearchResult",

@@ -9,7 +9,7 @@ end, in bounded memory.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from custody.capture import (
@@ -165,10 +165,15 @@ class Ingest:
 
     def _without_known(self, tally: Tally, accepted: list[Accepted]) -> list[Accepted]:
         """Return the events that are new; count repetitions, reject contradictions."""
-        stored = self._stored_events(self._known.find(item.event for item in accepted))
+        places = self._known.find(item.event for item in accepted)
+        stored = self._stored_events(places)
+        buried = self._buried(places, stored.keys())
         fresh = []
         for item in accepted:
             key = key_of(item.event)
+            if key in buried:  # it was forgotten on purpose, so it does not come back
+                tally.repeated += 1
+                continue
             writer, former = stored.get(key, ("", None)) if key is not None else ("", None)
             if former is None:
                 fresh.append(item)
@@ -200,6 +205,12 @@ class Ingest:
             for event in get_many(self._known.workspace(writer), wanted):
                 events[Stored(writer, event.event_id)] = event
         return {key: (place.writer, events[place]) for key, place in places.items() if place in events}
+
+    def _buried(self, places: dict[Key, Stored], given_out: Collection[Key]) -> set[Key]:
+        """Return the keys of stored events that a tombstone means."""
+        hidden = {key: place.writer for key, place in places.items() if key not in given_out}
+        stones = {name: self._known.workspace(name).catalog.load().tombstones for name in set(hidden.values())}
+        return {key for key, writer in hidden.items() if stones[writer]}
 
     def _reject(self, tally: Tally, raw: bytes, place: Place, problem: Problem) -> None:
         tally.rejected += 1

@@ -21,7 +21,7 @@ from custody.errors import ConflictError, NotFoundError, StorageError
 from custody.eventlog import EventLog
 from custody.journal import JournalFile
 from custody.model import EVENT_SCHEMA, Event
-from custody.repository.reading import require_expired
+from custody.repository.opening import require_expired
 from custody.repository.runs import Runs
 from custody.rollover import Workspace
 

@@ -1,22 +1,32 @@
-"""Reading events of one writer by id: live logs first, then the journals that are not live yet."""
+"""Reading events of one writer: live logs first, then the journals that are not live yet.
+
+Whatever is asked for, journals are listed before the catalog is read, so that no event falls in between; an event that
+a live log holds is found without looking at journals at all.
+"""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import AddFile, CatalogState
-from custody.errors import ConflictError, CorruptionError, NotFoundError, StorageError
-from custody.eventlog import EventLog
-from custody.journal import JournalFile
-from custody.model import EVENT_SCHEMA, INT64_MAX, Event, to_events
+from custody.errors import ConflictError, StorageError
+from custody.eventlog import OnDamage, TableOfContents, refuse
+from custody.journal import Group
+from custody.model import INT64_MAX, Event, to_events
+from custody.repository.burial import shown
+from custody.repository.caches import caches_of
+from custody.repository.opening import open_log
 from custody.rollover import Workspace
 
 _SNAPSHOT_ATTEMPTS = 10
+EventIds = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,86 +42,169 @@ class Snapshot:
         last = pc.max(self.tail.column("event_id")).as_py()
         return max(self.state.next_event_id, 0 if last is None else last + 1)
 
+    @property
+    def shown_tail(self) -> pa.Table:
+        """The events of the tail that may be given out."""
+        return shown(self.state, self.tail)
 
-def snapshot(workspace: Workspace) -> Snapshot:
-    """Take a snapshot. Journals are listed before the catalog is read, so that no event falls in between.
+
+def snapshot(
+    workspace: Workspace,
+    on_damage: OnDamage = refuse,
+    wanted: Callable[[list[Group]], list[Group]] = lambda waiting: waiting,
+) -> Snapshot:
+    """Take a snapshot; its tail holds the events of those groups that are `wanted` out of those that wait.
 
     Raises:
-        CorruptionError: a journal or the catalog is damaged; ids are not given out on a guess.
+        CorruptionError: the catalog is damaged, or a journal is and `on_damage` does not pass it over; ids are not
+            given out on a guess.
     """
+    caches = caches_of(workspace)
     for _ in range(_SNAPSHOT_ATTEMPTS):
         groups = workspace.groups()
-        state = workspace.catalog.load()
-        waiting = [group for group in groups if not workspace.is_committed(state, group.first_event_id)]
+        state = caches.state(workspace)
+        committed = caches.live(workspace, state).groups
+        waiting = [group for group in groups if group.first_event_id not in committed]
         try:
-            tables = [
-                JournalFile.read(workspace.fs, path).table()
-                for group in waiting
-                for path in (*group.sealed, *group.open)
-            ]
+            return Snapshot(state, caches.tail.read(workspace.fs, wanted(waiting), on_damage))
         except StorageError as error:
-            if error.errno == errno.ENOENT:
-                continue  # sealed or swept in this moment: look again
-            raise
-        tail = pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables], promote_options="default")
-        return Snapshot(state, tail.sort_by("event_id"))
-    raise ConflictError(f"writer {workspace.writer!r}: its journals change too fast to be read. Try again.")
+            if error.errno != errno.ENOENT:
+                raise
+            # A journal was sealed or swept in this moment: look again.
+    raise _too_fast(workspace)
 
 
-def get_many(workspace: Workspace, event_ids: Sequence[int], view: Snapshot | None = None) -> list[Event]:
+def _too_fast(workspace: Workspace) -> ConflictError:
+    return ConflictError(f"writer {workspace.writer!r}: its journals change too fast to be read. Try again.")
+
+
+def get_many(
+    workspace: Workspace, event_ids: Sequence[int], view: Snapshot | None = None, on_damage: OnDamage = refuse
+) -> list[Event]:
     """Return the events with these ids, in id order; ids that do not exist are left out."""
-    view = view or snapshot(workspace)
-    wanted = sorted({event_id for event_id in event_ids if event_id <= INT64_MAX})
+    wanted = np.unique(np.array([event_id for event_id in event_ids if 0 <= event_id <= INT64_MAX], np.int64))
+    caches = caches_of(workspace)
+    state = view.state if view else caches.state(workspace)
+    live = caches.live(workspace, state)
+    holders = live.holders(wanted)
+    if view is None and (holders < 0).any():
+        view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, wanted[holders < 0]))
+        live = caches.live(workspace, view.state)
+        holders = live.holders(wanted)
     tables = []
-    for file in _logs(view.state):
-        inside = [event_id for event_id in wanted if file.first_event_id <= event_id <= file.last_event_id]
-        if inside:
-            tables.append(_from_log(workspace, file, inside))
-    tables.append(view.tail.filter(pc.is_in(view.tail.column("event_id"), pa.array(wanted, pa.int64()))))
-    return [event for table in tables for event in to_events(table)]
+    for number in np.unique(holders[holders >= 0]).tolist():
+        log = open_log(workspace, live.files[number], on_damage)
+        if log is not None:
+            tables.append(shown(view.state if view else state, log.get_many(wanted[holders == number], on_damage)))
+    if view is not None:
+        tail = view.shown_tail
+        tables.append(tail.filter(pc.is_in(tail.column("event_id"), pa.array(wanted[holders < 0], pa.int64()))))
+    found = [event for table in tables if table.num_rows for event in to_events(table)]
+    # A group may have become live before an older one.
+    return sorted(found, key=lambda event: event.event_id)
 
 
-def events(workspace: Workspace, first_event_id: int, count: int) -> Iterator[Event]:
-    """Yield up to `count` events from an id on, in id order; a block of a log is in memory at a time."""
-    if count < 1 or first_event_id > INT64_MAX:
+def tables(
+    workspace: Workspace, first_event_id: int = 0, count: int | None = None, on_damage: OnDamage = refuse
+) -> Iterator[pa.Table]:
+    """Yield up to `count` events from an id on, in id order, a few blocks in a table; journals are read last."""
+    left = INT64_MAX if count is None else count
+    if left < 1 or first_event_id > INT64_MAX:
         return
-    view = snapshot(workspace)
-    left = count
-    for table in _tables_from(workspace, view, first_event_id):
-        chosen = table.filter(pc.greater_equal(table.column("event_id"), first_event_id)).slice(0, left)
+
+    def blocks(toc: TableOfContents, position: int) -> range:
+        return range(toc.block_of(position) or 0, len(toc.blocks))
+
+    for table in _walk(workspace, max(first_event_id, 0), lambda _: True, blocks, on_damage):
+        chosen = table.slice(0, left)
         left -= chosen.num_rows
-        yield from to_events(chosen)
+        if chosen.num_rows:
+            yield chosen
         if left == 0:
             return
 
 
-def _tables_from(workspace: Workspace, view: Snapshot, first_event_id: int) -> Iterator[pa.Table]:
-    for file in _logs(view.state):
-        if file.last_event_id < first_event_id:
-            continue
+def tables_between(
+    workspace: Workspace, start_ms: int, end_ms: int, on_damage: OnDamage = refuse
+) -> Iterator[pa.Table]:
+    """Yield the events that happened from `start_ms` up to, not with, `end_ms`, in id order.
+
+    Logs are passed over by the times that the catalog tells, blocks by those of the table of contents.
+    """
+
+    def overlaps(file: AddFile) -> bool:
+        return file.first_event_time_ms < end_ms and file.last_event_time_ms >= start_ms
+
+    def blocks(toc: TableOfContents, _: int) -> list[int]:
+        return toc.blocks_between(start_ms, end_ms)
+
+    for table in _walk(workspace, 0, overlaps, blocks, on_damage):
+        times = table.column("event_time").cast(pa.int64())
+        chosen = table.filter(pc.and_(pc.greater_equal(times, start_ms), pc.less(times, end_ms)))
+        if chosen.num_rows:
+            yield chosen
+
+
+def log_tables(workspace: Workspace, paths: Sequence[str], on_damage: OnDamage = refuse) -> Iterator[pa.Table]:
+    """Yield all events of some live logs, a few blocks in a table; a log that expired meanwhile has none."""
+    state = caches_of(workspace).state(workspace)
+    for path in paths:
+        log = open_log(workspace, state.files[path], on_damage) if path in state.files else None
+        if log is not None:
+            for table in log.tables(range(len(log.toc.blocks)), None, on_damage):
+                yield shown(state, table)
+
+
+def _walk(
+    workspace: Workspace,
+    position: int,
+    is_wanted: Callable[[AddFile], bool],
+    blocks: Callable[[TableOfContents, int], Sequence[int]],
+    on_damage: OnDamage,
+) -> Iterator[pa.Table]:
+    """Yield tables from the live logs and waiting groups that may hold events from an id on, in the order of ids.
+
+    A group's journals are read when it is its turn; when they are gone by then, its events are in a log.
+    """
+    caches = caches_of(workspace)
+    for _ in range(_SNAPSHOT_ATTEMPTS):
+        groups = workspace.groups()
+        state = caches.state(workspace)
+        live = caches.live(workspace, state)
+        waiting = [group for group in groups if group.first_event_id not in live.groups]
+        parts: list[AddFile | Group] = [*live.files, *_groups_from(waiting, position)]
+        parts.sort(key=lambda part: part.first_event_id)
         try:
-            log = EventLog(workspace.fs, workspace.paths.home / file.path)
-            for number in range(log.toc.block_of(first_event_id) or 0, len(log.toc.blocks)):
-                yield log.block(number)
-        except NotFoundError:
-            require_expired(workspace, file)
-    yield view.tail
+            for part in parts:
+                if isinstance(part, Group):
+                    table = _from(caches.tail.read(workspace.fs, [part], on_damage), position)
+                    yield shown(state, table)
+                    position = table.column("event_id")[-1].as_py() + 1 if table.num_rows else position
+                elif part.last_event_id >= position:
+                    log = open_log(workspace, part, on_damage) if is_wanted(part) else None
+                    for table in log.tables(blocks(log.toc, position), None, on_damage) if log else ():
+                        yield shown(state, _from(table, position))
+                    position = part.last_event_id + 1
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        else:
+            return
+    raise _too_fast(workspace)
 
 
-def _logs(state: CatalogState) -> list[AddFile]:
-    return sorted(state.files.values(), key=lambda file: file.first_event_id)
+def _from(table: pa.Table, first_event_id: int) -> pa.Table:
+    return table.slice(int(np.searchsorted(table.column("event_id").to_numpy(), first_event_id)))
 
 
-def _from_log(workspace: Workspace, file: AddFile, event_ids: list[int]) -> pa.Table:
-    try:
-        return EventLog(workspace.fs, workspace.paths.home / file.path).get_many(event_ids)
-    except NotFoundError:
-        require_expired(workspace, file)
-        return EVENT_SCHEMA.empty_table()
+def _groups_of(waiting: list[Group], event_ids: EventIds) -> list[Group]:
+    """Return the groups that may hold events with these ids."""
+    firsts = np.array([group.first_event_id for group in waiting], np.int64)
+    found = np.unique(np.searchsorted(firsts, event_ids, side="right") - 1)
+    return [waiting[number] for number in found.tolist() if number >= 0]
 
 
-def require_expired(workspace: Workspace, file: AddFile) -> None:
-    """Raise CorruptionError unless a log that is gone was expired since the catalog was read."""
-    if file.path in workspace.catalog.load().files:
-        path = workspace.paths.home / file.path
-        raise CorruptionError(f"{path}: expected a live event log, found no file. Bring it back from a backup.")
+def _groups_from(waiting: list[Group], first_event_id: int) -> list[Group]:
+    """Return the groups that may hold events from an id on."""
+    later = [group for group in waiting[1:] if group.first_event_id > first_event_id]
+    return waiting[len(waiting) - len(later) - 1 :] if waiting else []

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 from whoosh import query
@@ -17,20 +18,25 @@ from custody.catalog import AddShard, Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
-from custody.eventlog import EventLog
 from custody.flow import Component, Session
 from custody.index import Shards
 from custody.lineage import Lineage, trace
 from custody.model import Acknowledged, Event, require_valid
 from custody.quarantine import Quarantine
 from custody.query import check_facets, facets_of, facets_of_table, parse_query, structured_query
-from custody.repository import reading
+from custody.repository import forgetting, reading
+from custody.repository.burial import buried_ids
+from custody.repository.forgetting import Forgotten, Meant
+from custody.repository.found import Events, EventStream, Notices
 from custody.repository.ingest import Ingest
 from custody.repository.searching import Page, SearchResult, Source, search
 from custody.repository.slots import SlotWriter, take_slot
 from custody.repository.status import RepositoryStatus, repository_status
 from custody.rollover import Workspace
 from custody.vfs import FileSystem, PosixFileSystem
+
+if TYPE_CHECKING:
+    from custody.repository.sql import SqlResult
 
 _OPENING_THREADS = 8
 _NAME_IT = "Each writer counts its own event ids: name the writer that is meant (--writer, or the argument writer)."
@@ -48,6 +54,7 @@ class Repository:
         self._fs: FileSystem = fs or PosixFileSystem()
         self._clock: Clock = clock or SystemClock()
         self._shards = Shards(self._fs)
+        self._workspaces: dict[str, Workspace] = {}
         self.quarantine = Quarantine(self._fs, settings.quarantine)
 
     @classmethod
@@ -79,7 +86,11 @@ class Repository:
 
     def workspace(self, writer: str | None = None) -> Workspace:
         """Return one writer's files; the writer of the settings when none is named."""
-        return Workspace(self.settings, writer or self.settings.repository.writer, self._fs, self._clock)
+        name = writer or self.settings.repository.writer
+        # Kept, because it knows the catalog as it was read last.
+        if name not in self._workspaces:
+            self._workspaces[name] = Workspace(self.settings, name, self._fs, self._clock)
+        return self._workspaces[name]
 
     def workspaces(self) -> list[Workspace]:
         """Return the files of every writer that has any."""
@@ -95,7 +106,7 @@ class Repository:
             LockedError: live processes hold all slots.
         """
         with take_slot(self._fs, self.settings, self._clock, wait_seconds) as writer:
-            writer.begin(reading.snapshot(self.workspace(writer.name)).next_event_id)
+            writer.begin(self.workspace(writer.name).catalog.load().next_event_id)
             yield writer
 
     @contextmanager
@@ -149,11 +160,10 @@ class Repository:
         Raises:
             NotFoundError: no event has this id.
             ConfigurationError: several writers have an event with this id and none is named.
+            CorruptionError: what holds the event is damaged.
         """
-        if writer is not None:
-            found = {writer: self.get_many([event_id], writer)}
-        else:
-            found = {name: self.get_many([event_id], name) for name in self._writers()}
+        asked = self._writers() if writer is None else [writer]
+        found = {name: self.get_many([event_id], name, strict=True) for name in asked}
         matching = [(name, events[0]) for name, events in found.items() if events]
         if not matching:
             names = ", ".join(map(repr, found))
@@ -165,21 +175,51 @@ class Repository:
             raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {_NAME_IT}")
         return matching[0][1]
 
-    def get_many(self, event_ids: Sequence[int], writer: str | None = None) -> list[Event]:
+    def get_many(self, event_ids: Sequence[int], writer: str | None = None, *, strict: bool = False) -> Events:
         """Return the events with these ids, in id order; ids that do not exist are left out.
 
         Raises:
             ConfigurationError: several writers have events and none is named.
+            CorruptionError: only if `strict`: an event is in a part of a file that is damaged. Otherwise it is left
+                out, and the notices name the part.
         """
-        return reading.get_many(self.workspace(self._one_writer(writer)), event_ids)
+        notices = Notices(strict=strict)
+        found = reading.get_many(self.workspace(self._one_writer(writer)), event_ids, on_damage=notices)
+        return Events(found, notices)
 
-    def events(self, first_event_id: int = 0, count: int = 1000, writer: str | None = None) -> Iterator[Event]:
-        """Yield up to `count` events from an id on, in id order.
+    def events(
+        self, first_event_id: int = 0, count: int = 1000, writer: str | None = None, *, strict: bool = False
+    ) -> EventStream:
+        """Yield up to `count` events from an id on, in id order; notices and `strict` as in `get_many`."""
+        notices = Notices(strict=strict)
+        return EventStream(
+            reading.tables(self.workspace(self._one_writer(writer)), first_event_id, count, notices), notices
+        )
+
+    def events_between(
+        self, start_ms: int, end_ms: int, writer: str | None = None, *, strict: bool = False
+    ) -> EventStream:
+        """Yield the events that happened from `start_ms` up to, not with, `end_ms`, in id order.
+
+        Times in ms since the epoch; notices and `strict` as in `get_many`.
+        """
+        notices = Notices(strict=strict)
+        return EventStream(
+            reading.tables_between(self.workspace(self._one_writer(writer)), start_ms, end_ms, notices), notices
+        )
+
+    def sql(self, text: str, *, seconds_max: float | None = None, skip_damaged: bool = False) -> SqlResult:
+        """Ask all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.
 
         Raises:
-            ConfigurationError: several writers have events and none is named.
+            InvalidInputError: the query cannot be read, or asks for what is not allowed.
+            CorruptionError: what the query has to read is damaged; `skip_damaged` leaves it out instead.
         """
-        return reading.events(self.workspace(self._one_writer(writer)), first_event_id, count)
+        # The engine and pyarrow's data sets take seconds to import, which no other use of custody should wait for.
+        from custody.repository.sql import SqlResult
+        from custody.repository.sql_sources import SqlSources
+
+        return SqlResult(self.settings, SqlSources(self.workspaces(), skip_damaged=skip_damaged), text, seconds_max)
 
     def search(
         self,
@@ -215,15 +255,14 @@ class Repository:
         question = self._question(text)
         counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
         notices: list[str] = []
-        for source in self._sources():
-            found, said = facets_of(
-                self._shards, source.state, source.shard_path, source.log_tables, question, fields, attributes
-            )
+        damage = Notices(strict=False)
+        for source in self._sources(damage):
+            found, said = facets_of(source.shards(self._shards), source.log_tables, question, fields, attributes)
             facets_of_table(found, source.tail, question, attributes)
             notices += said
             for name, values in found.items():
                 counts[name].update(values)
-        return counts, tuple(notices)
+        return counts, (*notices, *damage)
 
     def lineage(self, uuids: Sequence[str]) -> Lineage:
         """Return all that led to some FlowFiles and all that came of them.
@@ -240,6 +279,25 @@ class Repository:
         if lineage.events == 0:
             raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.")
         return lineage
+
+    def forget(self, meant: Meant, reason: str, writer: str | None = None) -> list[Forgotten]:
+        """Let no answer give out events of a writer, or of all of them, any more; later events are not meant.
+
+        Durability: on return the events of the writers named in the result stay forgotten after a power loss.
+
+        Raises:
+            InvalidInputError: no condition is given.
+        """
+        return [forgetting.forget(item, meant, reason) for item in self._meant(writer)]
+
+    def count_meant(self, meant: Meant, writer: str | None = None) -> dict[str, int]:
+        """Return by writer how many events `forget` would mean; all events are read for it."""
+        notices = Notices(strict=False)
+        return {item.writer: forgetting.count_meant(item, meant, notices) for item in self._meant(writer)}
+
+    def _meant(self, writer: str | None) -> list[Workspace]:
+        names = self._writers() if writer is None else [writer]
+        return [self.workspace(name) for name in names]
 
     def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
         """Yield the transactions of a writer's catalog, oldest first.
@@ -273,26 +331,26 @@ class Repository:
         return structured_query(text, attributes, now_ms)
 
     def _search(self, question: query.Query, page: Page) -> SearchResult:
+        damage = Notices(strict=False)
         with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # starts threads only when shards have to be opened
-            return search(self._sources(), self._shards, question, self.settings.index.attributes, page, pool)
+            found = search(self._sources(damage), self._shards, question, self.settings.index.attributes, page, pool)
+        return replace(found, notices=(*found.notices, *damage))
 
-    def _sources(self) -> Iterator[Source]:
+    def _sources(self, damage: Notices) -> Iterator[Source]:
         for workspace in self.workspaces():
-            view = reading.snapshot(workspace)
+            view = reading.snapshot(workspace, damage)
             yield Source(
                 writer=workspace.writer,
                 state=view.state,
-                tail=view.tail,
+                buried=buried_ids(workspace, view.state, damage),
+                tail=view.shown_tail,
                 next_event_id=view.next_event_id,
                 shard_path=workspace.shard_path,
-                log_tables=partial(_log_tables, workspace),
-                get_many=partial(reading.get_many, workspace, view=view),
+                log_tables=partial(_log_tables, workspace, damage),
+                get_many=partial(reading.get_many, workspace, view=view, on_damage=damage),
             )
 
 
-def _log_tables(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]:
-    """Yield the events of a shard's logs block by block."""
-    for path in shard.log_paths:
-        log = EventLog(workspace.fs, workspace.paths.home / path)
-        for number in range(len(log.toc.blocks)):
-            yield log.block(number)
+def _log_tables(workspace: Workspace, damage: Notices, shard: AddShard) -> Iterator[pa.Table]:
+    """Yield the events of a shard's logs, a few blocks at a time."""
+    return reading.log_tables(workspace, shard.log_paths, damage)

@@ -24,7 +24,7 @@ from custody.catalog import AddShard, CatalogState
 from custody.errors import InvalidInputError
 from custody.index import Shards
 from custody.model import Event
-from custody.query import Explained, Scan, Window, search_state
+from custody.query import Explained, LiveShards, Scan, Window, search_state
 
 EventIds = npt.NDArray[np.int64]
 
@@ -59,11 +59,17 @@ class Source:
 
     writer: str
     state: CatalogState
+    buried: EventIds
+    """Live events that must not be given out; `tail`, `log_tables` and `get_many` have none of them."""
     tail: pa.Table
     next_event_id: int
     shard_path: Callable[[AddShard], Path]
     log_tables: Callable[[AddShard], Iterable[pa.Table]]
     get_many: Callable[[Sequence[int]], list[Event]]
+
+    def shards(self, opened: Shards) -> LiveShards:
+        """Return the writer's live shards."""
+        return LiveShards(opened, self.state, self.shard_path, self.buried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +144,7 @@ def _ids(
     def scan_logs(shard: AddShard, asked: query.Query) -> EventIds:
         return _scanned(source.log_tables(shard), asked, attributes)
 
-    found = search_state(shards, source.state, source.shard_path, scan_logs, question, window, pool=pool)
+    found = search_state(source.shards(shards), scan_logs, question, window, pool=pool)
     waiting = np.sort(_scanned([source.tail], question, attributes))[::-1]
     ids = np.sort(np.concatenate([found.event_ids, window.of(waiting)]))
     ordered = ids if page.oldest_first else ids[::-1]

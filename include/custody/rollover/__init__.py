@@ -1,6 +1,7 @@
 """Room `rollover`: from sealed groups to live event logs, one idempotent step after the other."""
 
 from custody.rollover.history import read_report, report_path, write_report
+from custody.rollover.manifest import UnitManifest, staged_path
 from custody.rollover.pending import Pending, pending
 from custody.rollover.report import StepReport, UnitReport
 from custody.rollover.steps import STEPS, Step, Unit
@@ -12,10 +13,12 @@ __all__ = [
     "Step",
     "StepReport",
     "Unit",
+    "UnitManifest",
     "UnitReport",
     "Workspace",
     "pending",
     "read_report",
     "report_path",
+    "staged_path",
     "write_report",
 ]

@@ -16,12 +16,12 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     sealed_groups: int
     abandoned_journals: int
     live_journals: int
-    staged_groups: int
+    staged_units: int
 
     @property
     def is_any(self) -> bool:
         """Whether a run has something to do. Journals of a live writer have to be sealed by it first."""
-        return bool(self.sealed_groups or self.abandoned_journals or self.staged_groups)
+        return bool(self.sealed_groups or self.abandoned_journals or self.staged_units)
 
 
 def pending(settings: Settings, fs: FileSystem | None = None) -> Pending:
@@ -37,7 +37,7 @@ def pending(settings: Settings, fs: FileSystem | None = None) -> Pending:
         else:
             abandoned += journals
         staged += len(workspace.staged())
-    return Pending(sealed_groups=sealed, abandoned_journals=abandoned, live_journals=live, staged_groups=staged)
+    return Pending(sealed_groups=sealed, abandoned_journals=abandoned, live_journals=live, staged_units=staged)
 
 
 def is_live(fs: FileSystem, settings: Settings, writer: str) -> bool:

@@ -1,35 +1,97 @@
-"""What a merged group becomes: an event log, a shard, and the actions that make both live."""
+"""What a staged unit becomes: event logs, their shards, and the actions that make them live."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from custody.catalog import Action, AddFile, AddShard, SourceRange
+from custody.catalog import Action, AddFile, AddShard, SourceRange, describe
 from custody.errors import NotFoundError
-from custody.eventlog import EventLog, LogMetadata, log_metadata, read_staging, write_log
+from custody.eventlog import EventLog, LogMetadata, StagedLog, read_staged, write_log
 from custody.index import build_shard
+from custody.rollover.manifest import UnitManifest, staged_path
 from custody.rollover.report import UnitReport
 from custody.rollover.workspace import Workspace
 
+_READ_BYTES = 16 << 20
 
-def compress_group(workspace: Workspace, unit: str, first_event_id: int) -> UnitReport:
-    """Write the event log of a merged group and its table of contents."""
-    table, metadata = _staged(workspace, first_event_id)
-    path = workspace.files(metadata).log
-    log = write_log(workspace.fs, path, table, metadata, workspace.log_options)
-    return UnitReport(unit=unit, events=table.num_rows, bytes=log.size_bytes, note=f"{log.blocks} blocks")
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The events of one future log, and the unit that they belong to."""
+
+    manifest: UnitManifest
+    log: StagedLog
+
+    @property
+    def metadata(self) -> LogMetadata:
+        """What the log will say of itself."""
+        return self.manifest.metadata(self.log)
+
+    def path(self, workspace: Workspace) -> Path:
+        """Where the events lie."""
+        return staged_path(workspace.paths.staged_unit(self.manifest.first_group), self.log)
+
+
+def waiting_units(workspace: Workspace) -> Iterator[UnitManifest]:
+    """Yield the staged units that have to become live, by first group."""
+    state = workspace.catalog.load()
+    for manifest in workspace.manifests():
+        if manifest.logs and not any(workspace.is_committed(state, group) for group in manifest.groups):
+            yield manifest
+
+
+def find_staged(workspace: Workspace, first_event_id: int) -> Staged:
+    """Return the staged events of the log that begins with an event.
+
+    Raises:
+        NotFoundError: no staged unit has such a log.
+    """
+    for manifest in workspace.manifests():
+        for log in manifest.logs:
+            if log.first_event_id == first_event_id:
+                return Staged(manifest, log)
+    raise NotFoundError(
+        f"{workspace.paths.staging}: expected a staged unit with the log {first_event_id}, found none. "
+        "It is live already, or the rollover step has to run first."
+    )
+
+
+def compress_log(workspace: Workspace, unit: str, first_event_id: int) -> UnitReport:
+    """Write an event log and its table of contents from what is staged."""
+    staged = find_staged(workspace, first_event_id)
+    metadata, source = staged.metadata, staged.path(workspace)
+    events = read_staged(workspace.fs, source, staged.log)
+    log = write_log(workspace.fs, workspace.files(metadata).log, events, metadata, workspace.log_options)
+    return UnitReport(
+        unit=unit,
+        events=staged.log.rows,
+        bytes_in=staged.log.file_bytes,
+        bytes=log.size_bytes,
+        note=f"{log.blocks} blocks",
+    )
 
 
 def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitReport:
-    """Build the index shard of a merged group, or of a live log whose shard is gone."""
-    path, table = _to_index(workspace, first_event_id)
-    shard = build_shard(workspace.fs, path, table, workspace.settings.index.attributes)
-    return UnitReport(unit=unit, events=shard.documents, bytes=shard.size_bytes, note=shard.path.name)
+    """Build the index shard of a staged log, or of a live log whose shard is gone."""
+    path, tables = _to_index(workspace, first_event_id)
+    sizes: list[int] = []
+    index = workspace.settings.index
+    shard = build_shard(workspace.fs, path, _measured(tables, sizes), index.attributes, ranges=index.ranges)
+    return UnitReport(
+        unit=unit, events=shard.documents, bytes_in=sum(sizes), bytes=shard.size_bytes, note=shard.path.name
+    )
+
+
+def _measured(tables: Iterator[pa.Table], sizes: list[int]) -> Iterator[pa.Table]:
+    for table in tables:
+        sizes.append(table.nbytes)
+        yield table
 
 
 def lost_shards(workspace: Workspace) -> Iterator[int]:
@@ -39,56 +101,45 @@ def lost_shards(workspace: Workspace) -> Iterator[int]:
             yield shard.first_event_id
 
 
-def _to_index(workspace: Workspace, first_event_id: int) -> tuple[Path, pa.Table]:
+def _to_index(workspace: Workspace, first_event_id: int) -> tuple[Path, Iterator[pa.Table]]:
     """Return where a shard belongs and what it indexes: the catalog's word for what is live, else staging."""
     state = workspace.catalog.load()
     for shard in state.shards.values():
         if shard.first_event_id == first_event_id:
-            logs = [EventLog(workspace.fs, workspace.paths.home / path).read() for path in shard.log_paths]
-            return workspace.shard_path(shard), pa.concat_tables(logs)
-    table, metadata = _staged(workspace, first_event_id)
-    return workspace.files(metadata).shard, table
+            logs = [EventLog(workspace.fs, workspace.paths.home / path) for path in shard.log_paths]
+            tables = chain.from_iterable(log.tables(range(len(log.toc.blocks))) for log in logs)
+            return workspace.shard_path(shard), tables
+    staged = find_staged(workspace, first_event_id)
+    return workspace.files(staged.metadata).shard, read_staged(workspace.fs, staged.path(workspace), staged.log)
 
 
-def transaction_of(workspace: Workspace, firsts: Sequence[int]) -> tuple[list[Action], int, int, int]:
-    """Return the actions that make groups live, and their events, bytes and next event id.
+def actions_of(workspace: Workspace, manifest: UnitManifest) -> tuple[list[Action], int]:
+    """Return the actions that make a unit live, and the bytes of its files.
 
     Raises:
-        NotFoundError: a group's log is not there: its compress step has to run first.
+        NotFoundError: a log or a shard is not there: its step has to run first.
+        CorruptionError: a log is not the one of this unit.
     """
     actions: list[Action] = []
-    events = size = next_event_id = 0
-    for first in firsts:
-        table, metadata = _staged(workspace, first, ["event_id", "event_time", "source_node", "source_ordinal"])
-        file, shard = (
-            _add_file(workspace, table, metadata),
-            _add_shard(workspace, table.num_rows, metadata),
-        )
+    size = 0
+    for log in manifest.logs:
+        file = _add_file(workspace, Staged(manifest, log))
+        shard = _add_shard(workspace, Staged(manifest, log))
         actions += [Action(add_file=file), Action(add_shard=shard)]
-        events += table.num_rows
         size += file.size_bytes + shard.size_bytes
-        next_event_id = max(next_event_id, metadata.last_event_id + 1)
-    return actions, events, size, next_event_id
+    return actions, size
 
 
-def _staged(
-    workspace: Workspace, first_event_id: int, columns: list[str] | None = None
-) -> tuple[pa.Table, LogMetadata]:
-    table = read_staging(workspace.fs, workspace.paths.staging_file(first_event_id))
-    metadata = log_metadata(table, workspace.writer, workspace.database)
-    return (table.select(columns) if columns else table), metadata
-
-
-def _add_file(workspace: Workspace, table: pa.Table, metadata: LogMetadata) -> AddFile:
-    """Describe a log by the bytes on disk, after checking that they are this group's."""
+def _add_file(workspace: Workspace, staged: Staged) -> AddFile:
+    """Describe a log by the bytes on disk, after checking that they are this unit's."""
+    metadata = staged.metadata
     files = workspace.files(metadata)
     EventLog(workspace.fs, files.log).check(metadata)
-    data, toc = workspace.fs.read(files.log), workspace.fs.read(files.toc)
-    return AddFile(
+    made = AddFile(
         path=files.relative_log,
-        size_bytes=len(data),
-        rows=table.num_rows,
-        sha256=hashlib.sha256(data).digest(),
+        size_bytes=workspace.fs.size(files.log),
+        rows=staged.log.rows,
+        sha256=_sha256(workspace, files.log),
         table=metadata.table,
         partition=metadata.partition,
         schema_version=metadata.schema_version,
@@ -97,30 +148,28 @@ def _add_file(workspace: Workspace, table: pa.Table, metadata: LogMetadata) -> A
         first_event_time_ms=metadata.first_event_time_ms,
         last_event_time_ms=metadata.last_event_time_ms,
         toc_path=files.relative_toc,
-        toc_sha256=hashlib.sha256(toc).digest(),
-        sources=_source_ranges(table),
+        toc_sha256=_sha256(workspace, files.toc),
+        sources=[
+            SourceRange(node=source.node, first_ordinal=source.first_ordinal, last_ordinal=source.last_ordinal)
+            for source in staged.log.sources
+        ],
+        groups=metadata.groups,
     )
+    data = workspace.fs.view(files.log)
+    describe(made, lambda start, length: bytes(data[start:][:length]))
+    return made
 
 
-def _source_ranges(table: pa.Table) -> list[SourceRange]:
-    """Return the bounds of each source's own event numbers, so that a repeated event is looked for where it may be."""
-    has_key = pc.and_(pc.is_valid(table.column("source_node")), pc.is_valid(table.column("source_ordinal")))
-    known = table.filter(has_key)
-    by_node = known.group_by("source_node").aggregate([("source_ordinal", "min"), ("source_ordinal", "max")])
-    return [
-        SourceRange(node=node, first_ordinal=first, last_ordinal=last)
-        for node, first, last in sorted(
-            zip(
-                by_node.column("source_node").to_pylist(),
-                by_node.column("source_ordinal_min").to_pylist(),
-                by_node.column("source_ordinal_max").to_pylist(),
-                strict=True,
-            )
-        )
-    ]
+def _sha256(workspace: Workspace, path: Path) -> bytes:
+    """Return the digest of a file, of which only a piece is in memory at a time."""
+    digest = hashlib.sha256()
+    for start in range(0, workspace.fs.size(path), _READ_BYTES):
+        digest.update(workspace.fs.view(path)[start : start + _READ_BYTES])
+    return digest.digest()
 
 
-def _add_shard(workspace: Workspace, documents: int, metadata: LogMetadata) -> AddShard:
+def _add_shard(workspace: Workspace, staged: Staged) -> AddShard:
+    metadata = staged.metadata
     files = workspace.files(metadata)
     names = workspace.fs.list(files.shard)
     if not names:
@@ -128,7 +177,7 @@ def _add_shard(workspace: Workspace, documents: int, metadata: LogMetadata) -> A
     return AddShard(
         name=files.shard_name,
         container=files.container,
-        documents=documents,
+        documents=staged.log.rows,
         size_bytes=sum(workspace.fs.size(files.shard / name) for name in names),
         first_event_id=metadata.first_event_id,
         last_event_id=metadata.last_event_id,

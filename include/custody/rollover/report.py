@@ -8,10 +8,11 @@ import msgspec
 
 
 class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step did with one unit; sizes in bytes."""
+    """What a step did with one unit; sizes in bytes: read (`bytes_in`) and written or removed (`bytes`)."""
 
     unit: str
     events: int = 0
+    bytes_in: int = 0
     bytes: int = 0
     seconds: float = 0.0
     note: str | None = None
@@ -19,7 +20,7 @@ class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step did with all its units."""
+    """What a step did with all its units; sizes in bytes, read (`bytes_in`) and written or removed (`bytes`)."""
 
     step: str
     repository: str
@@ -29,6 +30,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     failed: int
     details: tuple[UnitReport, ...]
+    bytes_in: int = 0
 
     @classmethod
     def of(cls, step: str, repository: str, seconds: float, details: Sequence[UnitReport]) -> StepReport:
@@ -38,6 +40,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
             repository=repository,
             units=len(details),
             events=sum(unit.events for unit in details),
+            bytes_in=sum(unit.bytes_in for unit in details),
             bytes=sum(unit.bytes for unit in details),
             seconds=round(seconds, 3),
             failed=sum(unit.error is not None for unit in details),

@@ -3,12 +3,12 @@
 | step | unit | reads | writes |
 |---|---|---|---|
 | recover | writer | dead writers' open journals | sealed journals |
-| rollover | group | sealed journals | staging file |
-| compress | group | staging file | event log, table of contents |
-| index | group | staging file | index shard |
-| commit | writer | all of the above | one catalog transaction |
+| rollover | groups | sealed journals | staged unit |
+| compress | log | staged unit | event log, table of contents |
+| index | log | staged unit | index shard |
+| commit | writer | all of the above | one catalog transaction a staged unit |
 | checkpoint | writer | catalog | checkpoint |
-| sweep | group | catalog | removes journals and staging file |
+| sweep | groups | catalog | removes journals and staged unit |
 """
 
 from __future__ import annotations
@@ -18,27 +18,30 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import msgspec
-import pyarrow as pa
 
 from custody.config import Settings
-from custody.eventlog import write_staging
-from custody.journal import MergeReader, seal_abandoned
+from custody.errors import CorruptionError, CustodyError, NotFoundError
+from custody.journal import Group, seal_abandoned
 from custody.journal.writer import lock_path
-from custody.model import EVENT_SCHEMA
+from custody.rollover.merge import merge_unit
 from custody.rollover.pending import is_live
-from custody.rollover.publish import build_index, compress_group, lost_shards, transaction_of
+from custody.rollover.planning import plan
+from custody.rollover.publish import actions_of, build_index, compress_log, lost_shards, waiting_units
 from custody.rollover.report import UnitReport
+from custody.rollover.sweeping import sweep_unit, swept_groups
 from custody.rollover.workspace import Workspace
 from custody.vfs import FileSystem
 
-_CHUNK_BYTES = 64 << 20
-
 
 class Unit(msgspec.Struct, frozen=True):
-    """One piece of a step's work: a writer, and a group of it where the step works on groups."""
+    """One piece of a step's work: a writer, and the log or the groups of it that the step works on.
+
+    `first_event_id` is that of the log, or of the first of the `groups`.
+    """
 
     writer: str
     first_event_id: int | None = None
+    groups: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return self.writer if self.first_event_id is None else f"{self.writer}/{self.first_event_id}"
@@ -83,75 +86,105 @@ class Recover(Step):
 
 
 class Rollover(Step):
-    """Merges a sealed group into one staging file, in event-id order."""
+    """Merges sealed groups in event-id order and cuts them into the events of future logs."""
 
     name = "rollover"
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Sealed groups that are neither merged nor live."""
-        state, staged = workspace.catalog.load(), set(workspace.staged())
-        for group in workspace.groups():
+        """Sealed groups that are neither merged nor live; small neighbours together."""
+        state = workspace.catalog.load()
+        staged = {group for manifest in workspace.manifests() for group in manifest.groups}
+
+        def bytes_of(group: Group) -> int:
             first = group.first_event_id
-            if group.is_sealed and first not in staged and not workspace.is_committed(state, first):
-                yield Unit(workspace.writer, first)
+            if not group.is_sealed or first in staged or workspace.is_committed(state, first):
+                return -1
+            return sum(workspace.fs.size(path) for path in group.sealed)
+
+        for groups in plan(workspace.groups(), bytes_of, workspace.settings.eventlog.log_bytes_target):
+            firsts = tuple(group.first_event_id for group in groups)
+            yield Unit(workspace.writer, firsts[0], firsts)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Merge one group."""
-        first = _group_id(unit)
-        group = next(group for group in workspace.groups() if group.first_event_id == first)
-        merged = MergeReader(workspace.fs, [group])
-        table = pa.concat_tables([EVENT_SCHEMA.empty_table(), *merged.chunks(_CHUNK_BYTES)])
-        size = write_staging(workspace.fs, workspace.paths.staging_file(first), table)
-        return UnitReport(unit=str(unit), events=table.num_rows, bytes=size)
+        """Merge the groups of a unit; when another attempt has come further, nothing is left to do."""
+        wanted = unit.groups or (_first_of(unit),)
+        groups = [group for group in workspace.groups() if group.first_event_id in wanted]
+        state = workspace.catalog.load()
+        if len(groups) < len(wanted) or any(workspace.is_committed(state, group) for group in wanted):
+            return UnitReport(unit=str(unit), note="rolled over already")
+        return merge_unit(workspace, str(unit), groups)
 
 
 class Compress(Step):
-    """Writes a staging file as an event log with its table of contents."""
+    """Writes staged events as event logs with their tables of contents."""
 
     name = "compress"
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Merged groups that are not live."""
-        yield from _staged_units(workspace)
+        """The logs of staged units that are not live."""
+        yield from _staged_logs(workspace)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Write one log; one that is there already from an interrupted run is replaced."""
-        return compress_group(workspace, str(unit), _group_id(unit))
+        return compress_log(workspace, str(unit), _first_of(unit))
 
 
 class Index(Step):
-    """Builds the index shard of a group."""
+    """Builds the index shards of logs."""
 
     name = "index"
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Merged groups that are not live, and live logs whose shard is gone."""
-        yield from _staged_units(workspace)
+        """The logs of staged units that are not live, and live logs whose shard is gone."""
+        yield from _staged_logs(workspace)
         yield from (Unit(workspace.writer, first) for first in lost_shards(workspace))
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Build one shard; a whole one from an interrupted run is kept."""
-        return build_index(workspace, str(unit), _group_id(unit))
+        return build_index(workspace, str(unit), _first_of(unit))
 
 
 class Commit(Step):
-    """Makes a writer's finished groups live, in one transaction."""
+    """Makes a writer's staged units live, each with all its logs in one transaction."""
 
     name = "commit"
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Writers with merged groups that are not live."""
-        if any(_staged_units(workspace)):
+        """Writers with staged units that are not live."""
+        if any(waiting_units(workspace)):
             yield Unit(workspace.writer)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Commit all groups whose log, table of contents and shard are there."""
-        firsts = [_group_id(group) for group in _staged_units(workspace)]
-        if not firsts:
+        """Commit all units whose logs, tables of contents and shards are there; one that is not whole stops no other.
+
+        Raises:
+            NotFoundError, CorruptionError: a unit could not be committed; the others are.
+        """
+        events = size = 0
+        revisions: list[int] = []
+        failure: CustodyError | None = None
+        for manifest in list(waiting_units(workspace)):
+            try:
+                actions, unit_bytes = actions_of(workspace, manifest)
+            except (NotFoundError, CorruptionError) as error:
+                failure = failure or error
+                continue
+            next_event_id = manifest.logs[-1].last_event_id + 1
+            state = workspace.catalog.commit(actions, next_event_id=next_event_id, attempt=manifest.transaction)
+            revisions.append(state.revision)
+            events += sum(log.rows for log in manifest.logs)
+            size += unit_bytes
+        if failure is not None:
+            raise failure
+        if not revisions:
             return UnitReport(unit=str(unit), note="committed already")
-        actions, events, size, next_event_id = transaction_of(workspace, firsts)
-        state = workspace.catalog.commit(actions, next_event_id=next_event_id)
-        return UnitReport(unit=str(unit), events=events, bytes=size, note=f"revision {state.revision}")
+        return UnitReport(
+            unit=str(unit),
+            events=events,
+            bytes_in=size,
+            bytes=size,
+            note=f"revision {', '.join(map(str, revisions))}",
+        )
 
 
 class Checkpoint(Step):
@@ -161,7 +194,7 @@ class Checkpoint(Step):
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Writers whose newest checkpoint is too far behind."""
-        if workspace.catalog.checkpoint_age() >= workspace.settings.catalog.checkpoint_every:
+        if workspace.catalog.checkpoint_due(workspace.settings.catalog.checkpoint_every):
             yield Unit(workspace.writer)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
@@ -171,32 +204,20 @@ class Checkpoint(Step):
 
 
 class Sweep(Step):
-    """Removes the journals and the staging file of groups that are live."""
+    """Removes the journals and the staged units of groups that are live, or that hold no event."""
 
     name = "sweep"
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Live groups that still have journals or a staging file."""
-        state = workspace.catalog.load()
-        sealed = {group.first_event_id for group in workspace.groups() if group.is_sealed}
-        for first in sorted(sealed | set(workspace.staged())):
-            if workspace.is_committed(state, first):
-                yield Unit(workspace.writer, first)
+        """Groups that are done and still have journals or a staged unit, and removals that were interrupted."""
+        found = list(swept_groups(workspace))
+        yield from (Unit(workspace.writer, groups[0], groups) for groups in found)
+        if not found and workspace.leftovers():
+            yield Unit(workspace.writer)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Remove journals first: a staging file without journals is still found and swept."""
-        first = _group_id(unit)
-        fs = workspace.fs
-        workspace.catalog.settle()
-        journals = [path for group in workspace.groups() if group.first_event_id == first for path in group.sealed]
-        staging = workspace.paths.staging_file(first)
-        files = [*journals, *([staging] if fs.exists(staging) else [])]
-        size = sum(fs.size(path) for path in files)
-        for path in files:
-            fs.remove(path)
-        for folder in {path.parent for path in files}:
-            fs.sync_directory(folder)
-        return UnitReport(unit=str(unit), bytes=size, note=f"{len(files)} files removed")
+        """Remove journals first: a staged unit without journals is still found and swept."""
+        return sweep_unit(workspace, str(unit), unit.groups)
 
 
 STEPS: Mapping[str, Step] = {
@@ -205,14 +226,12 @@ STEPS: Mapping[str, Step] = {
 """All steps by name, in the order in which a pass runs them."""
 
 
-def _staged_units(workspace: Workspace) -> Iterator[Unit]:
-    state = workspace.catalog.load()
-    for first in workspace.staged():
-        if not workspace.is_committed(state, first):
-            yield Unit(workspace.writer, first)
+def _staged_logs(workspace: Workspace) -> Iterator[Unit]:
+    for manifest in waiting_units(workspace):
+        yield from (Unit(workspace.writer, log.first_event_id) for log in manifest.logs)
 
 
-def _group_id(unit: Unit) -> int:
+def _first_of(unit: Unit) -> int:
     if unit.first_event_id is None:
         raise ValueError(f"unit {unit} names no group")
     return unit.first_event_id

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from custody.catalog import AddShard, Catalog, CatalogState
+from custody.catalog import AddShard, CatalogState, open_catalog
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
+from custody.errors import StorageError
 from custody.eventlog import LogMetadata, LogOptions
 from custody.format.names import (
+    REMOVING_PREFIX,
+    UNIT_MANIFEST,
     ContainerPaths,
     DatabasePaths,
     check_name,
     event_log_path,
     is_name,
-    parse_staging,
+    parse_staged_unit,
     shard_name,
     toc_path,
 )
 from custody.journal import Group, groups, writers
+from custody.rollover.manifest import UnitManifest
 from custody.vfs import FileSystem, PosixFileSystem
 
 
@@ -53,7 +58,9 @@ class Workspace:
         self.fs: FileSystem = fs or PosixFileSystem()
         self.clock: Clock = clock or SystemClock()
         self.paths = DatabasePaths(settings.store, writer, self.database)
-        self.catalog = Catalog(self.fs, self.paths, self.clock)
+        self.catalog = open_catalog(settings, writer, self.fs, self.clock)
+        self._live_at = -2  # no state has it
+        self._live_groups: frozenset[int] = frozenset()
 
     @classmethod
     def all(cls, settings: Settings, fs: FileSystem | None = None) -> list[Workspace]:
@@ -75,13 +82,45 @@ class Workspace:
         return groups(self.fs, self.settings.containers, self.writer)
 
     def staged(self) -> list[int]:
-        """Return the first event ids of the merged groups that wait in staging."""
-        found = (parse_staging(name) for name in self.fs.list(self.paths.staging))
+        """Return the first groups of the merged units that wait in staging."""
+        found = (parse_staged_unit(name) for name in self.fs.list(self.paths.staging))
         return sorted(first for first in found if first is not None)
 
-    def is_committed(self, state: CatalogState, first_event_id: int) -> bool:
-        """Whether the events of a group are live already."""
-        return state.file_of(first_event_id) is not None
+    def manifest(self, first_group: int) -> UnitManifest:
+        """Return what a staged unit consists of.
+
+        Raises:
+            StorageError: it is gone: swept since it was listed.
+            CorruptionError: it is damaged; the message says what to do.
+        """
+        path = self.paths.staged_unit(first_group) / UNIT_MANIFEST
+        return UnitManifest.decode(self.fs.read(path), path)
+
+    def manifests(self) -> list[UnitManifest]:
+        """Return the staged units, by first group; one that is swept in this moment is left out."""
+        found = []
+        for first in self.staged():
+            try:
+                found.append(self.manifest(first))
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+        return found
+
+    def leftovers(self) -> list[Path]:
+        """Return the staged units whose removal did not come to its end."""
+        names = self.fs.list(self.paths.staging)
+        return [self.paths.staging / name for name in names if name.startswith(REMOVING_PREFIX)]
+
+    def is_committed(self, state: CatalogState, group: int) -> bool:
+        """Whether the events of a group are live already: a live file says that it holds some of them.
+
+        All logs of a group become live in one transaction, so that a group is never live in part.
+        """
+        if self._live_at != state.revision:
+            self._live_groups = frozenset(group for file in state.files.values() for group in file.groups)
+            self._live_at = state.revision
+        return group in self._live_groups
 
     def shard_path(self, shard: AddShard) -> Path:
         """Return the folder of a live shard."""

@@ -7,6 +7,7 @@ fails does not stop the others; the job then ends with exit code 1 and the repor
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from collections.abc import Sequence
@@ -67,6 +68,8 @@ def run_step(name: str, settings: Settings, session: SparkSession | None) -> tup
 
 def execute(name: str, settings_json: str, unit_json: bytes) -> bytes:
     """Do one unit in a Python worker; return its report as JSON."""
+    # Into the executor's log: how far a long unit has come.
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     unit = msgspec.json.decode(unit_json, type=Unit)
     workspace = Workspace(Settings.from_json(settings_json), unit.writer)
     started = time.monotonic()

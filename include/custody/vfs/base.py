@@ -91,6 +91,10 @@ class Primitives(Protocol):
         """Return the file's length in bytes."""
         ...
 
+    def modified_ms(self, path: Path) -> int:
+        """Return when a file was last written, in ms since the epoch."""
+        ...
+
     def list(self, folder: Path) -> list[str]:
         """Return the sorted names in a folder; an absent folder is empty."""
         ...

@@ -171,6 +171,11 @@ class MemoryFileSystem(ComposedOperations):
         with self._mutex:
             return len(self._tree.file("look at", path).data)
 
+    def modified_ms(self, path: Path) -> int:
+        """Return 0: a disk in memory has no clock, all of it is old."""
+        self.size(path)
+        return 0
+
     def list(self, folder: Path) -> list[str]:
         """Return the sorted names in a folder; an absent folder is empty."""
         with self._mutex:

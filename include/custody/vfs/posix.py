@@ -138,6 +138,11 @@ class PosixFileSystem(ComposedOperations):
         with reported("look at", path):
             return path.stat().st_size
 
+    def modified_ms(self, path: Path) -> int:
+        """Return when a file was last written, in ms since the epoch."""
+        with reported("look at", path):
+            return path.stat().st_mtime_ns // 1_000_000
+
     def list(self, folder: Path) -> list[str]:
         """Return the sorted names in a folder; an absent folder is empty."""
         with reported("list", folder):

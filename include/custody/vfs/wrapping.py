@@ -93,6 +93,10 @@ class WrappingFileSystem(ComposedOperations):
         """Return the file's length in bytes."""
         return self.inner.size(path)
 
+    def modified_ms(self, path: Path) -> int:
+        """Return when a file was last written."""
+        return self.inner.modified_ms(path)
+
     def list(self, folder: Path) -> list_of[str]:
         """Return the sorted names in a folder."""
         return self.inner.list(folder)

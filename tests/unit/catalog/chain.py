@@ -6,7 +6,7 @@ from pathlib import Path
 
 from custody.catalog import Action, AddFile, AddShard, Catalog, CatalogState
 from custody.clock import ManualClock
-from custody.format.names import DatabasePaths
+from custody.store import LocalStore
 from custody.vfs import PosixFileSystem
 
 START_MS = 1_772_409_600_000
@@ -18,8 +18,8 @@ def add(path: str, first: int = 0, rows: int = 1) -> Action:
 
 
 def open_catalog(root: Path, clock: ManualClock | None = None) -> Catalog:
-    paths = DatabasePaths(root, "main", "provenance")
-    return Catalog(PosixFileSystem(), paths, clock or ManualClock(START_MS))
+    store = LocalStore(PosixFileSystem(), root)
+    return Catalog(store, "main", "provenance", clock or ManualClock(START_MS))
 
 
 def value(state: CatalogState) -> tuple[object, ...]:

@@ -12,7 +12,8 @@ from custody.catalog import Catalog, Transaction
 from custody.catalog.codec import PREAMBLE, decode, encode
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, FormatVersionError
-from custody.format.names import DatabasePaths, revision_folder, transaction_file
+from custody.format.names import revision_folder, transaction_file
+from custody.store import LocalStore
 from custody.vfs import PosixFileSystem
 from tests.support import flipped
 from tests.unit.catalog.chain import add, build, open_catalog, transactions, value
@@ -91,7 +92,7 @@ def test_a_catalog_of_another_writer_does_not_pass_for_this_one(tmp_path: Path) 
     build(tmp_path)
     shutil.copytree(tmp_path / "main", tmp_path / "other")
     with pytest.raises(CorruptionError, match="foreign name"):
-        Catalog(PosixFileSystem(), DatabasePaths(tmp_path, "other", "provenance"), ManualClock()).load()
+        Catalog(LocalStore(PosixFileSystem(), tmp_path), "other", "provenance", ManualClock()).load()
 
 
 def test_an_unknown_reader_feature_is_refused_by_name(tmp_path: Path) -> None:
@@ -142,4 +143,8 @@ def test_the_format_s_numbers_stand() -> None:
         "writer_features": 10,
         "actions": 11,
         "next_event_id": 12,
+        "naming": 13,
+        "epoch": 14,
+        "live_paths": 15,
+        "live_files": 16,
     }

@@ -19,7 +19,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("repository", "writer_wait_seconds", [0, 0.5, 86_400], [-1, float("nan"), "long"]),
     ("repository", "database", ["a", "x" * 63], ["", "A", "..", "x" * 64]),
     ("repository", "containers", [["a"], ["/a", "b"]], [[], "a", [1]]),
-    ("repository", "store", ["s", "/s"], [1, []]),
+    ("repository", "store", ["s", "/s", "file:///s", "s3://bucket/prefix"], [1, [], ""]),
     ("capture", "file_bytes_max", [1024, 1 << 40], [1023, 0, -1, "x", 1.5]),
     ("capture", "event_bytes_max", [4096, 1 << 30], [4095, 0]),
     ("capture", "batch_events", [1, 1_000_000], [0, 1_000_001]),
@@ -32,18 +32,27 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("journal", "waiting_bytes_max", [4096, 1 << 50], [4095]),
     ("journal", "backpressure_seconds", [0, 0.5, 3600, float("inf")], [-1, float("nan")]),
     ("eventlog", "block_bytes_max", [4096, 64 << 20], [4095, (64 << 20) + 1]),
+    ("eventlog", "log_bytes_target", [4096, 16 << 30], [4095, (16 << 30) + 1]),
     ("eventlog", "compression", ["zstd", "gzip", "none"], ["", "ZSTD", "lz4", 1]),
     ("eventlog", "compression_level", [1, 22, ""], [0, 23, "high"]),
     ("index", "attributes", [[], ["a", "b.c"]], ["a", [1]]),
     ("catalog", "checkpoint_every", [1, 10_000], [0]),
+    ("catalog", "put_if_absent", [True, False], ["maybe", 2, []]),
     ("query", "results_default", [1, 10_000_000], [0]),
     ("query", "lineage_events_max", [1, 10_000_000], [0]),
+    ("query", "cache_bytes", [0, 1 << 40], [-1]),
+    ("query", "open_logs_max", [1, 100_000], [0]),
+    ("query", "sql_memory_bytes", [64 << 20, 1 << 40], [(64 << 20) - 1]),
+    ("query", "sql_spill_bytes_max", [0, 1 << 40], [-1]),
+    ("query", "sql_seconds_max", [0.1, 86_400], [0, -1, float("nan"), float("inf")]),
     ("spark", "master", ["local[2]", "yarn"], [1]),
 ]
 SECTIONS = [name for name in Settings.model_fields if name != "root"]
 
 
 def toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, list):
         return "[" + ", ".join(map(toml, value)) + "]"
     return f'"{value}"' if isinstance(value, str) else str(value)
@@ -164,6 +173,15 @@ def test_paths_are_taken_from_the_repository_s_folder_unless_they_are_absolute(t
     found = load(tmp_path, '[repository]\ncontainers = ["/disk1", "two"]\nstore = "/store"\n')
     assert found.containers == (Path("/disk1"), tmp_path / "two")
     assert found.store == Path("/store")
+    assert load(tmp_path, '[repository]\nstore = "file:///a%20disk"\n').store == Path("/a disk")
+
+
+def test_event_logs_need_a_folder_so_far(tmp_path: Path) -> None:
+    found = load(tmp_path, '[repository]\nstore = "s3://bucket/prefix"\n')
+    with pytest.raises(ConfigurationError, match="event logs can only be written to a folder"):
+        _ = found.store
+    with pytest.raises(ConfigurationError, match="expected a folder of this machine"):
+        _ = load(tmp_path, '[repository]\nstore = "file://elsewhere/disk"\n').store
 
 
 def test_settings_travel_to_a_worker_whatever_its_environment_says(

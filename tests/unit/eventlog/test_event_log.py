@@ -17,9 +17,7 @@ from custody.eventlog import (
     LogOptions,
     WrittenLog,
     log_metadata,
-    read_staging,
     write_log,
-    write_staging,
 )
 from custody.eventlog.blocks import row_bytes
 from custody.model import EVENT_SCHEMA, to_batch, to_events
@@ -183,17 +181,16 @@ def test_damage_costs_its_block_and_no_other(written: WrittenLog, tmp_path: Path
 
 
 def test_a_column_whose_name_was_damaged_is_not_read_as_absent(written: WrittenLog, tmp_path: Path) -> None:
-    """The footer has no checksum of its own, so that one bit of it can rename a column."""
+    """One bit of Parquet's footer can rename a column; the table of contents knows how it was."""
     path = tmp_path / "log.parquet"
     data = written.path.read_bytes()
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     place = data.index(b"component_name", footer)
     path.write_bytes(data[:place] + b"componenu_name" + data[place + 14 :])
-    with pytest.raises(CorruptionError, match=str(path)):
-        EventLog(FS, path).read()
+    assert to_events(EventLog(FS, path).read()) == EVENTS
 
 
-@pytest.mark.parametrize("length", [0, 4, 100, -1])
+@pytest.mark.parametrize("length", [0, 4, 100])
 def test_a_cut_log_is_damaged(written: WrittenLog, tmp_path: Path, length: int) -> None:
     path = tmp_path / "log.parquet"
     path.write_bytes(written.path.read_bytes()[:length])
@@ -204,27 +201,6 @@ def test_a_cut_log_is_damaged(written: WrittenLog, tmp_path: Path, length: int) 
 def test_a_log_that_is_gone_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"log\.parquet is gone"):
         EventLog(FS, tmp_path / "log.parquet").read()
-
-
-def test_a_staging_file_is_read_back_and_replaced_by_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "staging" / "0.arrow"
-    size = write_staging(FS, path, TABLE)
-    before = files_below(tmp_path)
-    assert size == path.stat().st_size
-    assert to_events(read_staging(FS, path)) == EVENTS
-    write_staging(FS, path, TABLE)
-    assert files_below(tmp_path) == before
-
-
-def test_a_damaged_staging_file_is_never_read_as_other_events(tmp_path: Path) -> None:
-    path = tmp_path / "0.arrow"
-    write_staging(FS, path, TABLE)
-    good = path.read_bytes()
-    damaged = [flipped(good, bit) for bit in range(0, 8 * len(good), 9973)]
-    for data in [*damaged, good[:-1], good + b"\0", b"ARROW1\0\0" + bytes(100), b""]:
-        path.write_bytes(data)
-        with pytest.raises(CorruptionError, match=r"0\.arrow"):
-            read_staging(FS, path)
 
 
 def test_a_single_event_makes_a_log(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_catalog_names_are_parsed_back(revision: int, uuid: UUID, checkpoint: bo
 )
 def test_other_files_are_no_names_of_custody(name: str) -> None:
     assert names.JournalName.parse(name) is None
-    assert names.parse_staging(name) is None
+    assert names.parse_staged_unit(name) is None
     assert names.parse_shard(name) is None
     assert names.parse_revision(name) is None
     assert names.parse_transaction(name) is None

@@ -49,6 +49,7 @@ _SENTENCES = st.lists(
     st.sampled_from(["auto", "Auto", "ended", "by", "É", "a.b", "a..b", "*x*", "-", "x" * 300]), max_size=8
 ).map(" ".join)
 _NUMBERS = st.integers(-300, 300) | st.sampled_from([-(1 << 62), 1 << 40, (1 << 62)])
+_VALUES = _NUMBERS | st.sampled_from([-(1 << 63), (1 << 63) - 2, (1 << 63) - 1])
 _CLAIMS = st.builds(ContentClaim, container=_TEXTS, section=_TEXTS, identifier=_TEXTS)
 _CHANGES = st.dictionaries(st.sampled_from(["filename", *ATTRIBUTES, "other"]), _TEXTS, max_size=3)
 _REMOVALS = st.dictionaries(st.sampled_from(["filename", *ATTRIBUTES]), _TEXTS | st.none(), max_size=3)
@@ -57,12 +58,12 @@ EVENTS = st.lists(
     st.builds(
         event,
         event_type=_TEXTS,
-        event_time=_NUMBERS,
+        event_time=_VALUES,
         component_id=_TEXTS,
         flowfile_uuid=_TEXTS,
-        file_size=_NUMBERS,
-        lineage_start_date=st.none() | _NUMBERS,
-        source_ordinal=st.none() | _NUMBERS,
+        file_size=_VALUES,
+        lineage_start_date=st.none() | _VALUES,
+        source_ordinal=st.none() | _VALUES,
         transit_uri=st.none() | _TEXTS,
         relationship=st.none() | _TEXTS,
         details=st.none() | _SENTENCES,

@@ -131,6 +131,15 @@ def test_records_in_any_order_and_of_both_kinds_come_in_the_order_of_ids(
     assert to_events(decode(records)) == numbered(expected)
 
 
+def test_many_rows_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_PART_BYTES", 1000)
+    events = [event(number, details="x" * 300) for number in range(20)]
+    records = [record for number, item in enumerate(events) for record in records_of([item], number)]
+    table = decode(records)
+    assert table.column(0).num_chunks > 5
+    assert to_events(table) == numbered(events)
+
+
 def test_a_record_that_does_not_hold_what_its_head_says_is_damage() -> None:
     for count in (1, ROWS_MAX + 1):
         [record] = records_of([event(number) for number in range(count)], 0)

@@ -131,12 +131,21 @@ def test_a_live_log_that_is_lost_is_damage_and_not_an_empty_answer(mixed: Reposi
     log.unlink()
     for question in (
         lambda: mixed.get(70),
-        lambda: list(mixed.events()),
-        lambda: mixed.search(""),
+        lambda: mixed.get_many([70], strict=True),
+        lambda: list(mixed.events(strict=True)),
+        lambda: list(mixed.events_between(0, 1 << 60, strict=True)),
     ):
         with pytest.raises(CorruptionError, match=log.name):
             question()
-    assert mixed.get_many([0, 59, 150]) == [numbered(EVENTS)[n] for n in (0, 59, 150)]
+    stream = mixed.events()
+    assert list(stream) == numbered(EVENTS)[:60] + numbered(EVENTS)[100:]
+    for notices in (stream.notices, mixed.get_many([70, 71]).notices, mixed.search("").notices):
+        [notice] = notices
+        assert log.name in notice
+        assert "events 60 to 99 are lost" in notice
+    found = mixed.get_many([0, 59, 150])
+    assert found == [numbered(EVENTS)[n] for n in (0, 59, 150)]
+    assert found.notices == ()
 
 
 def test_a_lost_shard_is_named_and_its_logs_answer(mixed: Repository) -> None:

@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from custody.config import SETTINGS_FILE
 from custody.errors import NotFoundError
+from custody.eventlog import EventLog
 from custody.model import Event
 from custody.repository import Repository
 from custody.rollover import STEPS, Unit, Workspace, pending
+from custody.vfs import PosixFileSystem
 from tests.support import append, event, files_below, numbered, run_steps, sample, unnumbered
 
 EVENTS = sample(120)
+TARGETS = {"merged": 1 << 30, "apart": 75_000, "split": 8_000}
 QUESTIONS = ["", "event_type:SEND", "filename:*order*", "NOT event_type:DROP", "file_size:[1000 TO]", "details:auto"]
 
 
@@ -30,9 +34,13 @@ def data_files(repository: Repository) -> dict[str, bytes]:
     return {name: data for name, data in files_below(repository.settings.root).items() if not name.endswith("LOCK")}
 
 
-@pytest.fixture
-def waiting(repository: Repository) -> Repository:
-    """Two sealed groups, and a third one that a dead writer left open."""
+@pytest.fixture(params=["merged", "apart", "split"])
+def waiting(tmp_path: Path, request: pytest.FixtureRequest) -> Repository:
+    """Two sealed groups, and a third one that a dead writer left open; they become one log, one each, or many."""
+    repository = Repository.create(tmp_path / "repository")
+    settings = f"[eventlog]\nlog_bytes_target = {TARGETS[request.param]}\n"
+    (repository.settings.root / SETTINGS_FILE).write_text(settings)
+    repository = Repository.open(repository.settings.root)
     for part in (EVENTS[:50], EVENTS[50:80], EVENTS[80:]):
         append(repository, part)
     last = max(repository.settings.root.glob("containers/1/main/journals/*.sealed"))
@@ -104,12 +112,37 @@ def test_a_step_that_stopped_after_its_first_unit_is_finished_by_the_next(
     assert answers(waiting) == expected
 
 
-def test_groups_that_wait_together_become_live_in_one_transaction(waiting: Repository) -> None:
+def test_the_logs_of_groups_that_were_merged_become_live_in_one_transaction(waiting: Repository) -> None:
+    run_steps(waiting.settings, "recover", "rollover")
+    manifests = waiting.workspace().manifests()
+    assert [group for manifest in manifests for group in manifest.groups] == [0, 50, 80]
     run_steps(waiting.settings)
-    [transaction] = waiting.timeline()
-    assert [action.WhichOneof("kind") for action in transaction.actions] == ["add_file", "add_shard"] * 3
-    assert transaction.next_event_id == len(EVENTS)
-    assert sum(action.add_file.rows for action in transaction.actions) == len(EVENTS)
+    for manifest, transaction in zip(manifests, waiting.timeline(), strict=True):
+        assert transaction.attempt_id == manifest.transaction.bytes
+        kinds = [action.WhichOneof("kind") for action in transaction.actions]
+        assert kinds == ["add_file", "add_shard"] * len(manifest.logs)
+        assert transaction.next_event_id == manifest.logs[-1].last_event_id + 1
+        files = [action.add_file for action in transaction.actions if action.HasField("add_file")]
+        assert [file.rows for file in files] == [log.rows for log in manifest.logs]
+        assert {group for file in files for group in file.groups} == set(manifest.groups)
+        for file in files:
+            [held] = [log for log in manifest.logs if log.first_event_id == file.first_event_id]
+            assert EventLog(
+                PosixFileSystem(), waiting.workspace().paths.home / file.path
+            ).metadata == manifest.metadata(held)
+    assert sum(log.rows for manifest in manifests for log in manifest.logs) == len(EVENTS)
+
+
+def test_groups_are_merged_kept_apart_or_split_by_their_size(
+    waiting: Repository, request: pytest.FixtureRequest
+) -> None:
+    run_steps(waiting.settings, "recover", "rollover")
+    units, logs = {"merged": (1, 1), "apart": (3, 3), "split": (3, 15)}[request.node.callspec.params["waiting"]]
+    manifests = waiting.workspace().manifests()
+    assert len(manifests) == units
+    assert len([log for manifest in manifests for log in manifest.logs]) >= logs
+    for log in [log for manifest in manifests for log in manifest.logs]:
+        assert log.plain_bytes <= waiting.settings.eventlog.log_bytes_target or log.rows == 1
 
 
 def test_what_a_transaction_says_of_its_files_is_true(waiting: Repository) -> None:
@@ -133,7 +166,7 @@ def test_sweep_removes_only_what_is_committed(waiting: Repository) -> None:
     append(waiting, [event(500)])
     run_steps(waiting.settings, "rollover", "compress", "index", "sweep")
     assert len(list(waiting.settings.root.rglob("*.sealed"))) == 1
-    assert len(list(waiting.settings.root.rglob("*.arrow"))) == 1
+    assert len(waiting.workspace().staged()) == 1
     assert unnumbered(stored(waiting)) == [*EVENTS, event(500)]
     run_steps(waiting.settings, "commit", "sweep")
     assert list(waiting.settings.root.rglob("*.sealed")) == []
@@ -147,7 +180,8 @@ def test_leftovers_are_never_seen(waiting: Repository, expected: list[list[int]]
     log = next((home / "data").rglob("*.parquet"))
     (log.parent / "00000000000000009999.parquet").write_bytes(log.read_bytes())
     (log.parent / "00000000000000009999.parquet.0123.partial").write_bytes(b"half")
-    (home / "staging" / "00000000000000009999.arrow.0123.partial").write_bytes(b"half")
+    (home / "staging" / "building-00000000000000009999-0123").mkdir()
+    (home / "staging" / "building-00000000000000009999-0123" / "00000000000000009999.arrow").write_bytes(b"half")
     shard = next((waiting.settings.containers[0] / "main/index").iterdir())
     (shard.parent / "1772409600000-00000000000000009999").mkdir()
     (shard.parent / f"building-{shard.name}-0123").mkdir()
@@ -163,12 +197,12 @@ def test_leftovers_are_never_seen(waiting: Repository, expected: list[list[int]]
 def test_a_lost_shard_is_made_again_from_its_log(waiting: Repository, expected: list[list[int]]) -> None:
     run_steps(waiting.settings)
     shards = sorted((waiting.settings.containers[0] / "main/index").iterdir())
-    assert len(shards) == 3
-    for shard in shards[:2]:
+    lost = shards[: max(len(shards) - 1, 1)]
+    for shard in lost:
         shutil.rmtree(shard)
     assert answers(waiting) == expected
-    assert len(waiting.search("").notices) == 2
-    assert len(run_steps(waiting.settings)) == 2
+    assert len(waiting.search("").notices) == len(lost)
+    assert len(run_steps(waiting.settings)) == len(lost)
     assert answers(waiting) == expected
     assert waiting.search("").notices == ()
     assert sorted((waiting.settings.containers[0] / "main/index").iterdir()) == shards

@@ -118,6 +118,17 @@ class OpenShard:
         """Return how many documents have no such number."""
         return self.description.absent[name]
 
+    def count_of(self, question: query.Query, event_ids: EventIds) -> int:
+        """Return how many of some events, given by sorted ids, are in the shard and match."""
+        if not len(event_ids):
+            return 0
+        with self._reported():
+            own = self._ids().span(0, self.documents)[::-1]
+            places = np.searchsorted(own, event_ids)
+            places = places[places < self.documents]
+            held = places[own[places] == event_ids[: len(places)]]
+            return int(plan(self, question).among(self.documents - 1 - held[::-1]).sum())
+
     def facet(self, question: query.Query, field: str) -> dict[str, int]:
         """Return how many of the events that match have each term of a field; for `DAY` the days of the event times.
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from custody.index.fields import (
     ABSENT,
@@ -26,6 +25,7 @@ from custody.index.fields import (
     TEXT_FIELD,
     TIME_FIELDS,
     identifier_fields,
+    numbers,
     whoosh_schema,
 )
 from custody.index.manifest import Description, Manifest, PagedFile, ShardFile, Zones
@@ -98,17 +98,17 @@ def write_segment(
         files = _Files(fs, folder, segment_name(max(first, 0)))
         bounds: dict[str, Zones] = {}
         absent: dict[str, int] = {}
-        numbers: dict[str, Numbers] = {}
+        with_terms: dict[str, Numbers] = {}
         for name in NUMBERS:
             column = taken.column(name)
             bounds[name], absent[name] = zones(column), int((column == ABSENT).sum())
             data = sortable_column(column) if name in ranges else plain_column(column)
             files.write(f"{files.segment}.{name}.col", [data])
             if name in ranges:
-                numbers[name] = column
+                with_terms[name] = column
         files.write(f"{files.segment}.{POINTER_COLUMN}.col", [plain_column(event_ids)])
         files.write(f"{files.segment}._stored.col", [empty_stored(taken.rows)])
-        dictionary, terms, code = _write_terms(files, runs, numbers, attributes, taken.rows)
+        dictionary, terms, code = _write_terms(files, runs, with_terms, attributes, taken.rows)
     files.write(CONTENTS_NAME, [contents(whoosh_schema(attributes, ranges), max(first, 0), taken.rows)])
     description = Description(
         documents=taken.rows,
@@ -134,8 +134,7 @@ def _take(runs: Runs, tables: Iterable[pa.Table], attributes: Sequence[str]) -> 
         for searched in fields:
             runs.add(searched.name, searched.values(table), taken.rows)
         for name in (*NUMBERS, POINTER_COLUMN):
-            numbers = pc.fill_null(table.column(name).cast(pa.int64()), ABSENT).to_numpy()
-            taken.numbers.setdefault(name, []).append(numbers)
+            taken.numbers.setdefault(name, []).append(numbers(table, name))
         taken.rows += table.num_rows
         runs.settle()
     return taken
@@ -156,17 +155,17 @@ def _pieces(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _write_terms(
-    files: _Files, runs: Runs, numbers: dict[str, Numbers], attributes: Sequence[str], documents: int
+    files: _Files, runs: Runs, with_terms: dict[str, Numbers], attributes: Sequence[str], documents: int
 ) -> tuple[DictionaryWriter, int, str]:
     """Write dictionary and postings field by field, in the order of their names, as Whoosh does."""
-    names = sorted([*(f.name for f in identifier_fields(attributes)), TEXT_FIELD.name, *numbers])
+    names = sorted([*(f.name for f in identifier_fields(attributes)), TEXT_FIELD.name, *with_terms])
     dictionary = DictionaryWriter()
     with ExitStack() as opened:
         terms = opened.enter_context(closing(PagedFile(files.fs, files.folder / f"{files.segment}.trm")))
         postings = opened.enter_context(closing(PagedFile(files.fs, files.folder / f"{files.segment}.pst")))
         terms.write(HEADER)
         for name in names:
-            found = _terms(runs, numbers, name, documents)
+            found = _terms(runs, with_terms, name, documents)
             if found is not None:
                 records, blocks = dictionary.add(name, found)
                 terms.write(records)
@@ -178,11 +177,11 @@ def _write_terms(
     return dictionary, count, code
 
 
-def _terms(runs: Runs, numbers: dict[str, Numbers], name: str, documents: int) -> FieldTerms | None:
+def _terms(runs: Runs, with_terms: dict[str, Numbers], name: str, documents: int) -> FieldTerms | None:
     """Return the terms of a field, None when no document has one."""
-    if name not in numbers:
+    if name not in with_terms:
         taken = runs.take(name)
         return grouped(taken, documents) if taken else None
-    column = numbers.pop(name)
+    column = with_terms.pop(name)
     having = np.flatnonzero(column != ABSENT)
     return number_terms(column[having], having.astype(np.uint32), NUMBER_STEP_BITS) if len(having) else None

@@ -1,0 +1,236 @@
+"""Reading a catalog: the newest checkpoint that can be read, then transaction by transaction, each checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from custody.catalog.codec import decode, digest
+from custody.catalog.conflict import ForkError, NotApplicableError, PrunedError
+from custody.catalog.objects import Objects, uuid_text
+from custody.catalog.state import EMPTY, CatalogState, Draft
+from custody.catalog.transaction_pb2 import Transaction
+from custody.errors import CorruptionError, FormatVersionError, NotFoundError
+
+_WIDTH_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """What was loaded from a checkpoint, and what had to be passed over to get there."""
+
+    state: CatalogState
+    size_bytes: int = 0
+    passed_over: tuple[str, ...] = field(default=())
+
+
+class Chain:
+    """Follows the transactions of one catalog."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.objects = objects
+        self._store = objects.store
+
+    def newest_checkpoint(self, up_to: int | None = None) -> Checkpointed:
+        """Return the state of the newest checkpoint that can be read, the empty state when there is none.
+
+        The hint spares a listing; nothing is believed that only the hint says.
+        """
+        passed_over: list[str] = []
+        hinted = self.hinted() if up_to is None else None
+        if hinted is not None:
+            found = self._checkpoint(self.objects.key(hinted.revision, hinted.uuid, checkpoint=True), passed_over)
+            if found is not None:
+                return found
+        for item in self.objects.checkpoints(up_to=up_to):
+            if hinted is not None and item.uuid.bytes == hinted.uuid:
+                continue
+            found = self._checkpoint(item.key, passed_over)
+            if found is not None:
+                return found
+        return Checkpointed(EMPTY, 0, tuple(passed_over))
+
+    def hinted(self) -> Transaction | None:
+        """Return what the hint says of the newest checkpoint, None when it is lost or damaged."""
+        try:
+            return decode(self._store.get(self.objects.hint), self.objects.hint)
+        except (NotFoundError, CorruptionError, FormatVersionError):
+            return None
+
+    def follow(self, state: CatalogState, until: int | None = None) -> tuple[CatalogState, int]:
+        """Return the state after all later transactions, or at `until`, and how many bytes they have.
+
+        Raises:
+            CorruptionError: a transaction is damaged or does not follow from its predecessor.
+            ForkError: two of them claim one revision, in a catalog with random names.
+        """
+        draft, size, width = Draft(state), 0, 1
+        while until is None or draft.revision < until:
+            keys = self._next_keys(draft, width if until is None else min(width, until - draft.revision))
+            found = self._store.get_many(keys)
+            for key, data in zip(keys, found, strict=False):
+                self._follow(draft, data, key)
+                size += len(data)
+            if len(found) < len(keys) or not keys:
+                break
+            width = min(2 * width, _WIDTH_MAX)
+        return (state if draft.revision == state.revision else draft.state()), size
+
+    def check_end(self, state: CatalogState) -> bool:
+        """Whether no later revision exists; False when the next one was committed in this moment.
+
+        Raises:
+            CorruptionError: a later revision exists although the next one does not.
+        """
+        following = state.revision + 1
+        hinted = self.hinted()
+        last = next((item.revision for item in self.objects.list(after=state.revision)), -1)
+        last = max(last, -1 if hinted is None else hinted.revision)
+        if last <= state.revision:
+            return True
+        if self._next_keys(Draft(state), 1) and self._store.head(self._next_keys(Draft(state), 1)[0]) is not None:
+            return False
+        raise CorruptionError(
+            f"{self.objects}: revision {following} is missing or has a foreign name, but there was a revision {last}. "
+            "Bring the missing objects back, or run: custody catalog repair"
+        )
+
+    def at(self, revision: int, floor: int = 0) -> CatalogState:
+        """Return the state at a revision.
+
+        Raises:
+            PrunedError: it lies before the floor.
+            NotFoundError: it was not committed yet.
+            CorruptionError: a transaction on the way to it is damaged or missing.
+        """
+        if revision < floor:
+            raise PrunedError(f"{self.objects}: revision {revision} was pruned, the earliest is {floor}.", floor)
+        state, _ = self.follow(self.newest_checkpoint(revision).state, revision)
+        if state.revision != revision:
+            raise CorruptionError(f"{self.objects}: expected revision {state.revision + 1}, got no file.")
+        return state
+
+    def transactions(self, start: int = 0, stop: int | None = None) -> Iterator[Transaction]:
+        """Yield the transactions from a revision up to one, oldest first, each checked against its predecessor.
+
+        Raises:
+            CorruptionError: one is damaged or missing, or does not follow.
+        """
+        draft = Draft(EMPTY)
+        if start:
+            known = self.at(start)
+            key = self.objects.key(start, known.uuid)
+            data = self._store.get(key)
+            if digest(data) != known.digest:
+                raise CorruptionError(f"{self._store.locate(key)}: expected the digest {known.digest.hex()[:16]}.")
+            yield decode(data, self._store.locate(key))
+            draft = Draft(known)
+        width = 1
+        while stop is None or draft.revision < stop:
+            keys = self._next_keys(draft, width if stop is None else min(width, stop - draft.revision))
+            found = self._store.get_many(keys)
+            for key, data in zip(keys, found, strict=False):
+                yield self._checked(draft, data, key)
+            if len(found) < len(keys) or not keys:
+                if stop is not None and draft.revision < stop:
+                    missing = self._next_keys(draft, 1) or [self.objects.folder(draft.revision + 1)]
+                    raise CorruptionError(
+                        f"{self._store.locate(missing[0])}: expected revision {draft.revision + 1}, got no file."
+                    )
+                return
+            width = min(2 * width, _WIDTH_MAX)
+
+    def next_key(self, state: CatalogState) -> str | None:
+        """Return the key that the next transaction has; None when names are random and none is there."""
+        keys = self._next_keys(Draft(state), 1)
+        return keys[0] if keys else None
+
+    def _next_keys(self, draft: Draft, width: int) -> list[str]:
+        """Return the keys of the next revisions: names are derived, so that several can be read at once."""
+        if draft.revision < 0:
+            return self._first_key()
+        if draft.naming == Transaction.RANDOM:
+            return self._random_key(draft.revision + 1)
+        keys = []
+        revision, uuid = draft.revision, draft.uuid
+        for _ in range(width):
+            uuid = self.objects.next_uuid(draft.catalog_id, revision, uuid)
+            revision += 1
+            keys.append(self.objects.key(revision, uuid))
+        return keys
+
+    def _first_key(self) -> list[str]:
+        """Return the key of revision 0: its fixed one, or a random one if that object says that names are random."""
+        fixed = self.objects.key(0, self.objects.first_uuid)
+        if self._store.head(fixed) is not None:
+            return [fixed]
+        found = self._random_key(0)
+        is_random = found and decode(self._store.get(found[0]), self._store.locate(found[0])).naming
+        return found if is_random == Transaction.RANDOM else [fixed]
+
+    def _random_key(self, revision: int) -> list[str]:
+        found = [item for item in self.objects.at(revision) if not item.is_checkpoint]
+        if len(found) > 1:
+            uuids = tuple(sorted(str(item.uuid) for item in found))
+            raise ForkError(
+                f"{self.objects}: revision {revision} forks, two writers committed it: {', '.join(uuids)}. "
+                "Keep one of them: move the other away.",
+                revision,
+                uuids,
+            )
+        return [item.key for item in found]
+
+    def _checkpoint(self, key: str, passed_over: list[str]) -> Checkpointed | None:
+        where = self._store.locate(key)
+        try:
+            data = self._store.get(key)
+            message = decode(data, where)
+            if (
+                message.encoding != Transaction.FULL
+                or self.objects.key(message.revision, message.uuid, checkpoint=True) != key
+            ):
+                raise CorruptionError(f"{where}: expected the checkpoint of its name, got revision {message.revision}.")
+            # A checkpoint's previous_digest is the digest of the transaction that it stands beside.
+            return Checkpointed(EMPTY.advanced(message, message.previous_digest), len(data), tuple(passed_over))
+        except NotFoundError:
+            return None
+        except (CorruptionError, FormatVersionError, NotApplicableError) as error:
+            passed_over.append(str(error))  # an older checkpoint and the transactions since give the same state
+            return None
+
+    def _follow(self, draft: Draft, data: bytes, key: str) -> None:
+        """Apply an object that has to be the successor of the draft's revision."""
+        transaction = self._successor(draft, data, key)
+        try:
+            draft.follow(transaction, digest(data))
+        except NotApplicableError as error:
+            raise CorruptionError(f"{self._store.locate(key)}: {error}") from error
+        except FormatVersionError as error:
+            raise FormatVersionError(f"{self._store.locate(key)}: {error}") from error
+
+    def _checked(self, draft: Draft, data: bytes, key: str) -> Transaction:
+        """Check an object as `_follow` does, without applying what it says."""
+        transaction = self._successor(draft, data, key)
+        if draft.revision < 0:
+            draft.naming = transaction.naming
+        draft.catalog_id, draft.revision, draft.uuid = transaction.catalog_id, transaction.revision, transaction.uuid
+        draft.digest = digest(data)
+        return transaction
+
+    def _successor(self, draft: Draft, data: bytes, key: str) -> Transaction:
+        transaction = decode(data, self._store.locate(key))
+        first = draft.revision < 0
+        if (
+            transaction.revision != draft.revision + 1
+            or transaction.previous_digest != draft.digest
+            or transaction.previous_uuid != (b"" if first else draft.uuid)
+            or transaction.encoding != Transaction.DELTA
+            or not (first or transaction.catalog_id == draft.catalog_id)
+            or not key.endswith(f"/{uuid_text(transaction.uuid)}.txn")
+        ):
+            raise CorruptionError(
+                f"{self._store.locate(key)}: expected the successor of revision {draft.revision} with its digest "
+                f"{draft.digest.hex()[:16]}, got revision {transaction.revision} after "
+                f"{transaction.previous_digest.hex()[:16]}."
+            )
+        return transaction

@@ -1,0 +1,102 @@
+"""One view over the catalogs of all writers of a database, and what brings a retired writer's files into another's.
+
+Each writer has a timeline of its own; there is no order between them. The view refreshes them side by side. A writer
+that is retired is sealed: nothing can be committed after that, also not by a process that knows nothing of it. Another
+writer may then write the sealed one's events into files of its own and say so in the same transaction (`Absorb`); from
+that transaction on readers of the view pass over the absorbed files. One transaction decides, so there is no moment at
+which events are seen twice or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from custody.catalog.log import Catalog
+from custody.catalog.state import CatalogState
+from custody.catalog.transaction_pb2 import Absorb, Action, AddFile, Seal
+from custody.clock import Clock
+from custody.errors import ConflictError
+from custody.format.names import is_name
+from custody.store import ObjectStore
+
+_PARALLEL = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedState:
+    """The newest states of all writers, by writer."""
+
+    database: str
+    states: Mapping[str, CatalogState]
+
+    @property
+    def absorbed(self) -> dict[str, Absorb]:
+        """Return which writers' files other files stand for, by the absorbed writer."""
+        return {
+            absorb.writer: absorb
+            for state in self.states.values()
+            for absorb in state.absorbed.values()
+            if absorb.database == self.database and absorb.writer in self.states
+        }
+
+    def files(self) -> Iterator[tuple[str, AddFile]]:
+        """Yield (writer, file) for every file whose events no other file stands for."""
+        absorbed = self.absorbed
+        for writer, state in self.states.items():
+            if writer not in absorbed:
+                yield from ((writer, state.files[path]) for path in state.files)
+
+
+class Federation:
+    """Reads the catalogs of all writers of a database; keeps them open, so that a refresh reads what is new only."""
+
+    def __init__(self, store: ObjectStore, database: str, clock: Clock) -> None:
+        self._store = store
+        self._database = database
+        self._clock = clock
+        self._catalogs: dict[str, Catalog] = {}
+
+    def load(self) -> FederatedState:
+        """Return the newest state of every writer; new writers are found by listing the store's first level.
+
+        Raises:
+            CorruptionError: a catalog is damaged; the message names it.
+        """
+        for writer in self._store.folders(""):
+            if writer not in self._catalogs and is_name(writer):
+                self._catalogs[writer] = Catalog(self._store, writer, self._database, self._clock)
+        names = sorted(self._catalogs)
+        with ThreadPoolExecutor(max(1, min(_PARALLEL, len(names)))) as threads:
+            states = list(threads.map(lambda name: self._catalogs[name].load(), names))
+        found = {name: state for name, state in zip(names, states, strict=True) if state.revision >= 0}
+        return FederatedState(self._database, found)
+
+
+def seal(catalog: Catalog, reason: str) -> CatalogState:
+    """Retire a writer: its last transaction; every later commit raises SealedError.
+
+    Raises:
+        SealedError: it is sealed already.
+    """
+    return catalog.commit([Action(seal=Seal(reason=reason))])
+
+
+def absorb(into: Catalog, sealed: Catalog, actions: Sequence[Action], *, next_event_id: int = 0) -> CatalogState:
+    """Commit files that hold the events of a sealed catalog, and that they stand for its files.
+
+    Raises:
+        ConflictError: the other catalog is not sealed, or was absorbed already.
+    """
+    state = sealed.load()
+    if state.seal is None:
+        raise ConflictError(f"{sealed.objects}: is not sealed, its writer may go on. Seal it first.")
+    said = Absorb(
+        writer=sealed.objects.writer,
+        database=sealed.objects.database,
+        catalog_id=state.catalog_id.bytes,
+        revision=state.revision,
+        digest=state.digest,
+    )
+    return into.commit([*actions, Action(absorb=said)], next_event_id=next_event_id)

@@ -1,0 +1,126 @@
+"""What a Parquet file's footer tells the catalog: the footer itself, typed statistics, blooms, the columns' types."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from custody.catalog.transaction_pb2 import AddFile, ColumnStatistics, FileStatistics, Value
+from custody.errors import CorruptionError
+
+FOOTER_BYTES_MAX = 64 << 10
+"""A compressed footer that is longer is left out: the file has it."""
+_BLOOM_BYTES_MAX = 64 << 10
+_BOUND_BYTES_MAX = 256
+_TAIL = struct.Struct("<I4s")
+_MAGIC = b"PAR1"
+_ZSTD = pa.Codec("zstd")
+
+GetRange = Callable[[int, int], bytes]
+"""Reads (start, length) of a file; a negative start counts from the end."""
+
+
+def read_footer(get_range: GetRange, where: object) -> bytes:
+    """Return a Parquet file's footer by two reads: the last 8 bytes, then the footer.
+
+    Raises:
+        CorruptionError: the file does not end as a Parquet file does.
+    """
+    tail = get_range(-_TAIL.size, _TAIL.size)
+    length, magic = _TAIL.unpack(tail) if len(tail) == _TAIL.size else (0, b"")
+    if magic != _MAGIC:
+        raise CorruptionError(f"{where} @end: expected a Parquet file, got other bytes.")
+    footer = get_range(-_TAIL.size - length, length)
+    if len(footer) != length:
+        raise CorruptionError(f"{where} @end: expected a footer of {length} bytes, got {len(footer)}.")
+    return footer
+
+
+def parse_footer(footer: bytes, where: object) -> pq.FileMetaData:
+    """Return a footer as pyarrow's metadata.
+
+    Raises:
+        CorruptionError: it is no footer.
+    """
+    try:
+        return pq.read_metadata(pa.BufferReader(_MAGIC + footer + _TAIL.pack(len(footer), _MAGIC)))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise CorruptionError(f"{where} @end: expected a Parquet footer, got {error}.") from error
+
+
+def describe(file: AddFile, get_range: GetRange) -> None:
+    """Set a file's footer, statistics and schema fingerprint from the file itself."""
+    footer = read_footer(get_range, file.path)
+    metadata = parse_footer(footer, file.path)
+    compressed = _ZSTD.compress(footer, asbytes=True)
+    if len(compressed) <= FOOTER_BYTES_MAX:
+        file.footer, file.footer_bytes = compressed, len(footer)
+    file.statistics = statistics_of(metadata, get_range).SerializeToString(deterministic=True)
+    file.schema_fingerprint = fingerprint(metadata.schema.to_arrow_schema())
+
+
+def stored_footer(file: AddFile) -> pq.FileMetaData | None:
+    """Return the metadata that a file's entry carries, None when it carries none."""
+    if not file.footer:
+        return None
+    return parse_footer(_ZSTD.decompress(file.footer, file.footer_bytes, asbytes=True), file.path)
+
+
+def fingerprint(schema: pa.Schema) -> bytes:
+    """Return the SHA-256 of the columns' names, types and nullability, in their order."""
+    lines = [f"{field.name}\0{field.type}\0{'null' if field.nullable else 'value'}\n" for field in schema]
+    return hashlib.sha256("".join(lines).encode()).digest()
+
+
+def statistics_of(metadata: pq.FileMetaData, get_range: GetRange) -> FileStatistics:
+    """Return bounds, nulls and blooms of the columns that the writer kept statistics of."""
+    made = [_column(metadata, number, get_range) for number in range(metadata.num_columns)]
+    return FileStatistics(columns=[column for column in made if column is not None])
+
+
+def _column(metadata: pq.FileMetaData, number: int, get_range: GetRange) -> ColumnStatistics | None:
+    chunks = [metadata.row_group(group).column(number) for group in range(metadata.num_row_groups)]
+    kept = [chunk.statistics for chunk in chunks if chunk.is_stats_set and chunk.statistics is not None]
+    blooms = _blooms(chunks, get_range)
+    if len(kept) != len(chunks) or not all(each.has_null_count for each in kept):
+        return ColumnStatistics(column=chunks[0].path_in_schema, blooms=blooms) if blooms else None
+    bounded = [each for each in kept if each.has_min_max]
+    made = ColumnStatistics(
+        column=chunks[0].path_in_schema if chunks else "", nulls=sum(each.null_count for each in kept), blooms=blooms
+    )
+    # A row group without bounds and with values would make the others' bounds wrong.
+    if not bounded or any(not each.has_min_max and each.num_values for each in kept):
+        return made if chunks else None
+    is_text = isinstance(bounded[0].min, str)
+    low = min((each.min if is_text else each.min_raw) for each in bounded)
+    high = max((each.max if is_text else each.max_raw) for each in bounded)
+    if len(str(low)) + len(str(high)) <= _BOUND_BYTES_MAX:
+        made.minimum.CopyFrom(value_of(low))
+        made.maximum.CopyFrom(value_of(high))
+    return made
+
+
+def value_of(value: Any) -> Value:  # noqa: ANN401 - whatever Parquet's statistics hold
+    """Return a typed value."""
+    if isinstance(value, bool):
+        return Value(flag=value)
+    if isinstance(value, int):
+        return Value(integer=value)
+    if isinstance(value, float):
+        return Value(number=value)
+    return Value(text=value) if isinstance(value, str) else Value(binary=bytes(value))
+
+
+def _blooms(chunks: list[pq.ColumnChunkMetaData], get_range: GetRange) -> list[bytes]:
+    """Return the bloom filters of a column's row groups: all of them or none."""
+    places = [(chunk.bloom_filter_offset, chunk.bloom_filter_length) for chunk in chunks]
+    if not places or any(offset is None or length is None for offset, length in places):
+        return []
+    if sum(length for _, length in places) > _BLOOM_BYTES_MAX:
+        return []
+    return [get_range(offset, length) for offset, length in places]

@@ -1,0 +1,180 @@
+"""Maps that are changed by making new ones, at a cost that follows the change and not the size.
+
+A map has a base, which many maps share and nobody changes, and a small layer of changes over it. A new map copies the
+layer only; when the layer grows beyond the square root of the base, both are merged into a new base. So a commit on
+100,000 files costs what a commit on a hundred costs, and reading stays the reading of a dict (figures:
+docs/design/013).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from custody.catalog.transaction_pb2 import AddFile
+
+V = TypeVar("V")
+_LAYER_MIN = 256
+
+
+class Gone:
+    """Stands in a layer for a key of the base that is there no more."""
+
+
+GONE: Final = Gone()
+
+
+class LayeredMap(Mapping[str, V], Generic[V]):
+    """A map from text; equal to a dict with the same items."""
+
+    __slots__ = ("_base", "_layer", "_length")
+
+    def __init__(self, base: dict[str, V] | None = None) -> None:
+        self._base: dict[str, V] = {} if base is None else base
+        self._layer: dict[str, V | Gone] = {}
+        self._length = len(self._base)
+
+    def changed(self, changes: Mapping[str, V | Gone]) -> LayeredMap[V]:
+        """Return the map after changes: a value for a key that is set, GONE for one that is removed."""
+        if not changes:
+            return self
+        made = self._empty()
+        made._length = self._length + sum(
+            (value is not GONE) - (key in self) for key, value in changes.items()
+        )  # True counts 1
+        made._base = self._base
+        made._layer = {**self._layer, **changes}
+        if len(made._layer) > max(_LAYER_MIN, 2 * int(len(self._base) ** 0.5)):
+            made._merge()
+        return made
+
+    def _empty(self) -> LayeredMap[V]:
+        return LayeredMap()
+
+    def _merge(self) -> None:
+        merged = dict(self._base)
+        for key, value in self._layer.items():
+            if isinstance(value, Gone):
+                merged.pop(key, None)
+            else:
+                merged[key] = value
+        self._base, self._layer = merged, {}
+
+    def __getitem__(self, key: str) -> V:
+        value = self._layer.get(key)
+        if value is None:
+            return self._base[key]
+        if isinstance(value, Gone):
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        value = self._layer.get(key)  # type: ignore[call-overload]
+        return key in self._base if value is None else value is not GONE
+
+    def __iter__(self) -> Iterator[str]:
+        layer = self._layer
+        yield from (key for key in self._base if key not in layer)
+        yield from (key for key, value in layer.items() if value is not GONE)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dict(self)!r})"
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class _Base(dict[str, AddFile | bytes]):
+    """Files by path, each decoded when it is first looked at, and where to find an event id among them."""
+
+    __slots__ = ("by_id",)
+
+    def __init__(self, *items: object) -> None:
+        super().__init__(*items)
+        self.by_id: tuple[list[str], npt.NDArray[np.uint64], npt.NDArray[np.uint64]] | None = None
+
+
+class FileMap(LayeredMap[AddFile]):
+    """Live files by path; built from undecoded messages, so that opening a large catalog decodes none."""
+
+    __slots__ = ()
+
+    def __init__(self, base: Mapping[str, AddFile | bytes] | None = None) -> None:
+        super().__init__(_Base(base or {}))  # type: ignore[arg-type]
+
+    @classmethod
+    def undecoded(cls, paths: list[str], messages: list[bytes]) -> FileMap:
+        """Return the files of a checkpoint."""
+        made = cls()
+        made._base.update(zip(paths, messages, strict=True))  # type: ignore[arg-type]
+        made._length = len(made._base)
+        return made
+
+    def changed(self, changes: Mapping[str, AddFile | Gone]) -> FileMap:
+        """Return the files after changes, as LayeredMap does."""
+        made = super().changed(changes)
+        assert isinstance(made, FileMap)  # noqa: S101 - `_empty` makes one
+        return made
+
+    def _empty(self) -> FileMap:
+        return FileMap()
+
+    def _merge(self) -> None:
+        super()._merge()
+        self._base = _Base(self._base)  # type: ignore[assignment]
+
+    def __getitem__(self, key: str) -> AddFile:
+        value: AddFile | bytes = super().__getitem__(key)
+        if isinstance(value, bytes):
+            value = AddFile.FromString(value)
+            self._base[key] = value
+        return value
+
+    def encoded(self, path: str) -> bytes:
+        """Return the message of a file as a checkpoint keeps it: without the footer."""
+        value: AddFile | bytes = super().__getitem__(path)
+        if isinstance(value, bytes):
+            return value
+        if value.footer:
+            slim = AddFile()
+            slim.CopyFrom(value)
+            slim.ClearField("footer")
+            value = slim
+        return value.SerializeToString(deterministic=True)
+
+    def file_of(self, event_id: int) -> AddFile | None:
+        """Return the file whose id range holds an event; the newest one first."""
+        for value in self._layer.values():
+            if isinstance(value, AddFile) and value.first_event_id <= event_id <= value.last_event_id:
+                return value
+        paths, firsts, reach = self._by_id()
+        position = int(np.searchsorted(firsts, np.uint64(event_id), side="right")) - 1
+        while position >= 0 and reach[position] >= event_id:
+            path = paths[position]
+            if path not in self._layer and self[path].last_event_id >= event_id:
+                return self[path]
+            position -= 1
+        return None
+
+    def _by_id(self) -> tuple[list[str], npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """Return the base's paths by first id, their first ids, and how far any file up to each one reaches."""
+        base = self._base
+        assert isinstance(base, _Base)  # noqa: S101 - made so by every constructor
+        if base.by_id is None:
+            files = sorted((self._decoded(path) for path in list(base)), key=lambda file: file.first_event_id)
+            firsts = np.array([file.first_event_id for file in files], np.uint64)
+            lasts = np.array([file.last_event_id for file in files], np.uint64)
+            base.by_id = ([file.path for file in files], firsts, np.maximum.accumulate(lasts))
+        return base.by_id
+
+    def _decoded(self, path: str) -> AddFile:
+        value: AddFile | bytes = self._base[path]
+        if isinstance(value, bytes):
+            value = AddFile.FromString(value)
+            self._base[path] = value
+        return value

@@ -1,0 +1,98 @@
+"""Where the objects of one catalog lie and what they are called.
+
+Layout: `<writer>/<database>/transactions/<revision, 20 digits>/<uuid>.txn`, a checkpoint beside its transaction as
+`<uuid>.ckpt`. The uuid in a name is derived from the catalog's id, the revision and the predecessor's uuid: two
+processes that race for a revision aim at one key, which put-if-absent gives to one of them. The first transaction's
+name is fixed, so creation is a race with one winner too. Only where a store has no put-if-absent are names random.
+"""
+
+from __future__ import annotations
+
+from builtins import list as list_of
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha1
+from uuid import UUID
+
+from custody.format.names import check_name, parse_revision, parse_transaction, revision_folder, transaction_file
+from custody.store import ObjectStore
+
+_FIRST_NAMESPACE = UUID("7f3c1a52-6f0e-4b57-9a0a-6f0d5c1f2b11")  # part of the format: names revision 0
+HINT = "newest-checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A transaction or checkpoint in a listing."""
+
+    revision: int
+    uuid: UUID
+    is_checkpoint: bool
+    key: str
+
+
+class Objects:
+    """The keys of one writer's catalog of one database, and listings of them."""
+
+    def __init__(self, store: ObjectStore, writer: str, database: str) -> None:
+        self.store = store
+        self.writer = check_name("writer", writer)
+        self.database = check_name("database", database)
+        self.home = f"{writer}/{database}/"
+        """Paths in the catalog are relative to this prefix."""
+        self.prefix = f"{self.home}transactions/"
+        self.hint = f"{self.prefix}{HINT}"
+        self.first_uuid = derived(_FIRST_NAMESPACE.bytes, f"{writer}/{database}")
+
+    def __str__(self) -> str:
+        return self.store.locate(self.prefix.rstrip("/"))
+
+    def folder(self, revision: int) -> str:
+        """Return the prefix of a revision's objects."""
+        return f"{self.prefix}{revision_folder(revision)}/"
+
+    def key(self, revision: int, uuid: bytes | UUID, *, checkpoint: bool = False) -> str:
+        """Return the key of a transaction or checkpoint."""
+        text = uuid_text(uuid.bytes if isinstance(uuid, UUID) else uuid)
+        return self.folder(revision) + transaction_file(text, checkpoint=checkpoint)
+
+    def next_uuid(self, catalog_id: bytes, revision: int, uuid: bytes) -> bytes:
+        """Return the derived uuid of the revision that follows this one."""
+        if revision < 0:
+            return self.first_uuid
+        return derived(catalog_id, f"{revision + 1}:{uuid_text(uuid)}")
+
+    def at(self, revision: int) -> list_of[Found]:
+        """Return the transactions and checkpoints of one revision."""
+        return list(self._parsed(self.store.keys(self.folder(revision))))
+
+    def list(self, *, after: int = -1) -> Iterator[Found]:
+        """Yield all transactions and checkpoints, oldest revision first; `after` leaves out revisions up to it."""
+        offset = "" if after < 0 else f"{self.prefix}{revision_folder(after)}/z"  # behind every uuid
+        return self._parsed(self.store.keys(self.prefix, after=offset))
+
+    def checkpoints(self, *, up_to: int | None = None) -> list_of[Found]:
+        """Return all checkpoints up to a revision, newest first; lists the whole catalog."""
+        found = [item for item in self.list() if item.is_checkpoint and (up_to is None or item.revision <= up_to)]
+        return found[::-1]
+
+    def _parsed(self, keys: Iterator[str]) -> Iterator[Found]:
+        for key in keys:
+            folder, _, name = key.removeprefix(self.prefix).partition("/")
+            revision, parsed = parse_revision(folder), parse_transaction(name)
+            if revision is not None and parsed is not None:
+                yield Found(revision, parsed[0], parsed[1], key)
+
+
+def uuid_text(uuid: bytes) -> str:
+    """Return the text of a uuid, without the detour over the class, which costs more than a read from the disk."""
+    text = uuid.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def derived(namespace: bytes, name: str) -> bytes:
+    """Return the 16 bytes of the uuid of version 5, as RFC 9562 makes it."""
+    made = bytearray(sha1(namespace + name.encode(), usedforsecurity=False).digest()[:16])
+    made[6] = made[6] & 0x0F | 0x50
+    made[8] = made[8] & 0x3F | 0x80
+    return bytes(made)

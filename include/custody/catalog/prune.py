@@ -1,0 +1,86 @@
+"""Forgets the oldest revisions, and only those: from the front, behind a checkpoint that stays.
+
+The floor is committed before anything is deleted, so that a reader is told "pruned" and never finds a hole, and the
+transaction that says so carries the digest of the checkpoint at the floor. Deletion goes from the oldest revision on;
+what a crash leaves is deleted by the next run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from custody.catalog.checkpoints import checkpoint_digest
+from custody.catalog.codec import decode
+from custody.catalog.log import Catalog
+from custody.catalog.transaction_pb2 import Action, Prune
+from custody.errors import CustodyError
+from custody.format.names import parse_revision
+
+CHECKPOINTS_KEPT = 2
+"""Readable checkpoints that stay besides the one at the floor."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrunePlan:
+    """What pruning would do: the floor after it, and the keys that go, oldest first."""
+
+    floor: int
+    keys: tuple[str, ...]
+    reason: str = ""
+    """Why the floor is lower than what was asked for, empty when it is not."""
+
+
+def plan_prune(catalog: Catalog, before: int) -> PrunePlan:
+    """Return how far the front can be cut so that every revision from `before` on stays readable.
+
+    Raises:
+        PrunedError, NotFoundError: there is no such revision (any more).
+    """
+    state = catalog.load()
+    catalog.at(before)
+    readable = [item.revision for item in catalog.objects.checkpoints() if _is_readable(catalog, item.key)]
+    candidates = [revision for revision in readable[CHECKPOINTS_KEPT:] if revision <= before]
+    floor = max([state.floor, *candidates])
+    reason = ""
+    if floor < before:
+        reason = (
+            f"the earliest revision stays {floor}: one readable checkpoint at it and {CHECKPOINTS_KEPT} later ones are "
+            f"kept, there are {len(readable)}"
+        )
+    keys = []
+    for key in catalog.objects.store.keys(catalog.objects.prefix):
+        revision = parse_revision(key.removeprefix(catalog.objects.prefix).partition("/")[0])
+        if revision is not None and revision < floor:
+            keys.append(key)
+    return PrunePlan(floor, tuple(keys), reason)
+
+
+def prune(catalog: Catalog, before: int) -> PrunePlan:
+    """Forget revisions before `before` as far as that is safe; return what was done.
+
+    Durability: on return the floor survives power loss, and so do the deletions.
+    """
+    plan = plan_prune(catalog, before)
+    if plan.floor > catalog.load().floor:
+        action = Prune(floor=plan.floor, checkpoint_digest=checkpoint_digest(catalog.objects, catalog.at(plan.floor)))
+        catalog.commit([Action(prune=action)])
+    store = catalog.objects.store
+    folder = ""
+    for key in plan.keys:
+        if folder and not key.startswith(folder):
+            store.drop_folder(folder)
+        folder = key.rpartition("/")[0] + "/"
+        store.delete(key)
+    for name in store.folders(catalog.objects.prefix):
+        revision = parse_revision(name)
+        if revision is not None and revision < plan.floor:
+            store.drop_folder(f"{catalog.objects.prefix}{name}/")
+    return plan
+
+
+def _is_readable(catalog: Catalog, key: str) -> bool:
+    try:
+        decode(catalog.objects.store.get(key), key)
+    except CustodyError:
+        return False
+    return True

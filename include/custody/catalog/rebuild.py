@@ -1,0 +1,267 @@
+"""A catalog made again from the footers of the data files alone, when nothing else is left.
+
+Two range reads a file: its last 8 bytes, then its footer, whose key-value metadata says which events it holds and, if
+it was embedded, by which transaction it was added. What footers cannot tell is stated as lost: removals, tombstones,
+the index shards, and the revisions that only such actions made. The old objects are moved aside, never deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from custody.catalog.footers import describe, parse_footer, read_footer
+from custody.catalog.log import Catalog
+from custody.catalog.objects import Objects
+from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange
+from custody.clock import Clock
+from custody.errors import CorruptionError, CustodyError, InvalidInputError
+from custody.format.names import TIME_DIGITS, parse_event_log, shard_name, toc_path
+
+METADATA_KEY = b"custody"
+
+
+@dataclass
+class Scanned:
+    """What the data files say."""
+
+    files: list[AddFile] = field(default_factory=list)
+    """In the order of their first event ids."""
+    transactions: dict[str, int] = field(default_factory=dict)
+    """The revision that added a file, by path, where its footer says so."""
+    attempts: dict[str, UUID] = field(default_factory=dict)
+    """The transaction that added a file, by path, where its footer says so: files of one become live together."""
+    skipped: list[str] = field(default_factory=list)
+    """Why files are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a rebuild made."""
+
+    revision: int
+    files: int
+    events: int
+    lost: tuple[str, ...]
+    set_aside: str
+    """Where the old objects were moved, empty when there were none."""
+
+
+def scan(objects: Objects, *, hashes: bool = False, leave_out: Iterable[str] = ()) -> Scanned:
+    """Read the footer of every event log; with `hashes` the whole file, for its digest."""
+    found, without = Scanned(), set(leave_out)
+    for info in objects.store.list(f"{objects.home}data/"):
+        path = info.key.removeprefix(objects.home)
+        if parse_event_log(path) is None or not path.endswith(".parquet") or path in without:
+            continue
+        try:
+            file, revision, attempt = _described(objects, path, info.size_bytes, hashes=hashes)
+        except CustodyError as error:
+            found.skipped.append(str(error))
+            continue
+        found.files.append(file)
+        if revision is not None:
+            found.transactions[path] = revision
+        if attempt is not None:
+            found.attempts[path] = attempt
+    found.files.sort(key=lambda file: (file.first_event_id, -file.last_event_id))
+    _drop_covered(found)
+    return found
+
+
+def shard_of(file: AddFile, containers: Sequence[str]) -> AddShard:
+    """Return the index shard that belongs to an event log by name; the index step builds it if it is gone."""
+    return AddShard(
+        name=shard_name(file.first_event_time_ms, file.first_event_id),
+        container=containers[file.first_event_id % len(containers)],
+        documents=file.rows,
+        first_event_id=file.first_event_id,
+        last_event_id=file.last_event_id,
+        first_event_time_ms=file.first_event_time_ms,
+        last_event_time_ms=file.last_event_time_ms,
+        log_paths=[file.path],
+    )
+
+
+def rebuild(catalog: Catalog, clock: Clock, scanned: Scanned, containers: Sequence[str] = ()) -> Rebuilt:
+    """Write a new catalog that lists the scanned files; the old one's objects are moved aside first.
+
+    With the names of the containers it lists each file's shard too: the index step builds those that are gone.
+
+    Durability: on return the new catalog survives power loss. A crash before leaves the old objects aside and a
+    catalog that is not complete; run it again.
+    """
+    aside = set_aside(catalog.objects, clock, "replaced")
+    lost = list(scanned.skipped)
+    fresh = Catalog(catalog.objects.store, catalog.objects.writer, catalog.objects.database, clock)
+    known = sorted(set(scanned.transactions.values()))
+    gaps = sorted(set(range(known[0], known[-1] + 1)) - set(known)) if known else []
+    if gaps:
+        lost.append(f"{len(gaps)} revisions between {known[0]} and {known[-1]} added no file that is left")
+    lost += ["removals: a file that was removed and is still there is live again", "tombstones, and all other actions"]
+    lost += [] if containers else ["index shards"]
+    if not known:
+        lost.append("the numbers of revisions, and their order: files are taken in the order of their events")
+    order = sorted(scanned.files, key=lambda file: (_revision_of(scanned, file), file.first_event_id))
+    note = Note(kind=Note.REBUILT, text="; ".join(lost), lost_revisions=gaps)
+    extra = [Action(note=note)]
+    state = fresh.load()
+    for (_, attempt), files in groupby(order, key=lambda file: _added_by(scanned, file)):
+        added = list(files)
+        last = max(file.last_event_id for file in added)
+        shards = [Action(add_shard=shard_of(file, containers)) for file in added if containers]
+        actions = [*extra, *(Action(add_file=file) for file in added), *shards]
+        state = fresh.commit(actions, next_event_id=last + 1, attempt=attempt)
+        extra = []
+    if extra:
+        state = fresh.commit(extra)
+    fresh.write_checkpoint()
+    return Rebuilt(state.revision, len(order), sum(file.rows for file in order), tuple(lost), aside)
+
+
+def set_aside(objects: Objects, clock: Clock, why: str, from_revision: int = 0) -> str:
+    """Move the catalog's objects from a revision on to a folder beside it; return its prefix, empty if none moved."""
+    target = f"{objects.home}transactions-{why}-{clock.now_ms():0{TIME_DIGITS}d}/"
+    first = objects.folder(from_revision)
+    moved = False
+    keys = [key for key in objects.store.keys(objects.prefix) if key >= first or key == objects.hint]
+    # The newest first: what is left after a crash is a whole catalog, only shorter.
+    for key in sorted(keys, key=lambda key: (key == objects.hint, key), reverse=True):
+        objects.store.move(key, target + key.removeprefix(objects.prefix))
+        objects.store.drop_folder(key.rpartition("/")[0] + "/")
+        moved = True
+    return target if moved else ""
+
+
+def wipe(objects: Objects, confirm: str) -> int:
+    """Delete a catalog for good and return how many objects went; data files and foreign files stay.
+
+    Nothing in custody calls this: whoever does names the catalog, as `<writer>/<database>`.
+
+    Raises:
+        InvalidInputError: another catalog, or none, is named.
+    """
+    named = f"{objects.writer}/{objects.database}"
+    if confirm != named:
+        raise InvalidInputError(f"{objects}: to delete this catalog name it: {named}. Got {confirm!r}.")
+    tables = {f"{item.key.removesuffix('.ckpt')}.statistics.parquet" for item in objects.list() if item.is_checkpoint}
+    keys = [*(item.key for item in objects.list()), *tables]
+    objects.store.delete(objects.hint)
+    # The newest first: what is left after a crash is a whole catalog, only shorter.
+    for key in sorted(keys, reverse=True):
+        objects.store.delete(key)
+        objects.store.drop_folder(key.rpartition("/")[0] + "/")
+    return len(keys)
+
+
+def replace_from(objects: Objects, clock: Clock, revision: int, key: str, data: bytes) -> None:
+    """Let one object take the place of all from a revision on, after these were copied to a folder beside.
+
+    Where names are derived the key is that of the revision's own transaction: one write decides.
+    """
+    target = f"{objects.home}transactions-damaged-{clock.now_ms():0{TIME_DIGITS}d}/"
+    store, first = objects.store, objects.folder(revision)
+    old = [found for found in store.keys(objects.prefix) if found >= first]
+    for found in old:
+        store.put(target + found.removeprefix(objects.prefix), store.get(found))
+    store.put(key, data)
+    for found in sorted(old, reverse=True):
+        if found != key:
+            store.delete(found)
+            store.drop_folder(found.rpartition("/")[0] + "/")
+
+
+def _described(objects: Objects, path: str, size: int, *, hashes: bool) -> tuple[AddFile, int | None, UUID | None]:
+    key = objects.home + path
+    store, where = objects.store, objects.store.locate(key)
+    data = store.get(key) if hashes else None
+
+    def get_range(start: int, length: int) -> bytes:
+        return store.get_range(key, start, length) if data is None else data[start:][:length]
+
+    footer = parse_footer(read_footer(get_range, where), where)
+    said = _metadata(footer, where)
+    file = AddFile(path=path, size_bytes=size, rows=footer.num_rows, **said["fields"])
+    if data is not None:
+        file.sha256 = hashlib.sha256(data).digest()
+    toc = toc_path(path)
+    if store.head(objects.home + toc) is not None:
+        file.toc_path, file.toc_sha256 = toc, hashlib.sha256(store.get(objects.home + toc)).digest()
+    describe(file, get_range)
+    file.sources.extend(_sources(footer, lambda: store.get(key) if data is None else data))
+    return file, said["revision"], said["attempt"]
+
+
+def _metadata(footer: pq.FileMetaData, where: str) -> dict[str, Any]:
+    stored = (footer.metadata or {}).get(METADATA_KEY)
+    try:
+        said = msgspec.json.decode(stored or b"", type=dict[str, Any])
+        names = ("table", "partition", "schema_version", "first_event_id", "last_event_id")
+        times = ("first_event_time_ms", "last_event_time_ms")
+        transaction = said.get("transaction")
+        revision = transaction["revision"] if isinstance(transaction, dict) else None
+        fields = {name: said[name] for name in (*names, *times)} | {"groups": said.get("groups", [])}
+        attempt = UUID(transaction) if isinstance(transaction, str) else None
+        return {"fields": fields, "revision": revision, "attempt": attempt}
+    except (msgspec.DecodeError, KeyError, TypeError) as error:
+        raise CorruptionError(f"{where}: expected custody's metadata in the footer, got {error!r}.") from error
+
+
+def _sources(footer: pq.FileMetaData, load: Callable[[], bytes]) -> list[SourceRange]:
+    """Return the bounds of each node's ordinals; the events are read only if a block holds those of several nodes."""
+    names = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
+    if not {"source_node", "source_ordinal"} <= names.keys():
+        return []
+    bounds: dict[str, tuple[int, int]] = {}
+    for number in range(footer.num_row_groups):
+        node = footer.row_group(number).column(names["source_node"]).statistics
+        ordinal = footer.row_group(number).column(names["source_ordinal"]).statistics
+        if node is None or ordinal is None or (node.has_min_max and node.min != node.max):
+            return _sources_of_events(load())
+        if node.has_min_max and ordinal.has_min_max:
+            least, most = bounds.get(node.min, (ordinal.min, ordinal.max))
+            bounds[node.min] = (min(least, ordinal.min), max(most, ordinal.max))
+    return [_range(name, *bounds[name]) for name in sorted(bounds)]
+
+
+def _sources_of_events(data: bytes) -> list[SourceRange]:
+    table = pq.read_table(pa.BufferReader(data), columns=["source_node", "source_ordinal"])
+    table = table.filter(pc.and_(table.column("source_node").is_valid(), table.column("source_ordinal").is_valid()))
+    found = table.group_by("source_node").aggregate([("source_ordinal", "min"), ("source_ordinal", "max")])
+    by_name = {row["source_node"]: row for row in found.to_pylist()}
+    return [
+        _range(name, by_name[name]["source_ordinal_min"], by_name[name]["source_ordinal_max"])
+        for name in sorted(by_name)
+    ]
+
+
+def _range(node: str, first: int, last: int) -> SourceRange:
+    return SourceRange(node=node, first_ordinal=first, last_ordinal=last)
+
+
+def _drop_covered(found: Scanned) -> None:
+    """Leave out files whose events another file holds: what a compaction read and did not remove yet."""
+    kept: list[AddFile] = []
+    for file in found.files:
+        if kept and file.last_event_id <= kept[-1].last_event_id:
+            found.skipped.append(f"{file.path}: its events are in {kept[-1].path} too; the larger file is taken.")
+        else:
+            kept.append(file)
+    found.files = kept
+
+
+def _added_by(scanned: Scanned, file: AddFile) -> tuple[int, UUID | None]:
+    return _revision_of(scanned, file), scanned.attempts.get(file.path)
+
+
+def _revision_of(scanned: Scanned, file: AddFile) -> int:
+    return scanned.transactions.get(file.path, -1)

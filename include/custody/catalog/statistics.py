@@ -1,0 +1,137 @@
+"""The table of statistics beside a checkpoint: what a query needs to choose files, as Parquet that any engine reads.
+
+One row a live file: where it is, what it holds, its footer, and for each column with statistics `min_<column>`,
+`max_<column>` and `nulls_<column>`, typed. It is a copy of what the catalog says elsewhere: without it, or with a
+damaged one, the same rows are made again from the state, which takes longer. The next table is made from the last one
+and from what changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from custody.catalog.codec import decode
+from custody.catalog.objects import Objects
+from custody.catalog.state import CatalogState
+from custody.catalog.transaction_pb2 import AddFile, FileStatistics, Transaction
+from custody.errors import CustodyError
+from custody.format.names import statistics_file
+
+_FIXED = pa.schema(
+    [
+        ("path", pa.string()),
+        ("table", pa.string()),
+        ("partition", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("rows", pa.int64()),
+        ("first_event_id", pa.int64()),
+        ("last_event_id", pa.int64()),
+        ("first_event_time", pa.timestamp("ms", tz="UTC")),
+        ("last_event_time", pa.timestamp("ms", tz="UTC")),
+        ("schema_version", pa.int64()),
+        ("schema_fingerprint", pa.binary()),
+        ("sha256", pa.binary()),
+        ("footer", pa.binary()),
+        ("footer_bytes", pa.int64()),
+    ]
+)
+_KEY = "custody_catalog"
+_TYPES = {
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "text": pa.string(),
+    "binary": pa.binary(),
+    "flag": pa.bool_(),
+}
+
+
+def table_key(objects: Objects, state: CatalogState) -> str:
+    """Return where the table of a state's checkpoint lies."""
+    return objects.folder(state.revision) + statistics_file(state.uuid)
+
+
+def write_statistics(objects: Objects, state: CatalogState, table: pa.Table) -> None:
+    """Write the table of a state beside its checkpoint."""
+    sink = pa.BufferOutputStream()
+    mark = {_KEY: f"{state.catalog_id}:{state.revision}"}
+    pq.write_table(
+        table.replace_schema_metadata(mark), sink, compression="zstd", write_page_checksum=True, store_schema=True
+    )
+    objects.store.put(table_key(objects, state), sink.getvalue().to_pybytes())
+
+
+def statistics_table(objects: Objects, state: CatalogState) -> pa.Table:
+    """Return the table of a state: rows of the last checkpoint's table that still hold, and new ones for the rest."""
+    former = _former(objects, state)
+    if former is None:
+        return rows_of(state.files.values())
+    live = pa.array(list(state.files), pa.string())
+    kept = former.filter(pc.is_in(former.column("path"), live))
+    known = set(kept.column("path").to_pylist())
+    fresh = rows_of(state.files[path] for path in state.files if path not in known)
+    return pa.concat_tables([kept, fresh], promote_options="permissive") if fresh.num_rows else kept
+
+
+def read_statistics(objects: Objects, state: CatalogState, columns: list[str] | None = None) -> pa.Table | None:
+    """Return the table beside the checkpoint of this very state, None when it is lost, damaged or of another one."""
+    try:
+        data = objects.store.get(table_key(objects, state))
+        found = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        mark = (found.schema_arrow.metadata or {}).get(_KEY.encode(), b"").decode()
+        return found.read(columns) if mark == f"{state.catalog_id}:{state.revision}" else None
+    except (CustodyError, OSError, pa.ArrowException, ValueError):
+        return None
+
+
+def rows_of(files: Iterable[AddFile]) -> pa.Table:
+    """Return the table of some files."""
+    listed = list(files)
+    fixed = [pa.array([_fixed(file, field) for file in listed], field.type) for field in _FIXED]
+    table = pa.Table.from_arrays(fixed, schema=_FIXED)
+    for name, values, kind in _typed([FileStatistics.FromString(file.statistics) for file in listed]):
+        table = table.append_column(name, pa.array(values, kind))
+    return table
+
+
+def _fixed(file: AddFile, field: pa.Field) -> object:
+    value: object = getattr(file, f"{field.name}_ms" if field.name.endswith("event_time") else field.name)
+    return None if value == b"" or (field.name == "footer_bytes" and not file.footer) else value
+
+
+def _typed(statistics: list[FileStatistics]) -> list[tuple[str, list[Any], pa.DataType]]:
+    by_file = [{column.column: column for column in each.columns} for each in statistics]
+    made: list[tuple[str, list[Any], pa.DataType]] = []
+    for name in sorted({name for columns in by_file for name in columns}):
+        found = [columns.get(name) for columns in by_file]
+        kinds = {kind for each in found if each is not None and (kind := each.minimum.WhichOneof("kind"))}
+        made.append((f"nulls_{name}", [None if each is None else each.nulls for each in found], pa.int64()))
+        if len(kinds) == 1:  # a column that changed its type between files has no common bounds
+            [kind] = kinds
+            for bound in ("minimum", "maximum"):
+                values = [_bound(each, bound, kind) for each in found]
+                made.append((f"{bound[:3]}_{name}", values, _TYPES[kind]))
+    return made
+
+
+def _bound(column: Any, bound: str, kind: str) -> Any:  # noqa: ANN401 - any of the types of Value
+    value = None if column is None else getattr(column, bound)
+    return None if value is None or value.WhichOneof("kind") != kind else getattr(value, kind)
+
+
+def _former(objects: Objects, state: CatalogState) -> pa.Table | None:
+    """Return the table of the newest checkpoint that the hint names; its rows hold as long as their files are live."""
+    try:
+        hint: Transaction = decode(objects.store.get(objects.hint), objects.hint)
+        folder = objects.folder(hint.revision)
+        names = [item for item in objects.at(hint.revision) if item.is_checkpoint]
+        if not names or hint.catalog_id != state.catalog_id.bytes or hint.revision > state.revision:
+            return None
+        data = objects.store.get(folder + statistics_file(names[0].uuid))
+        return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
+    except (CustodyError, OSError, pa.ArrowException, ValueError):
+        return None

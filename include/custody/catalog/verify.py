@@ -1,0 +1,217 @@
+"""Looks at every object of a catalog, and at every file that it lists, and names what is not as it should be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from custody.catalog.checkpoints import checkpoint_message
+from custody.catalog.codec import decode, digest
+from custody.catalog.conflict import NotApplicableError
+from custody.catalog.log import Catalog
+from custody.catalog.objects import Found
+from custody.catalog.scrub import Defect, Progress, scrub_files
+from custody.catalog.state import EMPTY, CatalogState, Draft
+from custody.catalog.statistics import read_statistics
+from custody.catalog.transaction_pb2 import Transaction
+from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError
+from custody.format.names import parse_revision
+
+
+@dataclass
+class Verification:
+    """What a walk found: `defects` are damage, `notices` are not."""
+
+    revisions: int = 0
+    checkpoints: int = 0
+    files: int = 0
+    bytes: int = 0
+    defects: list[Defect] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+
+def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = None) -> Verification:
+    """Walk the chain and compare each checkpoint with what the transactions give; with `files` read all live files.
+
+    Nothing is raised for damage and nothing is changed. A defect does not end the walk: behind a damaged transaction
+    it goes on with the next checkpoint.
+    """
+    walk = _Walk(catalog)
+    state = walk.run()
+    found = walk.found
+    if files and state is not None:
+        scrub_files(catalog.objects, state, found, progress or (lambda done, total: None))
+    return found
+
+
+class _Walk:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._objects = catalog.objects
+        self._store = catalog.objects.store
+        self.found = Verification()
+        self._draft: Draft | None = Draft(EMPTY)
+        """None while what was read last does not tell the state."""
+        self._digest: bytes | None = b""
+        self._uuid: bytes | None = b""
+        self._checkpoints: list[CatalogState] = []
+
+    def run(self) -> CatalogState | None:
+        """Return the newest state, None when it cannot be told."""
+        by_revision: dict[int, list[Found]] = {}
+        for item in self._objects.list():
+            by_revision.setdefault(item.revision, []).append(item)
+        if not by_revision:
+            return EMPTY
+        first = max(min(by_revision), self._known_floor())
+        for revision in range(first, max(by_revision) + 1):
+            items = by_revision.get(revision, [])
+            self._transaction(revision, [item for item in items if not item.is_checkpoint], begins=revision == first)
+            for item in items:
+                if item.is_checkpoint:
+                    self._checkpoint(item)
+        self._look_for_lost_tail(max(by_revision))
+        if first > 0 and not any(item.is_checkpoint for item in by_revision[first]):
+            key = self._objects.folder(first - 1).rstrip("/")
+            self._defect(key, f"revision {first - 1} has no transaction, and nothing that was pruned ends there.")
+        if self._draft is None:
+            return None
+        state = self._draft.state()
+        self._check_floor(state, first)
+        self._check_hint()
+        self.found.notices += [
+            f"{self._store.locate(self._objects.key(made.revision, made.uuid))}: its table of statistics is lost or "
+            "damaged; the next checkpoint writes one."
+            for made in self._checkpoints[-1:]
+            if read_statistics(self._objects, made, []) is None
+        ]
+        return state
+
+    def _known_floor(self) -> int:
+        """Return before which revision leftovers of a pruning do not matter; 0 when the catalog cannot be read."""
+        try:
+            return self._catalog.load().floor
+        except CustodyError:
+            return 0
+
+    def _defect(self, key: str, message: str, offset: int | None = None) -> None:
+        self.found.defects.append(Defect(self._store.locate(key), offset, message))
+
+    def _transaction(self, revision: int, items: list[Found], *, begins: bool) -> None:
+        """Read the transaction of a revision; what cannot be followed leaves the state unknown."""
+        item = self._choose(revision, items)
+        if item is None:
+            self._defect(self._objects.folder(revision).rstrip("/"), f"revision {revision} has no transaction.")
+            self._draft = self._digest = self._uuid = None
+            return
+        self.found.revisions += 1
+        try:
+            data = self._store.get(item.key)
+            transaction = decode(data, self._store.locate(item.key))
+        except CustodyError as error:
+            self._defect(item.key, str(error), _offset(error))
+            self._draft = self._digest = self._uuid = None
+            return
+        self._check_link(item, transaction, revision, begins=begins)
+        self._apply(item, transaction, digest(data), begins=begins)
+        self._digest, self._uuid = digest(data), transaction.uuid
+
+    def _choose(self, revision: int, items: list[Found]) -> Found | None:
+        """Return the transaction of the right name; every other one is foreign, or with random names a fork."""
+        random = self._draft is not None and self._draft.naming == Transaction.RANDOM
+        wanted: bytes | None = None
+        if self._draft is not None and not random and self._draft.revision == revision - 1:
+            wanted = self._objects.next_uuid(self._draft.catalog_id, revision - 1, self._draft.uuid)
+        right = [item for item in items if wanted is None or item.uuid.bytes == wanted]
+        if revision == 0 and not right:
+            right = items  # random names begin with a random name
+        for item in items:
+            if item not in right[:1]:
+                kind = "a fork" if random else "a foreign object"
+                self._defect(item.key, f"revision {revision} has another transaction: {kind}.")
+        return right[0] if right else None
+
+    def _check_link(self, item: Found, transaction: Transaction, revision: int, *, begins: bool) -> None:
+        wrong = []
+        if transaction.revision != revision or transaction.uuid != item.uuid.bytes:
+            wrong.append(f"its name says {revision}, {item.uuid}, it says {transaction.revision}")
+        if not begins and self._digest is not None and transaction.previous_digest != self._digest:
+            wrong.append("it does not carry the digest of its predecessor: one of the two was changed")
+        if not begins and self._uuid is not None and transaction.previous_uuid != self._uuid:
+            wrong.append("it does not name its predecessor")
+        if begins and revision == 0 and (transaction.previous_digest or transaction.previous_uuid):
+            wrong.append("it is the first and names a predecessor")
+        for message in wrong:
+            self._defect(item.key, message)
+
+    def _apply(self, item: Found, transaction: Transaction, its_digest: bytes, *, begins: bool) -> None:
+        if begins and transaction.revision > 0:
+            self._draft = None  # its checkpoint tells the state
+        if self._draft is None:
+            return
+        try:
+            self._draft.follow(transaction, its_digest)
+        except (NotApplicableError, FormatVersionError) as error:
+            self._defect(item.key, str(error))
+            self._draft = None
+
+    def _checkpoint(self, item: Found) -> None:
+        """Compare a checkpoint with the state; where the state is unknown, go on from it."""
+        self.found.checkpoints += 1
+        try:
+            message = decode(self._store.get(item.key), self._store.locate(item.key))
+            state = EMPTY.advanced(message, message.previous_digest)
+        except CustodyError as error:
+            self._defect(item.key, str(error), _offset(error))
+            return
+        if self._digest is not None and message.previous_digest != self._digest:
+            self._defect(item.key, "it stands beside another transaction than it says.")
+        elif self._draft is None:
+            self._draft = Draft(state)
+            self._digest, self._uuid = message.previous_digest, message.uuid
+        elif checkpoint_message(self._draft.state()) != message:
+            self._defect(item.key, "it says another state than the transactions give.")
+        self._checkpoints.append(state)
+
+    def _look_for_lost_tail(self, newest: int) -> None:
+        """Find revision folders behind the newest transaction: a crash leaves one at most."""
+        folders = [parse_revision(name) for name in self._store.folders(self._objects.prefix)]
+        behind = sorted(revision for revision in folders if revision is not None and revision > newest)
+        if len(behind) > 1:
+            key = self._objects.folder(behind[0]).rstrip("/")
+            self._defect(key, f"revisions {behind[0]} to {behind[-1]} are gone, their folders are there.")
+        elif behind:
+            self.found.notices.append(
+                f"{self._store.locate(self._objects.folder(behind[0]))}: an empty folder: a commit was interrupted, or "
+                "a transaction was removed. An attestation tells which: custody verify --against"
+            )
+
+    def _check_floor(self, state: CatalogState, first: int) -> None:
+        if first > state.floor:
+            key = self._objects.folder(first - 1).rstrip("/")
+            self._defect(key, f"revisions {state.floor} to {first - 1} are missing, and they were not pruned.")
+        if state.prune is None:
+            return
+        made = [item for item in self._objects.at(state.floor) if item.is_checkpoint]
+        if not made or digest(self._store.get(made[0].key)) != state.prune.checkpoint_digest:
+            key = made[0].key if made else self._objects.folder(state.floor).rstrip("/")
+            self._defect(key, "expected the checkpoint that the pruning names, with its digest.")
+
+    def _check_hint(self) -> None:
+        try:
+            data = self._store.get(self._objects.hint)
+            hint = decode(data, self._objects.hint)
+        except NotFoundError:
+            return
+        except (CorruptionError, FormatVersionError):
+            where = self._store.locate(self._objects.hint)
+            self.found.notices.append(f"{where}: damaged; the next checkpoint mends it.")
+            return
+        if self._draft is not None and hint.revision > self._draft.revision:
+            self._defect(self._objects.hint, f"there was a revision {hint.revision}: the newest transactions are lost.")
+
+
+def _offset(error: CustodyError) -> int | None:
+    """Return the offset that a message of the form `file @offset: …` names."""
+    _, mark, rest = str(error).partition(" @")
+    number = rest.partition(":")[0]
+    return int(number) if mark and number.isdigit() else None

@@ -1,0 +1,69 @@
+"""`custody forget`: events that are not given out any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from custody.cli.output import json_option, print_json, print_table
+from custody.errors import InvalidInputError
+from custody.repository import Meant, Repository
+
+
+@click.command()
+@click.option("--event-id", "event_ids", type=int, multiple=True, help="Events with this id; with --writer.")
+@click.option("--flowfile", "uuids", multiple=True, help="Events of the FlowFile with this uuid.")
+@click.option("--attribute", "pairs", multiple=True, help="NAME=VALUE: a FlowFile attribute before or after the event.")
+@click.option("--from", "from_ms", type=int, default=0, help="Events from this time on, in ms since the epoch.")
+@click.option("--to", "to_ms", type=int, default=0, help="Events before this time, in ms since the epoch.")
+@click.option("--writer", help="Only events of this writer; otherwise of all of them.")
+@click.option("--reason", required=True, help="Why; it stays in the catalog.")
+@click.option("--yes", is_flag=True, help="Do it; without, only count the events that are meant.")
+@json_option
+@click.pass_obj
+def forget(
+    repository: Path,
+    event_ids: tuple[int, ...],
+    uuids: tuple[str, ...],
+    pairs: tuple[str, ...],
+    from_ms: int,
+    to_ms: int,
+    writer: str | None,
+    reason: str,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Let no answer give out events that fulfil all conditions given; later events are not meant.
+
+    A tombstone in the catalog says so, at once, to search, lineage, SQL and reading by id. The events lie on disk until
+    a compaction erases them. An ingest does not bring them back.
+
+    \b
+    Example:
+      custody -r demo forget --attribute customer=4711 --reason "request of 2026-03-02" --yes
+    """
+    attributes = dict(_pair(text) for text in pairs)
+    meant = Meant(event_ids=event_ids, flowfile_uuids=uuids, from_ms=from_ms, to_ms=to_ms, attributes=attributes)
+    opened = Repository.open(repository)
+    if event_ids and writer is None:
+        raise InvalidInputError("--event-id: expected --writer with it, because each writer counts its own event ids.")
+    if not yes:
+        counted = opened.count_meant(meant, writer)
+        print_json(counted) if as_json else print_table(
+            "nothing is forgotten without --yes", ("writer", "events meant#"), list(counted.items())
+        )
+        return
+    done = opened.forget(meant, reason, writer)
+    if as_json:
+        print_json(done)
+    else:
+        rows = [(item.writer, item.tombstone, item.revision) for item in done]
+        print_table("", ("writer", "tombstone", "revision#"), rows)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found or not name:
+        raise InvalidInputError(f"--attribute: expected NAME=VALUE, got {text!r}.")
+    return name, value

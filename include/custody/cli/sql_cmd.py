@@ -1,0 +1,96 @@
+"""`custody sql`: events asked in SQL."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+import pyarrow as pa
+
+from custody.cli.output import clean, json_option, print_json, print_table, stderr
+from custody.errors import ConfigurationError
+from custody.repository import Repository
+
+if TYPE_CHECKING:
+    from custody.repository.sql import SqlResult
+
+
+@click.command()
+@click.argument("query")
+@click.option(
+    "--limit", "-n", type=click.IntRange(min=0), default=1000, show_default=True, help="Rows to print; 0 for all."
+)
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds that the query may take.")
+@click.option("--skip-damaged", is_flag=True, help="Leave out what is damaged; reads every log from end to end.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
+@json_option
+@click.pass_obj
+def sql(
+    repository: Path, query: str, limit: int, timeout: float | None, skip_damaged: bool, as_csv: bool, as_json: bool
+) -> None:
+    """Print the rows of QUERY, one SELECT over all events of all writers, those included that are not live yet.
+
+    Tables: events, logs (docs/sql.md). With --json each row is one line.
+
+    \b
+    Example:
+      custody -r demo sql "select event_type, count(*) from events group by all"
+    """
+    if as_csv and as_json:
+        raise ConfigurationError("--csv and --json exclude each other.")
+    with Repository.open(repository).sql(query, seconds_max=timeout, skip_damaged=skip_damaged) as result:
+        rows = _rows(result)
+        shown = islice(rows, limit or None)
+        if as_json:
+            for row in shown:
+                print_json(dict(zip(result.schema.names, row, strict=True)))
+        elif as_csv:
+            _print_csv(result, shown)
+        else:
+            names = [f"{field.name}#" if _is_number(field.type) else field.name for field in result.schema]
+            print_table("", names, ([_text(value) for value in row] for row in shown))
+        talk = stderr()
+        if limit and next(rows, None) is not None:
+            talk.print(clean(f"There are more rows than {limit}; --limit 0 prints all of them."))
+        for notice in result.notices:
+            talk.print(clean(notice))
+
+
+def _rows(result: SqlResult) -> Iterator[list[object]]:
+    for batch in result.batches():
+        columns = [_values(column) for column in batch.columns]
+        yield from map(list, zip(*columns, strict=True))
+
+
+def _values(column: pa.Array) -> list[object]:
+    """Return a column's values as JSON knows them: times in ISO 8601, attributes as objects."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+    values: list[object] = column.to_pylist()
+    if pa.types.is_map(kind):
+        values = [None if value is None else dict(value) for value in values]  # type: ignore[call-overload]
+    return [msgspec.to_builtins(value, str_keys=True) for value in values]
+
+
+def _text(value: object) -> object:
+    return value if value is None or isinstance(value, str | int | float) else msgspec.json.encode(value).decode()
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    found: bool = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return found
+
+
+def _print_csv(result: SqlResult, rows: Iterator[list[object]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    safe = clean if sys.stdout.isatty() else (lambda value: value)
+    writer.writerow(map(safe, result.schema.names))
+    for row in rows:
+        writer.writerow("" if value is None else safe(_text(value)) for value in row)

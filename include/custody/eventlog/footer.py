@@ -1,0 +1,157 @@
+"""Cuts a Parquet footer apart, so that one block can be decoded without the footer of all blocks.
+
+A footer is a Thrift struct in the compact protocol: schema, list of row groups, key-value metadata. What is needed to
+decode one block is the same struct with a list of one. Only the places of things are found here, by skipping over
+values; what they mean is left to pyarrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MAGIC = b"PAR1"
+TAIL_BYTES = 8
+"""A Parquet file ends with the length of its footer (u32) and its magic number."""
+
+_STOP = 0
+_BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 3, 7, 8, 9, 10, 11, 12
+_BOOLEANS = (1, 2)
+_LONG_LIST = 15
+_NUM_ROWS, _ROW_GROUPS = 3, 4  # ids of fields of Parquet's FileMetaData
+
+
+@dataclass(frozen=True, slots=True)
+class FooterParts:
+    """A footer without its row groups, and the row groups; joined again by `footer_of`.
+
+    `before` ends where the number of rows is spelled, `after` begins behind the list of row groups.
+    """
+
+    before: bytes
+    after: bytes
+    row_groups: tuple[bytes, ...]
+
+
+def footer_of(before: bytes, after: bytes, row_groups: Sequence[bytes], rows: int) -> bytes:
+    """Return a Parquet file without data, whose footer describes some blocks, of `rows` events, of another file."""
+    count = len(row_groups)
+    groups = _field(_LIST) + (bytes([count << 4 | _STRUCT]) if count < _LONG_LIST else b"\xfc" + _varint(count))
+    footer = b"".join((before, _varint(rows << 1), groups, *row_groups, after))
+    return b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))
+
+
+def cut_footer(data: bytes) -> FooterParts:
+    """Return the parts of a footer's Thrift bytes.
+
+    Raises:
+        ValueError: the bytes are not a Parquet footer.
+    """
+    try:
+        return _cut(data)
+    except IndexError:
+        raise ValueError("expected a Parquet footer, got bytes that break off") from None
+
+
+def _cut(data: bytes) -> FooterParts:
+    field = position = rows_start = rows_end = 0
+    while True:
+        kind, delta = data[position] & 15, data[position] >> 4
+        if kind == _STOP or delta == 0:
+            raise ValueError("expected a Parquet footer, got a struct without row groups")
+        field += delta
+        if field >= _ROW_GROUPS:
+            break
+        start = position + 1
+        position = _skip(data, start, kind)
+        if field == _NUM_ROWS:
+            rows_start, rows_end = start, position
+    # `footer_of` spells the row groups as the field that follows the number of rows.
+    if data[position : position + 1] != _field(_LIST) or position != rows_end:
+        raise ValueError("expected a Parquet footer, got no list of row groups behind the number of rows")
+    count, element, position = _list_head(data, position + 1)
+    if element != _STRUCT:
+        raise ValueError("expected a Parquet footer, got row groups that are no structs")
+    groups = []
+    for _ in range(count):
+        end = _skip_struct(data, position)
+        groups.append(data[position:end])
+        position = end
+    return FooterParts(data[:rows_start], data[position:], tuple(groups))
+
+
+def _field(kind: int) -> bytes:
+    """Return the head of the field that follows the one before it."""
+    return bytes([1 << 4 | kind])
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while data[position] > 127:
+        value |= (data[position] & 127) << shift
+        shift += 7
+        position += 1
+    return value | data[position] << shift, position + 1
+
+
+def _list_head(data: bytes, position: int) -> tuple[int, int, int]:
+    """Return (elements, their kind, first byte of the first one)."""
+    head = data[position]
+    if head >> 4 == _LONG_LIST:
+        count, position = _read_varint(data, position + 1)
+        return count, head & 15, position
+    return head >> 4, head & 15, position + 1
+
+
+def _skip_struct(data: bytes, position: int) -> int:
+    """Return the position behind a struct."""
+    while True:
+        head = data[position]
+        position += 1
+        if head == _STOP:
+            return position
+        if head < 16:  # the id of the field is spelled out
+            while data[position] > 127:
+                position += 1
+            position += 1
+        kind = head & 15
+        if kind > _BINARY:
+            position = _skip(data, position, kind)
+        elif kind == _BINARY and data[position] < 128:  # a short text, the usual case
+            position += 1 + data[position]
+        elif kind > _BYTE and kind < _DOUBLE:  # a number
+            while data[position] > 127:
+                position += 1
+            position += 1
+        elif kind not in _BOOLEANS:
+            position = _skip(data, position, kind)
+
+
+def _skip(data: bytes, position: int, kind: int) -> int:
+    """Return the position behind a value; a boolean field has none."""
+    if kind == _STRUCT:
+        return _skip_struct(data, position)
+    if kind in (_LIST, _SET):
+        count, element, position = _list_head(data, position)
+        for _ in range(count):
+            position = position + 1 if element in _BOOLEANS else _skip(data, position, element)
+        return position
+    if kind == _BINARY:
+        length, position = _read_varint(data, position)
+        return position + length
+    if kind in _BOOLEANS:
+        return position
+    if kind in (_BYTE, _DOUBLE):
+        return position + (1 if kind == _BYTE else 8)
+    if kind == _MAP or kind > _STRUCT:
+        raise ValueError(f"expected a Parquet footer, got a value of kind {kind}")
+    return _read_varint(data, position)[1]

@@ -1,0 +1,97 @@
+"""Staged units: sealed groups that were merged and cut into the events of future logs, and the manifest that says so.
+
+Layout (docs/formats/staging.md): a folder `staging/<first group>/` with one Arrow file a log and the file `unit`:
+8 bytes preamble, then one frame with a JSON document. The folder gets its name when all of it is durable, and loses it
+before any of it is removed, so that a folder with a unit's name is always a whole unit.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+from uuid import UUID
+
+import msgspec
+
+from custody.errors import CorruptionError, FormatVersionError
+from custody.eventlog import LogMetadata, StagedLog
+from custody.format.framing import Frame, frame, frames
+from custody.format.names import staged_log
+from custody.model import SCHEMA_VERSION
+
+PREAMBLE = b"CUSTUNT\x01"
+_KIND = 1
+
+
+class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which groups were merged, and which logs become of them; no log when no event of them is whole."""
+
+    writer: str
+    database: str
+    schema_version: int = SCHEMA_VERSION
+    transaction: UUID
+    groups: tuple[int, ...]
+    logs: tuple[StagedLog, ...]
+
+    @property
+    def first_group(self) -> int:
+        """The group that the unit is named after."""
+        return self.groups[0]
+
+    def encode(self) -> bytes:
+        """Return the file's bytes."""
+        return PREAMBLE + frame(_KIND, msgspec.json.encode(self))
+
+    def groups_of(self, log: StagedLog) -> tuple[int, ...]:
+        """Return the groups whose events a log holds; one without events goes with the log before its place."""
+        number = self.logs.index(log)
+        starts = [0, *(bisect_right(self.groups, later.first_event_id) - 1 for later in self.logs[1:])]
+        if number + 1 == len(self.logs):
+            return self.groups[starts[number] :]
+        stop = max(bisect_right(self.groups, log.last_event_id), starts[number + 1])
+        return self.groups[starts[number] : stop]
+
+    def metadata(self, log: StagedLog) -> LogMetadata:
+        """Return what one of the logs says of itself."""
+        return LogMetadata(
+            writer=self.writer,
+            database=self.database,
+            table="events",
+            partition=log.partition,
+            first_event_id=log.first_event_id,
+            last_event_id=log.last_event_id,
+            first_event_time_ms=log.first_event_time_ms,
+            last_event_time_ms=log.last_event_time_ms,
+            rows=log.rows,
+            groups=self.groups_of(log),
+            transaction=self.transaction,
+            schema_version=self.schema_version,
+        )
+
+    @classmethod
+    def decode(cls, data: bytes, path: Path) -> UnitManifest:
+        """Return the manifest of a file's bytes.
+
+        Raises:
+            FormatVersionError: the file, or its events, are of another version.
+            CorruptionError: the bytes are not what was written.
+        """
+        if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
+            raise FormatVersionError(f"{path} @7: expected unit manifest version 1, got {data[7:8]!r}.")
+        found = list(frames(data, len(PREAMBLE))) if data.startswith(PREAMBLE) else []
+        if len(found) != 1 or not isinstance(found[0], Frame):
+            raise CorruptionError(
+                f"{path} @0: expected a unit's manifest with its checksum, got other bytes. "
+                f"Remove the folder {path.parent}; the next rollover makes it again from the journals."
+            )
+        manifest = msgspec.json.decode(found[0].payload, type=cls)
+        if manifest.schema_version != SCHEMA_VERSION:
+            raise FormatVersionError(
+                f"{path}: expected events of schema version {SCHEMA_VERSION}, got {manifest.schema_version}."
+            )
+        return manifest
+
+
+def staged_path(folder: Path, log: StagedLog) -> Path:
+    """Return where a unit keeps the events of one of its logs."""
+    return folder / staged_log(log.first_event_id)

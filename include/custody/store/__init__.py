@@ -1,0 +1,15 @@
+"""Room `store`: objects by key, on a local disk, in memory or in an object store."""
+
+from custody.store.base import ObjectInfo, ObjectStore, check_key
+from custody.store.local import LocalStore
+from custody.store.opening import open_store
+from custody.store.remote import RemoteStore
+
+__all__ = [
+    "LocalStore",
+    "ObjectInfo",
+    "ObjectStore",
+    "RemoteStore",
+    "check_key",
+    "open_store",
+]

@@ -1,0 +1,133 @@
+"""The seam for objects: what the catalog asks of a store, whatever holds the bytes.
+
+A key is a relative path of safe segments with `/` between them. What comes from outside is checked before it becomes
+a key, so that no text can point out of the store.
+"""
+
+from __future__ import annotations
+
+import re
+from builtins import list as list_of
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from custody.errors import InvalidInputError
+
+_SEGMENT = r"[A-Za-z0-9_=][A-Za-z0-9._=+-]{0,254}"
+_KEY = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*")
+_KEY_LENGTH_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a store knows of an object: its key, its size in bytes, when it was last written (ms since the epoch)."""
+
+    key: str
+    size_bytes: int
+    modified_ms: int
+
+
+class ObjectStore(Protocol):
+    """Objects by key. Every method raises StorageError, which names the object, when the store refuses."""
+
+    is_remote: bool
+    """Whether a call costs a round trip over a network."""
+
+    can_put_if_absent: bool
+    """Whether `put_if_absent` gives a key to one of several that race for it."""
+
+    def locate(self, key: str) -> str:
+        """Return where an object lies, for messages: a path or a URL."""
+        ...
+
+    def get(self, key: str) -> bytes:
+        """Return the whole content; raises NotFoundError."""
+        ...
+
+    def get_many(self, keys: Sequence[str]) -> list_of[bytes]:
+        """Return the contents of the first keys that exist: up to the first that does not."""
+        ...
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`; a negative start counts from the end. Raises NotFoundError."""
+        ...
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Return what the store knows of an object, None when there is none."""
+        ...
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        """Yield the objects below a prefix that ends in `/`, sorted by key; `after` leaves out all up to a key."""
+        ...
+
+    def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
+        """Yield what `list` yields, the keys only; on a local disk this asks nothing of the files themselves."""
+        ...
+
+    def folders(self, prefix: str) -> list_of[str]:
+        """Return the sorted names of the segments that follow a prefix and have something below them."""
+        ...
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Write an object only if its key is free; return False, with nothing changed by this call, when it is taken.
+
+        A store may answer False although nothing is there (an unlucky race): who gets False looks what is there.
+        Durability: on return what holds the key survives power loss. On raise it is unknown whether it was written.
+        """
+        ...
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object, in place of what has its key; a reader sees the old or the new content.
+
+        Durability: on return the new content survives power loss.
+        """
+        ...
+
+    def move(self, source: str, target: str) -> None:
+        """Give an object another key, in place of what has it. A crash may leave it under both."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove an object; an absent one is fine."""
+        ...
+
+    def drop_folder(self, prefix: str) -> None:
+        """Remove an empty folder, where a store has folders; one that is not empty stays."""
+        ...
+
+    def settle(self, key: str) -> None:
+        """Make an object that somebody else wrote durable under its key."""
+        ...
+
+
+def check_key(key: str) -> str:
+    """Return a key that is safe in every store.
+
+    Raises:
+        InvalidInputError: it is empty, absolute, too long, or a segment is not made of A-Z a-z 0-9 . _ = + - or begins
+            with a dot.
+    """
+    if len(key) > _KEY_LENGTH_MAX or _KEY.fullmatch(key) is None:
+        raise InvalidInputError(
+            f"key {key[:200]!r}: expected segments of letters, digits, '.', '_', '=', '+', '-' with '/' between them."
+        )
+    return key
+
+
+def is_segment(name: str) -> bool:
+    """Whether a name can be a part of a key; files and folders with other names are none of the store's."""
+    return _KEY.fullmatch(name) is not None and "/" not in name
+
+
+def check_prefix(prefix: str) -> str:
+    """Return a prefix that is empty or a safe key with `/` behind it: a bare string would match siblings too.
+
+    Raises:
+        InvalidInputError: it is neither.
+    """
+    if prefix:
+        check_key(prefix.removesuffix("/"))
+        if not prefix.endswith("/"):
+            raise InvalidInputError(f"prefix {prefix!r}: expected a '/' at its end.")
+    return prefix

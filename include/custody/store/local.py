@@ -1,0 +1,184 @@
+"""Objects as files of a local disk, written through the vfs: synced, and in tests crashed at every operation."""
+
+from __future__ import annotations
+
+import errno
+from builtins import list as list_of
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from custody.errors import NotFoundError, StorageError
+from custody.store.base import ObjectInfo, check_key, check_prefix, is_segment
+from custody.vfs import TEMPORARY_SUFFIX, FileSystem
+
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
+
+
+class LocalStore:
+    """A folder; a key is the path of a file below it. Temporary files of the vfs are no objects."""
+
+    is_remote = False
+    can_put_if_absent = True
+
+    def __init__(self, fs: FileSystem, root: Path) -> None:
+        self._fs = fs
+        self._root = root
+        self._root_text = str(root)
+        self._durable: set[Path] = set()
+        """Folders whose own names this process has made durable."""
+
+    def locate(self, key: str) -> str:
+        """Return the file's path."""
+        return str(self._root / key)
+
+    def get(self, key: str) -> bytes:
+        """Return the whole content."""
+        path = self._path(key)
+        try:
+            return self._fs.read(path)
+        except StorageError as error:
+            raise _absent(error, path) from error
+
+    def get_many(self, keys: Sequence[str]) -> list_of[bytes]:
+        """Return the contents of the first keys that exist."""
+        found: list_of[bytes] = []
+        for key in keys:
+            try:
+                found.append(self.get(key))
+            except NotFoundError:
+                break
+        return found
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Return a part of the content."""
+        path = self._path(key)
+        try:
+            view = self._fs.view(path)
+        except StorageError as error:
+            raise _absent(error, path) from error
+        first = max(len(view) + start, 0) if start < 0 else start
+        return bytes(view[first : first + length])
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Return size and time of a file."""
+        path = self._path(key)
+        try:
+            if self._fs.is_directory(path):
+                return None
+            return ObjectInfo(key, self._fs.size(path), self._fs.modified_ms(path))
+        except StorageError as error:
+            if error.errno in _ABSENT:
+                return None
+            raise
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+        """Yield the files below a folder; of folders that lie wholly before `after` nothing is read."""
+        for key in self.keys(prefix, after=after):
+            info = self.head(key)
+            if info is not None:  # else it was removed since the folder was read
+                yield info
+
+    def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
+        """Yield the paths of the files below a folder; a name with a dot in it is taken for a file's."""
+        return self._below(check_prefix(prefix), after)
+
+    def folders(self, prefix: str) -> list_of[str]:
+        """Return the names of the folders in a folder."""
+        folder = self._root / check_prefix(prefix)
+        return [name for name in self._names(folder) if self._fs.is_directory(folder / name)]
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Write a file if its name is free: write beside, sync, link, sync the folder and the folder's own name."""
+        path = self._path(key)
+        folder = path.parent
+        if not (folder.parent in self._durable and self._fs.exists(folder.parent)):
+            self._make_durable(folder)
+            return self._fs.publish_if_absent(path, data)
+        # The sync of the file makes most file systems write the new folder too: asked for its name last, they have
+        # nothing left to do.
+        self._fs.add_directory(folder)
+        published = self._fs.publish_if_absent(path, data)
+        self._fs.sync_directory(folder.parent)
+        return published
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write a file: write beside, sync, rename, sync the folder."""
+        path = self._path(key)
+        self._make_durable(path.parent)
+        self._fs.write_durably(path, data)
+
+    def move(self, source: str, target: str) -> None:
+        """Rename a file and sync both folders."""
+        old, new = self._path(source), self._path(target)
+        self._make_durable(new.parent)
+        self._fs.rename(old, new)
+        self._fs.sync_directory(new.parent)
+        # After a crash both names may be there for one file; a rename between them does nothing.
+        self._fs.remove(old)
+        self._fs.sync_directory(old.parent)
+
+    def delete(self, key: str) -> None:
+        """Remove a file and sync its folder, so that deletions survive in the order in which they were made."""
+        path = self._path(key)
+        self._fs.remove(path)
+        if self._fs.exists(path.parent):
+            self._fs.sync_directory(path.parent)
+
+    def drop_folder(self, prefix: str) -> None:
+        """Remove an empty folder."""
+        folder = self._root / check_prefix(prefix)
+        if self._fs.exists(folder) and not self._fs.list(folder):
+            try:
+                self._fs.remove_directory(folder)
+            except StorageError as error:
+                if error.errno != errno.ENOTEMPTY:  # somebody has just put something there
+                    raise
+
+    def settle(self, key: str) -> None:
+        """Sync the folder of a file that another process published, and its name; the content was synced before."""
+        folder = self._path(key).parent
+        self._fs.sync_directory(folder)
+        self._fs.sync_directory(folder.parent)
+
+    def _path(self, key: str) -> Path:
+        return Path(f"{self._root_text}/{check_key(key)}")  # twice as quick as the operator /
+
+    def _make_durable(self, folder: Path) -> None:
+        """Make a folder; below one that is known to be durable only its own name is left to sync."""
+        if folder.parent in self._durable and self._fs.exists(folder.parent):
+            self._fs.add_directory(folder)
+            self._fs.sync_directory(folder.parent)
+        else:
+            self._fs.make_directory(folder)
+            self._durable.add(folder.parent)
+
+    def _names(self, folder: Path) -> list_of[str]:
+        return [name for name in self._fs.list(folder) if not name.endswith(TEMPORARY_SUFFIX) and is_segment(name)]
+
+    def _below(self, prefix: str, after: str) -> Iterator[str]:
+        """Yield the keys of the files below a prefix in the order of keys.
+
+        A folder sorts by its name and the `/` behind it, as its keys do: `a.b` comes before `a/b`.
+        """
+        folder = Path(f"{self._root_text}/{prefix}")
+        try:
+            names = [f"{prefix}{name}" for name in self._names(folder)]
+        except StorageError as error:
+            if error.errno in _ABSENT:
+                return
+            raise
+        entries = []
+        for name in names:
+            if f"{name}/" < after and not after.startswith(f"{name}/"):
+                continue  # as a folder and as a file it lies before
+            is_folder = "." not in name.rpartition("/")[2] and self._fs.is_directory(Path(f"{self._root_text}/{name}"))
+            entries.append(f"{name}/" if is_folder else name)
+        for entry in sorted(entries):
+            if entry.endswith("/"):
+                yield from self._below(entry, after)
+            elif entry > after:
+                yield entry
+
+
+def _absent(error: StorageError, path: Path) -> Exception:
+    return NotFoundError(f"{path}: there is no such object.") if error.errno in _ABSENT else error

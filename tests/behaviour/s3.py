@@ -1,0 +1,104 @@
+"""An S3 server in a process of its own, for tests.
+
+Moto's server, from PyPI, in an environment of its own under `.local`, because its dependencies contradict Airflow's;
+the first test that needs it makes the environment (some seconds). `CUSTODY_TEST_S3=http://host:port` names another
+server that runs already, with its keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from obstore.store import S3Store
+
+from custody.store import RemoteStore
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUIREMENTS = Path(__file__).with_name("s3-requirements.txt")
+ENVIRONMENT = ROOT / ".local" / "s3"
+BUCKET = "custody"
+_START_SECONDS = 60
+
+
+def _environment() -> Path:
+    """Return the Python of the server's environment; make the environment when its requirements changed."""
+    ENVIRONMENT.parent.mkdir(parents=True, exist_ok=True)
+    stamp, interpreter = ENVIRONMENT / "made-from", ENVIRONMENT / "bin" / "python"
+    with (ENVIRONMENT.parent / "s3.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (stamp.exists() and stamp.read_bytes() == REQUIREMENTS.read_bytes()):
+            uv = [str(ROOT / ".ci" / "uv")]
+            subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", sys.executable, ENVIRONMENT], check=True)
+            install = ["pip", "install", "--quiet", "--python", str(interpreter), "--require-hashes", "-r"]
+            subprocess.run([*uv, *install, REQUIREMENTS], check=True)
+            stamp.write_bytes(REQUIREMENTS.read_bytes())
+    return interpreter
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """Run a server with an empty bucket; give its URL."""
+    given = os.environ.get("CUSTODY_TEST_S3")
+    if given:
+        yield given
+        return
+    port = _free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [str(_environment()), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            _await(url, server)
+            request = urllib.request.Request(f"{url}/{BUCKET}", method="PUT")  # noqa: S310 - our own server
+            urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - our own server
+            yield url
+        finally:
+            server.kill()
+
+
+def _await(url: str, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise RuntimeError(f"the S3 server ended with code {server.returncode}")
+        try:
+            urllib.request.urlopen(url, timeout=1).close()  # noqa: S310 - our own server
+        except urllib.error.HTTPError as error:
+            error.close()
+            return
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise RuntimeError(f"no S3 server answered at {url}")
+
+
+def s3_store(url: str, prefix: str | None = None) -> RemoteStore:
+    """Return a store below a prefix that nobody else uses, or below a named one."""
+    prefix = prefix or uuid4().hex
+    client = S3Store(
+        BUCKET,
+        prefix=prefix,
+        endpoint=url,
+        access_key_id=os.environ.get("AWS_ACCESS_KEY_ID", "test"),
+        secret_access_key=os.environ.get("AWS_SECRET_ACCESS_KEY", "test"),
+        region="us-east-1",
+        client_options={"allow_http": True},
+    )
+    return RemoteStore(client, f"s3://{BUCKET}/{prefix}")

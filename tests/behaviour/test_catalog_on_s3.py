@@ -1,0 +1,67 @@
+"""A repository whose store is a bucket: the commands of the catalog work; what needs a folder says so."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from click.testing import CliRunner, Result
+
+from custody.cli.main import cli
+from tests.behaviour.places import s3_url
+from tests.behaviour.s3 import BUCKET, s3_store
+from tests.support import flipped
+
+__all__ = ["s3_url"]
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "v1"
+
+
+def run(root: Path, *arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["--repository", str(root), *map(str, arguments)])
+
+
+def test_the_commands_of_the_catalog_work_on_a_bucket(
+    s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, prefix = Path(shutil.copytree(GOLDEN, tmp_path / "repository")), uuid4().hex
+    store = s3_store(s3_url, prefix)
+    for path in sorted((root / "store").rglob("*")):
+        if path.is_file():
+            store.put(str(path.relative_to(root / "store")), path.read_bytes())
+    shutil.rmtree(root / "store")
+    (root / "custody.toml").write_text(f'[repository]\nstore = "s3://{BUCKET}/{prefix}"\n')
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3_url,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    shown = json.loads(run(root, "catalog", "show", "--json").stdout)
+    assert (shown["revision"], len(shown["files"])) == (1, 2)
+    assert json.loads(run(root, "verify", "--json").stdout)[0]["files"] == 2
+    assert run(root, "attest", "--new-key", tmp_path / "key.pem").exit_code == 0
+    assert run(root, "attest", "--key", tmp_path / "key.pem", "--out", tmp_path / "head.json").exit_code == 0
+    assert run(root, "verify", "--against", tmp_path / "head.json").exit_code == 0
+    assert run(root, "catalog", "checkpoint").exit_code == 0
+    assert run(root, "catalog", "gc", "--dry-run").exit_code == 0
+
+    key = shown["files"][0]["path"]
+    good = store.get(f"main/provenance/{key}")
+    store.put(f"main/provenance/{key}", flipped(good, 8 * good.index(b"6f1c2d3e")))
+    found = json.loads(run(root, "verify", "--json").stdout)[0]
+    assert found["defects"][0]["file"] == f"s3://{BUCKET}/{prefix}/main/provenance/{key}"
+    store.put(f"main/provenance/{key}", good)
+
+    rebuilt = json.loads(run(root, "catalog", "rebuild", "--yes", "--json").stdout)
+    assert (rebuilt["files"], rebuilt["events"]) == (2, 5)
+    assert len(json.loads(run(root, "catalog", "show", "--json").stdout)["files"]) == 2
+
+    refused = run(root, "status")
+    assert refused.exit_code == 11
+    assert "event logs can only be written to a folder so far" in refused.stderr

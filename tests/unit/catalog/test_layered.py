@@ -1,0 +1,63 @@
+"""Layered maps are maps, whatever is done to them, and older ones never change."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from custody.catalog import AddFile, layered
+from custody.catalog.layered import GONE, FileMap, Gone, LayeredMap
+
+CHANGES = st.lists(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9) | st.just(GONE), max_size=4), max_size=30
+)
+
+
+@given(CHANGES)
+def test_a_layered_map_is_a_dict_at_every_step(steps: list[dict[str, int | Gone]]) -> None:
+    small, layered._LAYER_MIN = layered._LAYER_MIN, 2  # so that layers are merged often
+    try:
+        found: LayeredMap[int] = LayeredMap({"a": 1, "z": 2})
+        model: dict[str, int] = {"a": 1, "z": 2}
+        history = []
+        for changes in steps:
+            found = found.changed(changes)
+            for key, value in changes.items():
+                if isinstance(value, Gone):
+                    model.pop(key, None)
+                else:
+                    model[key] = value
+            history.append((found, dict(model)))
+        for then, expected in history:
+            assert dict(then) == expected
+            assert then == expected
+            assert len(then) == len(expected)
+            assert [key in then for key in "abcz"] == [key in expected for key in "abcz"]
+    finally:
+        layered._LAYER_MIN = small
+
+
+def _file(first: int, last: int) -> AddFile:
+    return AddFile(path=f"f{first}-{last}", first_event_id=first, last_event_id=last)
+
+
+@given(st.sets(st.tuples(st.integers(0, 60), st.integers(0, 9)), max_size=20), st.integers(0, 10))
+def test_a_file_is_found_by_each_id_in_its_range_and_by_no_other(ranges: set[tuple[int, int]], fresh: int) -> None:
+    files = [_file(first, first + more) for first, more in sorted(ranges)]
+    old, new = files[: len(files) - fresh], files[max(0, len(files) - fresh) :]
+    base = FileMap.undecoded([file.path for file in old], [file.SerializeToString() for file in old])
+    found = base.changed({file.path: file for file in new})
+    for event_id in range(75):
+        holding = {file.path for file in files if file.first_event_id <= event_id <= file.last_event_id}
+        one = found.file_of(event_id)
+        assert (one is None) == (not holding)
+        assert one is None or one.path in holding
+    gone = found.changed({file.path: GONE for file in files})
+    assert all(gone.file_of(event_id) is None for event_id in range(75))
+
+
+def test_a_commit_copies_the_change_and_not_the_catalog() -> None:
+    found = FileMap.undecoded([str(n) for n in range(10_000)], [b""] * 10_000)
+    later = found.changed({"new": AddFile(path="new")})
+    assert later._base is found._base
+    assert len(later._layer) == 1

@@ -1,0 +1,112 @@
+"""A catalog from footers alone: by range reads, with history where files tell it, saying what is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from custody.catalog import Catalog, rebuild, scan, verify
+from custody.clock import ManualClock
+from custody.model import to_batch
+from custody.store import LocalStore
+from custody.vfs import PosixFileSystem
+from tests.behaviour.places import WrappedStore
+from tests.support import event
+
+CLOCK = ManualClock(1_772_409_600_000)
+
+
+def write(root: Path, first: int, count: int, revision: int | None = None, nodes: int = 1) -> str:
+    """An event log whose footer says, or does not say, which transaction added it."""
+    path = f"data/2026-03-01/events/{first:020d}.parquet"
+    made = [event(first + number, source_node=f"node-{number % nodes}") for number in range(count)]
+    table = pa.Table.from_batches([to_batch(made, first)])
+    said: dict[str, object] = {
+        "writer": "main",
+        "database": "provenance",
+        "table": "events",
+        "partition": "2026-03-01",
+        "first_event_id": first,
+        "last_event_id": first + count - 1,
+        "first_event_time_ms": made[0].event_time,
+        "last_event_time_ms": made[-1].event_time,
+        "schema_version": 1,
+    }
+    if revision is not None:
+        said["transaction"] = {"revision": revision, "uuid": "0" * 32}
+    target = root / "main/provenance" / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table.replace_schema_metadata({b"custody": msgspec.json.encode(said)}), target)
+    return path
+
+
+def opened(root: Path) -> Catalog:
+    return Catalog(LocalStore(PosixFileSystem(), root), "main", "provenance", CLOCK)
+
+
+def test_history_comes_back_where_files_tell_it(tmp_path: Path) -> None:
+    paths = [write(tmp_path, 10 * n, 5, revision) for n, revision in enumerate((2, 2, 5))]
+    catalog = opened(tmp_path)
+    made = rebuild(catalog, CLOCK, scan(catalog.objects))
+    found = opened(tmp_path)
+    assert made.revision == found.load().revision == 1
+    assert sorted(found.at(0).files) == paths[:2]
+    assert sorted(found.at(1).files) == paths
+    note = next(found.timeline()).actions[0].note
+    assert list(note.lost_revisions) == [3, 4]
+    assert any("2 revisions between 2 and 5" in text for text in made.lost)
+    assert found.load().next_event_id == 25
+
+
+def test_a_rebuild_reads_footers_and_no_events(tmp_path: Path) -> None:
+    class NoWholeFiles(WrappedStore):
+        def get(self, key: str) -> bytes:
+            assert not key.endswith(".parquet"), key
+            return super().get(key)
+
+    write(tmp_path, 0, 50)
+    store = NoWholeFiles(LocalStore(PosixFileSystem(), tmp_path))
+    scanned = scan(Catalog(store, "main", "provenance", CLOCK).objects)
+    [file] = scanned.files
+    assert (file.rows, file.first_event_id, file.last_event_id, file.sha256) == (50, 0, 49, b"")
+    assert [(found.node, found.first_ordinal, found.last_ordinal) for found in file.sources] == [("node-0", 0, 49)]
+
+
+def test_events_are_read_where_a_block_holds_several_nodes(tmp_path: Path) -> None:
+    write(tmp_path, 0, 9, nodes=3)
+    [file] = scan(opened(tmp_path).objects).files
+    found = [(source.node, source.first_ordinal, source.last_ordinal) for source in file.sources]
+    assert found == [("node-0", 0, 6), ("node-1", 1, 7), ("node-2", 2, 8)]
+
+
+def test_what_cannot_be_read_or_is_held_twice_is_left_out_and_said(tmp_path: Path) -> None:
+    whole = write(tmp_path, 0, 20)
+    part = write(tmp_path, 5, 5)
+    bad = tmp_path / "main/provenance" / write(tmp_path, 50, 5)
+    bad.write_bytes(b"broken")
+    (bad.parent / "notes.parquet").write_bytes(b"mine")
+    scanned = scan(opened(tmp_path).objects, hashes=True)
+    assert [file.path for file in scanned.files] == [whole]
+    assert len(scanned.skipped) == 2
+    assert any(str(bad) in text for text in scanned.skipped)
+    assert any(text.startswith(part) for text in scanned.skipped)
+    catalog = opened(tmp_path)
+    rebuild(catalog, CLOCK, scanned)
+    assert verify(opened(tmp_path)).defects == []
+
+
+def test_an_old_catalog_is_moved_aside_and_not_deleted(tmp_path: Path) -> None:
+    write(tmp_path, 0, 5)
+    first = opened(tmp_path)
+    rebuild(first, CLOCK, scan(first.objects))
+    old = opened(tmp_path).load()
+    again = opened(tmp_path)
+    made = rebuild(again, CLOCK, scan(again.objects))
+    assert opened(tmp_path).load().catalog_id != old.catalog_id
+    aside = [key for key in LocalStore(PosixFileSystem(), tmp_path).keys(made.set_aside) if key.endswith(".txn")]
+    assert len(aside) == 1
+    # Nothing of the old catalog is left where a reader looks.
+    assert verify(opened(tmp_path)).defects == []

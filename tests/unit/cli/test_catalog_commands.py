@@ -1,0 +1,167 @@
+"""The commands of the catalog, verify and attest: JSON, exit codes, and nothing changed without --yes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from custody.cli.main import cli
+from tests.support import files_below, flipped
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "v1"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with two revisions, a checkpoint and a group that waits."""
+    return Path(shutil.copytree(GOLDEN, tmp_path / "repository"))
+
+
+def run(root: Path, *arguments: object) -> Result:
+    result = CliRunner().invoke(cli, ["--repository", str(root), *map(str, arguments)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def document(root: Path, *arguments: object, code: int = 0) -> Any:
+    result = run(root, *arguments, "--json")
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def transactions(root: Path, suffix: str = "txn") -> list[Path]:
+    return sorted((root / "store/main/provenance/transactions").glob(f"*/*.{suffix}"))
+
+
+def test_looking_prints_the_same_for_people_and_machines(root: Path) -> None:
+    before = files_below(root)
+    assert [row["revision"] for row in document(root, "catalog", "log")] == [0, 1]
+    assert [row["revision"] for row in document(root, "catalog", "log", "--from", "1")] == [1]
+    shown = document(root, "catalog", "show")
+    assert (shown["revision"], len(shown["files"]), len(shown["shards"])) == (1, 2, 2)
+    assert document(root, "catalog", "at", "newest") == shown
+    earlier = document(root, "catalog", "at", "0", "--check")
+    assert [file["path"] for file in earlier["files"]] == [shown["files"][0]["path"]]
+    assert document(root, "catalog", "at", "2026-03-01T23:00:00") == earlier
+    changed = document(root, "catalog", "diff", "0")
+    assert ([file["path"] for file in changed["added"]], changed["removed"]) == ([shown["files"][1]["path"]], [])
+    for command in (("show",), ("log",), ("at", "0"), ("diff", "0")):
+        result = run(root, "catalog", *command)
+        assert result.exit_code == 0
+        assert ".parquet" in result.output or command == ("log",)
+    assert files_below(root) == before
+
+
+def test_a_dump_shows_damaged_objects_too(root: Path) -> None:
+    transactions(root)[0].write_bytes(b"broken")
+    entries = [json.loads(line) for line in run(root, "catalog", "dump").stdout.splitlines()]
+    assert [entry["revision"] for entry in entries] == [0, 1, 1]
+    assert "expected a catalog object" in entries[0]["error"]
+    assert entries[1]["message"]["encoding"] == "FULL"
+    [one] = [json.loads(line) for line in run(root, "catalog", "dump", "0").stdout.splitlines()]
+    assert one == entries[0]
+
+
+def test_a_revision_that_is_none_is_refused(root: Path) -> None:
+    assert run(root, "catalog", "at", "yesterday").exit_code == 11
+    assert run(root, "catalog", "at", "7").exit_code == 12
+    assert run(root, "catalog", "at", "1990-01-01").exit_code == 12
+    assert run(root, "catalog", "gc", "--dry-run", "--older-than", "soon").exit_code == 11
+
+
+@pytest.mark.parametrize(
+    "command", [("prune", "--before", "1"), ("gc",), ("repair",), ("rebuild",)], ids=lambda c: c[0]
+)
+def test_what_changes_history_asks_first(root: Path, command: tuple[str, ...]) -> None:
+    before = files_below(root)
+    assert run(root, "catalog", *command).exit_code == 2
+    assert run(root, "catalog", *command, "--yes", "--dry-run").exit_code == 2
+    assert document(root, "catalog", *command, "--dry-run") is not None
+    assert run(root, "catalog", *command, "--dry-run").exit_code == 0
+    assert files_below(root) == before
+
+
+def test_checkpoints_prune_and_garbage_from_the_command_line(root: Path) -> None:
+    assert document(root, "catalog", "checkpoint", "--if-due") == {"written": False}
+    assert document(root, "catalog", "checkpoint")["written"] is True
+    plan = document(root, "catalog", "prune", "--before", "1", "--yes")
+    assert (plan["earliest_revision"], plan["objects"]) == (0, [])
+    assert "kept" in plan["reason"]
+    stray = root / "store/main/provenance/data/2026-03-01/events/00000000000000000099.parquet"
+    stray.write_bytes(b"leftover")
+    found = document(root, "catalog", "gc", "--older-than", "0ms", "--yes")
+    assert found["moved"] == ["data/2026-03-01/events/00000000000000000099.parquet"]
+    assert not stray.exists()
+    found = document(root, "catalog", "gc", "--keep-trash", "0ms", "--yes")
+    assert (found["moved"], len(found["deleted"])) == ([], 1)
+    assert document(root, "verify")[0]["defects"] == []
+
+
+def test_verify_names_file_and_place_of_a_damaged_block(root: Path) -> None:
+    log = root / "store/main/provenance/data/2026-03-02/events/00000000000000000003.parquet"
+    good = log.read_bytes()
+    log.write_bytes(flipped(good, 8 * good.index(b"6f1c2d3e")))
+    [found] = document(root, "verify", code=20)
+    assert [(Path(defect["file"]), defect["offset"]) for defect in found["defects"]] == [(log, 4)]
+    assert f"{log} @4: block 0 is damaged" in run(root, "verify").stderr.replace("\n", "")
+    assert document(root, "catalog", "verify")[0]["defects"] == []  # the chain itself is whole
+    log.unlink()
+    [found] = document(root, "verify", code=20)
+    assert "there is no such object" in found["defects"][0]["message"]
+
+
+def test_a_changed_table_of_contents_and_a_changed_footer_are_found(root: Path) -> None:
+    toc = root / "store/main/provenance/data/2026-03-02/events/00000000000000000003.toc"
+    toc.write_bytes(flipped(toc.read_bytes(), 100))
+    log = root / "store/main/provenance/data/2026-03-01/events/00000000000000000000.parquet"
+    log.write_bytes(log.read_bytes()[:-1])
+    [found] = document(root, "verify", code=20)
+    assert {Path(defect["file"]) for defect in found["defects"]} == {toc, log}
+
+
+def test_an_attestation_shows_later_that_nothing_was_taken_away(root: Path, tmp_path: Path) -> None:
+    key, head = tmp_path / "auditor.pem", tmp_path / "head.json"
+    public = json.loads(run(root, "attest", "--new-key", key).stdout)["public_key"]
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert run(root, "attest", "--new-key", key).exit_code == 11  # a key is never overwritten
+    assert run(root, "attest").exit_code == 2
+    assert run(root, "attest", "--key", key, "--out", head).exit_code == 0
+    [found] = document(root, "verify", "--against", head, "--key", public)
+    assert (found["attested_revision"], found["defects"], len(found["proven"])) == (1, [], 1)
+    assert run(root, "verify", "--against", head, "--key", "00" * 32).exit_code == 20
+    for path in transactions(root)[1].parent.iterdir():
+        path.unlink()
+    (root / "store/main/provenance/transactions/newest-checkpoint").unlink()
+    assert document(root, "catalog", "verify")[0]["defects"] == []
+    [found] = document(root, "verify", "--against", head, code=20)
+    assert "revision 1 was attested, the newest is 0" in found["defects"][0]["message"]
+    assert found["proven"] == []
+
+
+def test_a_repository_goes_on_after_its_catalog_was_lost_and_rebuilt(root: Path) -> None:
+    before = json.loads(run(root, "search", "*", "--json").stdout.splitlines()[0])
+    shutil.rmtree(root / "store/main/provenance/transactions")
+    made = document(root, "catalog", "rebuild", "--hashes", "--yes")
+    assert (made["files"], made["events"], made["skipped"], made["set_aside"]) == (2, 5, [], "")
+    assert any("removals" in text for text in made["lost"])
+    assert json.loads(run(root, "search", "*", "--json").stdout.splitlines()[0]) == before
+    assert document(root, "verify")[0]["defects"] == []
+
+
+def test_a_damaged_catalog_is_repaired_from_what_can_be_read(root: Path) -> None:
+    for path in transactions(root, "ckpt"):
+        path.unlink()
+    transactions(root)[1].write_bytes(b"broken")
+    assert run(root, "catalog", "show").exit_code == 20
+    plan = document(root, "catalog", "repair", "--dry-run", code=20)
+    assert (plan["lost_revisions"], len(plan["files_from_footers"]), plan["done"]) == ([1], 1, False)
+    assert document(root, "catalog", "repair", "--yes", code=20)["done"] is True
+    shown = document(root, "catalog", "show")
+    assert (len(shown["files"]), len(shown["shards"])) == (2, 2)
+    assert document(root, "verify")[0]["defects"] == []

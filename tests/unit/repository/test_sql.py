@@ -1,0 +1,249 @@
+"""SQL answers as a full scan does, over all writers and the live tail, and reaches nothing but its tables."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from threading import Timer
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from custody.errors import CorruptionError, InvalidInputError
+from custody.eventlog import EventLog
+from custody.model import EVENT_SCHEMA, Event
+from custody.repository import Repository
+from custody.vfs import PosixFileSystem
+from tests.support import append, flipped, numbered, run_steps, sample
+
+EVENTS = numbered(sample(300))
+ENDLESS = "select count(*) from range(1000000000) a, range(1000000000) b where a.range * b.range = -1"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Repository:
+    """Writer one: two logs of several blocks and a journal; writer two: a journal alone."""
+    root = tmp_path / "repository"
+    Repository.create(root)
+    for writer, parts in (("one", [(0, 120), (120, 200), (200, 300)]), ("two", [(0, 50)])):
+        (root / "custody.toml").write_text(f'[repository]\nwriter = "{writer}"\n[eventlog]\nblock_bytes_max = 20000\n')
+        repository = Repository.open(root)
+        for start, end in parts:
+            append(repository, EVENTS[start:end])
+            if end < 300 and writer == "one":
+                run_steps(repository.settings)
+    return Repository.open(root)
+
+
+def rows(repository: Repository, text: str) -> list[dict[str, object]]:
+    with repository.sql(text) as result:
+        return [row for batch in result.batches() for row in batch.to_pylist()]
+
+
+def test_the_events_of_all_writers_are_one_table_with_their_writer(two: Repository) -> None:
+    found = rows(two, "select writer, count(*) n, min(event_id) a, max(event_id) b from events group by 1 order by 1")
+    assert found == [{"writer": "one", "n": 300, "a": 0, "b": 299}, {"writer": "two", "n": 50, "a": 0, "b": 49}]
+
+
+def test_every_column_is_what_the_events_have(two: Repository) -> None:
+    with two.sql("select * exclude writer from events where writer = 'one' order by event_id") as result:
+        table = pa.Table.from_batches(result.batches(), result.schema)
+    expected = pa.concat_tables(two.events(0, 1000, "one").tables())
+    assert table.column_names == EVENT_SCHEMA.names
+    for field in EVENT_SCHEMA:
+        got, want = table.column(field.name), expected.column(field.name)
+        if pa.types.is_timestamp(field.type):
+            got = got.cast(field.type)
+        assert got.to_pylist() == want.to_pylist(), field.name
+
+
+@pytest.mark.parametrize(
+    ("where", "test"),
+    [
+        ("event_type = 'SEND'", lambda e: e.event_type == "SEND"),
+        ("event_id between 115 and 125", lambda e: 115 <= e.event_id <= 125),
+        ("details is not null", lambda e: e.details is not None),
+        (
+            "file_size > 1000 and event_type in ('DROP', 'SEND')",
+            lambda e: e.file_size > 1000 and e.event_type in ("DROP", "SEND"),
+        ),
+        ("updated_attributes['filename'] is not null", lambda e: e.updated_attributes.get("filename") is not None),
+        ("event_id < 0", lambda e: False),
+    ],
+)
+def test_a_filter_gives_what_a_full_scan_gives(two: Repository, where: str, test: object) -> None:
+    found = rows(two, f"select event_id from events where writer = 'one' and {where} order by 1")  # noqa: S608
+    assert [row["event_id"] for row in found] == [e.event_id for e in EVENTS if test(e)]  # type: ignore[operator]
+
+
+def test_times_compare_as_instants_in_utc(two: Repository) -> None:
+    moment = sorted(e.event_time for e in EVENTS)[150]
+    before = f"event_time < make_timestamptz({moment}000)"
+    found = rows(two, f"select count(*) n from events where writer = 'one' and {before}")  # noqa: S608
+    assert found == [{"n": sum(e.event_time < moment for e in EVENTS)}]
+    assert rows(two, "select strftime(min(event_time), '%Y-%m-%d') d from events") == [{"d": "2026-03-02"}]
+
+
+def test_the_table_of_logs_is_what_the_catalog_lists(two: Repository) -> None:
+    found = rows(two, "select writer, rows, first_event_id, last_event_id, path from logs order by 3")
+    assert [(r["writer"], r["rows"], r["first_event_id"], r["last_event_id"]) for r in found] == [
+        ("one", 120, 0, 119),
+        ("one", 80, 120, 199),
+    ]
+    assert all(Path(str(row["path"])).is_file() for row in found)
+
+
+def test_projections_and_filters_reach_the_scan(two: Repository) -> None:
+    with two.sql("select 1") as result:
+        list(result.batches())
+        explained = result._connection.sql("explain select details from events where event_id = 7")
+        text = str(explained.fetchall())
+    assert "Projections" in text
+    assert "event_id" in text.split("Filters")[1]
+
+
+def test_page_checksums_are_verified(two: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    from custody.repository import sql_sources
+
+    path = min(two.settings.store.rglob("*.parquet"))
+    log = EventLog(PosixFileSystem(), path)
+    place = int(log.toc.blocks[1]["offset"] + log.toc.blocks[1]["length"]) - 40
+    path.write_bytes(flipped(path.read_bytes(), 8 * place))
+    fresh = Repository.open(two.settings.root)
+    with pytest.raises(CorruptionError, match=rf"{path.name} block 1.*--skip-damaged"):
+        rows(fresh, "select * from events")
+    lost = int(log.toc.blocks[1]["rows"])
+    with fresh.sql("select count(*) n from (select * from events)", skip_damaged=True) as result:
+        [batch] = result.batches()
+        assert batch.to_pylist() == [{"n": 350 - lost}]
+        [notice] = result.notices
+        assert "block 1" in notice
+    assert isinstance(sql_sources._FORMAT, ds.ParquetFileFormat)
+    assert sql_sources._FORMAT.default_fragment_scan_options.page_checksum_verification
+
+
+def test_a_damaged_footer_costs_nothing(two: Repository) -> None:
+    path = min(two.settings.store.rglob("*.parquet"))
+    data = path.read_bytes()
+    for bit in (8 * (len(data) - 100), 8 * (len(data) - 6), 8 * (len(data) - 1)):
+        path.write_bytes(flipped(data, bit))
+        assert rows(Repository.open(two.settings.root), "select sum(event_id) s from events where writer='one'") == [
+            {"s": sum(range(300))}
+        ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select * from '/etc/passwd'",
+        "select * from read_csv('/etc/passwd')",
+        "select * from read_text('/etc/hostname')",
+        "select * from read_parquet('{root}/**/*.parquet')",
+        "select * from glob('/*')",
+        "select * from read_csv('http://127.0.0.1:9/x')",
+        "from sniff_csv('/etc/passwd')",
+        "select getenv('HOME')",
+        "select * from sources",
+        "select * from query('copy events to ''{root}/x.csv''')",
+    ],
+)
+def test_a_query_reaches_no_file_no_network_and_no_variable(two: Repository, text: str) -> None:
+    sources = pa.table({"secret": [1]})
+    assert sources.num_rows == 1
+    before = sorted(two.settings.root.rglob("*"))
+    with pytest.raises(InvalidInputError, match=r"^SQL: "):
+        rows(two, text.format(root=two.settings.root))
+    assert sorted(two.settings.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "copy events to '{root}/x.csv'",
+        "copy (select 1) to '{spill}/x.csv'",
+        "attach '{root}/x.db'",
+        "install httpfs",
+        "load httpfs",
+        "set threads = 1",
+        "reset lock_configuration",
+        "pragma database_list",
+        "create table t as select 1",
+        "drop view events",
+        "delete from events",
+        "explain analyze copy (select 1) to '{root}/x.csv'",
+        "select 1; select 2",
+        "call pragma_version()",
+        "",
+        "selec",
+        "select no_such_column from events",
+    ],
+)
+def test_only_one_select_is_run(two: Repository, text: str) -> None:
+    before = sorted(two.settings.root.rglob("*"))
+    with pytest.raises(InvalidInputError, match=r"^SQL: "):
+        rows(two, text.format(root=two.settings.root, spill="/tmp"))
+    assert sorted(two.settings.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("text", ["describe events", "show tables", "summarize logs", "from logs", "values (1)"])
+def test_what_only_looks_is_allowed(two: Repository, text: str) -> None:
+    assert rows(two, text)
+
+
+def test_a_query_that_takes_too_long_is_stopped(two: Repository) -> None:
+    start = time.monotonic()
+    with pytest.raises(InvalidInputError, match=r"stopped after 0\.5 seconds"):
+        two.sql(ENDLESS, seconds_max=0.5)
+    assert time.monotonic() - start < 10
+
+
+def test_memory_is_bounded_and_what_is_put_aside_is_removed(two: Repository, tmp_path: Path) -> None:
+    (two.settings.root / "custody.toml").write_text(
+        f"[query]\nsql_memory_bytes = {64 << 20}\nsql_spill_bytes_max = 0\n"
+    )
+    with pytest.raises(InvalidInputError, match=r"[Mm]emory"):
+        rows(Repository.open(two.settings.root), "select list(range) from range(100000000)")
+    with two.sql("select 1") as result:
+        spill = Path(result._spill.name)
+        assert spill.is_dir()
+    assert not spill.exists()
+
+
+def test_rows_are_streamed(two: Repository) -> None:
+    start = time.monotonic()
+    with two.sql("select range from range(1000000000000)") as result:
+        batch = next(result.batches())
+        assert 0 < batch.num_rows <= 10_000
+    assert time.monotonic() - start < 10
+
+
+def test_an_interrupt_stops_a_query_at_once(two: Repository) -> None:
+    rows(two, "select 1")  # all is imported from here on
+    timer = Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    start = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        two.sql(ENDLESS)
+    assert time.monotonic() - start < 10
+
+
+def test_an_empty_repository_has_empty_tables(repository: Repository) -> None:
+    assert rows(repository, "select * from events") == []
+    assert rows(repository, "select count(*) n from logs") == [{"n": 0}]
+
+
+def test_a_new_event_is_found_at_once(two: Repository) -> None:
+    with two.writer() as writer:
+        writer.append(
+            [
+                Event(
+                    event_type="NEW", event_time=1, component_id="c", component_type="t", flowfile_uuid="f", file_size=0
+                )
+            ]
+        )
+        assert rows(two, "select writer, event_id from events where event_type = 'NEW'") == [
+            {"writer": "two", "event_id": 50}
+        ]
