@@ -1,7 +1,7 @@
 """Plain data out of a pickle, without pickle: numbers, texts, bytes, tuples, lists.
 
 Whoosh keeps posting blocks as pickles. Unpickling would let a file name any function to be called; here nothing is
-called, and what is not plain data is an error. Only `_codecs.encode`, by which old pickles spell bytes, is understood.
+called, and what is not plain data is an error. Of names only those are understood by which old pickles spell bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import struct
 from collections.abc import Callable
 
 _MARK = object()
-_ENCODE = object()
+_ENCODE, _BYTES = object(), object()
+_NAMED = {(b"_codecs", b"encode"): _ENCODE, (b"__builtin__", b"bytes"): _BYTES}
 _BOMB = 1 << 24
 
 
@@ -71,14 +72,16 @@ class _Machine:
         match function, arguments:
             case _, (str() as text, "latin1") if function is _ENCODE:
                 self.stack.append(text.encode("latin1"))
+            case _, () if function is _BYTES:
+                self.stack.append(b"")
             case _:
                 raise NotPlainDataError("a pickle that calls a function")
 
     def named(self) -> None:
         name = self.line(), self.line()
-        if name != (b"_codecs", b"encode"):
+        if name not in _NAMED:
             raise NotPlainDataError(f"a pickle that names {name!r}")
-        self.stack.append(_ENCODE)
+        self.stack.append(_NAMED[name])
 
 
 def plain_data(data: bytes | memoryview) -> object:

@@ -1,0 +1,241 @@
+"""Input that nobody should send: huge and odd terms, bombs, and shards that somebody made to be read."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from whoosh import query
+
+from custody.errors import CorruptionError, InvalidInputError
+from custody.index import build_shard, search_shard
+from custody.index.manifest import NAME, Manifest, checksums_of
+from custody.index.reader.pickled import NotPlainDataError, plain_data
+from custody.index.reader.shard import OpenShard
+from custody.model import EVENT_SCHEMA, to_batch
+from custody.query import parse_query
+from custody.query.parser import QUERY_CHARACTERS_MAX
+from custody.vfs import PosixFileSystem
+from tests.support import event, python, sample
+from tests.unit.index.test_shards import table_of
+
+FS = PosixFileSystem()
+NUMBERS = ("event_time", "file_size")
+
+
+@contextmanager
+def quicker_than(seconds: float) -> Iterator[None]:
+    """Fail when the block takes longer: a bound against time that explodes, not a measurement."""
+    begun = time.perf_counter()
+    yield
+    assert time.perf_counter() - begun < seconds
+
+
+def repeated(rows: int, **columns: pa.Array) -> pa.Table:
+    """Many copies of one event with other ids, and some columns replaced."""
+    one = table_of([event(0, updated_attributes={"a": "x"})])
+    table = one.take(pa.array(np.zeros(rows, np.int64)))
+    columns = {"event_id": pa.array(np.arange(rows)), **columns}
+    for name, values in columns.items():
+        table = table.set_column(EVENT_SCHEMA.get_field_index(name), EVENT_SCHEMA.field(name), values)
+    return table
+
+
+@pytest.mark.parametrize("value", ["x" * 32_768, "y" * 70_000, "🜁" * 20_000, "\0" * 5000, "é\0🜁", "a\nb\tc", "%_\\*"])
+def test_a_term_of_any_length_and_letters_is_found_by_both_readers(tmp_path: Path, value: str) -> None:
+    events = [event(0, updated_attributes={"a": value}, details=value), event(1)]
+    path = build_shard(FS, tmp_path / "shard", table_of(events), ["a"]).path
+    found = OpenShard(FS, path)
+    prefix = value[:3].lower()
+    assert found.search(query.Prefix("attribute.a", prefix)).tolist() == [500]
+    assert found.search(query.Every("attribute.a")).tolist() == [500]
+
+
+def test_a_hundred_thousand_values_of_an_attribute_cost_what_they_are(tmp_path: Path) -> None:
+    rows = 100_000
+    names = pa.array(np.char.add("value ", np.arange(rows).astype(str)))
+    maps = pa.MapArray.from_arrays(pa.array(np.arange(rows + 1), pa.int32()), pa.array(["a"] * rows), names)
+    table = repeated(rows, updated_attributes=maps)
+    with quicker_than(30):
+        found = OpenShard(FS, build_shard(FS, tmp_path / "shard", table, ["a"]).path)
+        assert found.search(query.Term("attribute.a", "value 4711")).tolist() == [4711]
+        assert found.count(query.Wildcard("attribute.a", "*77*")) == sum("77" in str(n) for n in range(rows))
+        assert found.count(query.Prefix("attribute.a", "value 9")) == sum(str(n)[0] == "9" for n in range(rows))
+
+
+@pytest.mark.parametrize("rows", [200_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_very_many_events_with_one_uuid_are_one_list(tmp_path: Path, rows: int) -> None:
+    table = repeated(rows)
+    pieces = (table.slice(start, 50_000) for start in range(0, rows, 50_000))
+    found = OpenShard(FS, build_shard(FS, tmp_path / "shard", pieces, []).path)
+    question = query.Term("flowfile_uuid", event(0).flowfile_uuid)
+    with quicker_than(5):
+        assert found.count(question) == rows
+        assert found.search(question, 3).tolist() == [rows - 1, rows - 2, rows - 3]
+        assert found.search(question, 3, oldest_first=True).tolist() == [0, 1, 2]
+
+
+@pytest.fixture(scope="module")
+def shard(tmp_path_factory: pytest.TempPathFactory) -> OpenShard:
+    """Values that make patterns backtrack."""
+    events = [event(n, updated_attributes={"filename": "ab" * 200 + str(n)}) for n in range(500)]
+    path = tmp_path_factory.mktemp("index") / "shard"
+    return OpenShard(FS, build_shard(FS, path, table_of(events), []).path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "filename:*a*b*c*",
+        f"filename:{'*a' * 100}*z",
+        f"filename:{'?' * 300}*{'b*' * 200}",
+        " OR ".join(f"event_type:t{n}" for n in range(200)),
+        f"NOT {'(' * 50}event_type:x{')' * 50}",
+        "file_size:[9 TO 1]",
+        "filename:[z TO a]",
+        "event_time:[2030-01-01 TO 2020-01-01]",
+    ],
+)
+def test_a_query_that_is_a_bomb_does_not_go_off(shard: OpenShard, text: str) -> None:
+    with quicker_than(10):
+        shard.search(parse_query(text))
+        shard.count(parse_query(text))
+
+
+def test_ten_thousand_terms_are_asked_at_once(shard: OpenShard) -> None:
+    uuids = [event(n).flowfile_uuid for n in range(10_000)]
+    with quicker_than(10):
+        found = shard.search(query.Or([query.Term("flowfile_uuid", uuid) for uuid in uuids]))
+    assert len(found) == 500
+
+
+def test_a_text_that_is_too_long_is_refused_before_it_is_read() -> None:
+    with quicker_than(1), pytest.raises(InvalidInputError, match=str(QUERY_CHARACTERS_MAX)):
+        parse_query("(" * 1_000_000)
+
+
+class _Bomb:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return print, ("a function was called",)
+
+
+def test_a_pickle_that_calls_a_function_is_no_data(capsys: pytest.CaptureFixture[str]) -> None:
+    for protocol in range(2, 6):
+        with pytest.raises(NotPlainDataError):
+            plain_data(pickle.dumps(_Bomb(), protocol))
+        with pytest.raises(NotPlainDataError):
+            plain_data(pickle.dumps({"a": print}, protocol))
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_plain_data_is_what_was_pickled(protocol: int) -> None:
+    value = ((1, 255, 65_535, 1 << 31, -5, 1 << 40), None, (b"", b"ab\xff", b"x" * 300), 1.5, [1, [2, "ä"]], ())
+    assert plain_data(pickle.dumps(value, protocol)) == value
+
+
+@pytest.mark.parametrize("writer", ["bulk", "stock"])
+def test_a_shard_with_any_bytes_and_right_checksums_is_answered_or_refused(tmp_path: Path, writer: Any) -> None:
+    events = sample(300)
+    path = build_shard(FS, tmp_path / "shard", table_of(events), [], ranges=NUMBERS, writer=writer).path
+    questions = [
+        query.Every("flowfile_uuid"),
+        query.Term("event_type", "send"),
+        query.Wildcard("filename", "*o*"),
+        query.Phrase("details", ["auto", "terminated"]),
+        query.NumericRange("file_size", 100, 5000),
+        query.And([query.Term("event_type", "route"), query.Not(query.Prefix("component_type", "r"))]),
+    ]
+    expected = [search_shard(FS, path, question).tolist() for question in questions]
+    chance = random.Random(7)  # noqa: S311
+    refused = 0
+    for _ in range(150):
+        file = chance.choice([item for item in path.iterdir() if item.suffix in (".trm", ".pst", ".col")])
+        good = file.read_bytes()
+        bad = bytearray(good)
+        for _ in range(chance.choice([1, 1, 4, 64])):
+            bad[chance.randrange(len(bad))] = chance.randrange(256)
+        file.write_bytes(bad)
+        original = (path / NAME).read_bytes()
+        _seal(path)
+        try:
+            with quicker_than(20):
+                for question in questions:
+                    search_shard(FS, path, question)
+        except CorruptionError as error:
+            assert str(path) in str(error)
+            refused += 1
+        file.write_bytes(good)
+        (path / NAME).write_bytes(original)
+    assert refused >= 5
+    assert [search_shard(FS, path, question).tolist() for question in questions] == expected
+
+
+def _seal(path: Path) -> None:
+    """Give the manifest the checksums of the files as they are: what somebody does who means harm."""
+    found = Manifest.decode((path / NAME).read_bytes(), path)
+    sums = [number for file in found.description.files for number in checksums_of((path / file.name).read_bytes())]
+    changed = msgspec.structs.replace(found, checksums=np.array(sums, np.uint32))
+    (path / NAME).write_bytes(changed.encode())
+
+
+def test_the_same_events_give_the_same_bytes(tmp_path: Path) -> None:
+    table = table_of(sample(300))
+    whole = build_shard(FS, tmp_path / "whole", table, ["order.region"])
+    pieces = [table.slice(start, 7) for start in range(0, 300, 7)]
+    again = build_shard(FS, tmp_path / "again", pieces, ["order.region"], memory_bytes=0)
+    assert whole.sha256 == again.sha256
+    files = {file.name: file.read_bytes() for file in whole.path.iterdir()}
+    assert {file.name: file.read_bytes() for file in again.path.iterdir()} == files
+
+
+_BUILD = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+from custody.index import build_shard
+from custody.vfs import PosixFileSystem
+folder = Path(sys.argv[1])
+with pa.OSFile(sys.argv[2], "rb") as file:
+    table = pa.ipc.open_file(file).read_all()
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(100):
+    build_shard(PosixFileSystem(), folder / f"{number:013d}-{500:020d}", table, [])
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_builder_leaves_whole_shards_and_attempts(tmp_path: Path) -> None:
+    batch = to_batch(sample(2000), 500)
+    with pa.OSFile(str(tmp_path / "events.arrow"), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    chance = random.Random(7)  # noqa: S311
+    whole = 0
+    for run in range(10):
+        folder = tmp_path / str(run)
+        folder.mkdir()
+        with python(_BUILD, folder, tmp_path / "events.arrow") as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.stdin.write("\n")
+            process.stdin.flush()
+            time.sleep(chance.uniform(0.2, 1.5))
+            process.kill()
+        for path in folder.iterdir():
+            if not path.name.startswith("building-"):
+                found = OpenShard(FS, path)
+                found.verify()
+                assert found.count(query.Every()) == 2000
+                whole += 1
+    assert whole
