@@ -1,5 +1,6 @@
 """Room `index`: Whoosh shards over event logs; never the truth, rebuilt from the logs at any time."""
 
+from custody.index.arrays import flags, integers, number, text, to_arrow
 from custody.index.builder import BuiltShard, build_shard
 from custody.index.fields import (
     ATTRIBUTE_PREFIX,
@@ -33,11 +34,16 @@ __all__ = [
     "Values",
     "build_shard",
     "day_name",
+    "flags",
     "identifier_fields",
+    "integers",
     "matching",
+    "number",
     "parse_time",
     "search_shard",
     "term",
+    "text",
+    "to_arrow",
     "whoosh_schema",
     "words",
 ]

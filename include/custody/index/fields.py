@@ -20,6 +20,7 @@ from whoosh.analysis import IDTokenizer, LowercaseFilter
 from whoosh.columns import NumericColumn
 
 from custody.errors import ConfigurationError, InvalidInputError
+from custody.index.arrays import integers, number
 from custody.index.values import Values, attribute, column, elements, whole
 from custody.index.words import WORDS, text_values
 
@@ -114,10 +115,8 @@ def numbers(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
     A number that is ABSENT itself becomes the one below it. No query can tell the two apart: its numbers end at 2^62.
     """
     column = table.column(name).cast(pa.int64())
-    found: npt.NDArray[np.int64] = (
-        pc.min_element_wise(column, ABSENT - 1, skip_nulls=False).fill_null(ABSENT).to_numpy()
-    )
-    return found
+    least = pc.min_element_wise(column, number(ABSENT - 1), skip_nulls=False)
+    return integers(least.fill_null(number(ABSENT)), np.int64)
 
 
 def identifier_fields(attributes: Iterable[str]) -> list[SearchField]:

@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from custody.index.arrays import flags
+
 _SPECIAL = re.compile(r"[*?\[]")
 _STARS = re.compile(r"\*+")
 _LIKE = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\", "*": "%", "?": "_"})
@@ -28,4 +30,4 @@ def matching(texts: pa.StringArray, pattern: str) -> npt.NDArray[np.bool_]:
     if "[" in pattern:
         matches = re.compile(translate(pattern)).match
         return np.fromiter((matches(text) is not None for text in texts.to_pylist()), np.bool_, len(texts))
-    return np.asarray(pc.match_like(texts, _STARS.sub("*", pattern).translate(_LIKE)))
+    return flags(pc.match_like(texts, _STARS.sub("*", pattern).translate(_LIKE)))

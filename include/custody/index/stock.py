@@ -14,6 +14,7 @@ from whoosh import index
 from whoosh.codec.whoosh3 import W3Codec
 from whoosh.writing import IndexWriter
 
+from custody.index.arrays import to_arrow
 from custody.index.fields import (
     ABSENT,
     NUMBER_FIELDS,
@@ -57,7 +58,7 @@ def write_segment(
 def _newest_first(tables: Iterable[pa.Table]) -> pa.Table:
     """Reverse the order, so that any scan by document number meets the newest event first."""
     table = pa.concat_tables(tables)
-    return table.take(pa.array(np.arange(table.num_rows - 1, -1, -1)))
+    return table.take(to_arrow(np.arange(table.num_rows - 1, -1, -1)))
 
 
 def _add_documents(writer: IndexWriter, table: pa.Table, attributes: Sequence[str]) -> None:

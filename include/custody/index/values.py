@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from custody.index.arrays import flags, integers, number, one, text, texts, to_arrow
+
 TERM_BYTES_MAX = 4096  # a longer value is found by its first bytes; Whoosh itself stops at 64 KiB
 
 Codes = npt.NDArray[np.int32]
@@ -56,21 +58,19 @@ def term(value: str) -> str:
 
 def terms(values: pa.StringArray) -> pa.StringArray:
     """Return the indexed form of each of some values."""
-    values = _changed(values, pc.greater(pc.binary_length(values), TERM_BYTES_MAX))
+    values = _changed(values, pc.greater(pc.binary_length(values), number(TERM_BYTES_MAX)))
     lowered = pc.ascii_lower(values)
     plain = pc.string_is_ascii(values)
-    if pc.all(plain, min_count=0).as_py():
+    if flags(plain).all():
         return lowered
     # Python knows letters whose small form is longer, and the sigma at a word's end; queries are lowered by it too.
     return _changed(lowered, pc.invert(plain))
 
 
 def _changed(values: pa.StringArray, where: pa.BooleanArray) -> pa.StringArray:
-    if not pc.any(where, min_count=0).as_py():
+    if not flags(where).any():
         return values
-    return pc.replace_with_mask(
-        values, where, pa.array([term(v) for v in values.filter(where).to_pylist()], pa.string())
-    )
+    return pc.replace_with_mask(values, where, texts([term(value) for value in values.filter(where).to_pylist()]))
 
 
 def whole(values: pa.Array, rows: Rows | None = None) -> Values:
@@ -84,20 +84,19 @@ def whole(values: pa.Array, rows: Rows | None = None) -> Values:
 def _codes(indices: pa.Array) -> tuple[Codes, npt.NDArray[np.bool_] | None]:
     """Return the indices that are there, and which are there, None for all."""
     if not indices.null_count:
-        return indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False), None
-    kept = np.asarray(indices.is_valid())
-    return indices.drop_null().to_numpy(zero_copy_only=False).astype(np.int32, copy=False), kept
+        return integers(indices.cast(pa.int32()), np.int32), None
+    kept = flags(indices.is_valid())
+    return integers(indices.cast(pa.int32()), np.int32)[kept], kept
 
 
 def column(table: pa.Table, name: str) -> pa.Array:
     """Return a column of a table as one array."""
-    found = table.column(name).combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+    return one(table.column(name))
 
 
 def elements(lists: pa.ListArray) -> Values:
     """Return the elements of lists as whole values."""
-    offsets = np.asarray(lists.offsets)
+    offsets = integers(lists.offsets, np.int32)
     rows = np.repeat(np.arange(len(lists)), np.diff(offsets))
     return whole(lists.values.slice(offsets[0], offsets[-1] - offsets[0]), rows)
 
@@ -107,20 +106,20 @@ def attribute(table: pa.Table, name: str) -> Values:
     previous, has_previous = _attribute(column(table, "previous_attributes"), name)
     updated, has_updated = _attribute(column(table, "updated_attributes"), name)
     only_previous = np.flatnonzero(has_previous & ~has_updated)
-    before = whole(previous.take(pa.array(only_previous)), only_previous)
+    before = whole(previous.take(to_arrow(only_previous)), only_previous)
     after = whole(updated)  # null where it is not there, or was removed
     return Values.joined([before, after]) if len(before.rows) else after
 
 
 def _attribute(maps: pa.MapArray, name: str) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """Return the value of one key for each map, and which maps have the key; of a key that is there twice, the last."""
-    offsets = np.asarray(maps.offsets).astype(np.int64)
+    offsets = integers(maps.offsets, np.int32).astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     keys, items = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
-    hits = np.flatnonzero(np.asarray(pc.equal(keys, name)))
+    hits = np.flatnonzero(flags(pc.equal(keys, text(name))))
     rows = np.searchsorted(offsets - first, hits, side="right") - 1
     places = np.zeros(len(maps), np.int64)
     places[rows] = hits
     present = np.zeros(len(maps), np.bool_)
     present[rows] = True
-    return items.take(pa.array(places, mask=~present)), present
+    return items.take(to_arrow(places, ~present)), present

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from whoosh.analysis import SimpleAnalyzer
 
-from custody.index.values import Codes, Rows, Values
+from custody.index.arrays import flags, integers
+from custody.index.arrays import texts as to_texts
+from custody.index.values import Rows, Values
 
 WORDS = SimpleAnalyzer()
 
@@ -28,10 +30,10 @@ def text_values(texts: pa.StringArray) -> Values:
     """Return the words of each row's text and where in the text they stand; each distinct text is cut once."""
     encoded = pc.dictionary_encode(texts)
     distinct = encoded.dictionary
-    plain = np.asarray(pc.string_is_ascii(distinct))
+    plain = flags(pc.string_is_ascii(distinct))
     found = _plain_words(distinct, plain) if plain.all() else _any_words(distinct)
-    kept = np.flatnonzero(np.asarray(encoded.indices.is_valid()))
-    code_of = encoded.indices.drop_null().to_numpy(zero_copy_only=False)
+    kept = np.flatnonzero(flags(encoded.indices.is_valid()))
+    code_of = integers(encoded.indices.drop_null(), np.int32)
     # The words of text t are first[t] to first[t + 1]; each row gets those of its text.
     first = np.searchsorted(found.rows, np.arange(len(distinct) + 1))
     counts = (first[1:] - first[:-1])[code_of]
@@ -51,7 +53,7 @@ def _plain_words(texts: pa.StringArray, plain: npt.NDArray[np.bool_]) -> Values:
     words = pa.StringArray.from_buffers(*_sliced(data, begin, end))
     encoded = words.dictionary_encode()
     rows = np.searchsorted(offsets, begin, side="right") - 1
-    return Values(encoded.dictionary, _int32(encoded.indices), rows)
+    return Values(encoded.dictionary, integers(encoded.indices, np.int32), rows)
 
 
 def _bounds(data: npt.NDArray[np.uint8], offsets: Rows) -> tuple[Rows, Rows]:
@@ -86,11 +88,6 @@ def _sliced(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> tuple[int, p
 def _any_words(texts: pa.StringArray) -> Values:
     """Return the words of texts, one text after the other."""
     found = [words(text) for text in texts.to_pylist()]
-    flat = pa.array([word for row in found for word in row], pa.string()).dictionary_encode()
+    flat = to_texts([word for row in found for word in row]).dictionary_encode()
     rows = np.repeat(np.arange(len(found)), [len(row) for row in found])
-    return Values(flat.dictionary, _int32(flat.indices), rows)
-
-
-def _int32(indices: pa.Array) -> Codes:
-    found: Codes = indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    return found
+    return Values(flat.dictionary, integers(flat.indices, np.int32), rows)

@@ -14,7 +14,18 @@ import pyarrow.compute as pc
 from whoosh import query
 
 from custody.errors import InvalidInputError
-from custody.index import NUMBER_FIELDS, TEXT_FIELD, TIME_FIELDS, Values, identifier_fields, matching
+from custody.index import (
+    NUMBER_FIELDS,
+    TEXT_FIELD,
+    TIME_FIELDS,
+    Values,
+    flags,
+    identifier_fields,
+    integers,
+    matching,
+    number,
+    text,
+)
 
 Mask = npt.NDArray[np.bool_]
 
@@ -51,7 +62,7 @@ class Scan:
     def numbers(self, name: str) -> tuple[npt.NDArray[np.int64], Mask]:
         """Return a number or time column and which rows have a value; absent ones read as 0."""
         column = self._table.column(name).cast(pa.int64())
-        return column.fill_null(0).to_numpy(), np.asarray(column.is_valid())
+        return integers(column.fill_null(number(0)), np.int64), flags(column.is_valid())
 
     def values(self, name: str) -> Values | None:
         """Return the terms of a field, None for a field that no event has."""
@@ -59,12 +70,14 @@ class Scan:
             self._values[name] = self._fields[name].values(self._table)
         return self._values.get(name)
 
-    def where(self, name: str, test: Callable[[pa.StringArray], Mask]) -> Mask:
+    def where(self, name: str, test: Callable[[pa.StringArray], pa.Array | Mask]) -> Mask:
         """Return the rows with a term that passes a test, which is asked once for all distinct terms."""
         mask = self.none()
         values = self.values(name)
         if values is not None and len(values.rows):
-            mask[values.rows[np.asarray(test(values.terms))[values.codes]]] = True
+            found = test(values.terms)
+            chosen = flags(found) if isinstance(found, pa.Array) else found
+            mask[values.rows[chosen[values.codes]]] = True
         return mask
 
 
@@ -78,7 +91,7 @@ def _every(scan: Scan, question: query.Every) -> Mask:
 
 
 def _term(scan: Scan, question: query.Term) -> Mask:
-    return scan.where(question.fieldname, lambda terms: pc.equal(terms, question.text))
+    return scan.where(question.fieldname, lambda terms: pc.equal(terms, text(question.text)))
 
 
 def _prefix(scan: Scan, question: query.Prefix) -> Mask:
@@ -97,7 +110,7 @@ def _phrase(scan: Scan, question: query.Phrase) -> Mask:
     begins: Mask | None = None
     for distance, word in enumerate(question.words):
         # The words of a text lie one behind the other: a phrase is where each follows the one before in the same row.
-        here = np.asarray(pc.equal(values.terms, word))[values.codes]
+        here = flags(pc.equal(values.terms, text(word)))[values.codes]
         moved = np.zeros_like(here)
         moved[: len(here) - distance] = here[distance:] & (
             values.rows[distance:] == values.rows[: len(here) - distance]
@@ -122,16 +135,16 @@ def _term_range(scan: Scan, question: query.TermRange) -> Mask:
         data = terms.cast(pa.binary())  # in the order of bytes, as the index has them
         found = np.ones(len(terms), np.bool_)
         if question.start is not None:
-            found &= np.asarray((pc.greater if question.startexcl else pc.greater_equal)(data, _bytes(question.start)))
+            found &= flags((pc.greater if question.startexcl else pc.greater_equal)(data, _bytes(question.start)))
         if question.end is not None:
-            found &= np.asarray((pc.less if question.endexcl else pc.less_equal)(data, _bytes(question.end)))
+            found &= flags((pc.less if question.endexcl else pc.less_equal)(data, _bytes(question.end)))
         return found
 
     return scan.where(question.fieldname, inside)
 
 
-def _bytes(text: str | bytes) -> bytes:
-    return text.encode() if isinstance(text, str) else bytes(text)
+def _bytes(value: str | bytes) -> pa.Scalar:
+    return text(value if isinstance(value, str) else value.decode()).cast(pa.binary())
 
 
 def _and(scan: Scan, question: query.And) -> Mask:

@@ -22,7 +22,7 @@ from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
 from custody.errors import InvalidInputError
-from custody.index import Shards
+from custody.index import Shards, integers
 from custody.model import Event
 from custody.query import Explained, LiveShards, Scan, Window, search_state
 
@@ -153,7 +153,7 @@ def _ids(
 
 def _scanned(tables: Iterable[pa.Table], question: query.Query, attributes: Sequence[str]) -> EventIds:
     """Return the ids of the events of some tables that match, found without an index."""
-    parts = [table.column("event_id").to_numpy()[Scan(table, attributes).match(question)] for table in tables]
+    parts = [integers(table.column("event_id"), np.int64)[Scan(table, attributes).match(question)] for table in tables]
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 

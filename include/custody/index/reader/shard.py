@@ -16,6 +16,7 @@ from whoosh import query
 
 from custody.errors import CorruptionError, NotFoundError, StorageError
 from custody.index import manifest
+from custody.index.arrays import to_arrow
 from custody.index.fields import POINTER_COLUMN
 from custody.index.manifest import Manifest, pages_of
 from custody.index.reader.columns import NumberColumn
@@ -147,7 +148,7 @@ class OpenShard:
             for documents in node.chunks(node.low, node.high):
                 counts += np.bincount(codes[documents] + 1, minlength=len(counts))
             chosen = np.flatnonzero(counts[1:])
-            return dict(zip(texts.take(pa.array(chosen)).to_pylist(), counts[1:][chosen].tolist(), strict=True))
+            return dict(zip(texts.take(to_arrow(chosen)).to_pylist(), counts[1:][chosen].tolist(), strict=True))
 
     def _days(self, node: Node) -> dict[str, int]:
         counts: Counter[int] = Counter()

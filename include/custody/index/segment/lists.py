@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from custody.index.arrays import integers, to_arrow
 from custody.index.segment.arrays import Bytes, Ints, raw, starts
 from custody.index.values import Values
 
@@ -53,7 +54,7 @@ class FieldTerms:
 def grouped(runs: Sequence[Values], documents: int) -> FieldTerms:
     """Return the lists of a field from the values of successive rows; the last of `documents` rows is document 0."""
     distinct, codes = _distinct(runs)
-    order = pc.array_sort_indices(distinct).to_numpy()
+    order = integers(pc.array_sort_indices(distinct), np.uint64).astype(np.int64)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     rows = np.concatenate([run.rows for run in runs])
@@ -70,7 +71,7 @@ def grouped(runs: Sequence[Values], documents: int) -> FieldTerms:
     counts = np.diff(np.flatnonzero(is_new), append=len(keys))
     keys = keys[is_new]
     frequencies = np.bincount(keys >> bits, minlength=len(order))
-    text, lengths = _bytes_of(distinct.take(pa.array(order)))
+    text, lengths = _bytes_of(distinct.take(to_arrow(order)))
     used = frequencies > 0
     if not used.all():  # a term that only an absent row's dictionary knew
         text, lengths = _kept(text, lengths, used)
@@ -94,7 +95,7 @@ def _distinct(runs: Sequence[Values]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     size = sum(run.terms.nbytes for run in runs)
     kind = pa.string() if size <= _ARRAY_BYTES_MAX else pa.large_string()
     encoded = pa.concat_arrays([run.terms.cast(kind) for run in runs]).dictionary_encode()
-    number = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    number = integers(encoded.indices, np.int32).astype(np.int64)
     bases = np.cumsum([0, *(len(run.terms) for run in runs)])
     codes = [number[base : base + len(run.terms)][run.codes] for base, run in zip(bases[:-1], runs, strict=True)]
     return encoded.dictionary, np.concatenate(codes)

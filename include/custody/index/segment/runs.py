@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from custody.index.arrays import integers, to_arrow
 from custody.index.values import Values
 from custody.vfs import FileSystem, WritableFile
 
@@ -80,11 +81,13 @@ def _bytes(values: Values) -> int:
 
 
 def _batches(values: Values) -> list[pa.RecordBatch]:
-    columns = [values.codes, values.rows] + ([] if values.positions is None else [values.positions])
+    columns = [to_arrow(values.codes), to_arrow(values.rows)]
+    if values.positions is not None:
+        columns.append(to_arrow(values.positions))
     schema = _PLACES if values.positions is None else _TEXT_PLACES
     return [
         pa.RecordBatch.from_arrays([values.terms], schema=_TERMS),
-        pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=schema),
+        pa.RecordBatch.from_arrays(columns, schema=schema),
     ]
 
 
@@ -95,5 +98,6 @@ def _spill(file: WritableFile, batch: pa.RecordBatch) -> tuple[int, int, pa.Sche
 
 
 def _values(terms: pa.RecordBatch, places: pa.RecordBatch) -> Values:
-    columns = [np.asarray(column) for column in places.columns]
-    return Values(terms.column(0), columns[0], columns[1], columns[2] if len(columns) > 2 else None)
+    codes, rows = integers(places.column(0), np.int32), integers(places.column(1), np.int64)
+    positions = integers(places.column(2), np.int32) if places.num_columns > 2 else None
+    return Values(terms.column(0), codes, rows, positions)
