@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +32,8 @@ from custody.format.names import (
     parse_transaction,
 )
 from custody.index import OpenShard, builder
+from custody.index.manifest import Manifest
+from custody.index.segment.writer import write_segment
 from custody.journal import JournalFile, JournalWriter
 from custody.journal.membership import decode_state
 from custody.model import Event
@@ -82,12 +88,39 @@ def workspace(fs: FileSystem) -> Workspace:
     return repository(fs).workspace()
 
 
-def run_pass(fs: FileSystem, *names: str) -> None:
-    """Do all steps (or some) as the jobs do them: units listed from disk, each with a workspace of its own."""
+def run_pass(fs: FileSystem, *names: str, is_segment_copied: bool = True) -> None:
+    """Do all steps (or some) as the jobs do them: units listed from disk, each with a workspace of its own.
+
+    The same events are indexed at hundreds of crash points. Unless a scenario is about the writing itself, the files
+    that the index writer makes of them are kept and written again, each in one piece.
+    """
     clock = ManualClock(1_772_409_600_000)
-    for name in names or STEPS:
-        for unit in STEPS[name].units(SETTINGS, fs):
-            STEPS[name].run(Workspace(SETTINGS, unit.writer, fs, clock), unit)
+    writing = patch.object(builder, "write_segment", _copied_segment) if is_segment_copied else nullcontext()
+    with writing:
+        for name in names or STEPS:
+            for unit in STEPS[name].units(SETTINGS, fs):
+                STEPS[name].run(Workspace(SETTINGS, unit.writer, fs, clock), unit)
+
+
+_SEGMENTS: dict[tuple[bytes, ...], tuple[Manifest, dict[str, bytes]]] = {}
+
+
+def _copied_segment(
+    fs: FileSystem, folder: Path, tables: Iterable[pa.Table], attributes: Sequence[str], *options: Any
+) -> Manifest:
+    found = list(tables)
+    key = tuple(batch.serialize().to_pybytes() for table in found for batch in table.to_batches())
+    if key not in _SEGMENTS:
+        scratch = MemoryFileSystem()
+        scratch.make_directory(folder)
+        made = write_segment(scratch, folder, found, attributes, *options)
+        _SEGMENTS[key] = made, {name: scratch.read(folder / name) for name in scratch.list(folder)}
+    made, files = _SEGMENTS[key]
+    for name, data in files.items():
+        with fs.create(folder / name) as file:
+            file.write(data)
+            file.sync()
+    return made
 
 
 def check_events(fs: FileSystem, promises: Promises) -> None:

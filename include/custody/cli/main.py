@@ -12,6 +12,7 @@ from custody.cli.catalog_change_cmd import catalog
 from custody.cli.containers_cmd import containers
 from custody.cli.events_cmd import event, events
 from custody.cli.forget_cmd import forget
+from custody.cli.index_cmd import index
 from custody.cli.ingest_cmd import ingest
 from custody.cli.init_cmd import init
 from custody.cli.lineage_cmd import lineage
@@ -72,6 +73,7 @@ _COMMANDS = (
     event,
     events,
     forget,
+    index,
     ingest,
     init,
     lineage,

@@ -19,7 +19,7 @@ from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
 from custody.flow import Component, Session
-from custody.index import Shards
+from custody.index import BuiltShard, Shards
 from custody.lineage import Lineage, trace
 from custody.model import Acknowledged, Event, require_valid
 from custody.quarantine import Quarantine
@@ -32,7 +32,7 @@ from custody.repository.ingest import Ingest
 from custody.repository.searching import Page, SearchResult, Source, search
 from custody.repository.slots import SlotWriter, take_slot
 from custody.repository.status import RepositoryStatus, repository_status
-from custody.rollover import Workspace
+from custody.rollover import Workspace, is_stale, rebuild_shard
 from custody.vfs import FileSystem, PosixFileSystem
 
 if TYPE_CHECKING:
@@ -298,6 +298,27 @@ class Repository:
     def _meant(self, writer: str | None) -> list[Workspace]:
         names = self._writers() if writer is None else [writer]
         return [self.workspace(name) for name in names]
+
+    def rebuild_index(self, names: Sequence[str] = (), *, stale_only: bool = False) -> Iterator[tuple[str, BuiltShard]]:
+        """Build index shards anew from their logs; yield the writer and the shard, one after the other.
+
+        All live shards, or those of some `names`; with `stale_only` those that are gone, or were built with other
+        settings than those of today.
+
+        Durability: a shard that was yielded survives power loss. Can be stopped and begun again at any time.
+
+        Raises:
+            NotFoundError: no live shard has one of the names.
+        """
+        live = [(item, shard) for item in self.workspaces() for shard in item.catalog.load().shards.values()]
+        missing = set(names) - {shard.name for _, shard in live}
+        if missing:
+            raise NotFoundError(f"no live index shard is called {', '.join(sorted(missing))}.")
+        for workspace, shard in live:
+            if (not names or shard.name in names) and not (stale_only and not is_stale(workspace, shard)):
+                built = rebuild_shard(workspace, shard)
+                self._shards.forget(built.path)
+                yield workspace.writer, built
 
     def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
         """Yield the transactions of a writer's catalog, oldest first.

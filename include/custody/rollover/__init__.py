@@ -3,6 +3,7 @@
 from custody.rollover.history import read_report, report_path, write_report
 from custody.rollover.manifest import UnitManifest, staged_path
 from custody.rollover.pending import Pending, pending
+from custody.rollover.publish import is_stale, rebuild_shard
 from custody.rollover.report import StepReport, UnitReport
 from custody.rollover.steps import STEPS, Step, Unit
 from custody.rollover.workspace import Workspace
@@ -16,8 +17,10 @@ __all__ = [
     "UnitManifest",
     "UnitReport",
     "Workspace",
+    "is_stale",
     "pending",
     "read_report",
+    "rebuild_shard",
     "report_path",
     "staged_path",
     "write_report",

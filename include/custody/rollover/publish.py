@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from custody.catalog import Action, AddFile, AddShard, SourceRange, describe
-from custody.errors import NotFoundError
+from custody.errors import CorruptionError, FormatVersionError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, StagedLog, read_staged, write_log
-from custody.index import build_shard
+from custody.index import BuiltShard, OpenShard, build_shard
 from custody.rollover.manifest import UnitManifest, staged_path
 from custody.rollover.report import UnitReport
 from custody.rollover.workspace import Workspace
@@ -94,6 +94,32 @@ def _measured(tables: Iterator[pa.Table], sizes: list[int]) -> Iterator[pa.Table
         yield table
 
 
+def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
+    """Build a live shard anew from its logs, with the settings of today, in the place of the one that is there.
+
+    Readers go on with what they have open; who opens it in the moment between the two finds its events in the logs.
+    """
+    tables = _of_logs(workspace, shard)
+    index = workspace.settings.index
+    path = workspace.shard_path(shard)
+    return build_shard(workspace.fs, path, tables, index.attributes, ranges=index.ranges, replace=True)
+
+
+def is_stale(workspace: Workspace, shard: AddShard) -> bool:
+    """Whether a shard is gone, damaged at its begin, or was built with other settings than those of today."""
+    index = workspace.settings.index
+    try:
+        found = OpenShard(workspace.fs, workspace.shard_path(shard)).description
+    except (NotFoundError, CorruptionError, FormatVersionError):
+        return True
+    return (set(found.attributes), set(found.ranges)) != (set(index.attributes), set(index.ranges))
+
+
+def _of_logs(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]:
+    logs = (EventLog(workspace.fs, workspace.paths.home / path) for path in shard.log_paths)
+    return chain.from_iterable(log.tables(range(len(log.toc.blocks))) for log in logs)
+
+
 def lost_shards(workspace: Workspace) -> Iterator[int]:
     """Yield the first event ids of the live shards whose folder does not exist."""
     for shard in workspace.catalog.load().shards.values():
@@ -106,9 +132,7 @@ def _to_index(workspace: Workspace, first_event_id: int) -> tuple[Path, Iterator
     state = workspace.catalog.load()
     for shard in state.shards.values():
         if shard.first_event_id == first_event_id:
-            logs = [EventLog(workspace.fs, workspace.paths.home / path) for path in shard.log_paths]
-            tables = chain.from_iterable(log.tables(range(len(log.toc.blocks))) for log in logs)
-            return workspace.shard_path(shard), tables
+            return workspace.shard_path(shard), _of_logs(workspace, shard)
     staged = find_staged(workspace, first_event_id)
     return workspace.files(staged.metadata).shard, read_staged(workspace.fs, staged.path(workspace), staged.log)
 

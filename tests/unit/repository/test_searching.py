@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from custody.config import Settings
-from custody.errors import InvalidInputError
+from custody.errors import InvalidInputError, NotFoundError
 from custody.model import Event
 from custody.repository import Repository
 from tests.support import append, event, run_steps, sample
@@ -29,8 +30,10 @@ def repository(tmp_path: Path) -> Repository:
     return found
 
 
-def ids(events: list[Event]) -> list[int]:
-    return [item.event_id for item in events]
+def with_region(repository: Repository) -> Settings:
+    found = repository.settings
+    chosen = {**found.model_dump(), "root": found.root, "index": {"attributes": ["order.region"]}}
+    return Settings.model_validate(chosen)
 
 
 def matching(text: str) -> list[int]:
@@ -90,9 +93,7 @@ def test_facets_count_all_that_match_whatever_answers(repository: Repository) ->
 
 
 def _day(item: Event) -> str:
-    import datetime as dt
-
-    return dt.datetime.fromtimestamp(item.event_time / 1000, dt.UTC).strftime("%Y-%m-%d")
+    return datetime.fromtimestamp(item.event_time / 1000, UTC).strftime("%Y-%m-%d")
 
 
 @pytest.mark.parametrize("field", ["flowfile_uuid", "details", "nonsense", "file_size"])
@@ -155,12 +156,32 @@ def test_a_structured_query_that_makes_no_sense_is_refused(
 
 
 def test_an_attribute_that_older_shards_do_not_know_is_said(repository: Repository) -> None:
-    settings = Settings.model_validate(
-        {
-            **repository.settings.model_dump(),
-            "root": repository.settings.root,
-            "index": {"attributes": ["order.region"]},
-        }
-    )
+    settings = with_region(repository)
     found = Repository(settings).search("attribute.order.region:emea")
     assert "3 index shards were made before" in "".join(found.notices)
+
+
+def test_a_rebuilt_index_answers_as_the_kept_one_and_takes_new_settings_in(repository: Repository) -> None:
+    texts = ["", "event_type:ROUTE", "filename:*o*", "details:auto", "file_size:[100 TO 5000]"]
+    before = [repository.search(text) for text in texts]
+    folder = repository.settings.containers[0] / "main/index"
+    kept = {path.name: (path / "custody.shard").read_bytes() for path in folder.iterdir()}
+    assert len(list(repository.rebuild_index())) == len(kept) == 3
+    assert {path.name: (path / "custody.shard").read_bytes() for path in folder.iterdir()} == kept
+    assert [repository.search(text) for text in texts] == before
+
+    settings = with_region(repository)
+    changed = Repository(settings)
+    shutil.rmtree(folder / min(kept))
+    assert len(list(changed.rebuild_index([max(kept)], stale_only=True))) == 1
+    assert {built.path.name for _, built in changed.rebuild_index(stale_only=True)} == {*kept} - {max(kept)}
+    assert list(changed.rebuild_index(stale_only=True)) == []
+    found = changed.search("attribute.order.region:emea")
+    regions = [{**item.previous_attributes, **item.updated_attributes}.get("order.region") for item in EVENTS]
+    assert (found.total, found.notices) == (sum(str(region).lower() == "emea" for region in regions), ())
+    assert [repository.search(text) for text in texts] == before
+
+
+def test_a_shard_that_no_catalog_lists_cannot_be_rebuilt(repository: Repository) -> None:
+    with pytest.raises(NotFoundError, match="nonsense"):
+        list(repository.rebuild_index(["nonsense"]))
