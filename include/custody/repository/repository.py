@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from whoosh import query
 
-from custody.catalog import AddShard, Transaction
+from custody.catalog import AddShard, CatalogState, Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
 from custody.flow import Component, Session
 from custody.lineage import Lineage, trace
+from custody.maintenance import Compacted, Rewriting, compact, planned
 from custody.model import Acknowledged, Event, require_valid
 from custody.quarantine import Quarantine
 from custody.query import Scan, parse_query, search_state
@@ -280,6 +281,27 @@ class Repository:
         notices = Notices(strict=False)
         return {item.writer: forgetting.count_meant(item, meant, notices) for item in self._meant(writer)}
 
+    def compact(
+        self, writer: str | None = None, *, on_done: Callable[[Compacted], None] = lambda _: None
+    ) -> list[Compacted]:
+        """Erase forgotten events from the live logs of a writer, or of all of them, and join small logs.
+
+        The old logs stay, unlisted, until the catalog is pruned and its garbage collected. What is not live yet is
+        left to a later call. What went wrong with a unit stands in its report; the others are done all the same.
+
+        Durability: on return what the reports without an error say survives power loss.
+        """
+        reports = []
+        for workspace in self._meant(writer):
+            for report in compact(workspace):
+                on_done(report)
+                reports.append(report)
+        return reports
+
+    def compactions(self, writer: str | None = None) -> list[Rewriting]:
+        """Return what `compact` would write anew; the logs that tombstones may mean are read for it."""
+        return [found for workspace in self._meant(writer) for found in planned(workspace)]
+
     def _meant(self, writer: str | None) -> list[Workspace]:
         names = self._writers() if writer is None else [writer]
         return [self.workspace(name) for name in names]
@@ -317,7 +339,7 @@ class Repository:
         for workspace in self.workspaces():
             view = reading.snapshot(workspace, damage)
             found = search_state(
-                view.state, workspace.shard_path, partial(self._scan_logs, workspace, damage), question
+                view.state, workspace.shard_path, partial(self._scan_logs, workspace, view.state, damage), question
             )
             notices += found.notices
             waiting = self._scan(view.shown_tail, question)
@@ -337,8 +359,8 @@ class Repository:
         return event_ids
 
     def _scan_logs(
-        self, workspace: Workspace, damage: Notices, shard: AddShard, question: query.Query
+        self, workspace: Workspace, state: CatalogState, damage: Notices, shard: AddShard, question: query.Query
     ) -> npt.NDArray[np.int64]:
         """Answer for a shard from its logs, a few blocks at a time."""
-        tables = reading.log_tables(workspace, shard.log_paths, damage)
+        tables = reading.log_tables(workspace, state, shard.log_paths, damage)
         return np.concatenate([np.empty(0, np.int64), *(self._scan(table, question) for table in tables)])
