@@ -302,3 +302,21 @@ def test_events_before_are_events_after_without_the_forgotten(
         assert sum(rows for _, _, rows in live(repository)) == len(left)
         assert sorted(item.event.event_id for item in repository.search("", limit=100).events) == left
         assert list(waiting(repository.workspace())) == []
+
+
+def test_a_rollover_that_was_held_up_does_not_make_an_erased_group_live_again(repository: Repository) -> None:
+    append(repository, [made(0), made(1)])
+    run_steps(repository.settings, "rollover")
+    staging = repository.workspace().paths.staging
+    late = {path.relative_to(staging): path.read_bytes() for path in staging.rglob("*") if path.is_file()}
+    run_steps(repository.settings)
+    opened = Repository.open(repository.settings.root)
+    opened.forget(Meant(event_ids=[0, 1]), "asked for")
+    assert [report.logs_after for report in opened.compact() if report.logs_before] == [0]
+    for path, data in late.items():
+        (staging / path).parent.mkdir(exist_ok=True)
+        (staging / path).write_bytes(data)
+    run_steps(repository.settings)
+    assert live(opened) == []
+    assert list(Repository.open(opened.settings.root).events()) == []
+    assert not list(staging.iterdir())

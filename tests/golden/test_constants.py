@@ -226,6 +226,10 @@ def test_there_are_eighteen_event_types() -> None:
         (names.UNIT_MANIFEST, "unit"),
         (names.staged_log(42), "00000000000000000042.arrow"),
         (names.event_log_path(42, "2026-03-01"), "data/2026-03-01/events/00000000000000000042.parquet"),
+        (
+            names.event_log_path(42, "2026-03-01", names.attempt_suffix(UUID("580ce91b-4db0-5a42-a213-b982a43b38c0"))),
+            "data/2026-03-01/events/00000000000000000042.a213b982a43b38c0.parquet",
+        ),
         (names.toc_path("data/x.parquet"), "data/x.toc"),
         (names.shard_name(1_772_359_200_000, 42), "1772359200000-00000000000000000042"),
         (names.revision_folder(42), "00000000000000000042"),
