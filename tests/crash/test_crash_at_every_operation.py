@@ -11,6 +11,7 @@ from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
 from tests.crash.catalog_care import Collecting, Kept, Pruning, Repairing
 from tests.crash.committing import Committing, Racing
+from tests.crash.compacting import FORGOTTEN, Compacting
 from tests.crash.crowd import Crowding
 from tests.crash.enumeration import Outcome, Scenario, disks_after, enumerate_crashes, operations_of, run_to
 from tests.crash.ingesting import Ingesting
@@ -106,6 +107,19 @@ def test_two_crashes_of_recovery_one_after_the_other_lose_no_acknowledged_event(
         again.add(enumerate_crashes(Recovering(found, promises), seeds=SECOND_SEEDS))
     assert not again.alarms, str(again)
     assert again.runs > 500
+
+
+def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back() -> None:
+    fs, _, error = run_to(Compacting())
+    assert error is None
+    state = workspace(fs).catalog.load()
+    held = {(file.first_event_id, file.last_event_id) for file in state.files.values()}
+    assert not any(first <= FORGOTTEN[1] <= last for first, last in held)
+    [remnant] = state.tombstones.values()
+    assert len(remnant.erased_groups) == 1, "the tombstone is done, the group of the erased log is remembered"
+    outcome = enumerate_crashes(Compacting(), seeds=3)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 40
 
 
 def test_a_crash_while_committing_keeps_the_chain() -> None:

@@ -9,8 +9,9 @@ from custody.catalog.conflict import (
     PrunedError,
     SealedError,
 )
+from custody.catalog.erased import erased_among, live_groups, merged_remnant, source_keys
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
-from custody.catalog.footers import describe
+from custody.catalog.footers import describe, stored_footer
 from custody.catalog.garbage import collect
 from custody.catalog.history import Difference
 from custody.catalog.log import Catalog
@@ -20,7 +21,7 @@ from custody.catalog.rebuild import rebuild, scan, set_aside, wipe
 from custody.catalog.repair import plan_repair, repair
 from custody.catalog.scrub import Defect
 from custody.catalog.state import CatalogState
-from custody.catalog.tombstones import columns_needed, may_mean, visible
+from custody.catalog.tombstones import columns_needed, is_remnant, may_mean, visible
 from custody.catalog.transaction_pb2 import (
     Absorb,
     Action,
@@ -33,6 +34,7 @@ from custody.catalog.transaction_pb2 import (
     RemoveShard,
     RemoveTombstone,
     Seal,
+    SourceKeys,
     SourceRange,
     Transaction,
     Upgrade,
@@ -64,6 +66,7 @@ __all__ = [
     "RemoveTombstone",
     "Seal",
     "SealedError",
+    "SourceKeys",
     "SourceRange",
     "Transaction",
     "Upgrade",
@@ -74,7 +77,11 @@ __all__ = [
     "columns_needed",
     "compare",
     "describe",
+    "erased_among",
+    "is_remnant",
+    "live_groups",
     "may_mean",
+    "merged_remnant",
     "new_key",
     "open_catalog",
     "plan_prune",
@@ -87,7 +94,9 @@ __all__ = [
     "scan",
     "seal",
     "set_aside",
+    "source_keys",
     "store_of",
+    "stored_footer",
     "verify",
     "visible",
     "wipe",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import filterfalse
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +21,18 @@ def check_tombstone(stone: AddTombstone) -> AddTombstone:
     """
     if len(stone.id) != 16:
         raise InvalidInputError(f"tombstone: expected an id of 16 bytes, got {len(stone.id)}.")
+    if is_remnant(stone):
+        return stone
     if not (stone.event_ids or stone.flowfile_uuids or stone.to_time_ms or stone.attributes):
         raise InvalidInputError("tombstone: expected event ids, FlowFile uuids, a time range or attributes, got none.")
     if stone.to_time_ms and stone.to_time_ms <= stone.from_time_ms:
         raise InvalidInputError(f"tombstone: expected a time after {stone.from_time_ms}, got {stone.to_time_ms}.")
     return stone
+
+
+def is_remnant(stone: AddTombstone) -> bool:
+    """Whether a tombstone only says what was erased already, and hides nothing."""
+    return bool(stone.erased or stone.erased_groups)
 
 
 def visible(tombstones: Iterable[AddTombstone], table: pa.Table) -> pa.ChunkedArray | pa.Array:
@@ -35,14 +43,15 @@ def visible(tombstones: Iterable[AddTombstone], table: pa.Table) -> pa.ChunkedAr
     """
     buried = pa.array(np.zeros(table.num_rows, np.bool_))
     for stone in tombstones:
-        buried = pc.or_(buried, _meant(stone, table))
+        if not is_remnant(stone):
+            buried = pc.or_(buried, _meant(stone, table))
     return pc.invert(buried)
 
 
 def columns_needed(tombstones: Iterable[AddTombstone]) -> list[str]:
     """Return the columns that `visible` looks at, so that a reader decodes no others."""
     wanted: set[str] = set()
-    for stone in tombstones:
+    for stone in filterfalse(is_remnant, tombstones):
         wanted |= {"event_id"} if stone.event_ids or stone.before_event_id else set()
         wanted |= {"flowfile_uuid"} if stone.flowfile_uuids else set()
         wanted |= {"event_time"} if stone.to_time_ms else set()
@@ -52,7 +61,7 @@ def columns_needed(tombstones: Iterable[AddTombstone]) -> list[str]:
 
 def may_mean(stone: AddTombstone, first_event_id: int, last_event_id: int, first_ms: int, last_ms: int) -> bool:
     """Whether a tombstone can mean an event of a file with these bounds (times in ms); False needs no reading."""
-    if stone.before_event_id and first_event_id >= stone.before_event_id:
+    if is_remnant(stone) or (stone.before_event_id and first_event_id >= stone.before_event_id):
         return False
     if stone.to_time_ms and not (first_ms < stone.to_time_ms and stone.from_time_ms <= last_ms):
         return False

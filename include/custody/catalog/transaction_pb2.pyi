@@ -204,7 +204,7 @@ class RemoveShard(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class AddTombstone(_message.Message):
-    __slots__ = ("id", "event_ids", "flowfile_uuids", "from_time_ms", "to_time_ms", "attributes", "before_event_id", "reason", "created_ms")
+    __slots__ = ("id", "event_ids", "flowfile_uuids", "from_time_ms", "to_time_ms", "attributes", "before_event_id", "reason", "created_ms", "erased", "erased_groups")
     ID_FIELD_NUMBER: _ClassVar[int]
     EVENT_IDS_FIELD_NUMBER: _ClassVar[int]
     FLOWFILE_UUIDS_FIELD_NUMBER: _ClassVar[int]
@@ -214,6 +214,8 @@ class AddTombstone(_message.Message):
     BEFORE_EVENT_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    ERASED_FIELD_NUMBER: _ClassVar[int]
+    ERASED_GROUPS_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     event_ids: _containers.RepeatedScalarFieldContainer[int]
     flowfile_uuids: _containers.RepeatedScalarFieldContainer[str]
@@ -223,7 +225,19 @@ class AddTombstone(_message.Message):
     before_event_id: int
     reason: str
     created_ms: int
-    def __init__(self, id: _Optional[bytes] = ..., event_ids: _Optional[_Iterable[int]] = ..., flowfile_uuids: _Optional[_Iterable[str]] = ..., from_time_ms: _Optional[int] = ..., to_time_ms: _Optional[int] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., before_event_id: _Optional[int] = ..., reason: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
+    erased: _containers.RepeatedCompositeFieldContainer[SourceKeys]
+    erased_groups: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[bytes] = ..., event_ids: _Optional[_Iterable[int]] = ..., flowfile_uuids: _Optional[_Iterable[str]] = ..., from_time_ms: _Optional[int] = ..., to_time_ms: _Optional[int] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., before_event_id: _Optional[int] = ..., reason: _Optional[str] = ..., created_ms: _Optional[int] = ..., erased: _Optional[_Iterable[_Union[SourceKeys, _Mapping]]] = ..., erased_groups: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SourceKeys(_message.Message):
+    __slots__ = ("node", "firsts", "counts")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    firsts: _containers.RepeatedScalarFieldContainer[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[str] = ..., firsts: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Attribute(_message.Message):
     __slots__ = ("name", "value")

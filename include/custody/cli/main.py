@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from custody.cli.catalog_change_cmd import catalog
+from custody.cli.compact_cmd import compact
 from custody.cli.containers_cmd import containers
 from custody.cli.events_cmd import event, events
 from custody.cli.forget_cmd import forget
@@ -69,6 +70,7 @@ def cli(ctx: click.Context, repository: Path) -> None:
 _COMMANDS = (
     attest_head,
     catalog,
+    compact,
     containers,
     event,
     events,

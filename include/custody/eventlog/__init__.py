@@ -5,7 +5,7 @@ from custody.eventlog.cache import BoundedCache
 from custody.eventlog.damage import Damage, OnDamage, refuse
 from custody.eventlog.encoding import LogOptions
 from custody.eventlog.reader import EventLog
-from custody.eventlog.staging import StagedBatch, StagedLog, StagedSource, StagingWriter, read_staged
+from custody.eventlog.staging import StagedBatch, StagedLog, StagedSource, StagingWriter, read_staged, source_bounds
 from custody.eventlog.toc import TableOfContents
 from custody.eventlog.writer import (
     LogMetadata,
@@ -33,6 +33,7 @@ __all__ = [
     "read_staged",
     "refuse",
     "row_bytes",
+    "source_bounds",
     "transaction_of_groups",
     "write_log",
 ]

@@ -86,7 +86,7 @@ class StagingWriter:
             self._partition = str(np.datetime64(times[0].as_py(), "ms").astype("datetime64[D]"))
         self._ids = (self._ids[0] if self._ids else first, last)
         self._times = _wider(self._times, tuple(pc.min_max(times).as_py().values()))
-        for node, low, high in _source_bounds(batch):
+        for node, low, high in source_bounds(batch):
             self._sources[node] = _wider(self._sources.get(node), (low, high))
         offset = self._file.tell()
         message = _message(batch)
@@ -170,7 +170,7 @@ def _wider(bounds: tuple[int, int] | None, more: tuple[int, ...]) -> tuple[int, 
     return (low, high) if bounds is None else (min(bounds[0], low), max(bounds[1], high))
 
 
-def _source_bounds(batch: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
+def source_bounds(batch: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
     """Yield (node, smallest, greatest ordinal) of the events that have both."""
     pair = batch.select(["source_node", "source_ordinal"])
     known = pair.filter(pc.and_(pc.is_valid(pair.column(0)), pc.is_valid(pair.column(1))))

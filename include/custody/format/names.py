@@ -25,9 +25,9 @@ SEALED_SUFFIX = ".sealed"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _JOURNAL = re.compile(r"(\d{20})\.(\d+)\.(journal|sealed)")
 _UNIT = re.compile(r"\d{20}")
-_SHARD = re.compile(r"(\d{13})-(\d{20})")
+_SHARD = re.compile(r"(\d{13})-(\d{20})(?:\.[0-9a-f]{16})?")
 _REVISION = re.compile(r"\d{20}")
-_LOG_PATH = re.compile(r"data/\d{4}-\d{2}-\d{2}/events/(\d{20})\.(?:parquet|toc)")
+_LOG_PATH = re.compile(r"data/\d{4}-\d{2}-\d{2}/events/(\d{20})(?:\.[0-9a-f]{16})?\.(?:parquet|toc)")
 _TRANSACTION = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.(txn|ckpt)")
 
 
@@ -139,9 +139,14 @@ def staged_log(first_event_id: int) -> str:
     return f"{first_event_id:0{ID_DIGITS}d}.arrow"
 
 
-def event_log_path(first_event_id: int, day: str) -> str:
+def attempt_suffix(attempt: UUID) -> str:
+    """Return what sets the files of one compaction apart from those that they replace, and from another attempt's."""
+    return f".{attempt.hex[-16:]}"
+
+
+def event_log_path(first_event_id: int, day: str, suffix: str = "") -> str:
     """Return the path of an event log, relative to its database's folder; `day` is YYYY-MM-DD, UTC."""
-    return f"data/{day}/events/{first_event_id:0{ID_DIGITS}d}.parquet"
+    return f"data/{day}/events/{first_event_id:0{ID_DIGITS}d}{suffix}.parquet"
 
 
 def toc_path(log_path: str) -> str:
@@ -149,12 +154,12 @@ def toc_path(log_path: str) -> str:
     return log_path.removesuffix(".parquet") + ".toc"
 
 
-def shard_name(first_event_time_ms: int, first_event_id: int) -> str:
+def shard_name(first_event_time_ms: int, first_event_id: int, suffix: str = "") -> str:
     """Return a shard's folder name: it begins with the time of the shard's first event.
 
     The event id behind it keeps two shards apart whose first events share a millisecond.
     """
-    return f"{first_event_time_ms:0{TIME_DIGITS}d}-{first_event_id:0{ID_DIGITS}d}"
+    return f"{first_event_time_ms:0{TIME_DIGITS}d}-{first_event_id:0{ID_DIGITS}d}{suffix}"
 
 
 def parse_shard(name: str) -> tuple[int, int] | None:

@@ -1,6 +1,7 @@
 """Room `repository`: custody's Python API."""
 
 from custody.flow import Component, FlowFile, Session
+from custody.maintenance import Compacted, Rewriting
 from custody.model import Acknowledged
 from custody.repository.forgetting import Forgotten, Meant
 from custody.repository.found import Events, EventStream, Notices
@@ -13,6 +14,7 @@ from custody.repository.tally import FileReport
 
 __all__ = [
     "Acknowledged",
+    "Compacted",
     "Component",
     "EventStream",
     "Events",
@@ -24,6 +26,7 @@ __all__ = [
     "Notices",
     "Repository",
     "RepositoryStatus",
+    "Rewriting",
     "SearchResult",
     "Session",
     "SlotWriter",

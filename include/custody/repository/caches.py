@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from custody.catalog import AddFile, CatalogState
+from custody.catalog import AddFile, CatalogState, live_groups
 from custody.eventlog import BoundedCache, EventLog
 from custody.repository.tail import TailCache
 from custody.rollover import Workspace
@@ -26,7 +26,7 @@ class LiveLogs:
     firsts: npt.NDArray[np.int64]
     lasts: npt.NDArray[np.int64]
     groups: frozenset[int]
-    """The journal groups whose events they hold."""
+    """The journal groups whose events they hold, or held until they were erased."""
 
     @classmethod
     def of(cls, state: CatalogState) -> LiveLogs:
@@ -34,7 +34,7 @@ class LiveLogs:
         files = tuple(sorted(state.files.values(), key=lambda file: file.first_event_id))
         firsts = np.array([file.first_event_id for file in files], np.int64)
         lasts = np.array([file.last_event_id for file in files], np.int64)
-        return cls(files, firsts, lasts, frozenset(group for file in files for group in file.groups))
+        return cls(files, firsts, lasts, live_groups(state))
 
     def holders(self, event_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the number of the log whose range holds each id, -1 where none does."""

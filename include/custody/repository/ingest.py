@@ -167,7 +167,7 @@ class Ingest:
         """Return the events that are new; count repetitions, reject contradictions."""
         places = self._known.find(item.event for item in accepted)
         stored = self._stored_events(places)
-        buried = self._buried(places, stored.keys())
+        buried = self._buried(places, stored.keys()) | self._known.erased(item.event for item in accepted)
         fresh = []
         for item in accepted:
             key = key_of(item.event)

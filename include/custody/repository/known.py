@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.catalog import AddFile
+from custody.catalog import AddFile, erased_among
 from custody.errors import ConflictError, NotFoundError, StorageError
 from custody.eventlog import EventLog
 from custody.journal import JournalFile
@@ -126,6 +126,19 @@ class KnownSources:
             if node in self._added:
                 added = self._added[node].find(ordinals)
                 found.update(((node, ordinal), Stored(self._writer, event_id)) for ordinal, event_id in added.items())
+        return found
+
+    def erased(self, events: Iterable[Event]) -> set[Key]:
+        """Return which keys belong to events that were forgotten, and erased by a compaction: nothing else has them."""
+        by_node: dict[str, list[int]] = {}
+        for key in filter(None, map(key_of, events)):
+            by_node.setdefault(key[0], []).append(key[1])
+        found: set[Key] = set()
+        for view in self._views:
+            # Newer than the view: what its logs do not hold any more is told here.
+            stones = view.workspace.catalog.load().tombstones.values()
+            for node, ordinals in by_node.items():
+                found.update((node, ordinal) for ordinal in erased_among(stones, node, ordinals))
         return found
 
     def _look(self, workspace: Workspace, former: _View | None) -> _View:

@@ -145,9 +145,10 @@ def tables_between(
             yield chosen
 
 
-def log_tables(workspace: Workspace, paths: Sequence[str], on_damage: OnDamage = refuse) -> Iterator[pa.Table]:
-    """Yield all events of some live logs, a few blocks in a table; a log that expired meanwhile has none."""
-    state = caches_of(workspace).state(workspace)
+def log_tables(
+    workspace: Workspace, state: CatalogState, paths: Sequence[str], on_damage: OnDamage = refuse
+) -> Iterator[pa.Table]:
+    """Yield all events of some logs that are live in a state, a few blocks in a table; one that expired has none."""
     for path in paths:
         log = open_log(workspace, state.files[path], on_damage) if path in state.files else None
         if log is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 from whoosh import query
 
-from custody.catalog import AddShard, Transaction
+from custody.catalog import AddShard, CatalogState, Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
 from custody.flow import Component, Session
 from custody.index import BuiltShard, Shards
 from custody.lineage import Lineage, trace
+from custody.maintenance import Compacted, Rewriting, compact, planned
 from custody.model import Acknowledged, Event, require_valid
 from custody.quarantine import Quarantine
 from custody.query import check_facets, facets_of, facets_of_table, parse_query, structured_query
@@ -295,6 +296,27 @@ class Repository:
         notices = Notices(strict=False)
         return {item.writer: forgetting.count_meant(item, meant, notices) for item in self._meant(writer)}
 
+    def compact(
+        self, writer: str | None = None, *, on_done: Callable[[Compacted], None] = lambda _: None
+    ) -> list[Compacted]:
+        """Erase forgotten events from the live logs of a writer, or of all of them, and join small logs.
+
+        The old logs stay, unlisted, until the catalog is pruned and its garbage collected. What is not live yet is
+        left to a later call. What went wrong with a unit stands in its report; the others are done all the same.
+
+        Durability: on return what the reports without an error say survives power loss.
+        """
+        reports = []
+        for workspace in self._meant(writer):
+            for report in compact(workspace):
+                on_done(report)
+                reports.append(report)
+        return reports
+
+    def compactions(self, writer: str | None = None) -> list[Rewriting]:
+        """Return what `compact` would write anew; the logs that tombstones may mean are read for it."""
+        return [found for workspace in self._meant(writer) for found in planned(workspace)]
+
     def _meant(self, writer: str | None) -> list[Workspace]:
         names = self._writers() if writer is None else [writer]
         return [self.workspace(name) for name in names]
@@ -367,11 +389,11 @@ class Repository:
                 tail=view.shown_tail,
                 next_event_id=view.next_event_id,
                 shard_path=workspace.shard_path,
-                log_tables=partial(_log_tables, workspace, damage),
+                log_tables=partial(_log_tables, workspace, view.state, damage),
                 get_many=partial(reading.get_many, workspace, view=view, on_damage=damage),
             )
 
 
-def _log_tables(workspace: Workspace, damage: Notices, shard: AddShard) -> Iterator[pa.Table]:
+def _log_tables(workspace: Workspace, state: CatalogState, damage: Notices, shard: AddShard) -> Iterator[pa.Table]:
     """Yield the events of a shard's logs, a few blocks at a time."""
-    return reading.log_tables(workspace, shard.log_paths, damage)
+    return reading.log_tables(workspace, state, shard.log_paths, damage)

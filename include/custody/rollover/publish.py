@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from custody.catalog import Action, AddFile, AddShard, SourceRange, describe
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError
-from custody.eventlog import EventLog, LogMetadata, StagedLog, read_staged, write_log
+from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, read_staged, write_log
 from custody.index import BuiltShard, OpenShard, build_shard
 from custody.rollover.manifest import UnitManifest, staged_path
 from custody.rollover.report import UnitReport
-from custody.rollover.workspace import Workspace
+from custody.rollover.workspace import LogFiles, Workspace
 
 _READ_BYTES = 16 << 20
 
@@ -147,22 +147,26 @@ def actions_of(workspace: Workspace, manifest: UnitManifest) -> tuple[list[Actio
     actions: list[Action] = []
     size = 0
     for log in manifest.logs:
-        file = _add_file(workspace, Staged(manifest, log))
-        shard = _add_shard(workspace, Staged(manifest, log))
+        metadata = manifest.metadata(log)
+        files = workspace.files(metadata)
+        file = add_file(workspace, files, metadata, log.sources)
+        shard = add_shard(workspace, files, metadata)
         actions += [Action(add_file=file), Action(add_shard=shard)]
         size += file.size_bytes + shard.size_bytes
     return actions, size
 
 
-def _add_file(workspace: Workspace, staged: Staged) -> AddFile:
-    """Describe a log by the bytes on disk, after checking that they are this unit's."""
-    metadata = staged.metadata
-    files = workspace.files(metadata)
+def add_file(workspace: Workspace, files: LogFiles, metadata: LogMetadata, sources: Iterable[StagedSource]) -> AddFile:
+    """Describe a log by the bytes on disk, after checking that it is the one that is meant.
+
+    Raises:
+        CorruptionError: it is another one.
+    """
     EventLog(workspace.fs, files.log).check(metadata)
     made = AddFile(
         path=files.relative_log,
         size_bytes=workspace.fs.size(files.log),
-        rows=staged.log.rows,
+        rows=metadata.rows,
         sha256=_sha256(workspace, files.log),
         table=metadata.table,
         partition=metadata.partition,
@@ -175,7 +179,7 @@ def _add_file(workspace: Workspace, staged: Staged) -> AddFile:
         toc_sha256=_sha256(workspace, files.toc),
         sources=[
             SourceRange(node=source.node, first_ordinal=source.first_ordinal, last_ordinal=source.last_ordinal)
-            for source in staged.log.sources
+            for source in sources
         ],
         groups=metadata.groups,
     )
@@ -192,16 +196,19 @@ def _sha256(workspace: Workspace, path: Path) -> bytes:
     return digest.digest()
 
 
-def _add_shard(workspace: Workspace, staged: Staged) -> AddShard:
-    metadata = staged.metadata
-    files = workspace.files(metadata)
+def add_shard(workspace: Workspace, files: LogFiles, metadata: LogMetadata) -> AddShard:
+    """Describe the shard of a log.
+
+    Raises:
+        NotFoundError: it was not built.
+    """
     names = workspace.fs.list(files.shard)
     if not names:
         raise NotFoundError(f"index shard {files.shard} is missing. Run the index step before the commit.")
     return AddShard(
         name=files.shard_name,
         container=files.container,
-        documents=staged.log.rows,
+        documents=metadata.rows,
         size_bytes=sum(workspace.fs.size(files.shard / name) for name in names),
         first_event_id=metadata.first_event_id,
         last_event_id=metadata.last_event_id,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from custody.catalog import AddShard, CatalogState, open_catalog
+from custody.catalog import AddShard, CatalogState, live_groups, open_catalog
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
 from custody.errors import StorageError
@@ -115,10 +115,11 @@ class Workspace:
     def is_committed(self, state: CatalogState, group: int) -> bool:
         """Whether the events of a group are live already: a live file says that it holds some of them.
 
-        All logs of a group become live in one transaction, so that a group is never live in part.
+        All logs of a group become live in one transaction, so that a group is never live in part. A group that was
+        erased as a whole counts as live: nothing of it may become live again.
         """
         if self._live_at != state.revision:
-            self._live_groups = frozenset(group for file in state.files.values() for group in file.groups)
+            self._live_groups = live_groups(state)
             self._live_at = state.revision
         return group in self._live_groups
 
@@ -126,12 +127,12 @@ class Workspace:
         """Return the folder of a live shard."""
         return ContainerPaths(self.settings.root / shard.container, self.writer).index / shard.name
 
-    def files(self, metadata: LogMetadata) -> LogFiles:
-        """Return where the files of a group belong."""
-        relative = event_log_path(metadata.first_event_id, metadata.partition)
+    def files(self, metadata: LogMetadata, suffix: str = "") -> LogFiles:
+        """Return where the files of a log belong; `suffix` is that of the compaction that writes it."""
+        relative = event_log_path(metadata.first_event_id, metadata.partition, suffix)
         log = self.paths.home / relative
         number = metadata.first_event_id % len(self.settings.containers)
-        name = shard_name(metadata.first_event_time_ms, metadata.first_event_id)
+        name = shard_name(metadata.first_event_time_ms, metadata.first_event_id, suffix)
         return LogFiles(
             log=log,
             toc=log.with_name(toc_path(log.name)),

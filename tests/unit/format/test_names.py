@@ -35,6 +35,10 @@ def test_names_sort_as_their_numbers_do(one: int, other: int) -> None:
 @given(st.integers(0, 9_999_999_999_999), IDS)
 def test_shard_names_are_parsed_back(time_ms: int, first: int) -> None:
     assert names.parse_shard(names.shard_name(time_ms, first)) == (time_ms, first)
+    suffix = names.attempt_suffix(UUID(int=first))
+    assert names.parse_shard(names.shard_name(time_ms, first, suffix)) == (time_ms, first)
+    log = names.event_log_path(first, "2026-03-02", suffix)
+    assert names.parse_event_log(log) == names.parse_event_log(names.toc_path(log)) == first
 
 
 @given(IDS, st.uuids(), st.booleans())

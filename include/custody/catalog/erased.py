@@ -1,0 +1,83 @@
+"""What stays of tombstones when their events were erased: the sources' own numbers of them, and whole groups.
+
+An ingest looks here before it stores an event: a forgotten one does not come back. Nothing of its content is kept.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from custody.catalog.state import CatalogState
+from custody.catalog.tombstones import is_remnant
+from custody.catalog.transaction_pb2 import AddTombstone, SourceKeys
+
+_Numbers = npt.NDArray[np.int64]
+
+
+def source_keys(table: pa.Table) -> list[SourceKeys]:
+    """Return the keys in the columns source_node and source_ordinal, by node; events that lack one have no key."""
+    node, ordinal = table.column("source_node"), table.column("source_ordinal")
+    known = table.filter(pc.and_(node.is_valid(), ordinal.is_valid()))
+    made = []
+    for name in sorted(known.column("source_node").unique().to_pylist()):
+        own = known.filter(pc.equal(known.column("source_node"), name)).column("source_ordinal")
+        numbers = np.asarray(own.combine_chunks()).astype(np.int64)
+        made.append(_runs(name, numbers, numbers))
+    return made
+
+
+def merged_remnant(parts: Iterable[AddTombstone], now_ms: int) -> AddTombstone:
+    """Return one tombstone, with an id of its own, that says what several remnants say."""
+    by_node: dict[str, list[SourceKeys]] = {}
+    groups: set[int] = set()
+    for part in parts:
+        groups.update(part.erased_groups)
+        for keys in part.erased:
+            by_node.setdefault(keys.node, []).append(keys)
+    erased = []
+    for node in sorted(by_node):
+        firsts, lasts = zip(*map(_bounds, by_node[node]), strict=True)
+        erased.append(_runs(node, np.concatenate(firsts), np.concatenate(lasts)))
+    return AddTombstone(id=uuid.uuid4().bytes, erased=erased, erased_groups=sorted(groups), created_ms=now_ms)
+
+
+def erased_among(stones: Iterable[AddTombstone], node: str, ordinals: Sequence[int]) -> set[int]:
+    """Return which of a node's event numbers belong to erased events."""
+    wanted = np.array(ordinals, np.int64)
+    found: set[int] = set()
+    for stone in stones:
+        for keys in stone.erased:
+            if keys.node == node:
+                firsts, lasts = _bounds(keys)
+                places = np.searchsorted(firsts, wanted, side="right") - 1
+                found.update(wanted[(places >= 0) & (wanted <= lasts[places])].tolist())
+    return found
+
+
+def live_groups(state: CatalogState) -> frozenset[int]:
+    """Return the journal groups that are live: those whose events live files hold, and those that were erased."""
+    held = {group for file in state.files.values() for group in file.groups}
+    return frozenset(held.union(*(stone.erased_groups for stone in state.tombstones.values() if is_remnant(stone))))
+
+
+def _bounds(keys: SourceKeys) -> tuple[_Numbers, _Numbers]:
+    """Return the first and the last number of each run, each of shape (runs,)."""
+    firsts = np.array(keys.firsts, np.int64)
+    return firsts, firsts + (np.array(keys.counts, np.uint64) - np.uint64(1)).astype(np.int64)
+
+
+def _runs(node: str, firsts: _Numbers, lasts: _Numbers) -> SourceKeys:
+    """Return ranges as runs without gaps; sums wrap at the greatest number, and then compare as they should."""
+    order = np.argsort(firsts)
+    firsts, lasts = firsts[order], np.maximum.accumulate(lasts[order])
+    begins = np.ones(len(firsts), np.bool_)
+    begins[1:] = (firsts[1:] > lasts[:-1]) & (firsts[1:] != lasts[:-1] + 1)
+    ends = np.roll(begins, -1)  # a run ends where the next one begins; the last one's successor is the first
+    starts, counts = firsts[begins], (lasts[ends] - firsts[begins]).astype(np.uint64) + np.uint64(1)
+    return SourceKeys(node=node, firsts=starts.tolist(), counts=counts.tolist())

@@ -1,0 +1,61 @@
+"""`custody compact`: forgotten events go from the disk, small logs become one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from custody.cli.output import json_option, print_json, print_table, size_text, stderr
+from custody.repository import Compacted, Repository
+
+
+@click.command()
+@click.option("--writer", "-w", help="Only logs of this writer; otherwise of all of them.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be written anew.")
+@json_option
+@click.pass_obj
+def compact(repository: Path, writer: str | None, dry_run: bool, as_json: bool) -> None:
+    """Write live logs anew without the events that were forgotten, and small neighbours as one log.
+
+    Event ids stay as they are. The old logs are listed no more, but stay until the catalog is pruned and its garbage is
+    collected: until then an earlier revision can be asked for. Events that are not live yet are left to a later call.
+    The exit code is 1 if some logs could not be written anew.
+
+    \b
+    Example:
+      custody -r demo compact --dry-run
+      custody -r demo compact
+    """
+    opened = Repository.open(repository)
+    if dry_run:
+        found = opened.compactions(writer)
+        if as_json:
+            print_json(found)
+        else:
+            rows = [
+                (item.writer, len(item.paths), item.events, item.forgotten, size_text(item.bytes)) for item in found
+            ]
+            planned = ("writer", "logs#", "events#", "to erase#", "bytes#")
+            print_table("nothing is changed with --dry-run", planned, rows)
+        return
+    talk = stderr()
+
+    def on_done(report: Compacted) -> None:
+        if not as_json:
+            talk.print(f"{report.writer}: {report.logs_before} logs became {report.logs_after}", markup=False)
+
+    done = opened.compact(writer, on_done=on_done)
+    if as_json:
+        print_json(done)
+    else:
+        columns = ("writer", "logs#", "after#", "erased#", "bytes#", "after#", "tombstones removed#", "result")
+        print_table("", columns, map(_row, done))
+    sys.exit(int(any(report.error is not None for report in done)))
+
+
+def _row(report: Compacted) -> tuple[object, ...]:
+    sizes = size_text(report.bytes_before), size_text(report.bytes_after)
+    counts = report.writer, report.logs_before, report.logs_after, report.erased
+    return *counts, *sizes, report.tombstones_removed, report.error or report.note or f"revision {report.revision}"

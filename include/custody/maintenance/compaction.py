@@ -1,0 +1,205 @@
+"""Compaction: its units, listed from disk, and what is done with one. Each can be done again with the same result.
+
+| unit | reads | writes |
+|---|---|---|
+| some live logs | these logs, the tombstones | one log, its shard, one transaction that replaces the old ones |
+| none | catalog, index folders | one transaction without the tombstones that mean nothing any more; old shards go |
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from custody.catalog import (
+    Action,
+    AddFile,
+    AddShard,
+    AddTombstone,
+    CatalogState,
+    CommitConflictError,
+    RemoveFile,
+    RemoveShard,
+    RemoveTombstone,
+    is_remnant,
+    merged_remnant,
+)
+from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
+from custody.maintenance.planning import count_forgotten, groups_on_disk, meaning, planned
+from custody.maintenance.rewriting import Survey, metadata_of, survey, write_anew
+from custody.maintenance.shards import leftover_shards, retire
+from custody.rollover import LogFiles, Workspace, add_file, add_shard
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """A writer, and the live logs of it that become one; without logs: its tombstones and leftover shards."""
+
+    writer: str
+    paths: tuple[str, ...] = ()
+
+
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done with a unit: live logs before and after, events that are erased, bytes of logs before and after."""
+
+    writer: str
+    logs_before: int = 0
+    logs_after: int = 0
+    erased: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    tombstones_removed: int = 0
+    revision: int | None = None
+    note: str | None = None
+    error: str | None = None
+
+
+def waiting(workspace: Workspace) -> Iterator[Unit]:
+    """Yield one writer's units; the one without logs only when there is something to do for it now."""
+    for found in planned(workspace):
+        yield Unit(workspace.writer, found.paths)
+    if _settling(workspace)[0] or any(leftover_shards(workspace, workspace.catalog.load())):
+        yield Unit(workspace.writer)
+
+
+def run(workspace: Workspace, unit: Unit) -> Compacted:
+    """Do one unit.
+
+    Durability: on return the new files and the transaction survive power loss.
+
+    Raises:
+        ConflictError: another process replaced a log, or removed a tombstone, in the meantime: nothing was changed.
+        CorruptionError: a log is damaged: it stays as it is.
+    """
+    return _rewrite(workspace, unit.paths) if unit.paths else _settle(workspace)
+
+
+def compact(workspace: Workspace) -> Iterator[Compacted]:
+    """Do all units of a writer, the logs first; an error stands in the report of its unit."""
+    for unit in [Unit(workspace.writer, found.paths) for found in planned(workspace)]:
+        yield _tried(workspace, unit)
+    for unit in [unit for unit in waiting(workspace) if not unit.paths]:
+        yield _tried(workspace, unit)
+
+
+def _tried(workspace: Workspace, unit: Unit) -> Compacted:
+    try:
+        return run(workspace, unit)
+    except CustodyError as error:
+        return Compacted(writer=unit.writer, error=str(error))
+
+
+def _rewrite(workspace: Workspace, paths: Sequence[str]) -> Compacted:
+    on_disk = groups_on_disk(workspace)
+    state = workspace.catalog.settle()
+    files = [state.files[path] for path in paths if path in state.files]
+    if len(files) < len(paths):
+        return Compacted(writer=workspace.writer, note="replaced already")
+    if any(on_disk.intersection(file.groups) for file in files):
+        return Compacted(writer=workspace.writer, note="its journals are not swept yet")
+    found = survey(workspace, state, files)
+    if len(files) == 1 and not found.erased:
+        return Compacted(writer=workspace.writer, note="nothing to erase")
+    shards = _shards_of(state, paths)
+    attempt = uuid.uuid4()
+    actions = [Action(remove_file=RemoveFile(path=path)) for path in paths]
+    actions += [Action(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
+    made: LogFiles | None = None
+    size = 0
+    if found.rows:
+        metadata = metadata_of(workspace, files, found, attempt)
+        made = write_anew(workspace, state, files, metadata)
+        file = add_file(workspace, made, metadata, found.sources)
+        size = file.size_bytes
+        actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, made, metadata))]
+    actions += _remnant(workspace, state, files, found)
+    try:
+        after = workspace.catalog.commit(actions, attempt=attempt)
+    except CommitConflictError:
+        if made is not None:
+            _discard(workspace, made)
+        raise
+    for shard in shards:
+        retire(workspace, workspace.shard_path(shard))
+    return Compacted(
+        writer=workspace.writer,
+        logs_before=len(files),
+        logs_after=int(made is not None),
+        erased=found.erased,
+        bytes_before=sum(file.size_bytes for file in files),
+        bytes_after=size,
+        revision=after.revision,
+    )
+
+
+def _shards_of(state: CatalogState, paths: Sequence[str]) -> list[AddShard]:
+    """Return the shards that index these logs, and no others."""
+    shards = [shard for shard in state.shards.values() if set(shard.log_paths).intersection(paths)]
+    for shard in shards:
+        if not set(shard.log_paths) <= set(paths):
+            raise ConflictError(
+                f"shard {shard.name}: expected one of the logs {', '.join(paths)}, got one of others too."
+            )
+    return shards
+
+
+def _remnant(workspace: Workspace, state: CatalogState, files: Sequence[AddFile], found: Survey) -> list[Action]:
+    """Return what has to be known of the erased events: an ingest must not store them again, nor a late rollover."""
+    groups: set[int] = set()
+    if not found.rows:
+        replaced = {file.path for file in files}
+        elsewhere = {group for path, file in state.files.items() if path not in replaced for group in file.groups}
+        groups = {group for file in files for group in file.groups} - elsewhere
+    if not (found.keys or groups):
+        return []
+    stone = AddTombstone(erased=found.keys, erased_groups=sorted(groups))
+    return [Action(add_tombstone=merged_remnant([stone], workspace.clock.now_ms()))]
+
+
+def _discard(workspace: Workspace, made: LogFiles) -> None:
+    """Remove the files of an attempt that lost."""
+    for path in (made.log, made.toc):
+        workspace.fs.remove(path)
+    workspace.fs.sync_directory(made.log.parent)
+    retire(workspace, made.shard)
+
+
+def _settle(workspace: Workspace) -> Compacted:
+    actions, removed = _settling(workspace)
+    revision = workspace.catalog.commit(actions).revision if actions else None
+    leftovers = list(leftover_shards(workspace, workspace.catalog.settle()))
+    for folder in leftovers:
+        retire(workspace, folder)
+    note = f"{len(leftovers)} old shards removed" if leftovers else None
+    return Compacted(writer=workspace.writer, tombstones_removed=removed, revision=revision, note=note)
+
+
+def _settling(workspace: Workspace) -> tuple[list[Action], int]:
+    """Return the actions that take away the tombstones which mean nothing any more, and how many those are.
+
+    What several compactions left to be known becomes one tombstone.
+    """
+    on_disk = groups_on_disk(workspace)  # before the catalog, so that no event falls in between
+    state = workspace.catalog.load()
+    if state.seal is not None:
+        return [], 0
+    stones = [stone for _, stone in sorted(state.tombstones.items())]
+    done = [stone for stone in stones if not is_remnant(stone) and _is_done(workspace, state, on_disk, stone)]
+    remnants = [stone for stone in stones if is_remnant(stone)]
+    actions = [Action(remove_tombstone=RemoveTombstone(id=stone.id)) for stone in done]
+    if len(remnants) > 1:
+        actions += [Action(remove_tombstone=RemoveTombstone(id=stone.id)) for stone in remnants]
+        actions.append(Action(add_tombstone=merged_remnant(remnants, workspace.clock.now_ms())))
+    return actions, len(done)
+
+
+def _is_done(workspace: Workspace, state: CatalogState, on_disk: frozenset[int], stone: AddTombstone) -> bool:
+    """Whether nothing that a tombstone means is on disk, and nothing can come: it says before which id it ends."""
+    if not stone.before_event_id or any(group < stone.before_event_id for group in on_disk):
+        return False
+    means = [file for file in state.files.values() if stone in meaning(state, file)]
+    try:
+        return not any(count_forgotten(workspace, file, [stone]) for file in means)
+    except (CorruptionError, NotFoundError):
+        return False  # nobody knows what the damaged part holds

@@ -1,0 +1,322 @@
+"""Compaction: what was forgotten leaves the disk, small logs become one, and every answer stays what it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from custody.catalog import Action, Note, collect, is_remnant
+from custody.cli.main import cli
+from custody.config import SETTINGS_FILE
+from custody.errors import ConflictError
+from custody.maintenance import Unit, compaction, leftover_shards, planned, rewriting, run, waiting
+from custody.model import Event
+from custody.repository import Meant, Repository
+from custody.rollover import Workspace
+from tests.behaviour.test_forget import SECRET, ids_everywhere
+from tests.support import append, event, flipped, run_steps, write_samples
+
+MARK = "Zzyzx-Quill-4711"
+
+
+def begun(repository: Repository, *sizes: int) -> Repository:
+    """A repository with one live log for each size; every third event has the secret attribute."""
+    number = 0
+    for size in sizes:
+        append(repository, [made(number + more) for more in range(size)])
+        run_steps(repository.settings)
+        number += size
+    return Repository.open(repository.settings.root)
+
+
+def made(number: int) -> Event:
+    values = SECRET if number % 3 == 0 else {"customer": "12"}
+    return event(number, event_type="RECEIVE", updated_attributes=values)
+
+
+def live(repository: Repository) -> list[tuple[int, int, int]]:
+    """First id, last id and rows of each live log."""
+    files = repository.workspace().catalog.load().files.values()
+    return sorted((file.first_event_id, file.last_event_id, file.rows) for file in files)
+
+
+def test_small_neighbours_become_one_log_with_the_same_events(repository: Repository) -> None:
+    opened = begun(repository, 3, 5, 4)
+    before = list(opened.events())
+    assert len(live(opened)) == 3
+    [report] = opened.compact()
+    assert (report.logs_before, report.logs_after, report.erased, report.error) == (3, 1, 0, None)
+    assert live(opened) == [(0, 11, 12)]
+    assert ids_everywhere(opened) == list(range(12))
+    assert list(Repository.open(opened.settings.root).events()) == before
+    assert opened.search("").notices == ()
+    assert opened.compact() == []
+    append(opened, [made(12)])
+    run_steps(opened.settings)
+    assert ids_everywhere(opened)[-1] == 12
+
+
+def test_no_log_grows_beyond_its_target_nor_reaches_over_a_day_or_a_waiting_group(repository: Repository) -> None:
+    opened = begun(repository, 3, 3)
+    [merge] = planned(opened.workspace())
+    size = merge.bytes
+    (opened.settings.root / SETTINGS_FILE).write_text(f"[eventlog]\nlog_bytes_target = {max(size // 8, 1024)}\n")
+    assert list(planned(Repository.open(opened.settings.root).workspace())) == []
+    (opened.settings.root / SETTINGS_FILE).write_text("")
+    append(opened, [made(6)])
+    append(opened, [event(7, event_time=event(7).event_time + 86_400_000)])
+    append(opened, [event(8, event_time=event(8).event_time + 86_400_000)])
+    run_steps(opened.settings, "rollover", "compress", "index", "commit")
+    again = Repository.open(opened.settings.root)
+    [merge] = planned(again.workspace())
+    assert len(merge.paths) == 2, "what is not swept yet is left alone"
+    run_steps(opened.settings, "sweep")
+    assert sorted(found.events for found in planned(again.workspace())) in ([6, 3], [9], [6], [7])
+
+
+@pytest.mark.parametrize(
+    ("meant", "gone"),
+    [
+        (Meant(attributes=SECRET), {0, 3, 6, 9}),
+        (Meant(event_ids=[0, 1, 2, 3]), {0, 1, 2, 3}),
+        (Meant(event_ids=[11]), {11}),
+        (Meant(event_ids=range(12)), set(range(12))),
+    ],
+    ids=["attribute", "a whole log", "the last", "all"],
+)
+def test_forgotten_events_leave_the_logs_and_the_others_stay(
+    repository: Repository, meant: Meant, gone: set[int]
+) -> None:
+    opened = begun(repository, 4, 4, 4)
+    kept = [found for found in opened.events() if found.event_id not in gone]
+    opened.forget(meant, "asked for")
+    reports = opened.compact()
+    assert sum(report.erased for report in reports) == len(gone)
+    assert sum(report.tombstones_removed for report in reports) == 1
+    assert [report.error for report in reports if report.error] == []
+    assert sum(rows for _, _, rows in live(opened)) == len(kept)
+    assert ids_everywhere(opened) == [found.event_id for found in kept]
+    assert list(Repository.open(opened.settings.root).events()) == kept
+    stones = opened.workspace().catalog.load().tombstones.values()
+    assert all(is_remnant(stone) for stone in stones)
+    assert opened.compact() == []
+    append(opened, [made(12)])
+    run_steps(opened.settings)
+    assert ids_everywhere(opened)[-1] == 12, "ids go on where they were"
+
+
+def test_what_is_not_live_yet_keeps_its_tombstone(repository: Repository) -> None:
+    opened = begun(repository, 6)
+    append(opened, [made(number) for number in range(6, 12)])
+    opened.forget(Meant(attributes=SECRET), "asked for")
+    reports = opened.compact()
+    assert (sum(item.erased for item in reports), sum(item.tombstones_removed for item in reports)) == (2, 0)
+    assert ids_everywhere(opened) == [1, 2, 4, 5, 7, 8, 10, 11]
+    run_steps(opened.settings)
+    assert ids_everywhere(opened) == [1, 2, 4, 5, 7, 8, 10, 11]
+    reports = opened.compact()
+    assert (sum(item.erased for item in reports), sum(item.tombstones_removed for item in reports)) == (2, 1)
+    assert ids_everywhere(opened) == [1, 2, 4, 5, 7, 8, 10, 11]
+
+
+def test_an_ingest_does_not_bring_back_what_was_erased(repository: Repository, tmp_path: Path) -> None:
+    [path, *_] = write_samples(tmp_path, 60)
+    with repository.ingest() as ingest:
+        stored = ingest.file(path).stored
+    run_steps(repository.settings)
+    victim = next(iter(repository.events())).flowfile_uuid
+    [done] = repository.count_meant(Meant(flowfile_uuids=[victim])).values()
+    with repository.ingest() as early:  # it looked at what is stored before the compaction
+        assert early.file(path).stored == 0
+        repository.forget(Meant(flowfile_uuids=[victim]), "asked for")
+        assert sum(report.erased for report in Repository.open(repository.settings.root).compact()) == done > 0
+        assert early.file(path).stored == 0
+    with Repository.open(repository.settings.root).ingest() as ingest:
+        again = ingest.file(path)
+    assert (again.stored, again.repeated, again.rejected) == (0, stored, 0)
+    assert len(list(repository.events())) == stored - done
+
+
+def holders(root: Path, text: str) -> list[str]:
+    """The files below a folder that hold a text, whatever its case."""
+    wanted = text.lower().encode()
+    files = [path for path in root.rglob("*") if path.is_file()]
+    return [str(path.relative_to(root)) for path in files if wanted in path.read_bytes().lower()]
+
+
+def test_after_pruning_and_collecting_no_byte_of_it_is_on_disk(repository: Repository) -> None:
+    root = repository.settings.root
+    # Uncompressed, so that a text in a log can be found by looking at its bytes.
+    (root / SETTINGS_FILE).write_text('[eventlog]\ncompression = "none"\n[index]\nattributes = ["customer"]\n')
+    opened = Repository.open(root)
+    append(opened, [event(1, updated_attributes={"customer": MARK}), event(2), event(3)])
+    run_steps(opened.settings)
+    assert {name.split("/")[0] for name in holders(root, MARK)} >= {"containers", "store"}
+    custody("-r", root, "forget", "--attribute", f"customer={MARK}", "--reason", "request", "--yes")
+    custody("-r", root, "verify")
+    [report] = [item for item in json.loads(custody("-r", root, "compact", "--json")) if item["erased"]]
+    assert (report["erased"], report["logs_after"]) == (1, 1)
+    custody("-r", root, "verify")
+    before = Repository.open(root).workspace().catalog
+    [old] = before.at(0, check_files=True).files
+    assert old not in before.load().files, "an earlier revision still has the old log"
+    assert not [name for name in holders(root, MARK) if "/index/" in name]
+    for number in range(3):  # checkpoints behind which the front can be cut
+        before.commit([Action(note=Note(text=str(number)))])
+        before.checkpoint()
+    revision = before.load().revision
+    custody("-r", root, "catalog", "prune", "--before", str(revision - 2), "--yes")
+    catalog = Repository.open(root).workspace().catalog
+    clock = opened.workspace().clock
+    collect(catalog, clock, older_than_ms=-1)
+    collect(catalog, clock, older_than_ms=-1, trash_kept_ms=-1)
+    assert holders(root, MARK) == []
+    custody("-r", root, "verify")
+    assert [found.event_id for found in Repository.open(root).events()] == [1, 2]
+
+
+def custody(*words: object) -> str:
+    done = CliRunner().invoke(cli, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_the_command_says_first_what_it_would_do(repository: Repository) -> None:
+    opened = begun(repository, 6, 6)
+    opened.forget(Meant(attributes=SECRET), "asked for")
+    root = opened.settings.root
+    [plan] = json.loads(custody("-r", root, "compact", "--dry-run", "--json"))
+    assert (plan["events"], plan["forgotten"], len(plan["paths"])) == (12, 4, 2)
+    assert "--dry-run" in custody("-r", root, "compact", "--dry-run")
+    assert len(live(opened)) == 2
+    assert "revision" in custody("-r", root, "compact", "--writer", "main")
+    assert len(live(opened)) == 1
+
+
+def test_of_two_compactions_of_the_same_logs_one_wins(repository: Repository) -> None:
+    opened = begun(repository, 4, 4)
+    opened.forget(Meant(attributes=SECRET), "asked for")
+    barrier = Barrier(2)
+    original = rewriting.write_anew
+
+    def together(*arguments: Any) -> object:
+        done = original(*arguments)
+        barrier.wait(60)
+        return done
+
+    results: list[object] = []
+
+    def compact() -> None:
+        workspace = Workspace(opened.settings, "main")
+        [unit] = [unit for unit in waiting(workspace) if unit.paths]
+        try:
+            results.append(run(workspace, unit))
+        except ConflictError as error:
+            results.append(error)
+
+    with patch.object(compaction, "write_anew", together):
+        threads = [Thread(target=compact) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(isinstance(result, ConflictError) for result in results) == [False, True]
+    assert live(opened) == [(1, 7, 5)]
+    assert ids_everywhere(opened) == [1, 2, 4, 5, 7]
+    home = opened.workspace().paths.home
+    assert len(list(home.glob("data/*/events/*.parquet"))) == 3, "the loser's files are gone"
+
+
+def test_a_unit_that_was_done_meanwhile_changes_nothing(repository: Repository) -> None:
+    opened = begun(repository, 2, 2)
+    workspace = opened.workspace()
+    [unit] = waiting(workspace)
+    assert run(workspace, unit).revision is not None
+    revision = workspace.catalog.load().revision
+    assert run(workspace, unit).note == "replaced already"
+    assert run(workspace, Unit("main")).revision is None
+    assert workspace.catalog.load().revision == revision
+
+
+def test_a_damaged_log_is_named_and_stays_and_the_others_are_done(repository: Repository) -> None:
+    opened = begun(repository, 4, 4)
+    first = min(opened.workspace().catalog.load().files)
+    path = opened.workspace().paths.home / first
+    opened.forget(Meant(attributes=SECRET), "asked for")
+    path.write_bytes(flipped(path.read_bytes(), 8 * 60))
+    reports = Repository.open(opened.settings.root).compact()
+    assert [first in (report.error or "") for report in reports] == [True, False]
+    assert live(opened) == [(0, 3, 4), (4, 7, 3)]
+    assert any(not is_remnant(stone) for stone in opened.workspace().catalog.load().tombstones.values())
+
+
+def test_a_shard_that_a_crash_left_is_removed_by_the_next_call(repository: Repository) -> None:
+    opened = begun(repository, 2, 2)
+    with patch.object(compaction, "retire", lambda *_: None):
+        opened.compact()
+    workspace = opened.workspace()
+    assert len(list(leftover_shards(workspace, workspace.catalog.load()))) == 2
+    [report] = opened.compact()
+    assert report.note == "2 old shards removed"
+    assert not list(leftover_shards(workspace, workspace.catalog.load()))
+    assert opened.search("").notices == ()
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+def test_events_before_are_events_after_without_the_forgotten(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    repository = Repository.create(tmp_path_factory.mktemp("property") / "repository")
+    total = 0
+    gone: set[int] = set()
+    for _ in range(data.draw(st.integers(1, 4))):
+        action = data.draw(st.sampled_from(["append", "append and roll", "forget", "compact"]))
+        if action.startswith("append"):
+            count = data.draw(st.integers(1, 3))
+            append(repository, [made(total + more) for more in range(count)])
+            total += count
+            if action.endswith("roll"):
+                run_steps(repository.settings)
+        elif action == "forget" and total:
+            chosen = data.draw(st.sets(st.integers(0, total - 1), min_size=1))
+            repository.forget(Meant(event_ids=sorted(chosen)), "asked for")
+            gone |= chosen
+        else:
+            assert not any(report.error for report in repository.compact())
+        if total:
+            assert [found.event_id for found in repository.events()] == sorted(set(range(total)) - gone)
+    if total:
+        run_steps(repository.settings)
+        repository.compact()
+        left = sorted(set(range(total)) - gone)
+        assert [found.event_id for found in repository.events()] == left
+        assert sum(rows for _, _, rows in live(repository)) == len(left)
+        assert sorted(item.event.event_id for item in repository.search("", limit=100).events) == left
+        assert list(waiting(repository.workspace())) == []
+
+
+def test_a_rollover_that_was_held_up_does_not_make_an_erased_group_live_again(repository: Repository) -> None:
+    append(repository, [made(0), made(1)])
+    run_steps(repository.settings, "rollover")
+    staging = repository.workspace().paths.staging
+    late = {path.relative_to(staging): path.read_bytes() for path in staging.rglob("*") if path.is_file()}
+    run_steps(repository.settings)
+    opened = Repository.open(repository.settings.root)
+    opened.forget(Meant(event_ids=[0, 1]), "asked for")
+    assert [report.logs_after for report in opened.compact() if report.logs_before] == [0]
+    for path, data in late.items():
+        (staging / path).parent.mkdir(exist_ok=True)
+        (staging / path).write_bytes(data)
+    run_steps(repository.settings)
+    assert live(opened) == []
+    assert list(Repository.open(opened.settings.root).events()) == []
+    assert not list(staging.iterdir())

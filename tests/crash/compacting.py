@@ -1,0 +1,73 @@
+"""The scenario of a compaction: forgotten events go, what is left of two logs becomes one, a third is erased whole."""
+
+from __future__ import annotations
+
+from custody.clock import ManualClock
+from custody.maintenance import run, waiting
+from custody.repository import Meant
+from custody.rollover import Workspace
+from custody.vfs import FileSystem
+from custody.vfs.crash import CrashMode
+from custody.vfs.memory import MemoryFileSystem
+from tests.crash.scenarios import StoreScenario
+from tests.crash.store import (
+    SETTINGS,
+    WRITER,
+    Promises,
+    check_catalog,
+    check_events,
+    repository,
+    run_pass,
+)
+
+FORGOTTEN = (1, 70, 71)
+
+
+class Compacting(StoreScenario):
+    """Three logs, of which the last one is erased as a whole; tombstones and old shards go in the end."""
+
+    def __init__(self) -> None:
+        disk = MemoryFileSystem()
+        self._promises = Promises()
+        for count in (2, 68, 2):
+            with repository(disk).writer() as writer:
+                self._promises.append(writer, count)
+            run_pass(disk)
+        repository(disk).forget(Meant(event_ids=FORGOTTEN), "asked for")
+        for event_id in FORGOTTEN:
+            del self._promises.acknowledged[event_id]
+        self._disk = disk
+
+    def start(self) -> MemoryFileSystem:
+        return self._disk.crashed(CrashMode.ALL_KEPT)
+
+    def new_record(self) -> Promises:
+        return self._promises.copy()
+
+    def run(self, fs: FileSystem, record: Promises) -> None:
+        compact(fs)
+
+    def check(self, fs: FileSystem, record: Promises) -> None:
+        super().check(fs, record)
+        found = {item.event_id for item in repository(fs).events(0, 1000)}
+        assert not found.intersection(FORGOTTEN), "a forgotten event is given out"
+
+    def use(self, fs: FileSystem, record: Promises) -> None:
+        compact(fs)
+        state = check_catalog(fs)
+        assert not any(
+            file.first_event_id <= event <= file.last_event_id
+            for file in state.files.values()
+            for event in FORGOTTEN[1:]
+        ), "a log of forgotten events is live"
+        super().use(fs, record)
+        run_pass(fs)
+        check_events(fs, record)
+
+
+def compact(fs: FileSystem) -> None:
+    """Do all units, each with a workspace of its own; a clock that stands still calls nothing old."""
+    clock = ManualClock(1_772_409_600_000)
+    for _ in range(2):  # the second time is for what the first one made possible
+        for unit in list(waiting(Workspace(SETTINGS, WRITER, fs, clock))):
+            run(Workspace(SETTINGS, WRITER, fs, clock), unit)
