@@ -83,17 +83,17 @@ def main(
 
 def _custody(task: Task, progress: Progress) -> dict[str, Any]:
     """Build the repository slice by slice, and read it when it holds a tenth and when it holds all."""
-    totals = {name: [0, 0.0, 0.0] for name in ("rollover", "compress")}
+    totals = {name: (0, 0.0, 0.0) for name in ("rollover", "compress")}
     memory: dict[str, float] = {}
     early: dict[str, Any] = {}
     root = task.folder(custody_peer.NAME)
     for number, tiles in enumerate(custody_peer.slices(task.events, task.base)):
         progress(f"custody: writing slice {number + 1}")
         _run("custody", task.text(work="write", slice=number))
-        for name, total in totals.items():
+        for name, (before, seconds, cpu) in totals.items():
             progress(f"custody: {name} of slice {number + 1}")
             done = steps.measure(root, name)
-            total[:] = [total[0] + done.events, total[1] + done.seconds, total[2] + done.cpu_seconds]
+            totals[name] = before + done.events, seconds + done.seconds, cpu + done.cpu_seconds
             memory[name] = max(memory.get(name, 0.0), done.memory_bytes / (1 << 20))
         _run("custody", task.text(work="publish"))
         if number == 0:
@@ -104,12 +104,12 @@ def _custody(task: Task, progress: Progress) -> dict[str, Any]:
     for name, one in write.items():
         if one["events"] != task.events:
             raise click.ClickException(f"custody: expected {task.events} events of {name}, got {one['events']}")
-    both = [sum(total[place] for total in totals.values()) for place in (1, 2)]
+    both = rates(task.events, *(sum(total[place] for total in totals.values()) for place in (1, 2)))
     progress("custody: reading")
     return {
         "events": task.events,
         "bytes": _run("custody", task.text(work="sizes"))["result"],
-        "write": {**write, "steps": rates(task.events, *both), "peak_rss_mib": memory},
+        "write": {**write, "steps": both, "peak_rss_mib": memory},
         "points": _run("custody", task.text(work="points", events=task.events))["result"],
         "points_early": early,
         "in_order": _run("custody", task.text(work="in_order"))["result"],

@@ -28,7 +28,7 @@ def svg(figures: Sequence[Figure], caption: str) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" {FONT} font-size="12" fill="#222">',
             f'<rect width="{width}" height="{height}" fill="#fff"/>',
-            f'<text x="12" y="22" font-size="16" font-weight="600">Event logs (log scale)</text>',
+            '<text x="12" y="22" font-size="16" font-weight="600">Event logs (log scale)</text>',
             *lines,
             f'<text x="12" y="{height - 12}" font-size="10" fill="#666">{escape(caption)}</text>',
             "</svg>",

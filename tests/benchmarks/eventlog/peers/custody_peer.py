@@ -7,7 +7,7 @@ tenth of all events: what a point read costs is measured there too, and again wh
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -109,7 +109,7 @@ def sizes_of(task: Task) -> dict[str, int]:
 
 def main(task: Task) -> None:
     """Do what the task names."""
-    works = {
+    works: dict[str, Callable[[], object]] = {
         "write": lambda: write_slice(task, task.extra["slice"]),
         "publish": partial(publish_slice, task),
         "points": lambda: point_reads(task, task.extra["events"]),

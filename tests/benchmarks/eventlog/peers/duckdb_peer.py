@@ -7,6 +7,7 @@ reads. Reading in order uses one thread, as custody's does.
 from __future__ import annotations
 
 import duckdb
+import pyarrow as pa
 
 from tests.benchmarks.eventlog.measuring import Task, forget, pace, points, tell, warm
 from tests.benchmarks.eventlog.peers.custody_peer import logs
@@ -30,6 +31,7 @@ def main(task: Task) -> None:
     def ask(event_id: int) -> object:
         # As Arrow: Python values of times with a zone would need a package more, and take longer.
         found = connection.execute("SELECT * FROM events WHERE event_id = ?", [event_id]).to_arrow_table()
+        assert isinstance(found, pa.Table)
         return found if found.num_rows else None
 
     def cold() -> None:
@@ -42,6 +44,7 @@ def main(task: Task) -> None:
 
     def in_order() -> int:
         reader = connection.execute("SELECT * FROM events").to_arrow_reader(_ROWS)
+        assert isinstance(reader, pa.RecordBatchReader)
         return sum(batch.num_rows for batch in reader)
 
     anew(0)

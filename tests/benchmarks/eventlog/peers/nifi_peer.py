@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,10 +82,15 @@ class Harness:
 
     def sizes(self, events: int) -> dict[str, int]:
         """Return the bytes of so many events, of their tables of contents, and of the index of all events."""
+
+        def before(paths: Iterable[Path]) -> int:
+            return bytes_of(path for path in paths if int(path.name.partition(".")[0]) < events)
+
+        index = (path for path in self.folder.glob("*index-*/**/*") if path.is_file())
         return {
-            "log": bytes_of(self.folder.glob("*.prov.gz")),
-            "toc": bytes_of(path for path in (self.folder / "toc").glob("*.toc") if int(path.stem) < events),
-            "index": bytes_of(path for path in self.folder.glob("*index-*/**/*") if path.is_file()),
+            "log": before(self.folder.glob("*.prov.gz")),
+            "toc": before((self.folder / "toc").glob("*.toc")),
+            "index": bytes_of(index),
         }
 
     def close(self) -> None:
