@@ -83,7 +83,7 @@ def main(
 
 def _custody(task: Task, progress: Progress) -> dict[str, Any]:
     """Build the repository slice by slice, and read it when it holds a tenth and when it holds all."""
-    totals = {name: (0, 0.0, 0.0) for name in ("rollover", "compress")}
+    totals = dict.fromkeys(("rollover", "compress"), (0, 0.0, 0.0))
     memory: dict[str, float] = {}
     early: dict[str, Any] = {}
     root = task.folder(custody_peer.NAME)
