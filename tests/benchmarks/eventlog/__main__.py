@@ -108,7 +108,7 @@ def _custody(task: Task, progress: Progress) -> dict[str, Any]:
     progress("custody: reading")
     return {
         "events": task.events,
-        "bytes": _run("custody", task.text(work="sizes"))["result"],
+        **_run("custody", task.text(work="sizes"))["result"],
         "write": {**write, "steps": both, "peak_rss_mib": memory},
         "points": _run("custody", task.text(work="points", events=task.events))["result"],
         "points_early": early,

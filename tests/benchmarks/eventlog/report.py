@@ -23,6 +23,15 @@ _POINT_TIMES_LEAST = 10.0
 _ORDER_LEAST = 1_000_000
 _GROWTH_MAX = 1.25
 
+NOT_IN_NIFI = frozenset(
+    {
+        *("component_name", "process_group_id", "process_group_name", "content_uri", "previous_content_uri"),
+        *("entity_type", "platform", "application", "extra"),
+        *("source_format", "source_node", "source_host", "source_ordinal", "source_event_id"),
+    }
+)
+"""Columns of the sample's events that NiFi's own repository does not store."""
+
 Found = Mapping[str, Any]
 
 
@@ -68,6 +77,11 @@ def _bytes(found: Found) -> Iterator[Figure]:
             note = ", ".join(f"{name} {size:.1f}" for name, size in each.items())
             what = labels.get(system, " + ".join(names))
             yield Figure(BYTES, system, what, sum(each[name] for name in names), note)
+    columns = found.get("custody", {}).get("column_bytes", {})
+    if columns and "nifi" in found:
+        shared = sum(size for name, size in columns.items() if name not in NOT_IN_NIFI)
+        note = "without names of components, content addresses, origin"
+        yield Figure(BYTES, "custody", "columns that NiFi has too", shared / found["custody"]["events"], note)
 
 
 def _writes(found: Found) -> Iterator[Figure]:

@@ -7,6 +7,7 @@ tenth of all events: what a point read costs is measured there too, and again wh
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from custody.config import load_settings
 from custody.repository import Repository
@@ -101,10 +103,17 @@ def in_order(task: Task) -> dict[str, Any]:
     return found
 
 
-def sizes_of(task: Task) -> dict[str, int]:
-    """Return the bytes of logs and of their tables of contents."""
+def sizes_of(task: Task) -> dict[str, Any]:
+    """Return the bytes of logs and of their tables of contents, and how many of a log's are each column's."""
     found = logs(task)
-    return {"log": bytes_of(found), "toc": bytes_of(path.with_suffix(".toc") for path in found)}
+    columns: Counter[str] = Counter()
+    for path in found:
+        footer = pq.read_metadata(path)
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                columns[column.path_in_schema.partition(".")[0]] += column.total_compressed_size
+    tocs = bytes_of(path.with_suffix(".toc") for path in found)
+    return {"bytes": {"log": bytes_of(found), "toc": tocs}, "column_bytes": dict(columns.most_common())}
 
 
 def main(task: Task) -> None:

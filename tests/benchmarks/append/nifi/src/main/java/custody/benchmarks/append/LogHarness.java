@@ -132,7 +132,7 @@ public final class LogHarness {
             final long begin = System.nanoTime();
             final ProvenanceEventRecord found = repository.get(ids.get(number).asLong());
             nanos[number] = System.nanoTime() - begin;
-            if (found == null) {
+            if (found == null || found.getEventId() != ids.get(number).asLong()) {
                 throw new IllegalStateException("event " + ids.get(number) + " was not found");
             }
         }
