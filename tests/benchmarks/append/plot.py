@@ -13,7 +13,7 @@ from tests.benchmarks.append.grid import Plan, Series
 from tests.benchmarks.append.peers.base import About
 
 # Colours that colour-blind readers can tell apart.
-_COLOURS = {
+COLOURS = {
     "custody": "#0072b2",
     "raw": "#7f7f7f",
     "sqlite": "#e69f00",
@@ -22,7 +22,7 @@ _COLOURS = {
 }
 _BAR, _GROUP_GAP, _PANEL_GAP = 17, 14, 26
 _LEFT, _TOP, _HEIGHT, _BELOW = 64, 116, 320, 74
-_FONT = 'font-family="system-ui, sans-serif"'
+FONT = 'font-family="system-ui, sans-serif"'
 
 
 def short(rate: float) -> str:
@@ -58,7 +58,7 @@ def svg(plan: Plan, peers: Sequence[About], series: Sequence[Series], caption: s
     height = _TOP + _HEIGHT + _BELOW
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" {_FONT} font-size="12" fill="#222">',
+        f'viewBox="0 0 {width} {height}" {FONT} font-size="12" fill="#222">',
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
         f'<text x="{_LEFT}" y="24" font-size="16" font-weight="600">'
         "Acknowledged events per second (log scale; bar: median, line: lowest to highest round)</text>",
@@ -82,7 +82,7 @@ def svg(plan: Plan, peers: Sequence[About], series: Sequence[Series], caption: s
 
 
 def _paint(peer: About) -> str:
-    colour = _COLOURS.get(peer.key, "#222")
+    colour = COLOURS.get(peer.key, "#222")
     return f'fill="{colour}"' if peer.durable else f'fill="#fff" stroke="{colour}" stroke-dasharray="3 2"'
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,9 +15,8 @@ from typing import Any
 
 import click
 
-_ROOT = Path(__file__).resolve().parents[3]
-_LOCAL = _ROOT / ".local" / "benchmarks"
-_REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+from tests.benchmarks.environment import LOCAL, ROOT, peers_python
+
 LENGTHS = {"custody": [0, 1000, 10_000, 100_000], "delta": [0, 1000, 10_000], "iceberg": [0, 100, 500]}
 QUICK = {"custody": [0, 1000], "delta": [0, 1000], "iceberg": [0, 20]}
 
@@ -29,23 +27,21 @@ QUICK = {"custody": [0, 1000], "delta": [0, 1000], "iceberg": [0, 20]}
 )
 @click.option("--times", default=300, help="Measured commits at each log length.")
 @click.option("--quick", is_flag=True, help="Short logs and few commits: a test of the benchmark.")
-@click.option("--scratch", type=click.Path(path_type=Path), default=_LOCAL, help="The disk that is measured.")
-@click.option(
-    "--output", type=click.Path(path_type=Path), default=_LOCAL / "catalog.json", help="Where the results go."
-)
+@click.option("--scratch", type=click.Path(path_type=Path), default=LOCAL, help="The disk that is measured.")
+@click.option("--output", type=click.Path(path_type=Path), default=LOCAL / "catalog.json", help="Where the results go.")
 def main(peer: tuple[str, ...], times: int, quick: bool, scratch: Path, output: Path) -> None:
     """Measure catalogs beside each other, each in a process of its own, one after the other."""
     scratch.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {"machine": _machine()}
     for name in peer:
-        python = Path(sys.executable) if name == "custody" else _environment()
+        python = Path(sys.executable) if name == "custody" else peers_python()
         lengths = ",".join(map(str, (QUICK if quick else LENGTHS)[name]))
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
             module = f"tests.benchmarks.catalog.{name}_peer"
-            path = os.pathsep.join([str(_ROOT), *([str(_ROOT / "include")] if name == "custody" else [])])
+            path = os.pathsep.join([str(ROOT), *([str(ROOT / "include")] if name == "custody" else [])])
             done = subprocess.run(
                 [python, "-m", module, folder, lengths, str(20 if quick else times)],
-                cwd=_ROOT,
+                cwd=ROOT,
                 env=os.environ | {"PYTHONPATH": path},
                 stdout=subprocess.PIPE,
                 text=True,
@@ -55,20 +51,6 @@ def main(peer: tuple[str, ...], times: int, quick: bool, scratch: Path, output: 
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(results, indent=1) + "\n")
     click.echo(table(results))
-
-
-def _environment() -> Path:
-    """Return the Python of the peers' environment; make it when its requirements changed."""
-    folder = _LOCAL / "catalog-peers"
-    stamp, python = folder / "made-from", folder / "bin" / "python"
-    if not (stamp.exists() and stamp.read_bytes() == _REQUIREMENTS.read_bytes()):
-        shutil.rmtree(folder, ignore_errors=True)
-        uv = str(_ROOT / ".ci" / "uv")
-        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
-        install = [uv, "pip", "install", "--quiet", "--python", str(python), "-r", str(_REQUIREMENTS)]
-        subprocess.run(install, check=True)
-        stamp.write_bytes(_REQUIREMENTS.read_bytes())
-    return python
 
 
 def _machine() -> dict[str, object]:

@@ -19,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from custody.catalog import Action, AddFile
+from custody.catalog import Action
 from custody.eventlog import EventLog, LogOptions, log_metadata, write_log
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from tests.benchmarks.eventlog.bulk import tables
+from tests.benchmarks.eventlog.publishing import add_file
 
 _FS = PosixFileSystem()
 
@@ -49,24 +50,7 @@ def _add(root: Path, parts: list[pa.Table]) -> Action:
     made = write_log(_FS, files.log, table, metadata, LogOptions())
     toc_bytes = files.toc.stat().st_size
     print(f"log: {made.blocks} blocks, {made.size_bytes} bytes, {toc_bytes} bytes of .toc")  # noqa: T201
-    return Action(
-        add_file=AddFile(
-            path=files.relative_log,
-            size_bytes=made.size_bytes,
-            rows=table.num_rows,
-            sha256=made.sha256,
-            table="events",
-            partition=metadata.partition,
-            schema_version=1,
-            first_event_id=metadata.first_event_id,
-            last_event_id=metadata.last_event_id,
-            first_event_time_ms=metadata.first_event_time_ms,
-            last_event_time_ms=metadata.last_event_time_ms,
-            toc_path=files.relative_toc,
-            toc_sha256=made.toc_sha256,
-            groups=metadata.groups,
-        )
-    )
+    return add_file(workspace, metadata)
 
 
 def forget(root: Path) -> None:

@@ -20,6 +20,7 @@ from custody.config import load_settings
 from custody.repository import Repository
 from custody.rollover import STEPS, Workspace
 from custody.vfs import PosixFileSystem
+from tests.benchmarks.catalog.peer import peak_rss_mib
 from tests.benchmarks.eventlog.bulk import tables, write_journals
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,12 +39,6 @@ class Measured(msgspec.Struct, frozen=True):
     memory_bytes: int
 
 
-def peak_bytes() -> int:
-    """Return the most memory that this process held; ru_maxrss would count what its parent held when it was forked."""
-    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
-    return int(line.split()[1]) << 10
-
-
 def run_step(folder: Path, name: str) -> Measured:
     """Do all units of a step, one after the other, in this process."""
     settings = load_settings(folder)
@@ -58,7 +53,7 @@ def run_step(folder: Path, name: str) -> Measured:
         cpu_seconds=time.process_time() - cpu,
         bytes_in=sum(report.bytes_in for report in done),
         bytes=sum(report.bytes for report in done),
-        memory_bytes=peak_bytes(),
+        memory_bytes=int(peak_rss_mib() * (1 << 20)),
     )
 
 

@@ -66,7 +66,8 @@ final class EventFile {
         return List.copyOf(new TreeSet<>(events.stream().map(field).toList()));
     }
 
-    private static ProvenanceEventRecord record(final JsonNode node) {
+    /** One event of custody's JSON as NiFi's record. */
+    static ProvenanceEventRecord record(final JsonNode node) {
         final StandardProvenanceEventRecord.Builder builder = new StandardProvenanceEventRecord.Builder();
         builder.setEventType(type(node.get("event_type").asText()))
             .setEventTime(node.get("event_time").asLong())

@@ -18,7 +18,11 @@ import org.apache.nifi.provenance.WriteAheadProvenanceRepository;
 import org.apache.nifi.reporting.Severity;
 import org.apache.nifi.util.NiFiProperties;
 
-/** NiFi's write-ahead provenance repository with the settings that NiFi 1.28.1 ships, in one folder. */
+/**
+ * NiFi's write-ahead provenance repository with the settings that NiFi 1.28.1 ships, in one folder.
+ *
+ * <p>Only the sizes at which it rolls over and forgets may be others.
+ */
 final class Repository implements Closeable {
     private static final String PREFIX = "nifi.provenance.repository.";
     private static final int READ_EVENTS = 5_000;
@@ -30,14 +34,19 @@ final class Repository implements Closeable {
     private final AtomicReference<String> lastComplaint = new AtomicReference<>();
 
     Repository(final Path folder, final boolean alwaysSync, final IdentifierLookup lookup) throws IOException {
+        this(folder, alwaysSync, lookup, "100 MB", "10 GB");
+    }
+
+    Repository(final Path folder, final boolean alwaysSync, final IdentifierLookup lookup, final String rolloverSize,
+               final String storageSize) throws IOException {
         this.folder = folder;
         final Map<String, String> settings = Map.ofEntries(
             Map.entry(PREFIX + "directory.default", folder.toString()),
             Map.entry(PREFIX + "always.sync", Boolean.toString(alwaysSync)),
             Map.entry(PREFIX + "max.storage.time", "30 days"),
-            Map.entry(PREFIX + "max.storage.size", "10 GB"),
+            Map.entry(PREFIX + "max.storage.size", storageSize),
             Map.entry(PREFIX + "rollover.time", "10 mins"),
-            Map.entry(PREFIX + "rollover.size", "100 MB"),
+            Map.entry(PREFIX + "rollover.size", rolloverSize),
             Map.entry(PREFIX + "query.threads", "2"),
             Map.entry(PREFIX + "index.threads", "2"),
             Map.entry(PREFIX + "compress.on.rollover", "true"),
@@ -85,6 +94,22 @@ final class Repository implements Closeable {
             final long plain = events.filter(path -> path.toString().endsWith(".prov")).count();
             return plain > 1 || tables.anyMatch(path -> path.toString().endsWith(".tmp"));
         }
+    }
+
+    /** The event with an id; null when there is none. */
+    ProvenanceEventRecord get(final long eventId) throws IOException {
+        return repository.getEvent(eventId);
+    }
+
+    /** Up to so many events from an id on. */
+    List<ProvenanceEventRecord> page(final long firstEventId, final int events) throws IOException {
+        return repository.getEvents(firstEventId, events);
+    }
+
+    /** The greatest id; -1 when nothing is stored. */
+    long lastEventId() {
+        final Long last = repository.getMaxEventId();
+        return last == null ? -1 : last;
     }
 
     /** Read all events back and return how many different ones there are. */

@@ -1,0 +1,30 @@
+"""Where benchmarks keep what they make, and the environment of those peers that custody does not depend on."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCAL = ROOT / ".local" / "benchmarks"
+_REQUIREMENTS = Path(__file__).with_name("catalog") / "requirements.txt"
+
+
+def peers_python() -> Path:
+    """Return the Python of the peers' environment; make it when its requirements changed.
+
+    Raises:
+        subprocess.CalledProcessError: it could not be made, for example without a network.
+    """
+    folder = LOCAL / "catalog-peers"
+    stamp, python = folder / "made-from", folder / "bin" / "python"
+    if not (stamp.exists() and stamp.read_bytes() == _REQUIREMENTS.read_bytes()):
+        shutil.rmtree(folder, ignore_errors=True)
+        uv = str(ROOT / ".ci" / "uv")
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
+        install = [uv, "pip", "install", "--quiet", "--python", str(python), "-r", str(_REQUIREMENTS)]
+        subprocess.run(install, check=True)
+        stamp.write_bytes(_REQUIREMENTS.read_bytes())
+    return python
