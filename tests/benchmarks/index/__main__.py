@@ -77,7 +77,7 @@ def _measure(peers: dict[str, Peer], folder: Path, events: int, shard: int, ques
     figures = {name: Figures(peer.about) for name, peer in peers.items()}
     asked: dict[str, list[Question]] = {}
     for number, table in enumerate(pieces(events, shard)):
-        rows = Rows.of(table)
+        rows = Rows(table)
         if number == (events // shard) // 2:
             asked = shapes(table, questions)
         for name in _rotated(list(peers), number):

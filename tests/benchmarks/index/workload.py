@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,24 +39,24 @@ class Question:
     """newest: ids; total: how many; facet: how many by event type."""
 
 
-@dataclass
 class Rows:
-    """Events as the peers take them: values by field, row by row; made outside the clock."""
+    """Events as the peers take them: columns, or values by field, row by row."""
 
-    table: pa.Table
-    documents: list[dict[str, Any]] = field(default_factory=list)
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
 
-    @classmethod
-    def of(cls, table: pa.Table) -> Rows:
-        rows = table.num_rows
-        columns: dict[str, list[object]] = {"event_id": table.column("event_id").to_pylist()}
+    @cached_property
+    def documents(self) -> list[dict[str, Any]]:
+        """The rows, made when a peer wants them, outside the clock."""
+        rows = self.table.num_rows
+        columns: dict[str, list[Any]] = {"event_id": self.table.column("event_id").to_pylist()}
         for searched in identifier_fields(ATTRIBUTES):
             if searched.name in (*SINGLE, *SEVERAL):
-                columns[searched.name] = list(searched.values(table).lists(rows))
+                columns[searched.name] = list(searched.values(self.table).lists(rows))
         for name in NUMBERS:
-            columns[name] = table.column(name).cast(pa.int64()).to_pylist()
+            columns[name] = self.table.column(name).cast(pa.int64()).to_pylist()
         names = list(columns)
-        return cls(table, [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)])
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def pieces(events: int, size: int) -> Iterator[pa.Table]:
