@@ -36,6 +36,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("eventlog", "compression", ["zstd", "gzip", "none"], ["", "ZSTD", "lz4", 1]),
     ("eventlog", "compression_level", [1, 22, ""], [0, 23, "high"]),
     ("index", "attributes", [[], ["a", "b.c"]], ["a", [1]]),
+    ("index", "ranges", [[], ["event_time", "file_size"]], ["event_time", ["details"]]),
     ("catalog", "checkpoint_every", [1, 10_000], [0]),
     ("catalog", "put_if_absent", [True, False], ["maybe", 2, []]),
     ("query", "results_default", [1, 10_000_000], [0]),
