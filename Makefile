@@ -9,6 +9,8 @@ BIN := .venv/bin
 STAMP := .venv/custody.stamp
 # Must be the options that requirements.lock was made with.
 LOCK_OPTIONS := --all-extras --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+# One worker a core; four at most, for each may start a Spark.
+PARALLEL := -n logical --maxprocesses 4 --dist loadgroup
 SPELLED := $(wildcard *.md .ci dags docs include plugins spark_jobs tests Dockerfile Makefile)
 
 .PHONY: help env demo stop test lint types unit slow bench proto lock clean
@@ -30,7 +32,7 @@ stop: env ## stop the Airflow that the demo left open with UI=1
 	@$(BIN)/python -m custody_local.demo --stop
 
 test: env lint types ## all checks and all tests, with real Spark and real Airflow
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
 
 lint: env ## style, import contracts, spelling
 	$(BIN)/ruff check
@@ -42,7 +44,7 @@ types: env ## type check
 	$(BIN)/mypy
 
 unit: env ## the tests that start neither Spark nor Airflow
-	$(BIN)/pytest -m "not spark and not airflow and not slow and not benchmark"
+	$(BIN)/pytest $(PARALLEL) -m "not spark and not airflow and not slow and not benchmark"
 
 slow: env ## the long tests: two hundred killed writers
 	$(BIN)/pytest -m slow

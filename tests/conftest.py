@@ -22,6 +22,15 @@ settings.register_profile(
 settings.load_profile("custody")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a file's tests on one worker, for they share fixtures; those of a crash share nothing and spread."""
+    for item in items:
+        if item.path.parent.name == "crash":
+            continue
+        group = "airflow" if item.get_closest_marker("airflow") else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture
 def fs() -> PosixFileSystem:
     return PosixFileSystem()
