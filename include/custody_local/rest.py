@@ -125,6 +125,38 @@ class RestClient:
         body = {"logical_date": None, "conf": dict(conf or {})}
         return str(self._call("POST", f"/dags/{quote(dag_id)}/dagRuns", json=body)["dag_run_id"])
 
+    def backfill(
+        self, dag_id: str, start: datetime, end: datetime, *, again: bool = False, backwards: bool = False
+    ) -> int:
+        """Start the runs of all intervals from start to end, as the backfill form does, and return the backfill's id.
+
+        With `again` runs that were successful are done once more; `backwards` begins with the newest interval.
+        """
+        body = {
+            "dag_id": dag_id,
+            "from_date": start.isoformat(),
+            "to_date": end.isoformat(),
+            "reprocess_behavior": "completed" if again else "none",
+            "run_backwards": backwards,
+            "max_active_runs": 2,
+            "dag_run_conf": {},
+        }
+        return int(self._call("POST", "/backfills", json=body)["id"])
+
+    def wait_for_backfill(self, backfill_id: int, *, timeout_s: float = 600) -> None:
+        """Wait until Airflow says that all runs of a backfill have ended.
+
+        Raises:
+            LocalAirflowError: they have not ended in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while self._get(f"/backfills/{backfill_id}")["completed_at"] is None:
+            if time.monotonic() > deadline:
+                raise LocalAirflowError(
+                    f"backfill {backfill_id}: expected its end within {timeout_s:.0f} s. Look at the DAG's runs."
+                )
+            time.sleep(_POLL_SECONDS)
+
     def run(self, dag_id: str, run_id: str) -> Run:
         """Return one run as it is now."""
         return _run(self._get(_run_path(dag_id, run_id)))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 from custody.errors import ConfigurationError
 
 REPOSITORY_VARIABLE = "CUSTODY_REPOSITORY"
 SCHEDULE_VARIABLE = "CUSTODY_ROLLOVER_SCHEDULE"
+INGEST_SCHEDULE_VARIABLE = "CUSTODY_INGEST_SCHEDULE"
+INGEST_SINCE_VARIABLE = "CUSTODY_INGEST_SINCE"
+FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 _EVERY_MINUTE = "* * * * *"
+_EVERY_HOUR = "0 * * * *"
 
 
 def repository_folder() -> Path:
@@ -30,3 +35,27 @@ def repository_folder() -> Path:
 def rollover_schedule() -> str | None:
     """Return the cron schedule of the rollover; an empty variable means that only people trigger it."""
     return os.environ.get(SCHEDULE_VARIABLE, _EVERY_MINUTE).strip() or None
+
+
+def ingest_schedule() -> str | None:
+    """Return the cron schedule of the ingest's intervals; an empty variable means that only people trigger it."""
+    return os.environ.get(INGEST_SCHEDULE_VARIABLE, _EVERY_HOUR).strip() or None
+
+
+def ingest_since() -> tuple[datetime, bool]:
+    """Return the instant of the first interval, and whether those that were missed since then are made up.
+
+    Raises:
+        ConfigurationError: CUSTODY_INGEST_SINCE is no date.
+    """
+    named = os.environ.get(INGEST_SINCE_VARIABLE, "").strip()
+    if not named:
+        return FIRST_DAY, False
+    try:
+        since = datetime.fromisoformat(named)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{INGEST_SINCE_VARIABLE}: expected a date such as 2026-11-10, got {named!r}. "
+            "Correct it and restart Airflow."
+        ) from error
+    return since.replace(tzinfo=UTC) if since.tzinfo is None else since, True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -22,22 +23,26 @@ class SparkStepOperator(SparkSubmitOperator):
     """Submits the Spark job of a step and returns its report as XCom.
 
     :param step: name of the step; the file of that name in `spark_jobs/` is submitted.
+    :param arguments: further arguments of the job (templated).
 
     Java, Spark and Python come from the environment that Airflow runs in, with flags for a quick start. The master
     comes from the connection, which has to exist: without it the provider would submit to YARN.
     """
 
-    def __init__(self, *, step: str, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
+    template_fields = (*SparkSubmitOperator.template_fields, "arguments")
+
+    def __init__(self, *, step: str, arguments: Sequence[str] = (), **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
         kwargs.setdefault("name", f"custody-{step}")
         super().__init__(application=f"{step}.py", **kwargs)
         self.step = step
+        self.arguments = list(arguments)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the provider's has no result
         """Submit, wait, and return the report that the job left."""
         folder = repository_folder()
         run_id = context["run_id"]
         self.application = str(jobs_folder() / f"{self.step}.py")
-        self.application_args = ["--repository", str(folder), "--run-id", run_id]
+        self.application_args = ["--repository", str(folder), "--run-id", run_id, *self.arguments]
         self.conf = {**spark_conf(self._master()), **(self.conf or {})}
         self.env_vars = {**submit_environment(), **(self.env_vars or {})}
         super().execute(context)

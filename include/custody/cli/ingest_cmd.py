@@ -11,10 +11,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from custody.capture import Format
 from custody.cli.output import clean, json_option, print_json, print_table, stderr
+from custody.config import EVENT_SUFFIXES
 from custody.repository import FileReport, Repository
 
 EXIT_REJECTED = 1
-SUFFIXES = {".json", ".ndjson", ".jsonl", ".gz", ".avro"}
 AUTO = "auto"
 _PROBLEMS_SHOWN = 20
 
@@ -61,7 +61,7 @@ def _expand(files: Sequence[Path]) -> list[Path]:
 
 
 def _in_folder(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
+    return sorted(path for path in folder.iterdir() if path.suffix in EVENT_SUFFIXES and path.is_file())
 
 
 def _ingest(repository: Repository, files: Sequence[Path], format: Format | None, node: str | None) -> list[FileReport]:

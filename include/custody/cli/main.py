@@ -16,6 +16,7 @@ from custody.cli.forget_cmd import forget
 from custody.cli.index_cmd import index
 from custody.cli.ingest_cmd import ingest
 from custody.cli.init_cmd import init
+from custody.cli.landing_cmd import landing
 from custody.cli.lineage_cmd import lineage
 from custody.cli.output import clean
 from custody.cli.quarantine_cmd import quarantine
@@ -78,6 +79,7 @@ _COMMANDS = (
     index,
     ingest,
     init,
+    landing,
     lineage,
     quarantine,
     run,

@@ -1,5 +1,6 @@
 """Room `config`: the settings of a repository."""
 
-from custody.config.settings import SETTINGS_FILE, Settings, default_settings_file, load_settings
+from custody.config.dates import date_parts
+from custody.config.settings import EVENT_SUFFIXES, SETTINGS_FILE, Settings, default_settings_file, load_settings
 
-__all__ = ["SETTINGS_FILE", "Settings", "default_settings_file", "load_settings"]
+__all__ = ["EVENT_SUFFIXES", "SETTINGS_FILE", "Settings", "date_parts", "default_settings_file", "load_settings"]

@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -21,6 +21,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from custody.config.dates import date_parts
 from custody.config.location import is_local, local_folder
 from custody.errors import ConfigurationError, NotFoundError
 
@@ -31,6 +32,8 @@ _Unset = BeforeValidator(lambda value: None if value == "" else value)  # TOML h
 _Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 _NAME_CHARACTERS_MAX = 63
 _SLOTS_MAX = 256
+EVENT_SUFFIXES = (".json", ".ndjson", ".jsonl", ".gz", ".avro")
+"""What the name of a file of events ends in."""
 
 
 class _Section(BaseModel):
@@ -112,6 +115,45 @@ class CaptureSection(_Section):
         ge=0,
         description="How long an ingest waits for another one that stores events of the same source.",
     )
+
+
+class LandingSection(_Section):
+    """Where other programs leave files of events, for the DAG `provenance_ingest`."""
+
+    folder: Annotated[Path | None, _Unset] = Field(
+        None,
+        description="Folder in which files of events land; a relative one lies in the repository's folder. Parts of a "
+        "date (%Y %m %d %j %H %M, UTC) make it one folder an interval: landing/%Y-%m-%d/%H. Unset: there is none.",
+    )
+    suffixes: tuple[str, ...] = Field(
+        EVENT_SUFFIXES, min_length=1, description="What the names of files of events end in; others are left alone."
+    )
+    quiet_seconds: float = Field(
+        5.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="A file is taken when it was not written to for this long. "
+        "A producer that renames its files into the folder can do with 0.",
+    )
+    late_minutes: int = Field(
+        60,
+        ge=0,
+        description="A run also looks into the folders of this many minutes before its interval, for files that came "
+        "late. A file is taken once, whoever looks.",
+    )
+    node: Annotated[str | None, _Unset] = Field(
+        None, description="Name of the source of events that do not say it themselves, as --node of `custody ingest`."
+    )
+    writer_wait_seconds: float = Field(
+        120.0, ge=0, description="How long the ingest waits for a writer slot when all are taken."
+    )
+
+    @field_validator("folder")
+    @classmethod
+    def _folder_has_known_parts(cls, folder: Path | None) -> Path | None:
+        if folder is not None:
+            date_parts(str(folder))
+        return folder
 
 
 class JournalSection(_Section):
@@ -246,6 +288,7 @@ class Settings(BaseSettings):
     root: Path = Field(exclude=True, description="The repository's folder; not a setting of the file.")
     repository: RepositorySection = Field(default_factory=RepositorySection)
     capture: CaptureSection = Field(default_factory=CaptureSection)
+    landing: LandingSection = Field(default_factory=LandingSection)
     journal: JournalSection = Field(default_factory=JournalSection)
     eventlog: EventLogSection = Field(default_factory=EventLogSection)
     index: IndexSection = Field(default_factory=IndexSection)
@@ -293,6 +336,11 @@ class Settings(BaseSettings):
     def quarantine(self) -> Path:
         """Where rejected input is kept."""
         return self.root / "quarantine"
+
+    @property
+    def landed(self) -> Path:
+        """Where the ledger of files that were taken from the landing folders is kept."""
+        return self.root / "landed"
 
     @property
     def turns(self) -> Path:

@@ -58,7 +58,7 @@ def run_step(name: str, settings: Settings, session: SparkSession | None) -> tup
     units = STEPS[name].units(settings)
     details: list[UnitReport] = []
     if units:
-        session = session or _session(name)
+        session = session or start_session(name)
         work = partial(execute, name, settings.to_json())
         pieces = session.sparkContext.parallelize([msgspec.json.encode(unit) for unit in units], len(units))
         details = [msgspec.json.decode(done, type=UnitReport) for done in pieces.map(work).collect()]
@@ -81,7 +81,8 @@ def execute(name: str, settings_json: str, unit_json: bytes) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(report, seconds=seconds))
 
 
-def _session(name: str) -> SparkSession:
+def start_session(name: str) -> SparkSession:
+    """Return the Spark session of a job, under a name that Spark's pages show."""
     # Imported here: a job without work, and the tests of the argument parser, need no Spark.
     from pyspark.sql import SparkSession
 

@@ -1,0 +1,79 @@
+"""
+### Provenance ingest
+
+Takes files of events from the landing folder of each interval into the journals. The folder is `landing.folder` in the
+repository's `custody.toml`; with parts of a date in it (`landing/%Y-%m-%d/%H`) every hour has one of its own.
+
+| task | what it does |
+|---|---|
+| `wait_for_files` | are there files of the interval that were not taken yet, and is nobody writing to them any more? |
+| `ingest` | stores their events, each once; what cannot be stored goes to the quarantine |
+
+A file is taken once: the repository keeps a ledger, and knows every event by its identity besides. So runs may be
+repeated, backfilled in any order, or started by hand for an interval of one's own, and the repository ends up the same.
+Events are found at once, and become event logs by the next run of `provenance_rollover`.
+
+Missed intervals are made up from the date that `CUSTODY_INGEST_SINCE` names on; without it, from the first run on.
+`CUSTODY_INGEST_SCHEDULE` is the cron schedule of the intervals, hourly unless said otherwise.
+"""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, CronDataIntervalTimetable, Param, chain
+
+from custody_airflow.environment import ingest_schedule, ingest_since
+from custody_airflow.landing import LandingSensor
+from custody_airflow.operators import SparkStepOperator
+
+WAITED = "ti.xcom_pull(task_ids='wait_for_files')"
+
+schedule = ingest_schedule()
+since, is_catching_up = ingest_since()
+
+with DAG(
+    dag_id="provenance_ingest",
+    description="Files of events that landed become acknowledged events",
+    doc_md=__doc__,
+    schedule=CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None,
+    start_date=since,
+    catchup=is_catching_up,
+    max_active_runs=2,
+    dagrun_timeout=timedelta(hours=6),
+    tags=["custody", "provenance"],
+    params={
+        "start": Param(
+            None,
+            type=["null", "string"],
+            format="date-time",
+            title="Begin of the interval",
+            description="For a run by hand: folders of which time. Empty: the hour before the run and its own.",
+        ),
+        "end": Param(None, type=["null", "string"], format="date-time", title="End of the interval"),
+        "wait_seconds": Param(
+            0,
+            type="integer",
+            minimum=0,
+            maximum=3600,
+            title="Wait for files",
+            description="Seconds to wait for a file before the run is skipped; 0 looks once.",
+        ),
+    },
+    default_args={
+        "owner": "custody",
+        "retries": 2,
+        "retry_delay": timedelta(seconds=30),
+        "execution_timeout": timedelta(hours=2),
+    },
+):
+    wait_for_files = LandingSensor(
+        task_id="wait_for_files",
+        wait_seconds="{{ params.wait_seconds }}",
+        poke_interval=5,
+        timeout=3600,
+    )
+    ingest = SparkStepOperator(
+        task_id="ingest",
+        step="ingest",
+        arguments=["--start", "{{ " + WAITED + "['start'] }}", "--end", "{{ " + WAITED + "['end'] }}"],
+    )
+    chain(wait_for_files, ingest)

@@ -1,0 +1,85 @@
+"""Which folders belong to an interval of time: a template with the parts of a date, as producers write by the hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from custody.config import date_parts
+from custody.errors import InvalidInputError
+
+_FOLDERS_MAX = 100_000
+_STEPS = (
+    ("%M", timedelta(minutes=1)),
+    ("%H", timedelta(hours=1)),
+    ("%d", timedelta(days=1)),
+    ("%j", timedelta(days=1)),
+)
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A half-open interval of time, in UTC: from `start` up to and without `end`."""
+
+    start: datetime
+    end: datetime
+
+    @classmethod
+    def parse(cls, start: str, end: str) -> Interval:
+        """Read two ISO 8601 instants; one without an offset is UTC.
+
+        Raises:
+            InvalidInputError: one is no instant, or the end lies before the start.
+        """
+        interval = cls(instant(start), instant(end))
+        if interval.end < interval.start:
+            raise InvalidInputError(f"interval: expected an end after its start {start}, got {end}.")
+        return interval
+
+    def __str__(self) -> str:
+        return f"{self.start:%Y-%m-%dT%H:%M}Z to {self.end:%Y-%m-%dT%H:%M}Z"
+
+
+def instant(text: str) -> datetime:
+    """Return an ISO 8601 instant in UTC; raises InvalidInputError when it is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInputError(f"expected an instant such as 2026-11-10T07:00, got {text!r}.") from error
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def folders_of(template: Path, interval: Interval) -> list[Path]:
+    """Return the folders of an interval, in order; an interval of no length has the folder of its start.
+
+    A template without parts of a date is one folder, which every interval has.
+
+    Raises:
+        InvalidInputError: the interval has too many folders to look into.
+    """
+    found: dict[Path, None] = {}
+    for moment in _moments(str(template), interval):
+        found[Path(moment.strftime(str(template)))] = None
+        if len(found) > _FOLDERS_MAX:
+            raise InvalidInputError(
+                f"interval {interval}: expected at most {_FOLDERS_MAX} landing folders. Name a shorter interval."
+            )
+    return list(found)
+
+
+def _moments(template: str, interval: Interval) -> Iterator[datetime]:
+    """Yield a moment in each folder: the start, then the beginning of every finest part up to the end."""
+    parts = date_parts(template)
+    yield interval.start
+    if not parts:
+        return
+    step = next((step for part, step in _STEPS if part in parts), timedelta(days=1))
+    moment = interval.start.replace(second=0, microsecond=0)
+    if step >= timedelta(hours=1):
+        moment = moment.replace(minute=0)
+    if step >= timedelta(days=1):
+        moment = moment.replace(hour=0)
+    while (moment := moment + step) < interval.end:
+        yield moment

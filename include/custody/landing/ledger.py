@@ -1,0 +1,73 @@
+"""The ledger: which files were taken from the landing folders, each with what became of it.
+
+It saves reading a file again, and says what happened to it. It is not what keeps an event from being stored twice:
+that is the event's identity, so a ledger that is lost costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from custody.errors import CorruptionError
+from custody.vfs import FileSystem
+
+_VERSION = 1
+_FAN_OUT = 2
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was ingested to its end: what it was then, and what became of its events."""
+
+    file: str
+    bytes: int
+    modified_ms: int
+    writer: str
+    read: int
+    stored: int
+    repeated: int
+    rejected: int
+    taken_ms: int
+    run_id: str | None = None
+    version: int = _VERSION
+
+
+class Ledger:
+    """The ledger in a folder: one small file a landed file, named by a digest of its path."""
+
+    def __init__(self, fs: FileSystem, folder: Path) -> None:
+        self._fs = fs
+        self._folder = folder
+
+    def path(self, file: Path) -> Path:
+        """Return where the entry of a file belongs; the file's own name never becomes a part of it."""
+        digest = hashlib.sha256(str(file).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        return self._folder / digest[:_FAN_OUT] / f"{digest}.json"
+
+    def find(self, file: Path) -> Taken | None:
+        """Return the entry of a file, or None.
+
+        Raises:
+            CorruptionError: the entry cannot be read.
+        """
+        path = self.path(file)
+        if not self._fs.exists(path):
+            return None
+        try:
+            return msgspec.json.decode(self._fs.read(path), type=Taken)
+        except msgspec.DecodeError as error:
+            raise CorruptionError(
+                f"{path}: expected the ledger entry of {file}: {error}. "
+                "Remove it: the file is then read again, and no event is stored twice."
+            ) from error
+
+    def add(self, file: Path, entry: Taken) -> None:
+        """Write a file down as taken.
+
+        Durability: on return the entry survives power loss.
+        """
+        path = self.path(file)
+        self._fs.make_directory(path.parent)
+        self._fs.write_durably(path, msgspec.json.format(msgspec.json.encode(entry), indent=1))

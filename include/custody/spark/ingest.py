@@ -1,0 +1,84 @@
+"""The Spark job of `provenance_ingest`: the files that landed in an interval, read in parallel, one writer slot a task.
+
+With one slot (`repository.writer_slots`) one task reads all files, in order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from custody.config import Settings
+from custody.errors import CustodyError
+from custody.landing import Interval, Landed
+from custody.repository import Repository
+from custody.repository.landed import ingest_landed, shares, waiting_files
+from custody.rollover import StepReport, UnitReport, write_report
+from custody.spark.job import EXIT_FAILED, start_session
+from custody.vfs import PosixFileSystem
+
+NAME = "ingest"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Ingest what waits in an interval; print one JSON report line and return the process's exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        interval = Interval.parse(arguments.start, arguments.end)
+        repository = Repository.open(arguments.repository)
+        started = time.monotonic()
+        details = _ingest(repository, interval, arguments.run_id)
+    except CustodyError as error:
+        sys.stderr.write(f"custody: {error}\n")
+        return error.exit_code
+    settings = repository.settings
+    report = StepReport.of(NAME, str(settings.root), time.monotonic() - started, details)
+    sys.stdout.write(report.line() + "\n")
+    sys.stdout.flush()
+    if arguments.run_id is not None:
+        write_report(PosixFileSystem(), settings.runs, arguments.run_id, report)
+    return EXIT_FAILED if report.failed else 0
+
+
+def _ingest(repository: Repository, interval: Interval, run_id: str | None) -> list[UnitReport]:
+    files = waiting_files(repository, interval)
+    if not files:
+        return []
+    dealt = shares(files, repository.settings.repository.writer_slots)
+    session = start_session(NAME)
+    try:
+        work = partial(_execute, repository.settings.to_json(), run_id)
+        pieces = session.sparkContext.parallelize([msgspec.json.encode(share) for share in dealt], len(dealt))
+        done = [report for piece in pieces.map(work).collect() for report in msgspec.json.decode(piece, type=_Reports)]
+    finally:
+        session.stop()
+    order = {str(file.path): place for place, file in enumerate(files)}
+    return sorted(done, key=lambda report: order.get(report.unit, len(order)))
+
+
+_Reports = list[UnitReport]
+
+
+def _execute(settings_json: str, run_id: str | None, share: bytes) -> bytes:
+    """Ingest one task's files in a Python worker; return their reports as JSON."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    files = msgspec.json.decode(share, type=list[Landed])
+    return msgspec.json.encode(ingest_landed(Repository(Settings.from_json(settings_json)), files, run_id))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="spark-submit ingest.py", description="custody, ingest of landing folders: prints one JSON report line."
+    )
+    parser.add_argument("--repository", type=Path, required=True, help="folder of the repository")
+    parser.add_argument("--run-id", help="keep the report under this run, in the repository's runs folder")
+    parser.add_argument("--start", required=True, help="begin of the interval, ISO 8601 (UTC without an offset)")
+    parser.add_argument("--end", required=True, help="end of the interval, which does not belong to it")
+    return parser

@@ -1,0 +1,122 @@
+"""The landing sensor: did files of events land in an interval, and are they whole?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import BaseSensorOperator, Context
+from airflow.sdk.exceptions import AirflowSkipException
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from custody.clock import SystemClock
+from custody.config import load_settings
+from custody.landing import Interval, instant, landed_files
+from custody.vfs import PosixFileSystem
+from custody_airflow.environment import repository_folder
+
+START = "{{ params.start or (data_interval_start if data_interval_start is defined and data_interval_start else '') }}"
+END = "{{ params.end or (data_interval_end if data_interval_end is defined and data_interval_end else '') }}"
+"""The interval of a run: of its form, else of its schedule; a run by hand has neither."""
+
+
+class LandingSensor(BaseSensorOperator):
+    """Succeeds when files of an interval wait to be ingested, skips the run when there are none.
+
+    Files that are still being written to are waited for, as long as `timeout` allows; then the task fails, because
+    later runs do not look into this interval's folders for ever.
+
+    :param start: begin of the interval (templated).
+    :param end: its end (templated).
+    :param wait_seconds: how long to wait for files when there are none (templated); 0 looks once. Waiting is
+        deferred to the triggerer and holds no worker.
+    """
+
+    template_fields = ("start", "end", "wait_seconds")
+
+    def __init__(self, *, start: str = START, end: str = END, wait_seconds: str | int = 0, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
+        super().__init__(**kwargs)
+        self.start = start
+        self.end = end
+        self.wait_seconds = wait_seconds
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Look once, then wait in the triggerer if need be; return the interval and what waits in it."""
+        interval = interval_of(self.start, self.end, context["dag_run"].run_after)
+        folder = repository_folder()
+        found = look(folder, interval)
+        seconds = int(self.wait_seconds)
+        if found["writing"] or (not found["files"] and seconds > 0):
+            self.log.info("%s: %s", interval, found)
+            self.defer(
+                trigger=LandingTrigger(
+                    str(folder), found["start"], found["end"], time.time() + seconds, self.poke_interval
+                ),
+                method_name="resume",
+                timeout=timedelta(seconds=self.timeout),
+            )
+        return self.resume(context, found)
+
+    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Return what waits, as it was found here or by the trigger."""
+        if not event["files"]:
+            raise AirflowSkipException(f"no files from {event['start']} to {event['end']}: nothing to ingest")
+        self.log.info("waiting: %s", event)
+        return event
+
+
+class LandingTrigger(BaseTrigger):
+    """Fires once the files of an interval are whole, or when none came in time; holds paths and numbers only."""
+
+    def __init__(self, repository: str, start: str, end: str, until: float, poke_seconds: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow types its triggers in parts
+        self.repository = repository
+        self.start = start
+        self.end = end
+        self.until = until
+        self.poke_seconds = poke_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what the database keeps of this trigger."""
+        kept = ("repository", "start", "end", "until", "poke_seconds")
+        name = f"{type(self).__module__}.{type(self).__qualname__}"
+        return name, {key: getattr(self, key) for key in kept}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look again and again; the event is what was found last."""
+        interval = Interval.parse(self.start, self.end)
+        while True:
+            # Reading folders blocks; in the event loop it would hold up all other triggers.
+            found = await asyncio.to_thread(look, Path(self.repository), interval)
+            if not found["writing"] and (found["files"] or time.time() >= self.until):
+                yield TriggerEvent(found)
+                return
+            await asyncio.sleep(self.poke_seconds)
+
+
+def interval_of(start: str, end: str, run_after: datetime) -> Interval:
+    """Return the interval that a run is about; one that names none gets the hour before it and the one it is in.
+
+    Raises:
+        InvalidInputError: start or end is no instant.
+    """
+    begun = instant(start) if start else run_after.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    ended = instant(end) if end else max(begun, run_after)
+    return Interval.parse(begun.isoformat(), ended.isoformat())
+
+
+def look(repository: Path, interval: Interval) -> dict[str, Any]:
+    """Return how many files wait and how many are being written to, with the interval; sizes in bytes."""
+    files = landed_files(PosixFileSystem(), load_settings(repository), interval, SystemClock().now_ms())
+    waiting = [file for file in files if file.waits]
+    return {
+        "start": interval.start.isoformat(),
+        "end": interval.end.isoformat(),
+        "files": len(waiting),
+        "bytes": sum(file.bytes for file in waiting),
+        "writing": sum(not file.is_quiet for file in files),
+    }
