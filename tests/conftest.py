@@ -22,6 +22,7 @@ settings.register_profile(
 settings.load_profile("custody")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a file's tests on one worker, for they share fixtures; those of a crash share nothing and spread."""
     for item in items:
@@ -29,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         group = "airflow" if item.get_closest_marker("airflow") else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give no test the width of the terminal that it was started from: commands print for a pipe."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.fixture
