@@ -10,7 +10,7 @@ STAMP := .venv/custody.stamp
 # Must be the options that requirements.lock was made with.
 LOCK_OPTIONS := --all-extras --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 # One worker a core; four at most, for each may start a Spark.
-PARALLEL := -n logical --maxprocesses 4 --dist loadgroup
+PARALLEL := -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 SPELLED := $(wildcard *.md .ci dags docs include plugins spark_jobs tests Dockerfile Makefile)
 
 .PHONY: help env demo stop test lint types unit slow bench proto lock clean

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
@@ -22,13 +24,25 @@ settings.register_profile(
 settings.load_profile("custody")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests on one worker, for they share fixtures; those of a crash share nothing and spread."""
-    for item in items:
-        if item.path.parent.name == "crash":
-            continue
-        group = "airflow" if item.get_closest_marker("airflow") else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+class _ByFile(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """A file's tests stay on one worker, for they share fixtures; those of a crash share nothing and spread."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith("tests/crash/"):
+            return nodeid
+        # One Airflow at a time is enough for a machine.
+        return "airflow" if nodeid.startswith("tests/airflow/") else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)  # there is no such hook where all tests run in one process
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFile:
+    return _ByFile(config, log)
+
+
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give no test the width of the terminal that it was started from: commands print for a pipe."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.fixture
