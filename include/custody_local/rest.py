@@ -132,7 +132,7 @@ class RestClient:
 
         With `again` runs that were successful are done once more; `backwards` begins with the newest interval.
         """
-        body = {
+        body: dict[str, object] = {
             "dag_id": dag_id,
             "from_date": start.isoformat(),
             "to_date": end.isoformat(),

@@ -33,18 +33,13 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return loaded
 
 
-def test_every_hour_has_an_interval_and_missed_ones_are_made_up_from_the_named_day_on(load: Any) -> None:
+def test_missed_intervals_are_made_up_from_the_named_day_on(load: Any) -> None:
     dag = load()
-    assert dag.catchup is False
-    interval = dag.timetable.infer_manual_data_interval(run_after=datetime(2026, 11, 10, 7, 20, tzinfo=UTC))
-    assert (interval.start, interval.end - interval.start) == (
-        datetime(2026, 11, 10, 6, tzinfo=UTC),
-        timedelta(hours=1),
-    )
+    assert (dag.catchup, dag.timetable.expression) == (False, "0 * * * *")
     dag = load(CUSTODY_INGEST_SINCE="2026-11-01", CUSTODY_INGEST_SCHEDULE="0 0 * * *")
-    assert dag.catchup is True
+    assert (dag.catchup, dag.timetable.expression) == (True, "0 0 * * *")
     assert dag.start_date == datetime(2026, 11, 1, tzinfo=UTC)
-    assert load(CUSTODY_INGEST_SCHEDULE="").timetable.summary is not None
+    assert load(CUSTODY_INGEST_SCHEDULE="").schedule is None
 
 
 def test_the_dag_is_documented_and_its_form_is_typed(load: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from custody.errors import CorruptionError
+from custody.errors import CorruptionError, FormatVersionError
 from custody.vfs import FileSystem
 
 _VERSION = 1
@@ -51,17 +51,23 @@ class Ledger:
 
         Raises:
             CorruptionError: the entry cannot be read.
+            FormatVersionError: a newer custody wrote it.
         """
         path = self.path(file)
         if not self._fs.exists(path):
             return None
         try:
-            return msgspec.json.decode(self._fs.read(path), type=Taken)
+            entry = msgspec.json.decode(self._fs.read(path), type=Taken)
         except msgspec.DecodeError as error:
             raise CorruptionError(
                 f"{path}: expected the ledger entry of {file}: {error}. "
                 "Remove it: the file is then read again, and no event is stored twice."
             ) from error
+        if entry.version != _VERSION:
+            raise FormatVersionError(
+                f"{path}: expected version {_VERSION} of a ledger entry, got {entry.version}. Use a newer custody."
+            )
+        return entry
 
     def add(self, file: Path, entry: Taken) -> None:
         """Write a file down as taken.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.config import date_parts
-from custody.errors import ConfigurationError, CorruptionError, InvalidInputError
-from custody.landing import Interval, Landed, Ledger, folders_of, landed_files
+from custody.errors import ConfigurationError, CorruptionError, FormatVersionError, InvalidInputError
+from custody.landing import Interval, Landed, Ledger, Taken, folders_of, landed_files
 from custody.repository import Repository
 from custody.repository.landed import ingest_landed, shares, waiting_files
 from custody.sample import SampleOptions, sample_files
@@ -181,12 +183,24 @@ def test_a_damaged_entry_of_the_ledger_is_named_and_what_to_do(tmp_path: Path) -
     [file] = waiting_files(repository, interval)
     ingest_landed(repository, [file], None)
     entry = Ledger(PosixFileSystem(), repository.settings.landed).path(file.path)
+    written = entry.read_bytes()
     entry.write_bytes(b"{")
     with pytest.raises(CorruptionError, match="Remove it"):
+        waiting_files(repository, interval)
+    entry.write_bytes(written.replace(b'"version": 1', b'"version": 2'))
+    with pytest.raises(FormatVersionError, match="newer custody"):
         waiting_files(repository, interval)
     entry.unlink()
     [report] = ingest_landed(repository, waiting_files(repository, interval), None)
     assert report.events == 0
+
+
+def test_the_page_of_the_format_says_its_keys_and_where_an_entry_lies(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/formats/ledger.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(Taken.__struct_fields__)
+    path = Ledger(PosixFileSystem(), tmp_path).path(Path("/landing/2026-11-10/07/part-1.json"))
+    digest = hashlib.sha256(b"/landing/2026-11-10/07/part-1.json").hexdigest()[:32]
+    assert path == tmp_path / digest[:2] / f"{digest}.json"
 
 
 def test_without_a_landing_folder_the_error_names_the_setting(repository: Repository) -> None:
