@@ -18,7 +18,7 @@ pytestmark = pytest.mark.benchmark
 
 ROOT = Path(__file__).resolve().parents[2]
 CELLS = {(threads, batch) for threads in (1, 16) for batch in (1, 1000)}
-PYTHON_PEERS = {"custody", "raw", "sqlite"}
+PYTHON_PEERS = {"custody", "custody-columns", "raw", "sqlite"}
 NIFI_PEERS = {"nifi-sync", "nifi-nosync"}
 
 

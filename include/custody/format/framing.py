@@ -24,15 +24,19 @@ HEAD_BYTES = _HEAD.size
 PAYLOAD_BYTES_MAX = 1 << 30
 
 
-def _checksum(length: int, kind: int, payload: bytes | memoryview) -> int:
-    return zlib.crc32(payload, zlib.crc32(struct.pack("<IB", length, kind)))
+def _checksum(length: int, kind: int, *pieces: bytes | memoryview) -> int:
+    checksum = zlib.crc32(struct.pack("<IB", length, kind))
+    for piece in pieces:
+        checksum = zlib.crc32(piece, checksum)
+    return checksum
 
 
-def frame(kind: int, payload: bytes) -> bytes:
-    """Return one record ready to be appended; `kind` is 0 to 255."""
-    if len(payload) > PAYLOAD_BYTES_MAX:
-        raise ValueError(f"a record holds at most {PAYLOAD_BYTES_MAX} bytes, got {len(payload)}")
-    return _HEAD.pack(MARK, len(payload), _checksum(len(payload), kind, payload), kind) + payload
+def frame(kind: int, *pieces: bytes | memoryview) -> bytes:
+    """Return one record ready to be appended, whose payload is the pieces one after the other; `kind` is 0 to 255."""
+    length = sum(map(len, pieces))
+    if length > PAYLOAD_BYTES_MAX:
+        raise ValueError(f"a record holds at most {PAYLOAD_BYTES_MAX} bytes, got {length}")
+    return b"".join((_HEAD.pack(MARK, length, _checksum(length, kind, *pieces), kind), *pieces))
 
 
 def joined(kind: int, records: Sequence[bytes]) -> bytes:

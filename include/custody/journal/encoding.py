@@ -75,20 +75,29 @@ class Prepared:
             # Neither way of writing refuses by itself all that cannot be read back as it was: Arrow takes 1.5 for 1 and
             # None for a number, MessagePack takes bytes for a text.
             msgspec.convert(event, _CHECKED, from_attributes=True)
+        self._bodies: list[tuple[int, int, bytes | memoryview]]
         self._bodies = list(_rows(events) if len(events) <= ROWS_MAX else _batches(events))
+
+    @classmethod
+    def of_columns(cls, batch: pa.RecordBatch) -> Prepared:
+        """Return events that are columns already, of JOURNAL_SCHEMA; raises as the constructor does."""
+        prepared = cls(())
+        prepared.count = batch.num_rows
+        prepared._bodies = list(_batch_records(batch))
+        return prepared
 
     def records(self, first_event_id: int) -> list[bytes]:
         """Return the events as records, numbered one-up."""
         made = []
         for kind, count, body in self._bodies:
-            made.append(frame(kind, _IDS.pack(first_event_id, count) + body))
+            made.append(frame(kind, _IDS.pack(first_event_id, count), body))
             first_event_id += count
         return made
 
 
 def batch_record(batch: pa.RecordBatch, first_event_id: int) -> bytes:
     """Return a batch of JOURNAL_SCHEMA as one record, numbered one-up."""
-    return frame(KIND_BATCH, _IDS.pack(first_event_id, batch.num_rows) + batch.serialize().to_pybytes())
+    return frame(KIND_BATCH, _IDS.pack(first_event_id, batch.num_rows), memoryview(batch.serialize()))
 
 
 def _rows(events: Sequence[Event]) -> Iterator[tuple[int, int, bytes]]:
@@ -102,19 +111,19 @@ def _rows(events: Sequence[Event]) -> Iterator[tuple[int, int, bytes]]:
             yield from _rows(half)
 
 
-def _batches(events: Sequence[Event]) -> Iterator[tuple[int, int, bytes]]:
+def _batches(events: Sequence[Event]) -> Iterator[tuple[int, int, memoryview]]:
     """Yield (kind, events, body) of records of one batch each."""
     batch = to_batch(events, 0).remove_column(0)
     yield from _batch_records(pa.RecordBatch.from_arrays(batch.columns, schema=JOURNAL_SCHEMA))
 
 
-def _batch_records(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
+def _batch_records(batch: pa.RecordBatch) -> Iterator[tuple[int, int, memoryview]]:
     if batch.nbytes > RECORD_BYTES and batch.num_rows > 1:
         middle = batch.num_rows // 2
         yield from _batch_records(batch.slice(0, middle))
         yield from _batch_records(batch.slice(middle))
         return
-    body = batch.serialize().to_pybytes()
+    body = memoryview(batch.serialize())  # not copied: large appends are bound by the memory's speed
     _check_fits(len(body))
     yield KIND_BATCH, batch.num_rows, body
 

@@ -21,6 +21,8 @@ from types import TracebackType
 from typing import Self
 from weakref import ReferenceType, ref
 
+import pyarrow as pa
+
 from custody.clock import Clock
 from custody.errors import ClosedError, CustodyError
 from custody.format.names import ContainerPaths, JournalName
@@ -32,7 +34,7 @@ from custody.journal.membership import Membership, check_containers
 from custody.journal.opened import OpenGroup
 from custody.journal.pressure import Pressure
 from custody.journal.sealing import Sealed, seal_abandoned
-from custody.model import Event
+from custody.model import Event, require_valid_columns
 from custody.vfs import FileSystem
 
 _TICK_SECONDS = 0.25
@@ -137,14 +139,27 @@ class JournalWriter:
             BackpressureError: too much waits to be rolled over.
             StorageError: the disk refused.
         """
-        if not events:
+        return self._append(Prepared(events))
+
+    def append_columns(self, events: pa.Table | pa.RecordBatch) -> range:
+        """Append events that are columns, as `append` does; no event becomes a Python object.
+
+        Args:
+            events: columns of EVENT_SCHEMA but `event_id`, shape (events,); those that may be absent can be left out.
+
+        Raises:
+            InvalidInputError: a column or a value does not fit; nothing was stored.
+        """
+        return self._append(Prepared.of_columns(require_valid_columns(events)))
+
+    def _append(self, prepared: Prepared) -> range:
+        if not prepared.count:
             return range(self._next_event_id, self._next_event_id)
-        prepared = Prepared(events)
         self._pressure.hold_back(self._refuse_if_broken)
         with self._lock:
             self._refuse_if_broken()
             group = self._group or self._open_group()
-            ids = range(self._next_event_id, self._next_event_id + len(events))
+            ids = range(self._next_event_id, self._next_event_id + prepared.count)
             if ids.stop > self._membership.reserved:
                 self._membership.reserve(ids.stop, self._working(), self._take_out)
             self._next_event_id = ids.stop

@@ -3,6 +3,7 @@
 from custody.model.acknowledged import Acknowledged
 from custody.model.columns import EVENT_SCHEMA, SCHEMA_VERSION, to_batch, to_events
 from custody.model.event import UNASSIGNED, ContentClaim, Event, EventType
+from custody.model.tables import require_valid_columns
 from custody.model.validation import INT64_MAX, Problem, Severity, check_event, require_valid
 from custody.model.versions import schema_of, to_present
 
@@ -19,6 +20,7 @@ __all__ = [
     "Severity",
     "check_event",
     "require_valid",
+    "require_valid_columns",
     "schema_of",
     "to_batch",
     "to_events",

@@ -15,6 +15,9 @@ from custody.model.event import Event, EventType
 TIME_MS_MAX = 253_402_300_799_999  # the last millisecond of the year 9999
 INT64_MAX = (1 << 63) - 1
 
+TEXTS_NEEDED = ("event_type", "flowfile_uuid", "component_id", "component_type")
+"""Fields that must not be empty."""
+
 _KNOWN_TYPES = frozenset(EventType)
 _NEED_TRANSIT_URI = {EventType.RECEIVE, EventType.FETCH, EventType.SEND, EventType.UPLOAD}
 _NEED_RELATIVES = {EventType.FORK, EventType.JOIN, EventType.CLONE}
@@ -58,7 +61,7 @@ def require_valid(events: Iterable[Event]) -> None:
 
 
 def _value_problems(event: Event) -> Iterator[Problem]:
-    for name in ("event_type", "flowfile_uuid", "component_id", "component_type"):
+    for name in TEXTS_NEEDED:
         if not getattr(event, name):
             yield _error("empty-text", f"{name}: expected text, got an empty string")
     for name in ("file_size", "previous_file_size", "source_ordinal"):

@@ -22,7 +22,7 @@ from custody.flow import Component, Session
 from custody.index import BuiltShard, Shards
 from custody.lineage import Lineage, trace
 from custody.maintenance import Compacted, Rewriting, compact, planned
-from custody.model import Acknowledged, Event, require_valid
+from custody.model import Acknowledged, Event, require_valid, require_valid_columns
 from custody.quarantine import Quarantine
 from custody.query import check_facets, facets_of, facets_of_table, parse_query, structured_query
 from custody.repository import forgetting, reading
@@ -134,6 +134,20 @@ class Repository:
         require_valid(chosen)
         with self.writer(wait_seconds=wait_seconds) as writer:
             return Acknowledged(writer.name, writer.append(chosen))
+
+    def append_columns(self, events: pa.Table | pa.RecordBatch, *, wait_seconds: float | None = None) -> Acknowledged:
+        """Append events that are columns, as `append` does; no event becomes a Python object.
+
+        Columns are those of the event log but `event_id`; those that say nothing can be left out. Times are timestamps
+        with a time zone, or whole numbers of milliseconds.
+
+        Raises:
+            InvalidInputError: a column or a value does not fit; nothing was stored.
+            LockedError, BackpressureError, StorageError: as `append` does.
+        """
+        valid = require_valid_columns(events)
+        with self.writer(wait_seconds=wait_seconds) as writer:
+            return Acknowledged(writer.name, writer.append_columns(valid))
 
     @contextmanager
     def session(

@@ -18,7 +18,7 @@ from tests.benchmarks.append import growth, plot
 from tests.benchmarks.append.grid import Cell, Plan
 from tests.benchmarks.append.machine import Machine, load_average
 from tests.benchmarks.append.peers.base import Peer, PeerUnavailableError
-from tests.benchmarks.append.peers.custody_peer import CustodyPeer
+from tests.benchmarks.append.peers.custody_peer import ColumnsPeer, CustodyPeer
 from tests.benchmarks.append.peers.nifi_peer import NifiPeer, NifiProcess
 from tests.benchmarks.append.peers.raw_peer import RawPeer
 from tests.benchmarks.append.peers.sqlite_peer import SqlitePeer
@@ -26,7 +26,7 @@ from tests.benchmarks.append.report import Results
 from tests.benchmarks.append.runner import lost, measure
 from tests.benchmarks.append.workload import Workload
 
-PEERS = ("custody", "raw", "sqlite", "nifi-sync", "nifi-nosync")
+PEERS = ("custody", "custody-columns", "raw", "sqlite", "nifi-sync", "nifi-nosync")
 NIFI_PEERS = {"nifi-sync": True, "nifi-nosync": False}
 _ROOT = Path(__file__).resolve().parents[3]
 _LOCAL = _ROOT / ".local" / "benchmarks"
@@ -144,6 +144,8 @@ def _peers(chosen: Sequence[str], raw: RawPeer, workload: Workload, folder: Path
     skipped: dict[str, str] = {}
     if "custody" in chosen:
         peers.append(CustodyPeer(workload))
+    if "custody-columns" in chosen:
+        peers.append(ColumnsPeer(workload))
     if "raw" in chosen:
         peers.append(raw)
     if "sqlite" in chosen:

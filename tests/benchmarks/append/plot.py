@@ -15,6 +15,7 @@ from tests.benchmarks.append.peers.base import About
 # Colours that colour-blind readers can tell apart.
 COLOURS = {
     "custody": "#0072b2",
+    "custody-columns": "#56b4e9",
     "raw": "#7f7f7f",
     "sqlite": "#e69f00",
     "nifi-sync": "#009e73",

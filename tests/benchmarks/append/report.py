@@ -13,7 +13,7 @@ from tests.benchmarks.append.grid import Cell, Plan, Series
 from tests.benchmarks.append.machine import Machine
 from tests.benchmarks.append.peers.base import About
 
-_SUBJECT = "custody"
+SUBJECTS = ("custody", "custody-columns")
 RATIOS = ("raw", "sqlite", "nifi-sync")
 
 
@@ -42,7 +42,11 @@ class Results:
             "peers": [asdict(about) for about in self.peers],
             "skipped": dict(self.skipped),
             "custody_bytes_per_event": {str(batch): round(size, 1) for batch, size in self.bytes_per_event.items()},
-            "ratios": [{**asdict(cell), **self.ratios(cell)} for cell in self.plan.cells],
+            "ratios": [
+                {**asdict(cell), "of": subject, **self.ratios(cell, subject)}
+                for subject in self._subjects
+                for cell in self.plan.cells
+            ],
             "cells": [one.document() for one in self.series],
         }
         path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
@@ -51,12 +55,15 @@ class Results:
         """Return events per second by peer."""
         return {one.peer: one.median for one in self.series if one.cell == cell}
 
-    def ratios(self, cell: Cell) -> dict[str, float]:
-        """Return custody's rate over each other durable peer's."""
+    @property
+    def _subjects(self) -> list[str]:
+        """The ways of custody that were measured."""
+        return [about.key for about in self.peers if about.key in SUBJECTS]
+
+    def ratios(self, cell: Cell, subject: str) -> dict[str, float]:
+        """Return the rate of one of custody's ways over each other durable peer's."""
         medians = self.medians(cell)
-        if _SUBJECT not in medians:
-            return {}
-        return {key: round(medians[_SUBJECT] / medians[key], 3) for key in RATIOS if key in medians}
+        return {key: round(medians[subject] / medians[key], 3) for key in RATIOS if key in medians}
 
     def caption(self) -> str:
         """Return where and how it was measured, in one line."""
@@ -76,16 +83,17 @@ class Results:
         for about in self.peers:
             table.add_column(about.label if about.durable else f"{about.label}\n(not durable)", justify="right")
         labels = {about.key: about.label for about in self.peers}
-        shown = [key for key in RATIOS if key in labels and _SUBJECT in labels]
-        for key in shown:
-            table.add_column(f"custody ÷\n{labels[key]}", justify="right")
+        shown = [(subject, key) for subject in self._subjects for key in RATIOS if key in labels]
+        for subject, key in shown:
+            table.add_column(f"{labels[subject]} ÷\n{labels[key]}", justify="right")
         for cell in self.plan.cells:
-            medians, ratios = self.medians(cell), self.ratios(cell)
+            medians = self.medians(cell)
+            ratios = {subject: self.ratios(cell, subject) for subject in self._subjects}
             table.add_row(
                 str(cell.threads),
                 str(cell.batch_events),
                 *(f"{medians[about.key]:,.0f}" for about in self.peers),
-                *(f"{ratios[key]:.2f}" for key in shown),
+                *(f"{ratios[subject][key]:.2f}" for subject, key in shown),
                 end_section=cell.batch_events == self.plan.batch_events[-1],
             )
         return table

@@ -8,10 +8,11 @@ from pathlib import Path
 from threading import Lock
 
 import numpy as np
+import pyarrow as pa
 
 from custody.clock import SystemClock
 from custody.journal import JournalFile, JournalWriter, groups
-from custody.model import Event
+from custody.model import Event, to_batch
 from custody.vfs import PosixFileSystem
 from tests.benchmarks.append import load
 from tests.benchmarks.append.grid import Cell, Reading
@@ -80,6 +81,35 @@ class CustodyPeer:
 
             batches = self._workload.batches(cell.batch_events)
             reading = load.run([append] * cell.threads, batches, cell.batch_events, seconds)
+        return reading.with_stored(count_stored(folder)) if verify else reading
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class ColumnsPeer:
+    """Appends the same events as Arrow record batches, as a producer that has columns does."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._batches: dict[int, list[pa.RecordBatch]] = {}
+        self.about = About(
+            key="custody-columns",
+            label="custody, columns",
+            durable=True,
+            description="JournalWriter.append_columns on one container, sync always; record batches are made outside "
+            "the clock, checked and encoded inside",
+            version=version("custody"),
+        )
+
+    def measure(self, cell: Cell, seconds: float, folder: Path, *, verify: bool) -> Reading:
+        """Append from all threads to one writer."""
+        if cell.batch_events not in self._batches:
+            made = [to_batch(events, 0) for events in self._workload.batches(cell.batch_events)]
+            self._batches[cell.batch_events] = [batch.drop_columns(["event_id"]) for batch in made]
+        with open_writer(folder) as writer:
+            appends = [writer.append_columns] * cell.threads
+            reading = load.run(appends, self._batches[cell.batch_events], cell.batch_events, seconds)
         return reading.with_stored(count_stored(folder)) if verify else reading
 
     def close(self) -> None:

@@ -1,0 +1,103 @@
+"""Events that come as columns: brought into the journal's schema and checked without a look at each event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from custody.errors import InvalidInputError
+from custody.model.columns import EVENT_SCHEMA
+from custody.model.event import Event
+from custody.model.validation import INT64_MAX, TEXTS_NEEDED, TIME_MS_MAX
+from custody.model.versions import to_present
+
+_NEEDED = [field.name for field in msgspec.structs.fields(Event) if field.required]
+_SCHEMA = EVENT_SCHEMA.remove(0)
+_NOTHING = "Nothing was stored."
+
+
+def require_valid_columns(events: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
+    """Return events as one batch of EVENT_SCHEMA without `event_id`; columns that say nothing may be left out.
+
+    Times are timestamps, or whole numbers of milliseconds. The rules are those of `check_event`.
+
+    Raises:
+        InvalidInputError: a column is unknown or missing, has a type that does not fit, or holds a value that an event
+            must not have; the message names the column and the first row.
+    """
+    table = pa.Table.from_batches([events]) if isinstance(events, pa.RecordBatch) else events
+    names = table.schema.names
+    unknown = [name for name in names if name not in _SCHEMA.names]
+    if unknown or len(set(names)) < len(names):
+        raise InvalidInputError(
+            f"columns: expected each at most once out of {', '.join(_SCHEMA.names)}, "
+            f"got {', '.join(unknown or names)}. {_NOTHING}"
+        )
+    missing = [name for name in _NEEDED if name not in names]
+    if missing:
+        raise InvalidInputError(f"columns: expected {', '.join(_NEEDED)}, {', '.join(missing)} missing. {_NOTHING}")
+    for name in names:
+        if not _fits(table.column(name).type, _SCHEMA.field(name).type):
+            kind = table.column(name).type
+            raise InvalidInputError(f"column {name}: expected {_SCHEMA.field(name).type}, got {kind}. {_NOTHING}")
+    try:
+        present = to_present(table, _SCHEMA.names)
+        batch = present.combine_chunks().to_batches()
+        whole = batch[0] if batch else pa.RecordBatch.from_pylist([], schema=_SCHEMA)
+        whole = pa.RecordBatch.from_arrays(whole.columns, schema=_SCHEMA)
+        whole.validate(full=True)
+    except (pa.ArrowException, ValueError) as error:
+        raise InvalidInputError(f"columns: expected values of the event schema, got {error}. {_NOTHING}") from error
+    for name, expected, wrong in _wrong(whole):
+        row = pc.index(wrong, pa.scalar(value=True)).as_py()
+        if row >= 0:
+            raise InvalidInputError(f"column {name}, row {row}: expected {expected}. {_NOTHING}")
+    return whole
+
+
+def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column may be cast: text to text, numbers to numbers, whole numbers of milliseconds to times."""
+    if given == wanted or pa.types.is_null(given):
+        return True
+    if pa.types.is_dictionary(given):
+        return _fits(given.value_type, wanted)
+    if pa.types.is_string(wanted):
+        return bool(pa.types.is_large_string(given) or pa.types.is_string_view(given))
+    if pa.types.is_timestamp(wanted):
+        return given == pa.int64() or (pa.types.is_timestamp(given) and given.tz is not None)
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_integer(given))
+    if pa.types.is_list(wanted):
+        is_list = pa.types.is_list(given) or pa.types.is_large_list(given)
+        return is_list and _fits(given.value_type, wanted.value_type)
+    if pa.types.is_map(wanted):
+        is_map = bool(pa.types.is_map(given))
+        return is_map and _fits(given.key_type, pa.string()) and _fits(given.item_type, pa.string())
+    return bool(pa.types.is_struct(wanted) and pa.types.is_struct(given))
+
+
+def _wrong(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.Array]]:
+    """Yield (column, what was expected, which rows break that), each array of shape (events,)."""
+    for field in _SCHEMA:
+        column = batch.column(field.name)
+        if not field.nullable and column.null_count:
+            yield field.name, "a value", column.is_null()
+        if pa.types.is_list(field.type) and column.values.null_count:
+            parents = pc.list_parent_indices(column).filter(pc.list_flatten(column).is_null())
+            yield field.name, "no null in a list", pc.is_in(pa.array(range(len(column))), parents.cast(pa.int64()))
+    for name in TEXTS_NEEDED:
+        yield name, "text, got an empty string", pc.equal(pc.binary_length(batch.column(name)), 0)
+    for name in ("file_size", "previous_file_size", "source_ordinal"):
+        yield name, "0 to 2^63-1", pc.less(batch.column(name), 0)
+    yield "event_duration", "-1 (unset) or more", pc.less(batch.column("event_duration"), -1)
+    for name in ("event_time", "flowfile_entry_date", "lineage_start_date"):
+        value = batch.column(name).cast(pa.int64())
+        wrong = pc.or_(pc.less(value, 0), pc.greater(value, TIME_MS_MAX))
+        yield name, "ms since the epoch before the year 10000", wrong
+    for name in ("content_claim", "previous_content_claim"):
+        claim = batch.column(name)
+        for part in ("offset", "size"):
+            yield name, f"an {part} from 0 to {INT64_MAX}", pc.less(pc.struct_field(claim, part), 0)
