@@ -71,7 +71,7 @@ def test_a_backfill_backwards_and_once_more_stores_each_event_once(client: RestC
     client.pause(DAG_ID)
     last = FIRST + timedelta(days=DAYS - 1)
     client.unpause(DAG_ID)
-    client.wait_for_backfill(client.backfill(DAG_ID, FIRST, last, backwards=True), timeout_s=300)
+    client.wait_for_backfill(client.backfill(DAG_ID, FIRST, last, backwards=True), timeout_s=900)
     days = {f"{FIRST + timedelta(days=day + 1):%Y-%m-%d}" for day in range(DAYS)}
     runs = {run.run_id: run.state for run in client.runs(DAG_ID) if run.run_id.startswith("backfill")}
     assert len(runs) == DAYS
@@ -84,7 +84,7 @@ def test_a_backfill_backwards_and_once_more_stores_each_event_once(client: RestC
     first = stored(repository)
     assert len(set(first)) == len(first) == DAYS * len(HOURS) * EACH
 
-    client.wait_for_backfill(client.backfill(DAG_ID, FIRST, last, again=True), timeout_s=300)
+    client.wait_for_backfill(client.backfill(DAG_ID, FIRST, last, again=True), timeout_s=900)
     for run_id in runs:
         states = {task.task_id: task.state for task in client.task_instances(DAG_ID, run_id)}
         assert states == {"wait_for_files": "skipped", "ingest": "skipped"}

@@ -49,4 +49,4 @@ def _row(file: Landed) -> tuple[object, ...]:
     else:
         state = "taken" if file.is_quiet else "being written"
     counts = ("", "", "") if taken is None else (taken.stored, taken.repeated, taken.rejected)
-    return str(file.path), size_text(file.bytes), time_text(file.modified_ms), state, *counts
+    return file.file, size_text(file.bytes), time_text(file.modified_ms), state, *counts

@@ -17,11 +17,17 @@ from custody.vfs import FileSystem
 class Landed(msgspec.Struct, frozen=True, kw_only=True):
     """A file in a landing folder."""
 
-    path: Path
+    file: str
+    """Its absolute path; text, since it goes to Spark's workers and into JSON."""
     bytes: int
     modified_ms: int
     is_quiet: bool
     taken: Taken | None
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return Path(self.file)
 
     @property
     def waits(self) -> bool:
@@ -56,7 +62,7 @@ def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms:
                 continue
             modified = fs.modified_ms(path)
             entry = Landed(
-                path=path,
+                file=str(path),
                 bytes=fs.size(path),
                 modified_ms=modified,
                 is_quiet=now_ms - modified >= quiet_ms,

@@ -70,18 +70,16 @@ def _ingest_one(
         return _failed(file, error)
     _log.info("%s: %s", file.path, _note(report))
     seconds = round(time.monotonic() - started, 3)
-    return UnitReport(
-        unit=str(file.path), events=report.stored, bytes_in=file.bytes, seconds=seconds, note=_note(report)
-    )
+    return UnitReport(unit=file.file, events=report.stored, bytes_in=file.bytes, seconds=seconds, note=_note(report))
 
 
 def _failed(file: Landed, error: CustodyError) -> UnitReport:
-    return UnitReport(unit=str(file.path), error=f"{type(error).__name__}: {error}")
+    return UnitReport(unit=file.file, error=f"{type(error).__name__}: {error}")
 
 
 def _entry(file: Landed, report: FileReport, now_ms: int, run_id: str | None) -> Taken:
     return Taken(
-        file=str(file.path),
+        file=file.file,
         bytes=file.bytes,
         modified_ms=file.modified_ms,
         writer=report.writer,

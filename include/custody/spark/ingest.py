@@ -59,7 +59,7 @@ def _ingest(repository: Repository, interval: Interval, run_id: str | None) -> l
         done = [report for piece in pieces.map(work).collect() for report in msgspec.json.decode(piece, type=_Reports)]
     finally:
         session.stop()
-    order = {str(file.path): place for place, file in enumerate(files)}
+    order = {file.file: place for place, file in enumerate(files)}
     return sorted(done, key=lambda report: order.get(report.unit, len(order)))
 
 

@@ -167,7 +167,7 @@ def test_when_no_slot_comes_free_every_file_says_so_and_waits(tmp_path: Path) ->
 
 def test_files_are_dealt_out_by_their_size_in_their_order() -> None:
     def file(name: str, size: int) -> Landed:
-        return Landed(path=Path(name), bytes=size, modified_ms=0, is_quiet=True, taken=None)
+        return Landed(file=name, bytes=size, modified_ms=0, is_quiet=True, taken=None)
 
     files = [file("a", 10), file("b", 70), file("c", 20), file("d", 40)]
     assert [[item.path.name for item in share] for share in shares(files, 2)] == [["b"], ["a", "c", "d"]]
