@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -75,9 +76,9 @@ def test_the_files_of_an_interval_are_stored_in_parallel_and_once(repository: Re
     assert (code, report["units"]) == (0, 0)
 
 
-@pytest.mark.spark
 def test_a_job_without_a_landing_folder_ends_with_the_error_s_own_code(tmp_path: Path) -> None:
     Repository.create(tmp_path / "repository")
-    code, _, errors = submit(tmp_path / "repository", *INTERVAL)
-    assert code == 11
-    assert "landing.folder" in errors
+    command = [sys.executable, str(jobs_folder() / "ingest.py"), "--repository", str(tmp_path / "repository")]
+    done = subprocess.run([*command, *INTERVAL], capture_output=True, text=True, check=False)
+    assert done.returncode == 11
+    assert "landing.folder" in done.stderr
