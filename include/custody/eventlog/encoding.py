@@ -21,6 +21,12 @@ DICTIONARY = (
     "details",
     "previous_attributes.key_value.key",
     "updated_attributes.key_value.key",
+    "entity_type",
+    "platform",
+    "application",
+    "source_format",
+    "source_node",
+    "source_host",
 )
 ENCODINGS: Mapping[str, str] = {
     "event_id": "DELTA_BINARY_PACKED",
@@ -28,6 +34,8 @@ ENCODINGS: Mapping[str, str] = {
     "source_ordinal": "DELTA_BINARY_PACKED",
     "flowfile_uuid": "DELTA_LENGTH_BYTE_ARRAY",
     "source_event_id": "DELTA_LENGTH_BYTE_ARRAY",
+    "parent_uuids.list.element": "DELTA_LENGTH_BYTE_ARRAY",
+    "child_uuids.list.element": "DELTA_LENGTH_BYTE_ARRAY",
     "content_uri": "DELTA_BYTE_ARRAY",
     "previous_content_uri": "DELTA_BYTE_ARRAY",
 }
@@ -53,6 +61,7 @@ class LogOptions:
             "compression": self.compression,
             "compression_level": self.level,
             "use_dictionary": list(DICTIONARY),
+            "dictionary_pagesize_limit": max(self.block_bytes_max, 1 << 20),
             "column_encoding": dict(ENCODINGS),
             "write_statistics": list(STATISTICS),
             "bloom_filter_options": {name: dict(options) for name, options in BLOOM_FILTERS.items()},

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from custody.eventlog.blocks import blocks_of
-from custody.eventlog.encoding import LogOptions
+from custody.eventlog.cutting import blocks_of
+from custody.eventlog.encoding import DICTIONARY, LogOptions
 from custody.eventlog.guard import GuardedSink
 from custody.eventlog.sink import HashingSink
 from custody.format.names import toc_path
@@ -105,7 +105,7 @@ def write_log(
         sink = HashingSink(file)
         guarded = GuardedSink(sink)
         with pq.ParquetWriter(guarded, schema, **options.parquet()) as writer:
-            for block in blocks_of(tables, options.block_bytes_max):
+            for block in blocks_of(tables, options.block_bytes_max, DICTIONARY):
                 writer.write_table(block, row_group_size=block.num_rows)
             guarded.hold()
         contents = guarded.finish(fs, partial)
