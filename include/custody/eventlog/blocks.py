@@ -1,8 +1,11 @@
-"""How many bytes events have, by numpy on whole columns: what cuts them into logs and into compression blocks."""
+"""Where a stream of events is cut into logs and into compression blocks, by numpy on whole columns.
+
+A cut depends on the events alone, not on how the stream was divided into tables.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -24,18 +27,13 @@ def row_bytes(table: pa.Table) -> Sizes:
     return _by_row(table, None)
 
 
-def encoded_bytes(table: pa.Table, dictionary: Collection[str]) -> Sizes:
-    """Return the size of each row in a block, before compression, in bytes: not less than it is; shape (rows,).
+def encoded_bytes(table: pa.Table, shares: Mapping[str, float]) -> Sizes:
+    """Return about how large each row is as Parquet encodes it, before compression, in bytes, shape (rows,).
 
-    An absent value takes no place, and a text of the `dictionary` columns (Parquet paths, such as
-    `attributes.key_value.key`) only that of an entry's number; the dictionaries come on top: `dictionary_bytes`.
+    An absent value takes no place. Of some columns (Parquet paths, such as `attributes.key_value.key`) a text has
+    only a share of its length; where that is 0, it is the number of an entry of a dictionary.
     """
-    return _by_row(table, dictionary)
-
-
-def dictionary_bytes(table: pa.Table, dictionary: Collection[str]) -> int:
-    """Return the plain size of the dictionaries of some columns: each different text once."""
-    return sum(_distinct_bytes(_leaf(table, path)) for path in dictionary if path.split(".")[0] in table.column_names)
+    return _by_row(table, shares)
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -60,11 +58,57 @@ def fitting(sizes: Sizes, bytes_max: int, used: int = 0) -> int:
     return max(rows, 1) if used == 0 and len(sizes) else rows
 
 
-def _by_row(table: pa.Table, dictionary: Collection[str] | None) -> Sizes:
+def cut(sizes: Sizes, block_bytes_max: int) -> list[tuple[int, int]]:
+    """Return (first row, rows) of each block: as many rows as fit, at least one.
+
+    A row that is larger than a block gets a block of its own.
+    """
+    ends = np.cumsum(sizes)
+    blocks: list[tuple[int, int]] = []
+    start = 0
+    while start < len(sizes):
+        before = ends[start - 1] if start else 0
+        stop = int(np.searchsorted(ends, before + block_bytes_max, side="right"))
+        stop = max(stop, start + 1)
+        blocks.append((start, stop - start))
+        start = stop
+    return blocks
+
+
+def blocks_of(
+    tables: Iterable[pa.Table], block_bytes_max: int, measure: Callable[[pa.Table], Sizes] = row_bytes
+) -> Iterator[pa.Table]:
+    """Yield the blocks of a stream of tables; only a block that spans two tables is copied."""
+    begun: list[pa.Table] = []
+    begun_bytes = 0
+    for given in tables:
+        if given.num_rows == 0:
+            continue
+        table = given.combine_chunks()
+        sizes = measure(table)
+        start = 0
+        if begun:
+            start = fitting(sizes, block_bytes_max, begun_bytes)
+            begun.append(table.slice(0, start))
+            begun_bytes += int(sizes[:start].sum())
+            if start == table.num_rows:
+                continue
+            yield pa.concat_tables(begun).combine_chunks()
+        found = cut(sizes[start:], block_bytes_max)
+        for first, rows in found[:-1]:
+            yield table.slice(start + first, rows)
+        first, rows = found[-1]
+        begun = [table.slice(start + first, rows)]
+        begun_bytes = int(sizes[start + first :].sum())
+    if begun:
+        yield pa.concat_tables(begun).combine_chunks()
+
+
+def _by_row(table: pa.Table, shares: Mapping[str, float] | None) -> Sizes:
     total = np.zeros(table.num_rows, np.int64)
     fixed = 0
     for name, column in zip(table.column_names, table.columns, strict=True):
-        ends, each = _ends(one_chunk(column), name, dictionary)
+        ends, each = _ends(one_chunk(column), name, shares)
         fixed += each
         if ends is not None:
             total += ends[1:]
@@ -72,39 +116,40 @@ def _by_row(table: pa.Table, dictionary: Collection[str] | None) -> Sizes:
     return total + fixed
 
 
-def _ends(array: pa.Array, path: str, dictionary: Collection[str] | None) -> tuple[Ends | None, int]:
+def _ends(array: pa.Array, path: str, shares: Mapping[str, float] | None) -> tuple[Ends | None, int]:
     """Return the bytes before each value and before the end, and what each value takes besides.
 
     Shape (values + 1,), or None when there is nothing but that. What is in lists is added up by looking at their
-    bounds alone. `dictionary` is None for plain sizes.
+    bounds alone. `shares` is None for plain sizes.
     """
     kind = array.type
     if pa.types.is_map(kind):
         entries = (array.keys, f"{path}{_KEY}"), (array.items, f"{path}{_VALUE}")
-        return _in_lists(numbers(array.offsets, np.int32), entries, dictionary), _LENGTH_BYTES
+        return _in_lists(numbers(array.offsets, np.int32), entries, shares), _LENGTH_BYTES
     if pa.types.is_list(kind):
-        return _in_lists(numbers(array.offsets, np.int32), [(array.values, f"{path}{_ELEMENT}")], dictionary), _LENGTH_BYTES
+        return _in_lists(numbers(array.offsets, np.int32), [(array.values, f"{path}{_ELEMENT}")], shares), _LENGTH_BYTES
     if pa.types.is_struct(kind):
         children = zip(kind, array.flatten(), strict=True)
-        return _sum([_ends(child, f"{path}.{field.name}", dictionary) for field, child in children])
+        return _sum([_ends(child, f"{path}.{field.name}", shares) for field, child in children])
     is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
     width = _LENGTH_BYTES if is_text else max(kind.bit_width // 8, 1)
-    if dictionary is not None and path in dictionary:
+    share = 1.0 if shares is None else shares.get(path, 1.0)
+    if share == 0:
         return None, _ENTRY_NUMBER_BYTES
+    if share < 1:
+        return _added((_text_bytes(array) * share).astype(np.int64)), width
     if array.null_count == 0:
         return (_text_ends(array) if is_text else None), width
     if array.null_count == len(array):
-        return None, 0 if dictionary is not None else width
+        return None, 0 if shares is not None else width
     lengths = _text_bytes(array) if is_text else np.zeros(len(array), np.int64)
-    if dictionary is not None:
+    if shares is not None:
         return _added(lengths + width * _present(array)), 0
     return (_added(lengths) if is_text else None), width
 
 
-def _in_lists(
-    bounds: Offsets, parts: Iterable[tuple[pa.Array, str]], dictionary: Collection[str] | None
-) -> Ends:
-    ends, each = _sum([_ends(values, path, dictionary) for values, path in parts])
+def _in_lists(bounds: Offsets, parts: Iterable[tuple[pa.Array, str]], shares: Mapping[str, float] | None) -> Ends:
+    ends, each = _sum([_ends(values, path, shares) for values, path in parts])
     fixed = bounds.astype(np.int64) * each
     return fixed if ends is None else ends[bounds] + fixed
 
@@ -117,22 +162,6 @@ def _sum(parts: Sequence[tuple[Ends | None, int]]) -> tuple[Ends | None, int]:
 
 def _added(sizes: Sizes) -> Ends:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-
-
-def _leaf(table: pa.Table, path: str) -> pa.Array:
-    """Return the texts of a column, or those in its lists or maps."""
-    name, _, inner = path.partition(".")
-    array = one_chunk(table.column(name))
-    if not inner:
-        return array
-    texts = array.keys if path.endswith(_KEY) else array.items if path.endswith(_VALUE) else array.values
-    bounds = numbers(array.offsets, np.int32)
-    return texts.slice(bounds[0], bounds[-1] - bounds[0]) if len(bounds) else texts
-
-
-def _distinct_bytes(texts: pa.Array) -> int:
-    distinct = texts.unique()
-    return int(_text_bytes(distinct).sum()) + _LENGTH_BYTES * len(distinct)
 
 
 def _text_ends(array: pa.Array) -> Ends:

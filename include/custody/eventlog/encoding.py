@@ -39,6 +39,12 @@ ENCODINGS: Mapping[str, str] = {
     "content_uri": "DELTA_BYTE_ARRAY",
     "previous_content_uri": "DELTA_BYTE_ARRAY",
 }
+# What is left of a text before compression, to tell how many events fill a block: a dictionary stands once in a block,
+# and addresses share more than half of their length with the one before.
+SHARES: Mapping[str, float] = {
+    **dict.fromkeys(DICTIONARY, 0.0),
+    **{name: 0.5 for name, kind in ENCODINGS.items() if kind == "DELTA_BYTE_ARRAY"},
+}
 # Bounds are kept where a block can be passed over by them. Those of a uuid or a type span nearly everything in every
 # block; a bound of a long text would stand in the footer at its full length, twice a block.
 STATISTICS = ("event_id", "event_time", "file_size", "lineage_start_date", "source_node", "source_ordinal")
@@ -61,7 +67,6 @@ class LogOptions:
             "compression": self.compression,
             "compression_level": self.level,
             "use_dictionary": list(DICTIONARY),
-            "dictionary_pagesize_limit": max(self.block_bytes_max, 1 << 20),
             "column_encoding": dict(ENCODINGS),
             "write_statistics": list(STATISTICS),
             "bloom_filter_options": {name: dict(options) for name, options in BLOOM_FILTERS.items()},

@@ -187,7 +187,7 @@ class EventLog:
             found = list(self.tables([number], None, on_damage))
             block = found[0] if found else None
             if self._cache is not None and block is not None:
-                self._cache.put(key, block, block.nbytes)
+                self._cache.put(key, block, block.get_total_buffer_size())
         return block
 
     def _problem(self, number: int) -> str | None:
