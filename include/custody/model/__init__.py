@@ -4,7 +4,7 @@ from custody.model.acknowledged import Acknowledged
 from custody.model.columns import EVENT_SCHEMA, SCHEMA_VERSION, to_batch, to_events
 from custody.model.event import UNASSIGNED, ContentClaim, Event, EventType
 from custody.model.validation import INT64_MAX, Problem, Severity, check_event, require_valid
-from custody.model.versions import schema_of, to_present
+from custody.model.versions import lacking, schema_of, to_present
 
 __all__ = [
     "EVENT_SCHEMA",
@@ -18,6 +18,7 @@ __all__ = [
     "Problem",
     "Severity",
     "check_event",
+    "lacking",
     "require_valid",
     "schema_of",
     "to_batch",
