@@ -5,7 +5,7 @@ A cut depends on the events alone, not on how the stream was divided into tables
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -13,15 +13,32 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Sizes = npt.NDArray[np.int64]
+Offsets = npt.NDArray[np.int32]
+Ends = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
+
+_LENGTH_BYTES = 4  # of a text, or of a list
+_ENTRY_NUMBER_BYTES = 2
+_KEY, _VALUE, _ELEMENT = ".key_value.key", ".key_value.value", ".list.element"
 
 
 def row_bytes(table: pa.Table) -> Sizes:
     """Return the plain, uncompressed size of each row in bytes, shape (rows,)."""
-    total = np.zeros(table.num_rows, np.int64)
-    for column in table.columns:
-        total += _column_bytes(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
-    return total
+    return _by_row(table, None)
+
+
+def encoded_bytes(table: pa.Table, shares: Mapping[str, float]) -> Sizes:
+    """Return about how large each row is as Parquet encodes it, before compression, in bytes, shape (rows,).
+
+    An absent value takes no place. Of some columns (Parquet paths, such as `attributes.key_value.key`) a text has
+    only a share of its length; where that is 0, it is the number of an entry of a dictionary.
+    """
+    return _by_row(table, shares)
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; one that is in one piece is not copied."""
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 def numbers(array: pa.Array, kind: type[Number]) -> npt.NDArray[Number]:
@@ -58,7 +75,9 @@ def cut(sizes: Sizes, block_bytes_max: int) -> list[tuple[int, int]]:
     return blocks
 
 
-def blocks_of(tables: Iterable[pa.Table], block_bytes_max: int) -> Iterator[pa.Table]:
+def blocks_of(
+    tables: Iterable[pa.Table], block_bytes_max: int, measure: Callable[[pa.Table], Sizes] = row_bytes
+) -> Iterator[pa.Table]:
     """Yield the blocks of a stream of tables; only a block that spans two tables is copied."""
     begun: list[pa.Table] = []
     begun_bytes = 0
@@ -66,7 +85,7 @@ def blocks_of(tables: Iterable[pa.Table], block_bytes_max: int) -> Iterator[pa.T
         if given.num_rows == 0:
             continue
         table = given.combine_chunks()
-        sizes = row_bytes(table)
+        sizes = measure(table)
         start = 0
         if begun:
             start = fitting(sizes, block_bytes_max, begun_bytes)
@@ -85,35 +104,78 @@ def blocks_of(tables: Iterable[pa.Table], block_bytes_max: int) -> Iterator[pa.T
         yield pa.concat_tables(begun).combine_chunks()
 
 
-def _column_bytes(array: pa.Array) -> Sizes:
+def _by_row(table: pa.Table, shares: Mapping[str, float] | None) -> Sizes:
+    total = np.zeros(table.num_rows, np.int64)
+    fixed = 0
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        ends, each = _ends(one_chunk(column), name, shares)
+        fixed += each
+        if ends is not None:
+            total += ends[1:]
+            total -= ends[:-1]
+    return total + fixed
+
+
+def _ends(array: pa.Array, path: str, shares: Mapping[str, float] | None) -> tuple[Ends | None, int]:
+    """Return the bytes before each value and before the end, and what each value takes besides.
+
+    Shape (values + 1,), or None when there is nothing but that. What is in lists is added up by looking at their
+    bounds alone. `shares` is None for plain sizes.
+    """
     kind = array.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _text_bytes(array) + 4
     if pa.types.is_map(kind):
-        entries = _column_bytes(array.keys) + _column_bytes(array.items)
-        return _sum_by_row(entries, array.offsets) + 4
+        entries = (array.keys, f"{path}{_KEY}"), (array.items, f"{path}{_VALUE}")
+        return _in_lists(numbers(array.offsets, np.int32), entries, shares), _LENGTH_BYTES
     if pa.types.is_list(kind):
-        return _sum_by_row(_column_bytes(array.values), array.offsets) + 4
+        return _in_lists(numbers(array.offsets, np.int32), [(array.values, f"{path}{_ELEMENT}")], shares), _LENGTH_BYTES
     if pa.types.is_struct(kind):
-        summed: Sizes = np.sum([_column_bytes(child) for child in array.flatten()], axis=0, dtype=np.int64)
-        return summed
-    return np.full(len(array), max(kind.bit_width // 8, 1), np.int64)
+        children = zip(kind, array.flatten(), strict=True)
+        return _sum([_ends(child, f"{path}.{field.name}", shares) for field, child in children])
+    is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    width = _LENGTH_BYTES if is_text else max(kind.bit_width // 8, 1)
+    share = 1.0 if shares is None else shares.get(path, 1.0)
+    if share == 0:
+        return None, _ENTRY_NUMBER_BYTES
+    if share < 1:
+        return _added((_text_bytes(array) * share).astype(np.int64)), width
+    if array.null_count == 0:
+        return (_text_ends(array) if is_text else None), width
+    if array.null_count == len(array):
+        return None, 0 if shares is not None else width
+    lengths = _text_bytes(array) if is_text else np.zeros(len(array), np.int64)
+    if shares is not None:
+        return _added(lengths + width * _present(array)), 0
+    return (_added(lengths) if is_text else None), width
+
+
+def _in_lists(bounds: Offsets, parts: Iterable[tuple[pa.Array, str]], shares: Mapping[str, float] | None) -> Ends:
+    ends, each = _sum([_ends(values, path, shares) for values, path in parts])
+    fixed = bounds.astype(np.int64) * each
+    return fixed if ends is None else ends[bounds] + fixed
+
+
+def _sum(parts: Sequence[tuple[Ends | None, int]]) -> tuple[Ends | None, int]:
+    found = [ends for ends, _ in parts if ends is not None]
+    each = sum(each for _, each in parts)
+    return (sum(found[1:], found[0].astype(np.int64)) if found else None), each
+
+
+def _added(sizes: Sizes) -> Ends:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+
+
+def _text_ends(array: pa.Array) -> Ends:
+    """Return where each text begins, and where the last one ends: as they lie in memory, without a copy."""
+    offsets: Ends = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    return offsets if len(offsets) else np.zeros(1, np.int32)
 
 
 def _text_bytes(array: pa.Array) -> Sizes:
-    """Return the length of each text, 0 for an absent one; from the buffers, as this is done for every event."""
-    validity, offsets, _ = array.buffers()
-    first, stop = array.offset, array.offset + len(array)
-    lengths: Sizes = np.diff(np.frombuffer(offsets, np.int32)[first : stop + 1]).astype(np.int64)
-    if array.null_count:
-        present = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")[first:stop]
-        lengths *= present
-    return lengths
+    """Return the length of each text, 0 for an absent one."""
+    lengths: Sizes = np.diff(_text_ends(array)).astype(np.int64)
+    return lengths * _present(array) if array.null_count else lengths
 
 
-def _sum_by_row(sizes: Sizes, offsets: pa.Array) -> Sizes:
-    """Add up the sizes of the elements of each row; `offsets` (rows + 1,) point into `sizes`."""
-    totals = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    bounds = numbers(offsets, np.int32)
-    by_row: Sizes = totals[bounds[1:]] - totals[bounds[:-1]]
-    return by_row
+def _present(array: pa.Array) -> npt.NDArray[np.uint8]:
+    bits = np.frombuffer(array.buffers()[0], np.uint8)
+    return np.unpackbits(bits, bitorder="little")[array.offset : array.offset + len(array)]

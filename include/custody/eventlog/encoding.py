@@ -21,6 +21,12 @@ DICTIONARY = (
     "details",
     "previous_attributes.key_value.key",
     "updated_attributes.key_value.key",
+    "entity_type",
+    "platform",
+    "application",
+    "source_format",
+    "source_node",
+    "source_host",
 )
 ENCODINGS: Mapping[str, str] = {
     "event_id": "DELTA_BINARY_PACKED",
@@ -28,8 +34,16 @@ ENCODINGS: Mapping[str, str] = {
     "source_ordinal": "DELTA_BINARY_PACKED",
     "flowfile_uuid": "DELTA_LENGTH_BYTE_ARRAY",
     "source_event_id": "DELTA_LENGTH_BYTE_ARRAY",
+    "parent_uuids.list.element": "DELTA_LENGTH_BYTE_ARRAY",
+    "child_uuids.list.element": "DELTA_LENGTH_BYTE_ARRAY",
     "content_uri": "DELTA_BYTE_ARRAY",
     "previous_content_uri": "DELTA_BYTE_ARRAY",
+}
+# What is left of a text before compression, to tell how many events fill a block: a dictionary stands once in a block,
+# and addresses share more than half of their length with the one before.
+SHARES: Mapping[str, float] = {
+    **dict.fromkeys(DICTIONARY, 0.0),
+    **{name: 0.5 for name, kind in ENCODINGS.items() if kind == "DELTA_BYTE_ARRAY"},
 }
 # Bounds are kept where a block can be passed over by them. Those of a uuid or a type span nearly everything in every
 # block; a bound of a long text would stand in the footer at its full length, twice a block.

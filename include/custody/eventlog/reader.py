@@ -23,7 +23,7 @@ from custody.eventlog.toc import TableOfContents
 from custody.eventlog.writer import METADATA_KEY, LogMetadata
 from custody.format.names import toc_path
 from custody.model import EVENT_SCHEMA, schema_of, to_present
-from custody.vfs import FileSystem
+from custody.vfs import FileSystem, will_need
 
 _TOGETHER_BYTES = 8 << 20
 """Neighbouring blocks are decoded together up to this size, compressed: it is quicker than one by one."""
@@ -184,10 +184,11 @@ class EventLog:
         key = (self.path, self._sha256, number)
         block = self._cache.get(key) if self._cache is not None else None
         if block is None:
+            will_need(self.data, int(self.toc.blocks[number]["offset"]), int(self.toc.blocks[number]["length"]))
             found = list(self.tables([number], None, on_damage))
             block = found[0] if found else None
             if self._cache is not None and block is not None:
-                self._cache.put(key, block, block.nbytes)
+                self._cache.put(key, block, block.get_total_buffer_size())
         return block
 
     def _problem(self, number: int) -> str | None:

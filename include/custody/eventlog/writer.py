@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from custody.eventlog.blocks import blocks_of
-from custody.eventlog.encoding import LogOptions
+from custody.eventlog.blocks import Sizes, blocks_of, encoded_bytes
+from custody.eventlog.encoding import SHARES, LogOptions
 from custody.eventlog.guard import GuardedSink
 from custody.eventlog.sink import HashingSink
 from custody.format.names import toc_path
@@ -27,6 +27,7 @@ from custody.model import EVENT_SCHEMA, SCHEMA_VERSION
 from custody.vfs import FileSystem, temporary
 
 METADATA_KEY = b"custody"
+_OVERHEAD_BYTES = 32 << 10  # of a block: dictionaries and heads of pages
 _TRANSACTION_NAMESPACE = uuid.UUID("0f0c7b0e-4c0b-4f3e-9a55-5b8c0a4c7d21")  # part of the format: names attempts
 
 
@@ -90,30 +91,55 @@ def log_metadata(table: pa.Table, writer: str, database: str, groups: Sequence[i
 
 
 def write_log(
-    fs: FileSystem, path: Path, events: pa.Table | Iterable[pa.Table], metadata: LogMetadata, options: LogOptions
+    fs: FileSystem,
+    path: Path,
+    events: pa.Table | Callable[[], Iterable[pa.Table]],
+    metadata: LogMetadata,
+    options: LogOptions,
 ) -> WrittenLog:
     """Write and publish the log of `events`, which are sorted by event id, and the table of contents beside it.
 
-    Of a stream of tables, one and the next block are in memory.
+    Of a stream of tables, one and the next block are in memory. How large a block is before compression is known when
+    it is encoded. If one is larger than allowed, which takes unusual events, all is written again with fewer events a
+    block: then `events` is called once more.
     Durability: on return both survive power loss; a second call replaces both with the same content.
     """
     fs.make_directory(path.parent)
-    tables = [events] if isinstance(events, pa.Table) else events
+    tables = (lambda: [events]) if isinstance(events, pa.Table) else events
     schema = EVENT_SCHEMA.with_metadata({METADATA_KEY: msgspec.json.encode(metadata)})
-    partial = temporary(path)
-    with fs.create(partial) as file:
-        sink = HashingSink(file)
-        guarded = GuardedSink(sink)
-        with pq.ParquetWriter(guarded, schema, **options.parquet()) as writer:
-            for block in blocks_of(tables, options.block_bytes_max):
-                writer.write_table(block, row_group_size=block.num_rows)
-            guarded.hold()
-        contents = guarded.finish(fs, partial)
-        file.sync()
-        size = file.tell()
+    most = options.block_bytes_max
+    aim = most - min(_OVERHEAD_BYTES, most // 4)
+    while True:
+        partial = temporary(path)
+        with fs.create(partial) as file:
+            sink = HashingSink(file)
+            guarded = GuardedSink(sink)
+            largest = _write_blocks(guarded, schema, blocks_of(tables(), aim, _encoded), options)
+            if largest <= most:
+                contents = guarded.finish(fs, partial)
+                file.sync()
+                size = file.tell()
+                break
+        fs.remove(partial)
+        aim = min(aim * most // largest, aim - aim // 16)
     toc = contents.encode()
     toc_file = path.with_name(toc_path(path.name))
     fs.write_durably(toc_file, toc)
     fs.rename(partial, path)
     fs.sync_directory(path.parent)
     return WrittenLog(path, size, sink.sha256.digest(), toc_file, hashlib.sha256(toc).digest(), len(contents.blocks))
+
+
+def _encoded(table: pa.Table) -> Sizes:
+    return encoded_bytes(table, SHARES)
+
+
+def _write_blocks(sink: GuardedSink, schema: pa.Schema, blocks: Iterable[pa.Table], options: LogOptions) -> int:
+    """Write the blocks, keep the footer back; return the size of the largest block of several events, as encoded."""
+    made: list[pq.FileMetaData] = []
+    with pq.ParquetWriter(sink, schema, metadata_collector=made, **options.parquet()) as writer:
+        for block in blocks:
+            writer.write_table(block, row_group_size=block.num_rows)
+        sink.hold()
+    groups = [made[0].row_group(number) for number in range(made[0].num_row_groups)]
+    return max((group.total_byte_size for group in groups if group.num_rows > 1), default=0)

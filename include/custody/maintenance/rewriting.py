@@ -114,7 +114,10 @@ def write_anew(workspace: Workspace, state: CatalogState, files: Sequence[AddFil
     Durability: on return they survive power loss; nothing lists them yet.
     """
     made = workspace.files(metadata, attempt_suffix(metadata.transaction))
-    events = (table for file in files for table in _kept(workspace, file, meaning(state, file)))
+
+    def events() -> Iterator[pa.Table]:
+        return (table for file in files for table in _kept(workspace, file, meaning(state, file)))
+
     write_log(workspace.fs, made.log, events, metadata, workspace.log_options)
     log, index = EventLog(workspace.fs, made.log), workspace.settings.index
     tables = log.tables(range(len(log.toc.blocks)))

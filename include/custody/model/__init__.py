@@ -5,7 +5,7 @@ from custody.model.columns import EVENT_SCHEMA, SCHEMA_VERSION, to_batch, to_eve
 from custody.model.event import UNASSIGNED, ContentClaim, Event, EventType
 from custody.model.tables import require_valid_columns
 from custody.model.validation import INT64_MAX, Problem, Severity, check_event, require_valid
-from custody.model.versions import schema_of, to_present
+from custody.model.versions import lacking, schema_of, to_present
 
 __all__ = [
     "EVENT_SCHEMA",
@@ -19,6 +19,7 @@ __all__ = [
     "Problem",
     "Severity",
     "check_event",
+    "lacking",
     "require_valid",
     "require_valid_columns",
     "schema_of",

@@ -43,7 +43,7 @@ def to_present(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Tabl
     if held == [field.name for field in fields] and all(map(_is_same, table.schema, fields)):
         return table if table.schema.metadata is None else table.replace_schema_metadata()
     arrays = [
-        table.column(field.name).cast(field.type) if field.name in held else _absent(field, table.num_rows)
+        table.column(field.name).cast(field.type) if field.name in held else pa.repeat(lacking(field), table.num_rows)
         for field in fields
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
@@ -54,13 +54,13 @@ def _is_same(field: pa.Field, other: pa.Field) -> bool:
     return same
 
 
-def _absent(field: pa.Field, rows: int) -> pa.Array:
-    """Return a column that says nothing: null where that is allowed, else what Event has by default."""
+def lacking(field: pa.Field) -> pa.Scalar:
+    """Return what an event says in a column that it has not: null where that is allowed, else what Event has."""
     if field.nullable:
-        return pa.nulls(rows, field.type)
+        return pa.scalar(None, field.type)
     if pa.types.is_list(field.type) or pa.types.is_map(field.type):
-        return pa.array([[]] * rows, field.type)
+        return pa.scalar([], field.type)
     default = _DEFAULTS[field.name]
     if default is msgspec.NODEFAULT:
         default = "" if pa.types.is_string(field.type) else 0
-    return pa.repeat(pa.scalar(default, field.type), rows)
+    return pa.scalar(default, field.type)

@@ -1,6 +1,6 @@
 """SQL over all events: DuckDB inside this process.
 
-The engine gets two tables and nothing else: no file, no network, no extension and no variable of this process can be
+The engine gets three tables and nothing else: no file, no network, no extension and no variable of this process can be
 reached from a query, its settings are locked, and only one SELECT is run. The logs are scanned by pyarrow, which reads
 the columns and blocks that the query needs and verifies the checksum of every page; DuckDB's own reader of Parquet does
 not verify them.
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from custody.config import Settings
 from custody.errors import CorruptionError, InvalidInputError
+from custody.repository import sql_transactions
 from custody.repository.sql_sources import SqlSources
 
 _BATCH_ROWS = 2048
@@ -39,10 +40,13 @@ class SqlResult:
     def __init__(self, settings: Settings, sources: SqlSources, text: str, seconds_max: float | None = None) -> None:
         self._sources = sources
         self._seconds_max = seconds_max or settings.query.sql_seconds_max
+        # A long history takes a while to read: only for those who ask for it.
+        is_asked = sql_transactions.NAME in text.lower()
+        transactions = sources.transactions() if is_asked else sql_transactions.SCHEMA.empty_table()
         self._deadline = time.monotonic() + self._seconds_max
         self._spill = tempfile.TemporaryDirectory(prefix="custody-sql-")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="custody-sql")
-        self._connection = _connect(settings, sources, self._spill.name)
+        self._connection = _connect(settings, sources, self._spill.name, transactions)
         try:
             self._reader: pa.RecordBatchReader = self._run(lambda: self._ask(text))
         except BaseException:
@@ -105,7 +109,7 @@ class SqlResult:
             raise InvalidInputError(f"SQL: {error}") from error
 
 
-def _connect(settings: Settings, sources: SqlSources, spill: str) -> duckdb.DuckDBPyConnection:
+def _connect(settings: Settings, sources: SqlSources, spill: str, transactions: pa.Table) -> duckdb.DuckDBPyConnection:
     query = settings.query
     connection = duckdb.connect(
         ":memory:",
@@ -125,6 +129,7 @@ def _connect(settings: Settings, sources: SqlSources, spill: str) -> duckdb.Duck
     else:
         connection.register("events", sources.events)
     connection.register("logs", sources.logs)
+    connection.register(sql_transactions.NAME, transactions)
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

@@ -9,12 +9,13 @@ import pyarrow.dataset as ds
 
 from custody.catalog import AddFile
 from custody.eventlog import Damage, EventLog
-from custody.model import EVENT_SCHEMA, to_present
+from custody.model import EVENT_SCHEMA, lacking, schema_of, to_present
 from custody.repository import reading
 from custody.repository.burial import buried_ids
 from custody.repository.caches import caches_of
 from custody.repository.found import Notices
 from custody.repository.opening import open_log
+from custody.repository.sql_transactions import transactions
 from custody.rollover import Workspace
 
 SQL_SCHEMA = pa.schema([pa.field("writer", pa.string(), nullable=False), *EVENT_SCHEMA])
@@ -50,6 +51,7 @@ class SqlSources:
     """
 
     def __init__(self, workspaces: Sequence[Workspace], *, skip_damaged: bool) -> None:
+        self._workspaces = workspaces
         self.notices = Notices(strict=not skip_damaged)
         self._skip_damaged = skip_damaged
         self._logs: list[EventLog] = []
@@ -69,6 +71,14 @@ class SqlSources:
         self.buried = pa.concat_tables(buried) if buried else None
         """Writer and id of the events of logs that tombstones bury."""
         self.logs = pa.Table.from_pylist(rows, schema=_LOGS)
+
+    def transactions(self) -> pa.Table:
+        """Return what the catalogs' transactions did.
+
+        Raises:
+            CorruptionError: a transaction is damaged or missing.
+        """
+        return transactions(self._workspaces)
 
     def damage(self) -> Iterator[Damage]:
         """Look for damaged blocks, after a query failed, and yield them."""
@@ -91,6 +101,11 @@ class SqlSources:
             & (ds.field("event_time") >= pa.scalar(file.first_event_time_ms, _TIME))
             & (ds.field("event_time") <= pa.scalar(file.last_event_time_ms, _TIME))
         )
+        # What logs of an older schema version lack is what reading says of it; pyarrow alone would say null.
+        held = schema_of(log.metadata.schema_version, log.path).names
+        for field in EVENT_SCHEMA:
+            if field.name not in held and not field.nullable:
+                common &= ds.field(field.name) == lacking(field)
         source = pa.BufferReader(pa.py_buffer(log.parquet()))
         yield _FORMAT.make_fragment(source, partition_expression=common, row_groups=blocks)
 

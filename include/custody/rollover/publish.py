@@ -66,7 +66,10 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int) -> UnitRe
     """Write an event log and its table of contents from what is staged."""
     staged = find_staged(workspace, first_event_id)
     metadata, source = staged.metadata, staged.path(workspace)
-    events = read_staged(workspace.fs, source, staged.log)
+
+    def events() -> Iterator[pa.Table]:
+        return read_staged(workspace.fs, source, staged.log)
+
     log = write_log(workspace.fs, workspace.files(metadata).log, events, metadata, workspace.log_options)
     return UnitReport(
         unit=unit,

@@ -2,6 +2,7 @@
 
 from custody.vfs.base import FileSystem, Primitives, WritableFile
 from custody.vfs.composed import TEMPORARY_SUFFIX, temporary
+from custody.vfs.mapped import will_need
 from custody.vfs.posix import PosixFileSystem
 
-__all__ = ["TEMPORARY_SUFFIX", "FileSystem", "PosixFileSystem", "Primitives", "WritableFile", "temporary"]
+__all__ = ["TEMPORARY_SUFFIX", "FileSystem", "PosixFileSystem", "Primitives", "WritableFile", "temporary", "will_need"]

@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 from threading import Timer
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -94,6 +95,30 @@ def test_the_table_of_logs_is_what_the_catalog_lists(two: Repository) -> None:
         ("one", 80, 120, 199),
     ]
     assert all(Path(str(row["path"])).is_file() for row in found)
+
+
+def test_the_table_of_transactions_is_what_the_catalogs_say(two: Repository) -> None:
+    found = rows(two, "select * from transactions order by writer, revision")
+    timeline = list(two.timeline("one"))
+    assert [(row["writer"], row["revision"]) for row in found] == [("one", each.revision) for each in timeline]
+    assert [row["uuid"] for row in found] == [str(UUID(bytes=each.uuid)) for each in timeline]
+    assert sum(int(str(row["events_added"])) for row in found) == 200
+    sizes = rows(two, "select sum(size_bytes) a, (select sum(bytes_added) from transactions) b from logs")
+    assert sizes[0]["a"] == sizes[0]["b"]
+    assert found[-1]["next_event_id"] == 200
+    # A join of the table with itself sees it twice.
+    linked = rows(two, "select count(*) n from transactions join TRANSACTIONS b using (writer, revision)")
+    assert linked == [{"n": len(timeline)}]
+
+
+def test_transactions_are_read_only_by_who_asks_for_them(two: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("custody.catalog.Catalog.timeline", refused)
+    assert rows(two, "select count(*) n from events") == [{"n": 350}]
+    with pytest.raises(AssertionError):
+        rows(two, "select count(*) from transactions")
 
 
 def test_projections_and_filters_reach_the_scan(two: Repository) -> None:

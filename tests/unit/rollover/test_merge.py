@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from custody.clock import ManualClock
 from custody.config import SETTINGS_FILE, Settings
 from custody.errors import CorruptionError, FormatVersionError
-from custody.eventlog import EventLog, read_staged, row_bytes
+from custody.eventlog import EventLog, read_staged
+from custody.eventlog.blocks import encoded_bytes
 from custody.format.names import UNIT_MANIFEST
 from custody.repository import Repository
 from custody.rollover import STEPS, Unit, UnitManifest, Workspace, merge, staged_path
@@ -218,12 +219,12 @@ def test_a_merge_and_a_compression_hold_a_bounded_number_of_chunks(repository: R
     before = pa.total_allocated_bytes()
     most = 0
 
-    def measured(table: pa.Table) -> object:
+    def measured(table: pa.Table, shares: Mapping[str, float]) -> object:
         nonlocal most
         most = max(most, pa.total_allocated_bytes() - before)
-        return row_bytes(table)
+        return encoded_bytes(table, shares)
 
-    with patch("custody.eventlog.blocks.row_bytes", measured):
+    with patch("custody.eventlog.writer.encoded_bytes", measured):
         run_steps(repository.settings, "compress")
     [path] = repository.settings.root.rglob("*.parquet")
     assert EventLog(repository.workspace().fs, path).read(["event_id"]).num_rows == 12 * BASE
