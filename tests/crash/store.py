@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -31,7 +30,7 @@ from custody.format.names import (
     parse_staged_unit,
     parse_transaction,
 )
-from custody.index import OpenShard, builder
+from custody.index import Indexed, OpenShard, builder
 from custody.index.manifest import Manifest
 from custody.index.segment.writer import write_segment
 from custody.journal import JournalFile, JournalWriter
@@ -102,18 +101,18 @@ def run_pass(fs: FileSystem, *names: str, is_segment_copied: bool = True) -> Non
                 STEPS[name].run(Workspace(SETTINGS, unit.writer, fs, clock), unit)
 
 
-_SEGMENTS: dict[tuple[bytes, ...], tuple[Manifest, dict[str, bytes]]] = {}
+_SEGMENTS: dict[tuple[Indexed, tuple[bytes, ...]], tuple[Manifest, dict[str, bytes]]] = {}
 
 
 def _copied_segment(
-    fs: FileSystem, folder: Path, tables: Iterable[pa.Table], attributes: Sequence[str], *options: Any
+    fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: Indexed, memory_bytes: int
 ) -> Manifest:
     found = list(tables)
-    key = tuple(batch.serialize().to_pybytes() for table in found for batch in table.to_batches())
+    key = indexed, tuple(batch.serialize().to_pybytes() for table in found for batch in table.to_batches())
     if key not in _SEGMENTS:
         scratch = MemoryFileSystem()
         scratch.make_directory(folder)
-        made = write_segment(scratch, folder, found, attributes, *options)
+        made = write_segment(scratch, folder, found, indexed, memory_bytes)
         _SEGMENTS[key] = made, {name: scratch.read(folder / name) for name in scratch.list(folder)}
     made, files = _SEGMENTS[key]
     for name, data in files.items():

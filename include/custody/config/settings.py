@@ -10,7 +10,7 @@ import json
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
@@ -29,6 +29,25 @@ ENVIRONMENT_PREFIX = "CUSTODY__"
 
 _Unset = BeforeValidator(lambda value: None if value == "" else value)  # TOML has no word for it
 _Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+_IndexedField = Literal[
+    "event_type",
+    "flowfile_uuid",
+    "component_id",
+    "component_type",
+    "component_name",
+    "process_group_id",
+    "transit_uri",
+    "filename",
+    "relationship",
+    "source_queue_identifier",
+    "alternate_identifier_uri",
+    "source_system_flowfile_identifier",
+    "content_claim_container",
+    "content_claim_section",
+    "content_claim_identifier",
+    "source_node",
+    "details",
+]
 _NAME_CHARACTERS_MAX = 63
 _SLOTS_MAX = 256
 
@@ -181,7 +200,12 @@ class EventLogSection(_Section):
 class IndexSection(_Section):
     """What can be searched."""
 
-    attributes: tuple[str, ...] = Field(
+    fields: tuple[_IndexedField, ...] = Field(
+        get_args(_IndexedField),
+        description="Standard fields to index; flowfile_uuid has to be one of them. Times and numbers can always be "
+        "searched. A field that is left out makes shards smaller and cannot be searched.",
+    )
+    attributes: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         (), description="Names of FlowFile attributes to index besides the standard fields."
     )
     ranges: tuple[Literal["event_time", "lineage_start_date", "file_size", "source_ordinal"], ...] = Field(
@@ -189,6 +213,18 @@ class IndexSection(_Section):
         description="Number and time fields that get terms besides their column, so that Whoosh itself can search "
         "them, too; custody needs none. Each costs up to 90 bytes an event.",
     )
+    backfill_shards_max: int = Field(
+        8,
+        ge=0,
+        description="After a change of the settings above, each run of the step index makes this many of the older "
+        "shards anew, newest first; 0 leaves that to `custody index rebuild --stale`.",
+    )
+
+    @model_validator(mode="after")
+    def _lineage_can_be_found(self) -> Self:
+        if "flowfile_uuid" not in self.fields:
+            raise ValueError("fields: flowfile_uuid has to be one of them, lineage needs it")
+        return self
 
 
 class CatalogSection(_Section):
@@ -212,6 +248,9 @@ class QuerySection(_Section):
     results_default: int = Field(1000, ge=1, description="Results of a search that names no limit.")
     lineage_events_max: int = Field(
         10_000, ge=1, description="Events of one lineage; a larger one is cut there and says so."
+    )
+    open_shards_max: int = Field(
+        256, ge=1, description="Index shards that a process keeps open between searches; each maps up to ten files."
     )
     cache_bytes: int = Field(
         256 << 20, ge=0, description="Bytes of decoded blocks and journals that a process keeps between reads."

@@ -68,7 +68,17 @@ class Dictionary:
 
     def find_many(self, field: str, terms: Iterable[bytes]) -> list[PostingList]:
         """Return the documents of those of some terms that any document has."""
-        return [found for term in terms if (found := self.find(field, term)) is not None]
+        number = self._fields.get(field)
+        if number is None:
+            return []
+        prefix = number.to_bytes(2, "big")
+        keys = [prefix + term for term in terms]
+        if self._hash_type == _CRC32:
+            keys = [keys[place] for place in self._maybe_there(keys)]
+            records = (self._find_crc(key) for key in keys)
+        else:
+            records = (self._find_ordered(key) for key in keys)
+        return [self._list_of(record) for record in records if record is not None]
 
     def range_of(self, field: str) -> tuple[int, int]:
         """Return the numbers of a field's terms in the order of all terms: the first, and the one behind the last."""
@@ -204,6 +214,28 @@ class Dictionary:
                     return int(record)
             slot = slot + 1 if slot + 1 < slots else 0
         return None
+
+    def _maybe_there(self, keys: Sequence[bytes]) -> list[int]:
+        """Return which keys have their hash in the tables: those that are there, and hardly any other."""
+        terms = self._terms
+        wanted = np.fromiter(map(zlib.crc32, keys), np.uint32, len(keys))
+        terms.span(self._directory, self._directory + TABLES * TABLE.itemsize)
+        tables = np.frombuffer(terms.data, TABLE, TABLES, self._directory)[wanted & np.uint32(TABLES - 1)]
+        place, slots = tables["place"].astype(np.int64), tables["slots"].astype(np.int64)
+        left = np.flatnonzero(slots > 0)
+        slot = (wanted >> np.uint32(8)).astype(np.int64) % np.maximum(slots, 1)
+        found = np.zeros(len(keys), np.bool_)
+        for _ in range(int(slots.max(initial=0))):
+            if not len(left):
+                break
+            at = place[left] + slot[left] * SLOT.itemsize
+            terms.require(at, SLOT.itemsize)
+            is_hit = numbers(terms.data, at, ">u4") == wanted[left]
+            is_used = numbers(terms.data, at + 4, ">i8") != 0
+            found[left[is_hit & is_used]] = True
+            left = left[is_used & ~is_hit]
+            slot[left] = (slot[left] + 1) % slots[left]
+        return np.flatnonzero(found).tolist()
 
     def _find_ordered(self, key: bytes) -> int | None:
         """Return where the record of a key lies, by the order of keys: for tables by another hash."""
