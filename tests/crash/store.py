@@ -87,7 +87,7 @@ def workspace(fs: FileSystem) -> Workspace:
     return repository(fs).workspace()
 
 
-def run_pass(fs: FileSystem, *names: str, is_segment_copied: bool = True) -> None:
+def run_pass(fs: FileSystem, *names: str, settings: Settings = SETTINGS, is_segment_copied: bool = True) -> None:
     """Do all steps (or some) as the jobs do them: units listed from disk, each with a workspace of its own.
 
     The same events are indexed at hundreds of crash points. Unless a scenario is about the writing itself, the files
@@ -97,8 +97,8 @@ def run_pass(fs: FileSystem, *names: str, is_segment_copied: bool = True) -> Non
     writing = patch.object(builder, "write_segment", _copied_segment) if is_segment_copied else nullcontext()
     with writing:
         for name in names or STEPS:
-            for unit in STEPS[name].units(SETTINGS, fs):
-                STEPS[name].run(Workspace(SETTINGS, unit.writer, fs, clock), unit)
+            for unit in STEPS[name].units(settings, fs):
+                STEPS[name].run(Workspace(settings, unit.writer, fs, clock), unit)
 
 
 _SEGMENTS: dict[tuple[Indexed, tuple[bytes, ...]], tuple[Manifest, dict[str, bytes]]] = {}

@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -205,8 +205,9 @@ class IndexSection(_Section):
         description="Standard fields to index; flowfile_uuid has to be one of them. Times and numbers can always be "
         "searched. A field that is left out makes shards smaller and cannot be searched.",
     )
-    attributes: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        (), description="Names of FlowFile attributes to index besides the standard fields."
+    attributes: tuple[Annotated[str, Field(pattern=r"^[^ ]+$")], ...] = Field(
+        (),
+        description="Names of FlowFile attributes to index besides the standard fields; Whoosh knows none with spaces.",
     )
     ranges: tuple[Literal["event_time", "lineage_start_date", "file_size", "source_ordinal"], ...] = Field(
         (),
@@ -220,11 +221,12 @@ class IndexSection(_Section):
         "shards anew, newest first; 0 leaves that to `custody index rebuild --stale`.",
     )
 
-    @model_validator(mode="after")
-    def _lineage_can_be_found(self) -> Self:
-        if "flowfile_uuid" not in self.fields:
-            raise ValueError("fields: flowfile_uuid has to be one of them, lineage needs it")
-        return self
+    @field_validator("fields")
+    @classmethod
+    def _lineage_can_be_found(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
+        if "flowfile_uuid" not in fields:
+            raise ValueError("flowfile_uuid has to be one of them, lineage needs it")
+        return fields
 
 
 class CatalogSection(_Section):

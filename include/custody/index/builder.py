@@ -63,6 +63,7 @@ def build_shard(
     Raises:
         ConfigurationError: a field is not known, or the bulk writer is asked for a Whoosh it does not know.
     """
+    aside: Path | None = None
     if replace or not fs.exists(path):
         fs.make_directory(path.parent)
         attempt = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
@@ -77,14 +78,18 @@ def build_shard(
                 memory_bytes,
             )
             fs.sync_directory(attempt)
-            if replace:
-                _set_aside(fs, path)
+            if fs.exists(path):
+                aside = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
+                fs.rename(path, aside)
             fs.rename(attempt, path)
         except BaseException:
             fs.remove_tree(attempt)
             raise
     # Also for a shard that is there already: who built it may have died before this.
     fs.sync_directory(path.parent)
+    if aside is not None:
+        # Only now: before, a crash may bring the old shard's name back, and it must be whole then.
+        fs.remove_tree(aside)
     data = fs.read(path / manifest.NAME)
     documents = manifest.Manifest.decode(data, path / manifest.NAME).description.documents
     size = sum(fs.size(path / name) for name in fs.list(path))
@@ -112,11 +117,3 @@ def _write(
     with fs.create(folder / manifest.NAME) as file:
         file.write(made.encode())
         file.sync()
-
-
-def _set_aside(fs: FileSystem, path: Path) -> None:
-    """Remove a shard whose place is needed: out of sight first, so that a crash leaves no half of it."""
-    if fs.exists(path):
-        aside = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
-        fs.rename(path, aside)
-        fs.remove_tree(aside)

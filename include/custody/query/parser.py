@@ -104,7 +104,7 @@ def parse_query(
     if text.strip() in ("", "*"):
         return query.Every()
     known = field_help(attributes, standard)
-    for name in _FIELD_LIKE.findall(_QUOTED.sub("", text)):
+    for name in _FIELD_LIKE.findall(_known_fields(known).sub(" ", _QUOTED.sub("", text))):
         check_field(name, known)
     try:
         parser = _parser(attributes, standard, known, now_ms)
@@ -117,6 +117,15 @@ def parse_query(
     if parsed == query.NullQuery:
         raise InvalidInputError(f"query {text!r}: expected words or field:value, got neither.")
     return parsed
+
+
+def _known_fields(known: Iterable[str]) -> re.Pattern[str]:
+    """Return what finds the known fields of a text; an attribute's name may hold spaces and colons."""
+    return re.compile(rf"(?:(?<=[\s(])|^)(?:{_choice(known)}):")
+
+
+def _choice(known: Iterable[str]) -> str:
+    return "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
 
 
 def _parser(
@@ -132,8 +141,7 @@ def _parser(
     texts = [field.name for field in searched_fields(attributes, standard)]
     parser = MultifieldParser(texts, schema)
     # Only known names are fields, so that the colon of a URI stays part of the value.
-    choice = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
-    parser.replace_plugin(FieldsPlugin(expr=rf"(?P<text>{choice}):"))
+    parser.replace_plugin(FieldsPlugin(expr=rf"(?P<text>{_choice(known)}):"))
     return parser
 
 
