@@ -205,7 +205,7 @@ class IndexSection(_Section):
         description="Standard fields to index; flowfile_uuid has to be one of them. Times and numbers can always be "
         "searched. A field that is left out makes shards smaller and cannot be searched.",
     )
-    attributes: tuple[Annotated[str, Field(pattern=r"^[^ ]+$")], ...] = Field(
+    attributes: tuple[str, ...] = Field(
         (),
         description="Names of FlowFile attributes to index besides the standard fields; Whoosh knows none with spaces.",
     )
@@ -220,6 +220,14 @@ class IndexSection(_Section):
         description="After a change of the settings above, each run of the step index makes this many of the older "
         "shards anew, newest first; 0 leaves that to `custody index rebuild --stale`.",
     )
+
+    @field_validator("attributes")
+    @classmethod
+    def _attributes_make_names(cls, attributes: tuple[str, ...]) -> tuple[str, ...]:
+        for name in attributes:
+            if not name or " " in name:
+                raise ValueError(f"expected a name without spaces, got {name!r}")
+        return attributes
 
     @field_validator("fields")
     @classmethod

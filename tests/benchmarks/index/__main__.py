@@ -40,6 +40,8 @@ class Figures:
     """Seconds on the wall of each piece."""
     visits: dict[int, dict[str, list[float]]] = field(default_factory=dict)
     """For custody: milliseconds of questions that visit so many shards, by kind of question."""
+    process_cpu: float = 0.0
+    """For NiFi: CPU seconds of the whole process while it stored and indexed; `cpu` is that of its index threads."""
     peak_bytes: int = 0
     """For custody alone: the most memory that the process had."""
     times: dict[str, list[float]] = field(default_factory=dict)
@@ -104,6 +106,7 @@ def _measure(peers: dict[str, Peer], folder: Path, events: int, shard: int, ques
         cpu = time.process_time()
         peer.finish()
         figures[name].cpu += time.process_time() - cpu if name == "tantivy" else 0
+        figures[name].process_cpu = getattr(peer, "process_cpu_seconds", 0.0)
         files = (path for path in (folder / name).rglob("*") if path.is_file())
         figures[name].size_bytes = peer.size_bytes or sum(path.stat().st_size for path in files)
     for shape, listed in asked.items():

@@ -35,6 +35,8 @@ class Nifi:
             f"NiFi {VERSION}, Java {java_version()}: Lucene by its provenance repository, 2 index threads, 12 fields"
         )
         self.size_bytes: int | None = None
+        self.process_cpu_seconds = 0.0
+        """Of the whole process while it registered and indexed: storing, making documents, merging segments too."""
         self._folder = folder
         self._class_path = build()
         self._process: subprocess.Popen[bytes] | None = None
@@ -56,6 +58,7 @@ class Nifi:
     def add(self, prepared: Any) -> Cost:
         pieces, events = prepared
         told = self._order({"index": events}, pieces)
+        self.process_cpu_seconds += told["processCpuSeconds"]
         return Cost(told["seconds"], told["indexCpuSeconds"])
 
     def finish(self) -> None:
