@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -31,7 +30,7 @@ from custody.format.names import (
     parse_staged_unit,
     parse_transaction,
 )
-from custody.index import OpenShard, builder
+from custody.index import Indexed, OpenShard, builder
 from custody.index.manifest import Manifest
 from custody.index.segment.writer import write_segment
 from custody.journal import JournalFile, JournalWriter
@@ -88,7 +87,7 @@ def workspace(fs: FileSystem) -> Workspace:
     return repository(fs).workspace()
 
 
-def run_pass(fs: FileSystem, *names: str, is_segment_copied: bool = True) -> None:
+def run_pass(fs: FileSystem, *names: str, settings: Settings = SETTINGS, is_segment_copied: bool = True) -> None:
     """Do all steps (or some) as the jobs do them: units listed from disk, each with a workspace of its own.
 
     The same events are indexed at hundreds of crash points. Unless a scenario is about the writing itself, the files
@@ -98,22 +97,22 @@ def run_pass(fs: FileSystem, *names: str, is_segment_copied: bool = True) -> Non
     writing = patch.object(builder, "write_segment", _copied_segment) if is_segment_copied else nullcontext()
     with writing:
         for name in names or STEPS:
-            for unit in STEPS[name].units(SETTINGS, fs):
-                STEPS[name].run(Workspace(SETTINGS, unit.writer, fs, clock), unit)
+            for unit in STEPS[name].units(settings, fs):
+                STEPS[name].run(Workspace(settings, unit.writer, fs, clock), unit)
 
 
-_SEGMENTS: dict[tuple[bytes, ...], tuple[Manifest, dict[str, bytes]]] = {}
+_SEGMENTS: dict[tuple[Indexed, tuple[bytes, ...]], tuple[Manifest, dict[str, bytes]]] = {}
 
 
 def _copied_segment(
-    fs: FileSystem, folder: Path, tables: Iterable[pa.Table], attributes: Sequence[str], *options: Any
+    fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: Indexed, memory_bytes: int
 ) -> Manifest:
     found = list(tables)
-    key = tuple(batch.serialize().to_pybytes() for table in found for batch in table.to_batches())
+    key = indexed, tuple(batch.serialize().to_pybytes() for table in found for batch in table.to_batches())
     if key not in _SEGMENTS:
         scratch = MemoryFileSystem()
         scratch.make_directory(folder)
-        made = write_segment(scratch, folder, found, attributes, *options)
+        made = write_segment(scratch, folder, found, indexed, memory_bytes)
         _SEGMENTS[key] = made, {name: scratch.read(folder / name) for name in scratch.list(folder)}
     made, files = _SEGMENTS[key]
     for name, data in files.items():

@@ -9,6 +9,7 @@ import pytest
 
 from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
+from tests.crash.backfilling import BackFilling
 from tests.crash.catalog_care import Collecting, Kept, Pruning, Repairing
 from tests.crash.committing import Committing, Racing
 from tests.crash.compacting import FORGOTTEN, Compacting
@@ -54,6 +55,12 @@ def test_a_crash_in_a_pass_of_all_steps_loses_no_acknowledged_event() -> None:
     outcome = enumerate_crashes(RollingOver())
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 80
+
+
+def test_a_crash_while_shards_are_made_anew_leaves_whole_shards_or_logs_that_answer() -> None:
+    outcome = enumerate_crashes(BackFilling(), seeds=2)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 20
 
 
 def test_a_crash_while_two_slots_ingest_stores_no_event_twice_and_loses_none(tmp_path: Path) -> None:

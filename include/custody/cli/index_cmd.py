@@ -23,8 +23,8 @@ def index() -> None:
 def rebuild(repository: Path, shards: tuple[str, ...], stale: bool, as_json: bool) -> None:
     """Build index shards anew from their event logs, with the settings of today.
 
-    Without an option all of them. Searches go on meanwhile. After a change of index.attributes, --stale brings the
-    events of before into the new fields.
+    Without an option all of them. Searches go on meanwhile. After a change of index.fields or index.attributes, --stale
+    brings the events of before into the new fields at once; the step index does it bit by bit.
 
     \b
     Example:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 import msgspec
 
 from custody.cli.output import clean, json_option, print_json, print_table, stderr, time_text
+from custody.clock import SystemClock
 from custody.errors import InvalidInputError
+from custody.query import time_span
 from custody.repository import Repository, SearchResult, StoredEvent
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_REVISION_DIGITS_MAX = 7  # eight are a day, more are milliseconds
 
 
 @click.command()
@@ -21,6 +28,8 @@ from custody.repository import Repository, SearchResult, StoredEvent
 @click.option("--cursor", help="Go on behind the page that printed this cursor; events that came since change no page.")
 @click.option("--facet", "facets", multiple=True, help="Count the matches by this field, or by day; may be repeated.")
 @click.option("--structured", is_flag=True, help="QUERY is JSON (docs/query.md).")
+@click.option("--as-of", metavar="TIME|REVISION", help="Among the events that were live then, not those of today.")
+@click.option("--writer", "-w", help="Only the events of this writer; needed with a REVISION where there are several.")
 @click.option("--explain", is_flag=True, help="Say which shards were asked, and how long it took.")
 @json_option
 @click.pass_obj
@@ -33,6 +42,8 @@ def search(
     cursor: str | None,
     facets: tuple[str, ...],
     structured: bool,
+    as_of: str | None,
+    writer: str | None,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -46,10 +57,13 @@ def search(
     """
     found = Repository.open(repository)
     asked = _structured(query) if structured else query
+    past = None if as_of is None else _as_of(as_of)
     if facets:
-        _print_facets(found, asked, facets, as_json)
+        _print_facets(found.facets(asked, facets, writer=writer, as_of=past), as_json)
         return
-    result = found.search(asked, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor)
+    result = found.search(
+        asked, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor, writer=writer, as_of=past
+    )
     talk = stderr()
     for notice in result.notices:
         talk.print(clean(notice))
@@ -88,10 +102,19 @@ def _print_json(result: SearchResult, explain: bool) -> None:
     print_json(document)
 
 
-def _print_facets(
-    repository: Repository, query: str | dict[str, object], fields: tuple[str, ...], as_json: bool
-) -> None:
-    counts, notices = repository.facets(query, fields)
+def _as_of(text: str) -> int | datetime:
+    """Return a revision, or the end of the time that a text means."""
+    if text.isdigit() and len(text) <= _REVISION_DIGITS_MAX:
+        return int(text)
+    last = time_span(text, SystemClock().now_ms())[1]
+    try:
+        return _EPOCH + timedelta(milliseconds=last)
+    except OverflowError as error:
+        raise InvalidInputError(f"--as-of: expected a time in the years 1 to 9999, got {text!r}.") from error
+
+
+def _print_facets(found: tuple[dict[str, Counter[str]], tuple[str, ...]], as_json: bool) -> None:
+    counts, notices = found
     talk = stderr()
     for notice in notices:
         talk.print(clean(notice))
@@ -105,9 +128,9 @@ def _print_facets(
 def _print_explained(result: SearchResult) -> None:
     print_table(
         "",
-        ("writer", "shards#", "not opened#", "searched#", "only counted#", "scanned logs of#", "ms#"),
+        ("writer", "shards#", "not opened#", "searched#", "only counted#", "scanned logs of#", "blocks#", "ms#"),
         [
-            (writer, e.shards, e.pruned, e.searched, e.counted, e.scanned, round(e.seconds * 1000, 3))
+            (writer, e.shards, e.pruned, e.searched, e.counted, e.scanned, e.blocks, round(e.seconds * 1000, 3))
             for writer, e in result.explained.items()
         ],
     )

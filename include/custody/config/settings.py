@@ -10,7 +10,7 @@ import json
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -30,6 +30,25 @@ ENVIRONMENT_PREFIX = "CUSTODY__"
 
 _Unset = BeforeValidator(lambda value: None if value == "" else value)  # TOML has no word for it
 _Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+_IndexedField = Literal[
+    "event_type",
+    "flowfile_uuid",
+    "component_id",
+    "component_type",
+    "component_name",
+    "process_group_id",
+    "transit_uri",
+    "filename",
+    "relationship",
+    "source_queue_identifier",
+    "alternate_identifier_uri",
+    "source_system_flowfile_identifier",
+    "content_claim_container",
+    "content_claim_section",
+    "content_claim_identifier",
+    "source_node",
+    "details",
+]
 _NAME_CHARACTERS_MAX = 63
 _SLOTS_MAX = 256
 EVENT_SUFFIXES = (".json", ".ndjson", ".jsonl", ".gz", ".avro")
@@ -223,14 +242,41 @@ class EventLogSection(_Section):
 class IndexSection(_Section):
     """What can be searched."""
 
+    fields: tuple[_IndexedField, ...] = Field(
+        get_args(_IndexedField),
+        description="Standard fields to index; flowfile_uuid has to be one of them. Times and numbers can always be "
+        "searched. A field that is left out makes shards smaller and cannot be searched.",
+    )
     attributes: tuple[str, ...] = Field(
-        (), description="Names of FlowFile attributes to index besides the standard fields."
+        (),
+        description="Names of FlowFile attributes to index besides the standard fields; Whoosh knows none with spaces.",
     )
     ranges: tuple[Literal["event_time", "lineage_start_date", "file_size", "source_ordinal"], ...] = Field(
         (),
         description="Number and time fields that get terms besides their column, so that Whoosh itself can search "
         "them, too; custody needs none. Each costs up to 90 bytes an event.",
     )
+    backfill_shards_max: int = Field(
+        8,
+        ge=0,
+        description="After a change of the settings above, each run of the step index makes this many of the older "
+        "shards anew, newest first; 0 leaves that to `custody index rebuild --stale`.",
+    )
+
+    @field_validator("attributes")
+    @classmethod
+    def _attributes_make_names(cls, attributes: tuple[str, ...]) -> tuple[str, ...]:
+        for name in attributes:
+            if not name or " " in name:
+                raise ValueError(f"expected a name without spaces, got {name!r}")
+        return attributes
+
+    @field_validator("fields")
+    @classmethod
+    def _lineage_can_be_found(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
+        if "flowfile_uuid" not in fields:
+            raise ValueError("flowfile_uuid has to be one of them, lineage needs it")
+        return fields
 
 
 class CatalogSection(_Section):
@@ -254,6 +300,9 @@ class QuerySection(_Section):
     results_default: int = Field(1000, ge=1, description="Results of a search that names no limit.")
     lineage_events_max: int = Field(
         10_000, ge=1, description="Events of one lineage; a larger one is cut there and says so."
+    )
+    open_shards_max: int = Field(
+        256, ge=1, description="Index shards that a process keeps open between searches; each maps up to ten files."
     )
     cache_bytes: int = Field(
         256 << 20, ge=0, description="Bytes of decoded blocks and journals that a process keeps between reads."

@@ -7,15 +7,18 @@ from custody.index.fields import (
     IDENTIFIER_FIELDS,
     NUMBER_FIELDS,
     POINTER_COLUMN,
+    STANDARD_FIELDS,
     TEXT_FIELD,
     TIME_FIELDS,
+    Indexed,
     identifier_fields,
     parse_time,
+    searched_fields,
     whoosh_schema,
 )
 from custody.index.patterns import matching
 from custody.index.reader.shard import DAY, DAY_MS, OpenShard, day_name
-from custody.index.searcher import Shards, search_shard
+from custody.index.searcher import Shards, describe_shard, search_shard
 from custody.index.values import Values, term
 from custody.index.words import words
 
@@ -26,14 +29,17 @@ __all__ = [
     "IDENTIFIER_FIELDS",
     "NUMBER_FIELDS",
     "POINTER_COLUMN",
+    "STANDARD_FIELDS",
     "TEXT_FIELD",
     "TIME_FIELDS",
     "BuiltShard",
+    "Indexed",
     "OpenShard",
     "Shards",
     "Values",
     "build_shard",
     "day_name",
+    "describe_shard",
     "flags",
     "identifier_fields",
     "integers",
@@ -41,6 +47,7 @@ __all__ = [
     "number",
     "parse_time",
     "search_shard",
+    "searched_fields",
     "term",
     "text",
     "to_arrow",

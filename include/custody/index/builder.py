@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from custody.errors import ConfigurationError
 from custody.index import manifest, stock
-from custody.index.fields import number_fields
+from custody.index.fields import STANDARD_FIELDS, Indexed
 from custody.index.segment import guard
 from custody.index.segment.writer import write_segment
 from custody.vfs import FileSystem
@@ -46,6 +46,7 @@ def build_shard(
     tables: pa.Table | Iterable[pa.Table],
     attributes: Sequence[str],
     *,
+    standard: Sequence[str] = STANDARD_FIELDS,
     ranges: Sequence[str] = (),
     writer: Literal["bulk", "stock"] | None = None,
     memory_bytes: int = MEMORY_BYTES,
@@ -53,15 +54,16 @@ def build_shard(
 ) -> BuiltShard:
     """Index events, which come in the order of their ids, and publish the shard's folder.
 
-    One that exists already is kept, unless `replace` is set. `ranges` names the number fields that get terms besides
-    their column, so that stock Whoosh can search them; `writer` is chosen by the installed Whoosh when it is not
-    named; `memory_bytes` bounds what is kept of the events in memory.
+    One that exists already is kept, unless `replace` is set. `standard` names the standard fields that are indexed,
+    `ranges` the number fields that get terms besides their column, so that stock Whoosh can search them; `writer` is
+    chosen by the installed Whoosh when it is not named; `memory_bytes` bounds what is kept of the events in memory.
 
     Durability: on return the shard survives power loss.
 
     Raises:
-        ConfigurationError: a field of `ranges` is not known, or the bulk writer is asked for a Whoosh it does not know.
+        ConfigurationError: a field is not known, or the bulk writer is asked for a Whoosh it does not know.
     """
+    aside: Path | None = None
     if replace or not fs.exists(path):
         fs.make_directory(path.parent)
         attempt = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
@@ -71,20 +73,23 @@ def build_shard(
                 fs,
                 attempt,
                 [tables] if isinstance(tables, pa.Table) else tables,
-                attributes,
-                ranges,
+                Indexed.checked(attributes, standard, ranges),
                 writer,
                 memory_bytes,
             )
             fs.sync_directory(attempt)
-            if replace:
-                _set_aside(fs, path)
+            if fs.exists(path):
+                aside = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
+                fs.rename(path, aside)
             fs.rename(attempt, path)
         except BaseException:
             fs.remove_tree(attempt)
             raise
     # Also for a shard that is there already: who built it may have died before this.
     fs.sync_directory(path.parent)
+    if aside is not None:
+        # Only now: before, a crash may bring the old shard's name back, and it must be whole then.
+        fs.remove_tree(aside)
     data = fs.read(path / manifest.NAME)
     documents = manifest.Manifest.decode(data, path / manifest.NAME).description.documents
     size = sum(fs.size(path / name) for name in fs.list(path))
@@ -95,12 +100,10 @@ def _write(
     fs: FileSystem,
     folder: Path,
     tables: Iterable[pa.Table],
-    attributes: Sequence[str],
-    ranges: Sequence[str],
+    indexed: Indexed,
     writer: Literal["bulk", "stock"] | None,
     memory_bytes: int,
 ) -> None:
-    ranges = number_fields(ranges)
     difference = guard.difference()
     if writer == "bulk" and difference is not None:
         raise ConfigurationError(f"the bulk writer of index shards does not know this Whoosh: {difference}.")
@@ -108,17 +111,9 @@ def _write(
         _log.warning("%s: index shards are written by Whoosh itself, which is slow.", difference)
         writer = "stock"
     if writer == "stock":
-        made = stock.write_segment(fs, folder, tables, attributes, ranges)
+        made = stock.write_segment(fs, folder, tables, indexed)
     else:
-        made = write_segment(fs, folder, tables, attributes, ranges, memory_bytes)
+        made = write_segment(fs, folder, tables, indexed, memory_bytes)
     with fs.create(folder / manifest.NAME) as file:
         file.write(made.encode())
         file.sync()
-
-
-def _set_aside(fs: FileSystem, path: Path) -> None:
-    """Remove a shard whose place is needed: out of sight first, so that a crash leaves no half of it."""
-    if fs.exists(path):
-        aside = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
-        fs.rename(path, aside)
-        fs.remove_tree(aside)

@@ -106,6 +106,8 @@ NUMBER_FIELDS = {
     "source_ordinal": "the event's number in its source",
 }
 POINTER_COLUMN = "event_id"
+STANDARD_FIELDS = (*(_field.name for _field in IDENTIFIER_FIELDS), TEXT_FIELD.name)
+"""The fields that can be left out of an index; times and numbers are always columns of it."""
 NUMBER_STEP_BITS = 8
 
 
@@ -119,18 +121,53 @@ def numbers(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
     return integers(least.fill_null(number(ABSENT)), np.int64)
 
 
-def identifier_fields(attributes: Iterable[str]) -> list[SearchField]:
-    """Return the fields of whole terms, those of the chosen attributes included."""
+def identifier_fields(attributes: Iterable[str], standard: Iterable[str] = STANDARD_FIELDS) -> list[SearchField]:
+    """Return the chosen fields of whole terms: some of the standard ones, and those of attributes."""
     chosen = [
         SearchField(ATTRIBUTE_PREFIX + name, f"the attribute {name} after the event", _attribute(name))
         for name in attributes
     ]
-    return [*IDENTIFIER_FIELDS, *chosen]
+    names = set(standard)
+    return [*(field for field in IDENTIFIER_FIELDS if field.name in names), *chosen]
+
+
+def searched_fields(attributes: Iterable[str], standard: Iterable[str] = STANDARD_FIELDS) -> list[SearchField]:
+    """Return all chosen fields that have terms."""
+    names = tuple(standard)
+    return [*identifier_fields(attributes, names), *([TEXT_FIELD] if TEXT_FIELD.name in names else [])]
 
 
 def identifier() -> fields.FieldType:
     """Return the type of a field of whole, lower-cased terms."""
     return fields.ID(analyzer=IDTokenizer() | LowercaseFilter())
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What an index has: standard fields, attributes, and the number fields that get terms besides their column."""
+
+    attributes: tuple[str, ...] = ()
+    standard: tuple[str, ...] = STANDARD_FIELDS
+    ranges: tuple[str, ...] = ()
+
+    @classmethod
+    def checked(cls, attributes: Iterable[str], standard: Iterable[str], ranges: Iterable[str]) -> Indexed:
+        """Return it with the names of fields in a fixed order.
+
+        Raises:
+            ConfigurationError: a field is not known.
+        """
+        return cls(tuple(dict.fromkeys(attributes)), standard_fields(standard), number_fields(ranges))
+
+    @property
+    def searched(self) -> list[SearchField]:
+        """The fields that have terms, but for numbers."""
+        return searched_fields(self.attributes, self.standard)
+
+    @property
+    def schema(self) -> fields.Schema:
+        """What Whoosh has to know of them."""
+        return whoosh_schema(self.attributes, self.ranges, self.standard)
 
 
 def number_fields(names: Iterable[str]) -> tuple[str, ...]:
@@ -146,15 +183,32 @@ def number_fields(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in known if name in set(names))
 
 
-def whoosh_schema(attributes: Iterable[str], ranges: Iterable[str] = (*TIME_FIELDS, *NUMBER_FIELDS)) -> fields.Schema:
+def standard_fields(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of standard fields, checked, in the order of STANDARD_FIELDS.
+
+    Raises:
+        ConfigurationError: one is not known.
+    """
+    chosen = set(names)
+    unknown = sorted(chosen.difference(STANDARD_FIELDS))
+    if unknown:
+        raise ConfigurationError(f"index: unknown field {unknown[0]!r}. Known fields: {', '.join(STANDARD_FIELDS)}.")
+    return tuple(name for name in STANDARD_FIELDS if name in chosen)
+
+
+def whoosh_schema(
+    attributes: Iterable[str],
+    ranges: Iterable[str] = (*TIME_FIELDS, *NUMBER_FIELDS),
+    standard: Iterable[str] = STANDARD_FIELDS,
+) -> fields.Schema:
     """Return the schema of a shard: stock Whoosh types only, so that stock Whoosh opens it.
 
     Numbers and times are columns; those in `ranges` have terms as well, so that stock Whoosh finds ranges of them.
     """
     schema = fields.Schema()
-    for field in identifier_fields(attributes):
-        schema.add(field.name, identifier())
-    schema.add(TEXT_FIELD.name, fields.TEXT(analyzer=WORDS, phrase=True, stored=False))
+    for field in searched_fields(attributes, standard):
+        is_text = field is TEXT_FIELD
+        schema.add(field.name, fields.TEXT(analyzer=WORDS, phrase=True, stored=False) if is_text else identifier())
     chosen = set(ranges)
     for name in (*TIME_FIELDS, *NUMBER_FIELDS):
         # Signed: Whoosh answers unsigned ranges wrongly. A step of 8 bits: 8 terms a number instead of 16.

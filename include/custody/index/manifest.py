@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, frame, frames
+from custody.index.fields import ATTRIBUTE_PREFIX, NUMBER_FIELDS, TIME_FIELDS, Indexed
 from custody.vfs import FileSystem, WritableFile
 
 NAME = "custody.shard"
@@ -46,6 +47,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     layout: Literal["bulk", "stock"]
     """How posting lists are pickled: at computable places, or as Whoosh's own writer does."""
     attributes: tuple[str, ...]
+    standard: tuple[str, ...]
+    """The standard fields that are indexed."""
     ranges: tuple[str, ...]
     """The number fields that have terms, too."""
     fields: dict[str, int]
@@ -56,6 +59,18 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     absent: dict[str, int]
     """How many documents have no number, for each number field."""
     files: tuple[ShardFile, ...]
+
+    @property
+    def searched(self) -> frozenset[str]:
+        """The fields that can be asked for; in any other the shard finds nothing, though its events may have it."""
+        attributes = (ATTRIBUTE_PREFIX + name for name in self.attributes)
+        return frozenset((*self.standard, *attributes, *TIME_FIELDS, *NUMBER_FIELDS))
+
+    def is_of(self, indexed: Indexed) -> bool:
+        """Whether a shard that is built now would have the same fields."""
+        found = (self.attributes, self.standard, self.ranges)
+        wanted = (indexed.attributes, indexed.standard, indexed.ranges)
+        return all(set(own) == set(other) for own, other in zip(found, wanted, strict=True))
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,18 +103,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             FormatVersionError: it is of another version.
             CorruptionError: it is not whole, or does not fit itself.
         """
-        head = bytes(data[: len(PREAMBLE)])
-        if head[:-1] == PREAMBLE[:-1] and head != PREAMBLE:
-            raise FormatVersionError(f"{path} @7: expected a shard of version 1, got {head[-1:]!r}.")
+        about = described(data, path)
         found = list(frames(data, len(PREAMBLE)))
         kinds = [item.kind if isinstance(item, Frame) else None for item in found]
-        if head != PREAMBLE or kinds != [_DESCRIPTION, _PAGES, _ZONES]:
-            raise CorruptionError(f"{path} @0: expected a shard's description with its checksums, got other bytes.")
-        description, pages, zones = (bytes(item.payload) for item in found if isinstance(item, Frame))
-        try:
-            about = msgspec.json.decode(description, type=Description)
-        except msgspec.DecodeError as error:
-            raise CorruptionError(f"{path} @{len(PREAMBLE)}: expected a shard's description, got {error}.") from error
+        if kinds != [_DESCRIPTION, _PAGES, _ZONES]:
+            raise _other_bytes(path)
+        _, pages, zones = (bytes(item.payload) for item in found if isinstance(item, Frame))
         count = -(-about.documents // ZONE_DOCUMENTS)
         if len(pages) != 4 * sum(pages_of(file.size) for file in about.files) or len(zones) != (
             16 * count * len(about.absent)
@@ -111,6 +120,24 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             checksums=np.frombuffer(pages, "<u4"),
             zones=dict(zip(sorted(about.absent), bounds, strict=True)),
         )
+
+
+def described(data: bytes | memoryview, path: Path) -> Description:
+    """Return the description alone, of which the begin of a file's bytes is enough; raises as `Manifest.decode`."""
+    head = bytes(data[: len(PREAMBLE)])
+    if head[:-1] == PREAMBLE[:-1] and head != PREAMBLE:
+        raise FormatVersionError(f"{path} @7: expected a shard of version 1, got {head[-1:]!r}.")
+    first = next(iter(frames(data, len(PREAMBLE))), None)
+    if head != PREAMBLE or not isinstance(first, Frame) or first.kind != _DESCRIPTION:
+        raise _other_bytes(path)
+    try:
+        return msgspec.json.decode(bytes(first.payload), type=Description)
+    except msgspec.DecodeError as error:
+        raise CorruptionError(f"{path} @{len(PREAMBLE)}: expected a shard's description, got {error}.") from error
+
+
+def _other_bytes(path: Path) -> CorruptionError:
+    return CorruptionError(f"{path} @0: expected a shard's description with its checksums, got other bytes.")
 
 
 def pages_of(size: int) -> int:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from whoosh import query
 
+from custody.errors import NotFoundError
+from custody.index import manifest
+from custody.index.manifest import Description
 from custody.index.reader.shard import EventIds, OpenShard
 from custody.vfs import FileSystem
 
@@ -51,6 +54,18 @@ class Shards:
         """Let go of a shard, which was damaged or made anew."""
         with self._lock:
             self._open.pop(path, None)
+
+
+def describe_shard(fs: FileSystem, path: Path) -> Description:
+    """Return what a shard says of itself; only the begin of one file is read.
+
+    Raises:
+        NotFoundError: the shard's folder is gone.
+        CorruptionError, FormatVersionError: it is none, or a damaged one.
+    """
+    if not fs.exists(path / manifest.NAME):
+        raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
+    return manifest.described(fs.view(path / manifest.NAME), path / manifest.NAME)
 
 
 def search_shard(fs: FileSystem, path: Path, question: query.Query) -> EventIds:

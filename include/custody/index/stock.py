@@ -5,7 +5,7 @@ It is there for a Whoosh that the bulk writer does not know, and as what the bul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +21,8 @@ from custody.index.fields import (
     POINTER_COLUMN,
     TEXT_FIELD,
     TIME_FIELDS,
-    identifier_fields,
+    Indexed,
     numbers,
-    whoosh_schema,
 )
 from custody.index.manifest import Description, Manifest, ShardFile, checksums_of
 from custody.index.segment.columns import zones
@@ -33,26 +32,24 @@ _WRITER_MEGABYTES = 4096  # below the working set Whoosh pickles every posting t
 _NUMBERS = (*TIME_FIELDS, *NUMBER_FIELDS)
 
 
-def write_segment(
-    fs: FileSystem, folder: Path, tables: Iterable[pa.Table], attributes: Sequence[str], ranges: Sequence[str]
-) -> Manifest:
+def write_segment(fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: Indexed) -> Manifest:
     """Write the events of some tables into an empty folder; all of them are in memory at once.
 
     Durability: on return the content of the files survives power loss; their names when the folder is synced.
     """
     table = _newest_first(tables)
-    shard = index.create_in(str(folder), whoosh_schema(attributes, ranges))
+    shard = index.create_in(str(folder), indexed.schema)
     codec = W3Codec(blocklimit=1024, compression=0)
     # No field is scored, so nobody reads field lengths; without this every posting costs a stat() call.
     codec.length_stats = False
     writer = shard.writer(codec=codec, limitmb=_WRITER_MEGABYTES, compound=False)
     try:
-        _add_documents(writer, table, attributes)
+        _add_documents(writer, table, indexed)
     except BaseException:
         writer.cancel()
         raise
     writer.commit(merge=False)
-    return _described(fs, folder, table, attributes, ranges)
+    return _described(fs, folder, table, indexed)
 
 
 def _newest_first(tables: Iterable[pa.Table]) -> pa.Table:
@@ -61,15 +58,16 @@ def _newest_first(tables: Iterable[pa.Table]) -> pa.Table:
     return table.take(to_arrow(np.arange(table.num_rows - 1, -1, -1)))
 
 
-def _add_documents(writer: IndexWriter, table: pa.Table, attributes: Sequence[str]) -> None:
+def _add_documents(writer: IndexWriter, table: pa.Table, indexed: Indexed) -> None:
     names: list[str] = []
     columns: list[list[object]] = []
-    for field in identifier_fields(attributes):
+    for field in indexed.searched:
         names.append(field.name)
-        # Whoosh takes a list of terms as it is, without the analyzer: they are lower-cased already.
-        columns.append([terms or None for terms in field.values(table).lists(table.num_rows)])
-    names.append(TEXT_FIELD.name)
-    columns.append(table.column(TEXT_FIELD.name).to_pylist())
+        if field is TEXT_FIELD:
+            columns.append(table.column(field.name).to_pylist())
+        else:
+            # Whoosh takes a list of terms as it is, without the analyzer: they are lower-cased already.
+            columns.append([terms or None for terms in field.values(table).lists(table.num_rows)])
     for name in (*_NUMBERS, POINTER_COLUMN):
         names.append(name)
         columns.append([None if number == ABSENT else number for number in numbers(table, name).tolist()])
@@ -77,9 +75,7 @@ def _add_documents(writer: IndexWriter, table: pa.Table, attributes: Sequence[st
         writer.add_document(**{name: value for name, value in zip(names, row, strict=True) if value is not None})
 
 
-def _described(
-    fs: FileSystem, folder: Path, table: pa.Table, attributes: Sequence[str], ranges: Sequence[str]
-) -> Manifest:
+def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: Indexed) -> Manifest:
     """Return the manifest of what Whoosh has just written here; makes the content of its files durable."""
     [segment] = index.open_dir(str(folder), readonly=True)._segments()
     with index.open_dir(str(folder), readonly=True).reader() as reader:
@@ -99,8 +95,9 @@ def _described(
         last_event_id=event_ids[0] if event_ids else -1,
         segment=segment.segment_id(),
         layout="stock",
-        attributes=tuple(attributes),
-        ranges=tuple(ranges),
+        attributes=indexed.attributes,
+        standard=indexed.standard,
+        ranges=indexed.ranges,
         fields=dict(extras["fieldmap"]),
         terms=extras["indexlen"],
         order_type=extras["indextype"],

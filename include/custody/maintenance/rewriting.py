@@ -121,7 +121,7 @@ def write_anew(workspace: Workspace, state: CatalogState, files: Sequence[AddFil
     write_log(workspace.fs, made.log, events, metadata, workspace.log_options)
     log, index = EventLog(workspace.fs, made.log), workspace.settings.index
     tables = log.tables(range(len(log.toc.blocks)))
-    build_shard(workspace.fs, made.shard, tables, index.attributes, ranges=index.ranges)
+    build_shard(workspace.fs, made.shard, tables, index.attributes, standard=index.fields, ranges=index.ranges)
     return made
 
 

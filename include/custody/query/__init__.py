@@ -5,6 +5,7 @@ from custody.query.parser import field_help, parse_query
 from custody.query.scan import Scan
 from custody.query.search import Explained, Found, LiveShards, Window, search_state
 from custody.query.structured import structured_query
+from custody.query.times import time_span
 
 __all__ = [
     "Explained",
@@ -19,4 +20,5 @@ __all__ = [
     "parse_query",
     "search_state",
     "structured_query",
+    "time_span",
 ]

@@ -11,19 +11,18 @@ from whoosh import query
 
 from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError, NotFoundError
-from custody.index import ATTRIBUTE_PREFIX, DAY, DAY_MS, IDENTIFIER_FIELDS, day_name
-from custody.query.bounds import time_bounds
+from custody.index import DAY, DAY_MS, STANDARD_FIELDS, day_name, identifier_fields
+from custody.query.bounds import fields_of, time_bounds
 from custody.query.scan import Scan
-from custody.query.search import LiveShards
+from custody.query.search import LiveShards, OldShards
 
 _SEVERAL = ("flowfile_uuid", "content_claim_container", "content_claim_section", "content_claim_identifier")
 Facets = dict[str, Counter[str]]
 
 
-def check_facets(fields: Sequence[str], attributes: Iterable[str]) -> None:
-    """Raise InvalidInputError unless each field has one value an event, or is `day`."""
-    known = [field.name for field in IDENTIFIER_FIELDS if field.name not in _SEVERAL]
-    known = [DAY, *known, *(ATTRIBUTE_PREFIX + name for name in attributes)]
+def check_facets(fields: Sequence[str], attributes: Iterable[str], standard: Iterable[str] = STANDARD_FIELDS) -> None:
+    """Raise InvalidInputError unless each field is indexed and has one value an event, or is `day`."""
+    known = [DAY, *(field.name for field in identifier_fields(attributes, standard) if field.name not in _SEVERAL)]
     for field in fields:
         if field not in known:
             raise InvalidInputError(f"facet {field!r}: expected one of {', '.join(known)}.")
@@ -38,28 +37,32 @@ def facets_of(
 ) -> tuple[Facets, list[str]]:
     """Return the counts over all live shards, and notices.
 
-    A shard that cannot be asked, or knows events that must not be given out, is answered from its logs.
+    A shard that cannot be asked, is older than a field, or knows events that must not be given out, is answered from
+    its logs.
     """
     counts: Facets = {field: Counter() for field in fields}
     notices: list[str] = []
+    old = OldShards()
+    needed = fields_of(question).union(fields) - {DAY}
     low, high = time_bounds(question)
     for shard in live.state.shards.values():
         if shard.first_event_time_ms > high or shard.last_event_time_ms < low:
             continue
         if live.is_whole(shard) and not len(live.buried_in(shard)):
             try:
-                opened = live.opened.open(live.path(shard))
-                found = {field: opened.facet(question, field) for field in fields}
+                opened = live.current(shard, needed, old)
+                found = None if opened is None else {field: opened.facet(question, field) for field in fields}
             except (NotFoundError, CorruptionError, FormatVersionError) as error:
                 live.opened.forget(live.path(shard))
                 notices.append(f"{shard.documents} events were searched without an index, which is slow: {error}")
-            else:
+                found = None
+            if found is not None:
                 for field, values in found.items():
                     counts[field].update(values)
                 continue
         for table in log_tables(shard):
             facets_of_table(counts, table, question, attributes)
-    return counts, notices
+    return counts, notices + old.notices()
 
 
 def facets_of_table(counts: Facets, table: pa.Table, question: query.Query, attributes: Sequence[str]) -> None:

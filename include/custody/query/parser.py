@@ -8,7 +8,7 @@ Case never matters; both ends of a range belong to it; an end that is a day mean
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from whoosh import fields, query
@@ -17,9 +17,9 @@ from whoosh.qparser import FieldsPlugin, MultifieldParser, QueryParserError
 from custody.errors import InvalidInputError
 from custody.index import (
     NUMBER_FIELDS,
-    TEXT_FIELD,
+    STANDARD_FIELDS,
     TIME_FIELDS,
-    identifier_fields,
+    searched_fields,
     whoosh_schema,
 )
 from custody.query.times import time_span
@@ -73,22 +73,27 @@ def bounded(number: int) -> int:
     return number
 
 
-def field_help(attributes: Iterable[str]) -> dict[str, str]:
+def field_help(attributes: Iterable[str], standard: Iterable[str] = STANDARD_FIELDS) -> dict[str, str]:
     """Return what can be searched: name → meaning."""
-    names = {field.name: field.help for field in identifier_fields(attributes)}
-    return {**names, TEXT_FIELD.name: TEXT_FIELD.help, **TIME_FIELDS, **NUMBER_FIELDS}
+    names = {field.name: field.help for field in searched_fields(attributes, standard)}
+    return {**names, **TIME_FIELDS, **NUMBER_FIELDS}
 
 
 def check_field(name: str, known: Iterable[str]) -> None:
     """Raise InvalidInputError, with the fields that are known, for one that is not."""
     if name not in known:
         raise InvalidInputError(
-            f"query: unknown field {name!r}. Known fields: {', '.join(known)}. Quote a text that contains a colon."
+            f"query: unknown field {name!r}. Known fields: {', '.join(known)}. Quote a text that contains a colon; "
+            "the settings index.fields and index.attributes say what is indexed."
         )
 
 
-def parse_query(text: str, attributes: Iterable[str] = (), now_ms: int = 0) -> query.Query:
-    """Return the query of a text; an empty text matches every event. `now_ms` is what times such as `-2h` count from.
+def parse_query(
+    text: str, attributes: Iterable[str] = (), now_ms: int = 0, standard: Sequence[str] = STANDARD_FIELDS
+) -> query.Query:
+    """Return the query of a text; an empty text matches every event.
+
+    `attributes` and `standard` are what is indexed. `now_ms` is what times such as `-2h` count from.
 
     Raises:
         InvalidInputError: an unknown field, a malformed time or number, or a text that is too long.
@@ -98,11 +103,11 @@ def parse_query(text: str, attributes: Iterable[str] = (), now_ms: int = 0) -> q
         raise InvalidInputError(f"query: expected at most {QUERY_CHARACTERS_MAX} characters, got {len(text)}.")
     if text.strip() in ("", "*"):
         return query.Every()
-    known = field_help(attributes)
-    for name in _FIELD_LIKE.findall(_QUOTED.sub("", text)):
+    known = field_help(attributes, standard)
+    for name in _FIELD_LIKE.findall(_known_fields(known).sub(" ", _QUOTED.sub("", text))):
         check_field(name, known)
     try:
-        parser = _parser(attributes, known, now_ms)
+        parser = _parser(attributes, standard, known, now_ms)
         parsed = parser.parse(text, normalize=False)
         parsed = parsed.accept(_refuse_errors).accept(partial(_unquoted, parser.schema)).normalize()
     except InvalidInputError:
@@ -114,19 +119,29 @@ def parse_query(text: str, attributes: Iterable[str] = (), now_ms: int = 0) -> q
     return parsed
 
 
-def _parser(attributes: tuple[str, ...], known: Iterable[str], now_ms: int) -> MultifieldParser:
-    schema = whoosh_schema(attributes)
+def _known_fields(known: Iterable[str]) -> re.Pattern[str]:
+    """Return what finds the known fields of a text; an attribute's name may hold spaces and colons."""
+    return re.compile(rf"(?:(?<=[\s(])|^)(?:{_choice(known)}):")
+
+
+def _choice(known: Iterable[str]) -> str:
+    return "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
+
+
+def _parser(
+    attributes: tuple[str, ...], standard: Sequence[str], known: Iterable[str], now_ms: int
+) -> MultifieldParser:
+    schema = whoosh_schema(attributes, standard=standard)
     for names, kind in ((TIME_FIELDS, _TimeField), (NUMBER_FIELDS, _NumberField)):
         for name in names:
             schema.remove(name)
             number = kind(int, 64, signed=True, shift_step=8, sortable=True)
             number.now_ms = now_ms
             schema.add(name, number)
-    texts = [field.name for field in identifier_fields(attributes)] + [TEXT_FIELD.name]
+    texts = [field.name for field in searched_fields(attributes, standard)]
     parser = MultifieldParser(texts, schema)
     # Only known names are fields, so that the colon of a URI stays part of the value.
-    choice = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
-    parser.replace_plugin(FieldsPlugin(expr=rf"(?P<text>{choice}):"))
+    parser.replace_plugin(FieldsPlugin(expr=rf"(?P<text>{_choice(known)}):"))
     return parser
 
 

@@ -16,14 +16,13 @@ from whoosh import query
 from custody.errors import InvalidInputError
 from custody.index import (
     NUMBER_FIELDS,
-    TEXT_FIELD,
     TIME_FIELDS,
     Values,
     flags,
-    identifier_fields,
     integers,
     matching,
     number,
+    searched_fields,
     text,
 )
 
@@ -35,7 +34,7 @@ class Scan:
 
     def __init__(self, table: pa.Table, attributes: Iterable[str] = ()) -> None:
         self._table = table
-        self._fields = {field.name: field for field in (*identifier_fields(attributes), TEXT_FIELD)}
+        self._fields = {field.name: field for field in searched_fields(attributes)}
         self._values: dict[str, Values] = {}
 
     def match(self, question: query.Query) -> Mask:

@@ -1,14 +1,14 @@
 """Searching what one catalog lists: its live shards, newest first, without the events whose log is gone.
 
 Shards that cannot match by their times are not opened. The others are asked from the newest to the oldest, and no
-more of them than the wanted events need; an exact total asks all, but keeps no events. A shard that is gone or
-damaged is answered from its logs.
+more of them than the wanted events need; an exact total asks all, but keeps no events. A shard that is gone, damaged,
+or older than a field that is asked for, is answered from its logs.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
@@ -21,12 +21,13 @@ from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError
-from custody.index import ATTRIBUTE_PREFIX, OpenShard, Shards
+from custody.index import OpenShard, Shards
 from custody.query.bounds import fields_of, time_bounds
 
 EventIds = npt.NDArray[np.int64]
 _NONE: EventIds = np.empty(0, np.int64)
 _WAVE_MAX = 16
+_NAMED_MAX = 5
 _Answer = TypeVar("_Answer")
 
 
@@ -57,6 +58,27 @@ class Window:
         return self.limit is None and self.below is None and self.above is None
 
 
+@dataclass(slots=True)
+class OldShards:
+    """Shards that were made before a field was indexed, with the number of their events, and these fields."""
+
+    names: dict[str, int] = field(default_factory=dict)
+    fields: set[str] = field(default_factory=set)
+
+    def notices(self) -> list[str]:
+        """Say which shards are old, if any are."""
+        if not self.names:
+            return []
+        some = ", ".join(sorted(self.names, reverse=True)[:_NAMED_MAX])
+        more = f" and {len(self.names) - _NAMED_MAX} others" if len(self.names) > _NAMED_MAX else ""
+        fields = ", ".join(sorted(self.fields))
+        return [
+            f"{len(self.names)} index shards were made before {fields} was indexed: {some}{more}."
+            f" Their {sum(self.names.values())} events were searched without an index, which is slow, until the step "
+            "index has made them again; at once: custody index rebuild --stale"
+        ]
+
+
 @dataclass(frozen=True, slots=True)
 class LiveShards:
     """The shards that a catalog lists, where they are, and which live events must not be given out, sorted by id."""
@@ -75,6 +97,27 @@ class LiveShards:
         """Whether the logs of all events of a shard are live."""
         return all(path in self.state.files for path in shard.log_paths)
 
+    def current(self, shard: AddShard, fields: Collection[str], old: OldShards) -> OpenShard | None:
+        """Return a shard, open; None, and noted, when it was made before one of some fields was indexed.
+
+        Raises:
+            NotFoundError, CorruptionError, FormatVersionError: it cannot be read.
+        """
+        if shard.name in old.names:
+            return None
+        path = self.path(shard)
+        index = self.opened.open(path)
+        if not index.fields.issuperset(fields):
+            # It may have been made anew since it was opened.
+            self.opened.forget(path)
+            index = self.opened.open(path)
+        lacking = set(fields).difference(index.fields)
+        if not lacking:
+            return index
+        old.names[shard.name] = shard.documents
+        old.fields |= lacking
+        return None
+
 
 @dataclass(slots=True)
 class Explained:
@@ -88,6 +131,10 @@ class Explained:
     """Asked for the number of matches only."""
     scanned: int = 0
     """Answered from their logs."""
+    old: int = 0
+    """Those of them that do not know a field that is asked for."""
+    blocks: int = 0
+    """Blocks of event logs that events were fetched from."""
     seconds: float = 0.0
 
 
@@ -120,6 +167,8 @@ def search_state(
     begun = time.perf_counter()
     search = _Search(live, scan_logs, question, window or Window())
     event_ids, total = search.run(count, pool)
+    search.explained.old = len(search._old.names)
+    search.notices += search._old.notices()
     search.explained.seconds = time.perf_counter() - begun
     return Found(event_ids, total if count else None, tuple(search.notices), search.explained)
 
@@ -132,11 +181,10 @@ class _Search:
     window: Window
     notices: list[str] = field(default_factory=list)
     explained: Explained = field(default_factory=Explained)
-    _stale: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        names = fields_of(self.question)
-        self._attributes = {n.removeprefix(ATTRIBUTE_PREFIX) for n in names if n.startswith(ATTRIBUTE_PREFIX)}
+        self._fields = fields_of(self.question)
+        self._old = OldShards()
 
     def run(self, count: bool, pool: Executor | None) -> tuple[EventIds, int]:
         candidates = self._candidates()
@@ -158,11 +206,6 @@ class _Search:
             left = None if left is None else left - len(found)
         event_ids = np.concatenate(parts) if parts else _NONE
         total = sum(counted[s.name] if s.name in counted else self._count(s) for s in candidates) if count else 0
-        if self._stale:
-            self.notices.append(
-                f"{len(self._stale)} index shards were made before all of the asked attributes were indexed and find "
-                "nothing in those. Make them again: custody index rebuild --stale"
-            )
         return event_ids, total
 
     def _candidates(self) -> list[AddShard]:
@@ -233,10 +276,14 @@ class _Search:
         """Return the ids of all live events of a shard that match, going down."""
         found = self._ask(shard, lambda index: index.search(self.question))
         if found is None:
-            self.explained.scanned += 1
-            found = np.unique(self.scan_logs(shard, self.question))[::-1]
+            found = self._scan(shard)
         shown = _without(found, self.live.buried_in(shard))
         return shown if self.live.is_whole(shard) else _live(self.live.state, shown)
+
+    def _scan(self, shard: AddShard) -> EventIds:
+        """Return the ids of the events of a shard's logs that match, going down."""
+        self.explained.scanned += 1
+        return np.unique(self.scan_logs(shard, self.question))[::-1]
 
     def _interleaved(self, candidates: list[AddShard]) -> tuple[EventIds, int]:
         """Answer from shards whose ids lie between each other's: all of them are asked for everything."""
@@ -248,11 +295,10 @@ class _Search:
         """Return what a shard answers, None when it cannot be read."""
         path = self.live.path(shard)
         try:
-            index = self.live.opened.open(path)
+            index = self.live.current(shard, self._fields, self._old)
+            if index is None:
+                return None
             answer = ask(index)
-            if not self._attributes <= set(index.description.attributes):
-                self._stale.add(shard.name)
-                self.live.opened.forget(path)  # it may be made anew
         except (NotFoundError, CorruptionError, FormatVersionError) as error:
             self.live.opened.forget(path)
             notice = f"{shard.documents} events were searched without an index, which is slow: {error}"

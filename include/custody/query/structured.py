@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from whoosh import query
 
 from custody.errors import InvalidInputError
-from custody.index import NUMBER_FIELDS, TEXT_FIELD, TIME_FIELDS, term, words
+from custody.index import NUMBER_FIELDS, STANDARD_FIELDS, TEXT_FIELD, TIME_FIELDS, term, words
 from custody.query.parser import bounded, check_field, field_help
 from custody.query.times import time_span
 
@@ -22,8 +22,8 @@ CONDITIONS_MAX = 10_000
 class _Builder:
     """Turns objects into a query; counts them, so that no request grows without bound."""
 
-    def __init__(self, attributes: Iterable[str], now_ms: int) -> None:
-        self._known = field_help(attributes)
+    def __init__(self, attributes: Iterable[str], now_ms: int, standard: Iterable[str]) -> None:
+        self._known = field_help(attributes, standard)
         self._now_ms = now_ms
         self._count = 0
 
@@ -90,13 +90,15 @@ class _Builder:
         )
 
 
-def structured_query(value: object, attributes: Iterable[str] = (), now_ms: int = 0) -> query.Query:
+def structured_query(
+    value: object, attributes: Iterable[str] = (), now_ms: int = 0, standard: Iterable[str] = STANDARD_FIELDS
+) -> query.Query:
     """Return the query of a decoded JSON value.
 
     Raises:
         InvalidInputError: an unknown field or condition, a malformed time or number, or too many conditions.
     """
-    return _Builder(attributes, now_ms).build(value)
+    return _Builder(attributes, now_ms, standard).build(value)
 
 
 def _phrase(name: str, text: str) -> query.Query:

@@ -104,6 +104,21 @@ def get_many(
     return sorted(found, key=lambda event: event.event_id)
 
 
+def count_blocks(workspace: Workspace, event_ids: Sequence[int], view: Snapshot) -> int:
+    """Return how many blocks of live logs hold events with these ids."""
+    wanted = np.unique(np.asarray(event_ids, np.int64))
+    caches = caches_of(workspace)
+    live = caches.live(workspace, view.state)
+    holders = live.holders(wanted)
+    blocks = 0
+    for number in np.unique(holders[holders >= 0]).tolist():
+        log = open_log(workspace, live.files[number], lambda _: None)
+        if log is not None:
+            firsts = log.toc.blocks["first_event_id"].astype(np.int64)
+            blocks += len(np.unique(np.searchsorted(firsts, wanted[holders == number], side="right")))
+    return blocks
+
+
 def tables(
     workspace: Workspace, first_event_id: int = 0, count: int | None = None, on_damage: OnDamage = refuse
 ) -> Iterator[pa.Table]:

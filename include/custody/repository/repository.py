@@ -30,6 +30,7 @@ from custody.repository.burial import buried_ids
 from custody.repository.forgetting import Forgotten, Meant
 from custody.repository.found import Events, EventStream, Notices
 from custody.repository.ingest import Ingest
+from custody.repository.past import AsOf, past
 from custody.repository.searching import Page, SearchResult, Source, search
 from custody.repository.slots import SlotWriter, take_slot
 from custody.repository.status import RepositoryStatus, repository_status
@@ -54,7 +55,7 @@ class Repository:
         self.settings = settings
         self._fs: FileSystem = fs or PosixFileSystem()
         self._clock: Clock = clock or SystemClock()
-        self._shards = Shards(self._fs)
+        self._shards = Shards(self._fs, settings.query.open_shards_max)
         self._workspaces: dict[str, Workspace] = {}
         self.quarantine = Quarantine(self._fs, settings.quarantine)
 
@@ -244,34 +245,45 @@ class Repository:
         offset: int = 0,
         oldest_first: bool = False,
         cursor: str | None = None,
+        writer: str | None = None,
+        as_of: AsOf | None = None,
     ) -> SearchResult:
-        """Return the events of all writers that match, newest first; also those acknowledged a moment ago.
+        """Return the events of a writer, or of all, that match, newest first; also those acknowledged a moment ago.
 
         The query is a text or, for programs, its structured form (docs/query.md). `cursor` is that of the page before.
+        With `as_of`, a time or a writer's revision, the events are those that were live then.
 
         Raises:
             InvalidInputError: the query or the cursor cannot be read.
+            ConfigurationError: a revision is given, several writers have events and none is named.
+            NotFoundError, PrunedError: there is no such revision, or it is not kept any more.
         """
         limit = self.settings.query.results_default if limit is None else limit
-        return self._search(self._question(text), Page(limit, offset, oldest_first, cursor))
+        return self._search(self._question(text), Page(limit, offset, oldest_first, cursor), writer, as_of)
 
     def facets(
-        self, text: str | dict[str, object] = "", fields: Sequence[str] = ("event_type",)
+        self,
+        text: str | dict[str, object] = "",
+        fields: Sequence[str] = ("event_type",),
+        *,
+        writer: str | None = None,
+        as_of: AsOf | None = None,
     ) -> tuple[dict[str, Counter[str]], tuple[str, ...]]:
         """Return how many of the events that match have each value of some fields, and notices.
 
-        Fields are those with one value an event, and `day`, the day of the event time, UTC.
+        Fields are those with one value an event, and `day`, the day of the event time, UTC. `writer` and `as_of`, and
+        what is raised for them, as in `search`.
 
         Raises:
             InvalidInputError: the query cannot be read, or a field has no facets.
         """
         attributes = self.settings.index.attributes
-        check_facets(fields, attributes)
+        check_facets(fields, attributes, self.settings.index.fields)
         question = self._question(text)
         counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
         notices: list[str] = []
         damage = Notices(strict=False)
-        for source in self._sources(damage):
+        for source in self._sources(damage, writer, as_of):
             found, said = facets_of(source.shards(self._shards), source.log_tables, question, fields, attributes)
             facets_of_table(found, source.tail, question, attributes)
             notices += said
@@ -382,20 +394,27 @@ class Repository:
         return names[0]
 
     def _question(self, text: str | dict[str, object]) -> query.Query:
-        attributes, now_ms = self.settings.index.attributes, self._clock.now_ms()
+        index, now_ms = self.settings.index, self._clock.now_ms()
         if isinstance(text, str):
-            return parse_query(text, attributes, now_ms)
-        return structured_query(text, attributes, now_ms)
+            return parse_query(text, index.attributes, now_ms, index.fields)
+        return structured_query(text, index.attributes, now_ms, index.fields)
 
-    def _search(self, question: query.Query, page: Page) -> SearchResult:
+    def _search(
+        self, question: query.Query, page: Page, writer: str | None = None, as_of: AsOf | None = None
+    ) -> SearchResult:
         damage = Notices(strict=False)
         with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # starts threads only when shards have to be opened
-            found = search(self._sources(damage), self._shards, question, self.settings.index.attributes, page, pool)
+            sources = self._sources(damage, writer, as_of)
+            found = search(sources, self._shards, question, self.settings.index.attributes, page, pool)
         return replace(found, notices=(*found.notices, *damage))
 
-    def _sources(self, damage: Notices) -> Iterator[Source]:
-        for workspace in self.workspaces():
-            view = reading.snapshot(workspace, damage)
+    def _sources(self, damage: Notices, writer: str | None, as_of: AsOf | None) -> Iterator[Source]:
+        if isinstance(as_of, int):
+            writer = self._one_writer(writer)
+        for workspace in self.workspaces() if writer is None else [self.workspace(writer)]:
+            view = reading.snapshot(workspace, damage) if as_of is None else past(workspace, as_of, damage)
+            if view is None:
+                continue
             yield Source(
                 writer=workspace.writer,
                 state=view.state,
@@ -405,6 +424,7 @@ class Repository:
                 shard_path=workspace.shard_path,
                 log_tables=partial(_log_tables, workspace, view.state, damage),
                 get_many=partial(reading.get_many, workspace, view=view, on_damage=damage),
+                count_blocks=partial(reading.count_blocks, workspace, view=view),
             )
 
 

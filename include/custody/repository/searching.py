@@ -66,6 +66,8 @@ class Source:
     shard_path: Callable[[AddShard], Path]
     log_tables: Callable[[AddShard], Iterable[pa.Table]]
     get_many: Callable[[Sequence[int]], list[Event]]
+    count_blocks: Callable[[Sequence[int]], int]
+    """How many blocks of logs `get_many` reads."""
 
     def shards(self, opened: Shards) -> LiveShards:
         """Return the writer's live shards."""
@@ -120,6 +122,8 @@ def search(
         notices += said
         explained[source.writer] = done
     stored = list(islice(_merged(wanted, page), page.limit))
+    for writer, (source, ids) in wanted.items():
+        explained[writer].blocks = source.count_blocks(_fetched(wanted, ids, page))
     for item in stored:
         places[item.writer] = item.event.event_id
     has_more = sum(len(ids) for _, ids in wanted.values()) > page.offset + len(stored)
@@ -161,12 +165,17 @@ def _merged(wanted: Mapping[str, tuple[Source, list[int]]], page: Page) -> Itera
     """Yield the events of the page and behind it; without other writers only those of the page are fetched."""
     if len(wanted) == 1:
         [(source, ids)] = wanted.values()
-        yield from _stored(source, ids[page.offset : page.offset + page.limit], page)
+        yield from _stored(source, _fetched(wanted, ids, page), page)
         return
     events = [_stored(source, ids, page) for source, ids in wanted.values()]
     # Merged, not sorted: the first events of the merge stay the same however long a page is.
     merged = heapq.merge(*events, key=lambda stored: stored.event.event_time, reverse=not page.oldest_first)
     yield from islice(merged, page.offset, page.offset + page.limit)
+
+
+def _fetched(wanted: Mapping[str, object], ids: list[int], page: Page) -> list[int]:
+    """Return which ids of a writer are fetched: of one among several, all that may be on the page."""
+    return ids[page.offset : page.offset + page.limit] if len(wanted) == 1 else ids
 
 
 def _stored(source: Source, ids: list[int], page: Page) -> list[StoredEvent]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from custody.catalog import Action, AddFile, AddShard, SourceRange, describe
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, read_staged, write_log
-from custody.index import BuiltShard, OpenShard, build_shard
+from custody.index import BuiltShard, Indexed, build_shard, describe_shard
 from custody.rollover.manifest import UnitManifest, staged_path
 from custody.rollover.report import UnitReport
 from custody.rollover.workspace import LogFiles, Workspace
@@ -81,11 +81,19 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int) -> UnitRe
 
 
 def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitReport:
-    """Build the index shard of a staged log, or of a live log whose shard is gone."""
+    """Build the index shard of a staged log, or of a live log whose shard is gone or old; a good one is kept."""
     path, tables = _to_index(workspace, first_event_id)
     sizes: list[int] = []
     index = workspace.settings.index
-    shard = build_shard(workspace.fs, path, _measured(tables, sizes), index.attributes, ranges=index.ranges)
+    shard = build_shard(
+        workspace.fs,
+        path,
+        _measured(tables, sizes),
+        index.attributes,
+        standard=index.fields,
+        ranges=index.ranges,
+        replace=is_old(workspace, path),
+    )
     return UnitReport(
         unit=unit, events=shard.documents, bytes_in=sum(sizes), bytes=shard.size_bytes, note=shard.path.name
     )
@@ -105,17 +113,34 @@ def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
     tables = _of_logs(workspace, shard)
     index = workspace.settings.index
     path = workspace.shard_path(shard)
-    return build_shard(workspace.fs, path, tables, index.attributes, ranges=index.ranges, replace=True)
+    return build_shard(
+        workspace.fs, path, tables, index.attributes, standard=index.fields, ranges=index.ranges, replace=True
+    )
 
 
 def is_stale(workspace: Workspace, shard: AddShard) -> bool:
     """Whether a shard is gone, damaged at its begin, or was built with other settings than those of today."""
+    path = workspace.shard_path(shard)
+    return not workspace.fs.exists(path) or is_old(workspace, path)
+
+
+def is_old(workspace: Workspace, path: Path) -> bool:
+    """Whether a shard that is there cannot be read, or was built with other settings than those of today."""
     index = workspace.settings.index
+    if not workspace.fs.exists(path):
+        return False
     try:
-        found = OpenShard(workspace.fs, workspace.shard_path(shard)).description
+        found = describe_shard(workspace.fs, path)
     except (NotFoundError, CorruptionError, FormatVersionError):
         return True
-    return (set(found.attributes), set(found.ranges)) != (set(index.attributes), set(index.ranges))
+    return not found.is_of(Indexed.checked(index.attributes, index.fields, index.ranges))
+
+
+def old_shards(workspace: Workspace) -> Iterator[int]:
+    """Yield the first event ids of the live shards that are old, the newest first."""
+    for shard in sorted(workspace.catalog.load().shards.values(), key=lambda found: -found.first_event_id):
+        if is_old(workspace, workspace.shard_path(shard)):
+            yield shard.first_event_id
 
 
 def _of_logs(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import ClassVar
 
 import msgspec
@@ -26,7 +27,7 @@ from custody.journal.writer import lock_path
 from custody.rollover.merge import merge_unit
 from custody.rollover.pending import is_live
 from custody.rollover.planning import plan
-from custody.rollover.publish import actions_of, build_index, compress_log, lost_shards, waiting_units
+from custody.rollover.publish import actions_of, build_index, compress_log, lost_shards, old_shards, waiting_units
 from custody.rollover.report import UnitReport
 from custody.rollover.sweeping import sweep_unit, swept_groups
 from custody.rollover.workspace import Workspace
@@ -135,9 +136,11 @@ class Index(Step):
     name = "index"
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """The logs of staged units that are not live, and live logs whose shard is gone."""
+        """The logs of staged units that are not live, live logs whose shard is gone, and some whose shard is old."""
         yield from _staged_logs(workspace)
         yield from (Unit(workspace.writer, first) for first in lost_shards(workspace))
+        some = islice(old_shards(workspace), workspace.settings.index.backfill_shards_max)
+        yield from (Unit(workspace.writer, first) for first in some)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Build one shard; a whole one from an interrupted run is kept."""

@@ -17,13 +17,14 @@ from pathlib import Path
 import click
 
 from tests.benchmarks.append.machine import Machine
-from tests.benchmarks.index.peers import PEERS, Answer, Peer, add_packages
+from tests.benchmarks.index.peers import PEERS, Answer, Cost, Custody, Peer, add_packages
 from tests.benchmarks.index.plot import draw
 from tests.benchmarks.index.workload import Question, Rows, pieces, shapes
 
 LOCAL = Path(".local/benchmarks/index")
 PACKAGES = ("tantivy==0.27.0",)
 WHOOSH_EVENTS_MAX = 100_000
+VISITED = (1, 2, 5, 10, 20, 50, 100)
 
 
 @dataclass
@@ -35,6 +36,14 @@ class Figures:
     wall: float = 0.0
     cpu: float = 0.0
     size_bytes: int = 0
+    pieces: list[float] = field(default_factory=list)
+    """Seconds on the wall of each piece."""
+    visits: dict[int, dict[str, list[float]]] = field(default_factory=dict)
+    """For custody: milliseconds of questions that visit so many shards, by kind of question."""
+    process_cpu: float = 0.0
+    """For NiFi: CPU seconds of the whole process while it stored and indexed; `cpu` is that of its index threads."""
+    peak_bytes: int = 0
+    """For custody alone: the most memory that the process had."""
     times: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -84,9 +93,11 @@ def _measure(peers: dict[str, Peer], folder: Path, events: int, shard: int, ques
             prepared = peers[name].prepare(rows)
             gc.collect()
             wall, cpu = time.perf_counter(), time.process_time()
-            peers[name].add(prepared)
-            figures[name].wall += time.perf_counter() - wall
-            figures[name].cpu += time.process_time() - cpu
+            told = peers[name].add(prepared)
+            cost = told or Cost(time.perf_counter() - wall, time.process_time() - cpu)
+            figures[name].wall += cost.wall
+            figures[name].cpu += cost.cpu
+            figures[name].pieces.append(cost.wall)
             figures[name].events += table.num_rows
             del prepared
             os.sync()
@@ -95,23 +106,33 @@ def _measure(peers: dict[str, Peer], folder: Path, events: int, shard: int, ques
         cpu = time.process_time()
         peer.finish()
         figures[name].cpu += time.process_time() - cpu if name == "tantivy" else 0
-        figures[name].size_bytes = sum(p.stat().st_size for p in (folder / name).rglob("*") if p.is_file())
+        figures[name].process_cpu = getattr(peer, "process_cpu_seconds", 0.0)
+        files = (path for path in (folder / name).rglob("*") if path.is_file())
+        figures[name].size_bytes = peer.size_bytes or sum(path.stat().st_size for path in files)
     for shape, listed in asked.items():
         for number, question in enumerate(listed):
             _ask(peers, figures, shape, question, number)
+        click.echo(f"asked: {shape}", err=True)
+    custody = peers.get("custody")
+    if isinstance(custody, Custody):
+        counts = [count for count in VISITED if count <= events // shard]
+        figures["custody"].visits = custody.visits(counts, questions)
+    for peer in peers.values():
+        peer.close()
+    if list(peers) == ["custody"]:
+        figures["custody"].peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     return figures
 
 
 def _ask(peers: dict[str, Peer], figures: dict[str, Figures], shape: str, question: Question, number: int) -> None:
     answers: dict[str, Answer] = {}
     for name in _rotated(list(peers), number):
-        peers[name].ask(question)  # warm
-        for _ in range(3):
-            begun = time.perf_counter()
-            answers[name] = peers[name].ask(question)
-            figures[name].times.setdefault(shape, []).append((time.perf_counter() - begun) * 1000)
+        answer, times = peers[name].measure(question)
+        if answer is not None:
+            answers[name] = answer
+            figures[name].times.setdefault(shape, []).extend(times)
     for name, answer in answers.items():
-        if answer != answers["custody"]:
+        if not peers[name].agrees(answer, answers.get("custody", answer)):
             raise click.ClickException(f"{shape} {question}: custody and {name} answer differently")
 
 
@@ -129,11 +150,14 @@ def _print(figures: dict[str, Figures], events: int) -> None:
         click.echo(f"{name:12}{f.events / f.wall:12,.0f}{f.events / f.cpu:14,.0f}{f.size_bytes / f.events:13.1f}")
     click.echo(f"\n{'p50 / p99 ms':14}" + "".join(f"{name:>20}" for name in figures))
     for shape in next(iter(figures.values())).times:
-        cells = [f"{at(f.times[shape], 0.5):.3f} / {at(f.times[shape], 0.99):.3f}" for f in figures.values()]
+        cells = [_cell(f.times.get(shape, [])) for f in figures.values()]
         click.echo(f"{shape:14}" + "".join(f"{cell:>20}" for cell in cells))
     whole = {name: [t for times in f.times.values() for t in times] for name, f in figures.items()}
-    cells = [f"{at(times, 0.5):.3f} / {at(times, 0.99):.3f}" for times in whole.values()]
-    click.echo(f"{'all':14}" + "".join(f"{cell:>20}" for cell in cells))
+    click.echo(f"{'all':14}" + "".join(f"{_cell(times):>20}" for times in whole.values()))
+
+
+def _cell(times: list[float]) -> str:
+    return f"{at(times, 0.5):.3f} / {at(times, 0.99):.3f}" if times else "–"
 
 
 def at(times: list[float], part: float) -> float:

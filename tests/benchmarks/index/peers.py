@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import duckdb
 import pyarrow.parquet as pq
@@ -23,6 +24,17 @@ from tests.benchmarks.index.workload import ATTRIBUTES, LIMIT, NUMBERS, SEVERAL,
 Answer = list[int] | int | dict[str, int]
 
 
+TIMED = 3
+"""How often a question is asked by the clock, after it was asked to warm up."""
+
+
+class Cost(NamedTuple):
+    """Seconds on the wall and of CPU time."""
+
+    wall: float
+    cpu: float
+
+
 class Peer(Protocol):
     """An index that is filled piece by piece and then asked."""
 
@@ -33,17 +45,53 @@ class Peer(Protocol):
         """Return the input of `add`; not measured."""
         ...
 
-    def add(self, prepared: Any) -> None:
-        """Index a piece, durably."""
+    size_bytes: int | None
+    """Of the index; None for all files of the folder."""
+
+    def add(self, prepared: Any) -> Cost | None:
+        """Index a piece, durably; return what it cost where this process's clocks do not tell."""
         ...
 
     def finish(self) -> None:
         """Make ready for questions."""
         ...
 
+    def measure(self, question: Question) -> tuple[Answer | None, list[float]]:
+        """Return the answer and how long it took each time, in ms; None where there is no such question."""
+        ...
+
+    def agrees(self, answer: Answer, expected: Answer) -> bool:
+        """Whether an answer is the right one."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is no memory of this process."""
+        ...
+
+
+class _InProcess:
+    """What the peers in this process have in common."""
+
+    size_bytes: int | None = None
+
     def ask(self, question: Question) -> Answer:
         """Answer."""
-        ...
+        raise NotImplementedError
+
+    def measure(self, question: Question) -> tuple[Answer | None, list[float]]:
+        answer = self.ask(question)  # warm
+        times = []
+        for _ in range(TIMED):
+            begun = time.perf_counter()
+            answer = self.ask(question)
+            times.append((time.perf_counter() - begun) * 1000)
+        return answer, times
+
+    def agrees(self, answer: Answer, expected: Answer) -> bool:
+        return answer == expected
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def as_whoosh(question: Question) -> query.Query:
@@ -61,7 +109,7 @@ def as_whoosh(question: Question) -> query.Query:
     return parts[0] if len(parts) == 1 else query.And(parts) if parts else query.Every()
 
 
-class Custody:
+class Custody(_InProcess):
     """custody's shards, one a piece, and custody's reader."""
 
     name = "custody"
@@ -87,6 +135,22 @@ class Custody:
             zones = self._shards.open(path).numbers("event_time").zones
             self._built[number] = path, int(zones[0].min()), int(zones[1].max())
 
+    def visits(self, counts: Sequence[int], repeats: int) -> dict[int, dict[str, list[float]]]:
+        """Return how long questions take that have to visit so many shards, in ms; their times prune the others."""
+        found: dict[int, dict[str, list[float]]] = {}
+        for count in counts:
+            newest = self._built[:count]
+            times = min(first for _, first, _ in newest), max(last for _, _, last in newest)
+            asked = {
+                "a uuid that no shard has": Question(terms=(("flowfile_uuid", "none"),), times=times),
+                "exact total of a type": Question(terms=(("event_type", "route"),), times=times, wanted="total"),
+            }
+            found[count] = {name: [] for name in asked}
+            for name, question in asked.items():
+                for _ in range(repeats):
+                    found[count][name] += self.measure(question)[1]
+        return found
+
     def ask(self, question: Question) -> Answer:
         asked = as_whoosh(question)
         low, high = time_bounds(asked)
@@ -107,7 +171,7 @@ class Custody:
         return found
 
 
-class StockWhoosh:
+class StockWhoosh(_InProcess):
     """Whoosh as its documentation has it, with the settings that serve best."""
 
     name = "Whoosh"
@@ -147,7 +211,7 @@ class StockWhoosh:
         return [hit["event_id"] for hit in found]
 
 
-class SqliteTrees:
+class SqliteTrees(_InProcess):
     """SQLite: a table with an index a column, and a table of the fields with several values."""
 
     name = "SQLite"
@@ -235,7 +299,7 @@ def _sql(question: Question, like: str) -> tuple[str, list[object]]:
     return " and ".join(where), values
 
 
-class DuckDb:
+class DuckDb(_InProcess):
     """DuckDB over Parquet files of the same values, no index."""
 
     name = "DuckDB"
@@ -284,7 +348,7 @@ class DuckDb:
         return [row[0] for row in rows.fetchall()]
 
 
-class Tantivy:
+class Tantivy(_InProcess):
     """tantivy by its Python package, one thread."""
 
     name = "tantivy"
@@ -365,8 +429,16 @@ def add_packages(folder: Path) -> None:
         sys.path.append(str(folder))
 
 
+def _nifi(folder: Path) -> Peer:
+    # Needs Java, and this module.
+    from tests.benchmarks.index.nifi_peer import Nifi
+
+    return Nifi(folder)
+
+
 PEERS: dict[str, Callable[[Path], Peer]] = {
     "custody": Custody,
+    "nifi": _nifi,
     "tantivy": Tantivy,
     "sqlite": SqliteTrees,
     "duckdb": DuckDb,

@@ -33,6 +33,8 @@ def draw(path: Path, times: dict[str, dict[str, list[float]]], events: int) -> N
         y = _TOP + _ROW * row + _ROW / 2
         out.append(f'<text x="4" y="{y + 4}" font-size="12">{shape}</text>')
         for place, found in enumerate(times.values()):
+            if shape not in found:
+                continue
             x = _place(median(found[shape]))
             out.append(f'<circle cx="{x:.1f}" cy="{y}" r="5" fill="{_COLORS[place]}" fill-opacity="0.85"/>')
     path.write_text("\n".join([*out, "</svg>"]))

@@ -129,6 +129,26 @@ def test_search_prints_what_the_repository_finds(root: Path, live: Repository) -
     assert table.count("SEND") == 5
 
 
+def test_search_finds_what_was_live_earlier(root: Path, live: Repository) -> None:
+    first = next(live.timeline())
+    found = json.loads(run(root, "search", "--as-of", 0, "-n", 10_000, "--json").stdout)
+    assert found["total"] == sum(action.add_file.rows for action in first.actions)
+    assert found["total"] == len(found["events"])
+    again = run(root, "search", "--as-of", "tomorrow", "--writer", "main", "-n", 10_000, "--json")
+    assert lines(again)[0]["total"] == live.search("", as_of=live.workspace().catalog.load().revision).total
+    [none] = lines(run(root, "search", "--as-of", "1999-12-31", "--json"))
+    assert (none["total"], none["events"]) == (0, [])
+    facets = run(root, "search", "--as-of", 0, "--facet", "event_type", "--json")
+    assert sum(json.loads(facets.stdout)["event_type"].values()) == found["total"]
+
+
+def test_explain_tells_shards_and_blocks(root: Path, live: Repository) -> None:
+    told = json.loads(run(root, "search", "event_type:SEND", "-n", 1, "--explain", "--json").stdout)["explain"]["main"]
+    assert set(told) == {"shards", "pruned", "searched", "counted", "scanned", "old", "blocks", "seconds"}
+    assert told["blocks"] == 1
+    assert "blocks" in run(root, "search", "--explain").stdout
+
+
 def test_search_finds_what_was_acknowledged_a_moment_ago(new: Path, repository: Repository) -> None:
     append(repository, [event()])
     result = run(new, "search", "--json")
@@ -209,6 +229,9 @@ def test_the_quarantine_is_listed_shown_and_tried_again(new: Path, tmp_path: Pat
         (("quarantine", "show", "../secret"), NotFoundError),
         (("search", "nosuch:field"), InvalidInputError),
         (("search", "event_time:someday"), InvalidInputError),
+        (("search", "--as-of", "someday"), InvalidInputError),
+        (("search", "--as-of", "99999999999999999"), InvalidInputError),
+        (("search", "--as-of", "999"), NotFoundError),
         (("event", 1, "--writer", "../x"), ConfigurationError),
     ],
 )

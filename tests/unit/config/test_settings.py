@@ -11,6 +11,7 @@ import pytest
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
 from custody.format.names import check_name
+from custody.index import STANDARD_FIELDS
 
 # Section, key, values at and inside the bounds, values outside.
 BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
@@ -41,12 +42,15 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("eventlog", "log_bytes_target", [4096, 16 << 30], [4095, (16 << 30) + 1]),
     ("eventlog", "compression", ["zstd", "gzip", "none"], ["", "ZSTD", "lz4", 1]),
     ("eventlog", "compression_level", [1, 22, ""], [0, 23, "high"]),
-    ("index", "attributes", [[], ["a", "b.c"]], ["a", [1]]),
+    ("index", "fields", [["flowfile_uuid"], ["details", "flowfile_uuid"]], [[], ["details"], "a"]),
+    ("index", "attributes", [[], ["a", "b.c", "ä:*"]], ["a", [1], [""], ["a b"]]),
     ("index", "ranges", [[], ["event_time", "file_size"]], ["event_time", ["details"]]),
+    ("index", "backfill_shards_max", [0, 1, 10_000], [-1, 1.5]),
     ("catalog", "checkpoint_every", [1, 10_000], [0]),
     ("catalog", "put_if_absent", [True, False], ["maybe", 2, []]),
     ("query", "results_default", [1, 10_000_000], [0]),
     ("query", "lineage_events_max", [1, 10_000_000], [0]),
+    ("query", "open_shards_max", [1, 10_000], [0]),
     ("query", "cache_bytes", [0, 1 << 40], [-1]),
     ("query", "open_logs_max", [1, 100_000], [0]),
     ("query", "sql_memory_bytes", [64 << 20, 1 << 40], [(64 << 20) - 1]),
@@ -72,6 +76,17 @@ def load(folder: Path, text: str) -> Settings:
 
 def value_of(settings: Settings, section: str, key: str) -> object:
     return getattr(getattr(settings, section), key)
+
+
+def test_an_unknown_field_of_the_index_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, '[index]\nfields = ["flowfile_uuid", "flowfile"]\n')
+    assert "'flowfile'" in str(caught.value)
+    assert all(f"'{name}'" in str(caught.value) for name in STANDARD_FIELDS)
+
+
+def test_the_fields_of_the_setting_are_those_of_the_index() -> None:
+    assert defaults().index.fields == STANDARD_FIELDS
 
 
 def test_every_setting_has_its_bounds_here() -> None:

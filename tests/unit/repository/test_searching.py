@@ -185,3 +185,37 @@ def test_a_rebuilt_index_answers_as_the_kept_one_and_takes_new_settings_in(repos
 def test_a_shard_that_no_catalog_lists_cannot_be_rebuilt(repository: Repository) -> None:
     with pytest.raises(NotFoundError, match="nonsense"):
         list(repository.rebuild_index(["nonsense"]))
+
+
+def test_shards_are_spread_over_all_containers_also_when_all_logs_have_one_size(tmp_path: Path) -> None:
+    made = Repository.create(tmp_path / "demo")
+    chosen = {**made.settings.model_dump(), "root": made.settings.root, "repository": {"containers": ["a", "b"]}}
+    found = Repository(Settings.model_validate(chosen))
+    for start in range(0, 80, 10):
+        append(found, EVENTS[start : start + 10])
+        run_steps(found.settings)
+    counts = [len(list((container / "main/index").iterdir())) for container in found.settings.containers]
+    assert sum(counts) == 8
+    assert min(counts) >= 2
+    assert found.search("").total == 80
+    assert found.search("").notices == ()
+
+
+def test_each_log_has_a_shard_of_its_own_and_none_is_larger_than_the_setting_allows(tmp_path: Path) -> None:
+    made = Repository.create(tmp_path / "demo")
+    chosen = {**made.settings.model_dump(), "root": made.settings.root, "eventlog": {"log_bytes_target": 60_000}}
+    found = Repository(Settings.model_validate(chosen))
+    append(found, EVENTS)
+    run_steps(found.settings)
+    state = found.workspace().catalog.load()
+    assert len(state.files) >= 3
+    assert sorted(path for shard in state.shards.values() for path in shard.log_paths) == sorted(state.files)
+    assert max(shard.size_bytes for shard in state.shards.values()) < 60_000 + 20_000  # what an empty one weighs
+    assert found.search("").total == len(EVENTS)
+
+
+def test_no_more_shards_are_open_than_the_setting_allows(repository: Repository) -> None:
+    chosen = {**repository.settings.model_dump(), "root": repository.settings.root, "query": {"open_shards_max": 1}}
+    found = Repository(Settings.model_validate(chosen))
+    assert found.search("event_type:ROUTE") == repository.search("event_type:ROUTE")
+    assert sum(found._shards.is_open(path) for path in (found.settings.containers[0] / "main/index").iterdir()) == 1

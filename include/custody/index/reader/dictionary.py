@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from custody.index.manifest import Description
-from custody.index.reader.pages import CheckedFile, numbers
+from custody.index.reader.pages import CheckedFile, numbers, window
 from custody.index.reader.postings import NONE, InlineList, PostingList
+from custody.index.reader.single import SingleBlocks, single_blocks
 from custody.index.segment.arrays import Ints, copy_pieces, starts
 from custody.index.segment.dictionary import ABOUT, HEADER, ORDER_TYPES, SLOT, TABLE, TABLES
 from custody.index.segment.postings import DATA_OPEN, FIRST_BYTES
@@ -25,6 +26,8 @@ _SLOT = struct.Struct(">Iq")
 _TABLE = struct.Struct(">qi")
 _KEY_BYTES_MAX = 1 << 20
 _CRC32, _MD5 = 1, 0
+_FEW, _PROBES_MAX = 4, 8
+_TEXT_BYTES_KEPT = 1 << 20
 _FREQUENCY = 5  # where it stands in ABOUT
 
 
@@ -56,6 +59,7 @@ class Dictionary:
             raise terms.error(order, "an array of places", f"{description.terms} terms")
         self._order = np.frombuffer(terms.data, order_type, description.terms, order)
         self._ranges: dict[str, tuple[int, int]] = {}
+        self._texts: tuple[tuple[int, int], pa.StringArray] = (-1, -1), pa.nulls(0, pa.string())
 
     def find(self, field: str, term: bytes) -> PostingList | None:
         """Return a term's documents, None when no document has it."""
@@ -66,9 +70,17 @@ class Dictionary:
         record = self._find_crc(key) if self._hash_type == _CRC32 else self._find_ordered(key)
         return None if record is None else self._list_of(record)
 
-    def find_many(self, field: str, terms: Iterable[bytes]) -> list[PostingList]:
-        """Return the documents of those of some terms that any document has."""
-        return [found for term in terms if (found := self.find(field, term)) is not None]
+    def union_of(self, field: str, terms: Iterable[bytes]) -> Ints:
+        """Return the documents that have any of some terms, going up; many terms are found at once."""
+        number = self._fields.get(field)
+        if number is None:
+            return NONE
+        prefix = number.to_bytes(2, "big")
+        keys = [prefix + term for term in terms]
+        if self._hash_type == _CRC32:
+            return self._union(self._find_all_crc(keys))
+        found = (self._find_ordered(key) for key in keys)
+        return self._union(np.array([record for record in found if record is not None], np.int64))
 
     def range_of(self, field: str) -> tuple[int, int]:
         """Return the numbers of a field's terms in the order of all terms: the first, and the one behind the last."""
@@ -102,7 +114,10 @@ class Dictionary:
         return self.between(field, prefix, above)
 
     def texts(self, first: int, end: int) -> pa.StringArray:
-        """Return the terms with these numbers, in order."""
+        """Return the terms with these numbers, in order; those asked for last are kept when they are small."""
+        bounds, kept = self._texts
+        if bounds == (first, end):
+            return kept
         keys, lengths = self._keys(self._places(np.arange(first, end)))
         sizes = lengths - 2
         out = np.empty(int(sizes.sum()), np.uint8)
@@ -112,6 +127,8 @@ class Dictionary:
         offsets = np.append(begin, len(out)).astype(np.int32)
         found = pa.StringArray.from_buffers(end - first, pa.py_buffer(offsets.tobytes()), pa.py_buffer(out.tobytes()))
         found.validate(full=True)
+        if len(out) <= _TEXT_BYTES_KEPT:
+            self._texts = (first, end), found
         return found
 
     def list_of(self, number: int) -> PostingList:
@@ -120,17 +137,22 @@ class Dictionary:
 
     def union(self, terms: Sequence[int] | Ints) -> Ints:
         """Return the documents that have any of the terms with these numbers, going up."""
-        chosen = np.asarray(terms, np.int64)
-        if not len(chosen):
+        return self._union(self._places(np.asarray(terms, np.int64)))
+
+    def _union(self, records: Ints) -> Ints:
+        """Return the documents that have any of the terms whose records lie at some places."""
+        if not len(records):
             return NONE
-        keys, lengths = self._keys(self._places(chosen))
+        keys, lengths = self._keys(records)
         values = keys + lengths
         self._terms.require(values, ABOUT.itemsize)
         has = np.zeros(self._documents, np.bool_)
         is_inline = self._terms.data[values] != 0
         has[self._inline_documents(values[is_inline])] = True
-        for value in values[~is_inline].tolist():
-            for _, documents in self._list_at(value, ABOUT.itemsize + _EXTENT.size).blocks():
+        single, others = self._far(values[~is_inline])
+        has[single.documents] = True
+        for found in others:
+            for _, documents in found.blocks():
                 has[documents] = True
         return np.flatnonzero(has)
 
@@ -148,10 +170,27 @@ class Dictionary:
         near = np.flatnonzero(is_inline)
         frequencies = numbers(self._terms.data, values[near] + _FREQUENCY, ">u4")
         codes[self._inline_documents(values[near])] = np.repeat(near, frequencies)
-        for code in np.flatnonzero(~is_inline).tolist():
-            for _, documents in self.list_of(first + code).blocks():
+        far = np.flatnonzero(~is_inline)
+        single, others = self._far(values[far])
+        codes[single.documents] = np.repeat(far[single.is_single], single.counts)
+        for code, found in zip(far[~single.is_single].tolist(), others, strict=True):
+            for _, documents in found.blocks():
                 codes[documents] = code
         return codes
+
+    def _far(self, values: Ints) -> tuple[SingleBlocks, list[PostingList]]:
+        """Return the lists that lie in the other file, of the terms whose values lie at some places.
+
+        Those of one block are decoded; the others follow in the same order.
+        """
+        if self._layout == "bulk":
+            self._terms.require(values, ABOUT.itemsize + _EXTENT.size)
+            places = numbers(self._terms.data, values + ABOUT.itemsize, ">i8")
+            single = single_blocks(self._postings, places, self._documents)
+        else:
+            single = SingleBlocks(np.zeros(len(values), np.bool_), NONE, NONE)
+        size = ABOUT.itemsize + _EXTENT.size
+        return single, [self._list_at(value, size) for value in values[~single.is_single].tolist()]
 
     def _inline_documents(self, values: Ints) -> Ints:
         """Return the documents of short lists, whose values lie at some places, one behind the other."""
@@ -204,6 +243,47 @@ class Dictionary:
                     return int(record)
             slot = slot + 1 if slot + 1 < slots else 0
         return None
+
+    def _find_all_crc(self, keys: Sequence[bytes]) -> Ints:
+        """Return where the records of those of some keys lie that are there."""
+        terms = self._terms
+        wanted = np.fromiter(map(zlib.crc32, keys), np.uint32, len(keys))
+        terms.span(self._directory, self._directory + TABLES * TABLE.itemsize)
+        tables = np.frombuffer(terms.data, TABLE, TABLES, self._directory)[wanted & np.uint32(TABLES - 1)]
+        place, slots = tables["place"].astype(np.int64), tables["slots"].astype(np.int64)
+        slot = (wanted >> np.uint32(8)).astype(np.int64) % np.maximum(slots, 1)
+        records = np.zeros(len(keys), np.int64)
+        left = np.flatnonzero(slots > 0)
+        for _ in range(_PROBES_MAX):
+            if len(left) <= _FEW:
+                break
+            at = place[left] + slot[left] * SLOT.itemsize
+            terms.require(at, SLOT.itemsize)
+            found = window(terms.data, SLOT)[at]
+            record = found["place"].astype(np.int64)
+            is_used = record != 0
+            is_hit = (found["hash"] == wanted[left]) & is_used
+            records[left[is_hit]] = record[is_hit]
+            left = left[is_used & ~is_hit]
+            slot[left] += 1
+            slot[left[slot[left] == slots[left]]] = 0
+        # A key that comes late in its table costs less alone.
+        for number in left.tolist():
+            records[number] = self._find_crc(keys[number]) or 0
+        return self._verified(keys, records)
+
+    def _verified(self, keys: Sequence[bytes], records: Ints) -> Ints:
+        """Return the records, 0 for none, that are of the keys and not only of the same hash."""
+        chosen = np.flatnonzero(records)
+        found = records[chosen]
+        begin, lengths = self._keys(found)
+        data = self._terms.data
+        places = zip(chosen.tolist(), begin.tolist(), lengths.tolist(), strict=True)
+        for number, (key, start, length) in enumerate(places):
+            if data[start : start + length].tobytes() != keys[key]:
+                found[number] = self._find_crc(keys[key]) or 0
+        kept: Ints = found[found != 0]
+        return kept
 
     def _find_ordered(self, key: bytes) -> int | None:
         """Return where the record of a key lies, by the order of keys: for tables by another hash."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,7 @@ class CheckedFile:
         self._checksums = checksums
         # Two threads may check the same page; both come to the same result.
         self._is_checked = bytearray(len(checksums))
+        self._are_checked = np.frombuffer(self._is_checked, np.uint8)
 
     def span(self, start: int, end: int) -> memoryview:
         """Return some bytes.
@@ -58,10 +60,10 @@ class CheckedFile:
             return
         if int(places.min()) < 0 or int(places.max()) + width > self.size:
             raise self.error(int(places.max()), f"{width} bytes within {self.size}", "a place outside of the file")
-        pages = np.concatenate([places >> _PAGE_BITS, (places + width - 1) >> _PAGE_BITS])
-        for page in np.flatnonzero(np.bincount(pages)).tolist() if len(pages) > 64 else set(pages.tolist()):
-            if not self._is_checked[page]:
-                self._check(page)
+        for pages in (places >> _PAGE_BITS, (places + width - 1) >> _PAGE_BITS):
+            if not self._are_checked[pages].all():
+                for page in np.unique(pages[self._are_checked[pages] == 0]).tolist():
+                    self._check(page)
 
     def error(self, place: int, expected: str, got: str) -> CorruptionError:
         """Return an error that names this file and a place in it."""
@@ -83,6 +85,9 @@ def numbers(data: Bytes, places: Ints, dtype: str) -> npt.NDArray[np.int64]:
     """Return the number at each place as 64 bits; the places were checked."""
     if not len(places):
         return np.empty(0, np.int64)
-    width = np.dtype(dtype).itemsize
-    window: npt.NDArray[np.generic] = np.ndarray((len(data) - width + 1,), dtype, buffer=data.data, strides=(1,))
-    return window[places].astype(np.int64)
+    return window(data, np.dtype(dtype))[places].astype(np.int64)
+
+
+def window(data: Bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return what would be read at each place of some bytes: element i begins at byte i."""
+    return np.ndarray((len(data) - dtype.itemsize + 1,), dtype, buffer=data.data, strides=(1,))

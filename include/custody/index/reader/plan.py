@@ -133,15 +133,12 @@ def _or(shard: Shard, question: query.Or) -> Node:
         else:
             parts.append(plan(shard, part))
     for name, texts in terms.items():
-        lists = shard.terms.find_many(name, dict.fromkeys(texts))
-        if len(lists) < _MANY_TERMS:
-            parts += [Listed(found) for found in lists]
+        if len(texts) < _MANY_TERMS:
+            lists = (shard.terms.find(name, text) for text in dict.fromkeys(texts))
+            parts += [Listed(found) for found in lists if found is not None]
         else:
-            has = np.zeros(shard.documents, np.bool_)
-            for found in lists:
-                for _, documents in found.blocks():
-                    has[documents] = True
-            parts.append(Known(np.flatnonzero(has)))
+            found = shard.terms.union_of(name, dict.fromkeys(texts))
+            parts += [Known(found)] if len(found) else []
     parts = [part for part in parts if not isinstance(part, Nothing)]
     return parts[0] if len(parts) == 1 else AnyOf(parts) if parts else Nothing()
 

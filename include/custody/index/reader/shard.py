@@ -50,6 +50,7 @@ class OpenShard:
         found = Manifest.decode(fs.read(path / manifest.NAME), path / manifest.NAME)
         self.description = found.description
         self.documents = self.description.documents
+        self.fields = self.description.searched
         self._zones = found.zones
         self._checksums: dict[str, tuple[int, manifest.Checksums]] = {}
         page = 0

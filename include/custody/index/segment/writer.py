@@ -8,7 +8,7 @@ Document 0 is the newest event, so that whatever goes by document number meets t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +22,9 @@ from custody.index.fields import (
     NUMBER_FIELDS,
     NUMBER_STEP_BITS,
     POINTER_COLUMN,
-    TEXT_FIELD,
     TIME_FIELDS,
-    identifier_fields,
+    Indexed,
     numbers,
-    whoosh_schema,
 )
 from custody.index.manifest import Description, Manifest, PagedFile, ShardFile, Zones
 from custody.index.segment.columns import empty_stored, plain_column, sortable_column, zones
@@ -83,8 +81,7 @@ def write_segment(
     fs: FileSystem,
     folder: Path,
     tables: Iterable[pa.Table],
-    attributes: Sequence[str],
-    ranges: Sequence[str],
+    indexed: Indexed,
     memory_bytes: int,
 ) -> Manifest:
     """Write the events of some tables, which come in the order of their ids, into an empty folder.
@@ -92,7 +89,7 @@ def write_segment(
     Durability: on return the content of the files survives power loss; their names when the folder is synced.
     """
     with closing(Runs(fs, folder, memory_bytes)) as runs:
-        taken = _take(runs, tables, attributes)
+        taken = _take(runs, tables, indexed)
         event_ids = taken.column(POINTER_COLUMN)
         first, last = (int(event_ids[-1]), int(event_ids[0])) if len(event_ids) else (0, -1)
         files = _Files(fs, folder, segment_name(max(first, 0)))
@@ -102,22 +99,23 @@ def write_segment(
         for name in NUMBERS:
             column = taken.column(name)
             bounds[name], absent[name] = zones(column), int((column == ABSENT).sum())
-            data = sortable_column(column) if name in ranges else plain_column(column)
+            data = sortable_column(column) if name in indexed.ranges else plain_column(column)
             files.write(f"{files.segment}.{name}.col", [data])
-            if name in ranges:
+            if name in indexed.ranges:
                 with_terms[name] = column
         files.write(f"{files.segment}.{POINTER_COLUMN}.col", [plain_column(event_ids)])
         files.write(f"{files.segment}._stored.col", [empty_stored(taken.rows)])
-        dictionary, terms, code = _write_terms(files, runs, with_terms, attributes, taken.rows)
-    files.write(CONTENTS_NAME, [contents(whoosh_schema(attributes, ranges), max(first, 0), taken.rows)])
+        dictionary, terms, code = _write_terms(files, runs, with_terms, indexed, taken.rows)
+    files.write(CONTENTS_NAME, [contents(indexed.schema, max(first, 0), taken.rows)])
     description = Description(
         documents=taken.rows,
         first_event_id=first,
         last_event_id=last,
         segment=files.segment,
         layout="bulk",
-        attributes=tuple(attributes),
-        ranges=tuple(ranges),
+        attributes=indexed.attributes,
+        standard=indexed.standard,
+        ranges=indexed.ranges,
         fields=dictionary.fields,
         terms=terms,
         order_type=code,
@@ -127,9 +125,9 @@ def write_segment(
     return Manifest(description=description, checksums=np.array(files.checksums, np.uint32), zones=bounds)
 
 
-def _take(runs: Runs, tables: Iterable[pa.Table], attributes: Sequence[str]) -> _Taken:
+def _take(runs: Runs, tables: Iterable[pa.Table], indexed: Indexed) -> _Taken:
     taken = _Taken(runs)
-    fields = (*identifier_fields(attributes), TEXT_FIELD)
+    fields = indexed.searched
     for table in _pieces(tables):
         for searched in fields:
             runs.add(searched.name, searched.values(table), taken.rows)
@@ -155,10 +153,10 @@ def _pieces(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _write_terms(
-    files: _Files, runs: Runs, with_terms: dict[str, Numbers], attributes: Sequence[str], documents: int
+    files: _Files, runs: Runs, with_terms: dict[str, Numbers], indexed: Indexed, documents: int
 ) -> tuple[DictionaryWriter, int, str]:
     """Write dictionary and postings field by field, in the order of their names, as Whoosh does."""
-    names = sorted([*(f.name for f in identifier_fields(attributes)), TEXT_FIELD.name, *with_terms])
+    names = sorted([*(searched.name for searched in indexed.searched), *with_terms])
     dictionary = DictionaryWriter()
     with ExitStack() as opened:
         terms = opened.enter_context(closing(PagedFile(files.fs, files.folder / f"{files.segment}.trm")))

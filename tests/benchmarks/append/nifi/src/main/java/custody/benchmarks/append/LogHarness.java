@@ -111,7 +111,7 @@ public final class LogHarness {
     }
 
     /** What the living threads of one name have computed. */
-    private static double cpuSeconds(final String name) {
+    static double cpuSeconds(final String name) {
         long nanos = 0;
         for (final ThreadInfo thread : THREADS.getThreadInfo(THREADS.getAllThreadIds())) {
             if (thread != null && thread.getThreadName().startsWith(name)) {

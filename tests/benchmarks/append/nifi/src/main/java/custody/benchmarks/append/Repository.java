@@ -2,8 +2,11 @@ package custody.benchmarks.append;
 
 import java.io.Closeable;
 import java.io.IOException;
+import java.lang.reflect.Field;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Collection;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -18,13 +21,9 @@ import org.apache.nifi.provenance.WriteAheadProvenanceRepository;
 import org.apache.nifi.reporting.Severity;
 import org.apache.nifi.util.NiFiProperties;
 
-/**
- * NiFi's write-ahead provenance repository with the settings that NiFi 1.28.1 ships, in one folder.
- *
- * <p>Only the sizes at which it rolls over and forgets may be others.
- */
+/** NiFi's write-ahead provenance repository with the settings that NiFi 1.28.1 ships, in one folder, but for those named. */
 final class Repository implements Closeable {
-    private static final String PREFIX = "nifi.provenance.repository.";
+    static final String PREFIX = "nifi.provenance.repository.";
     private static final int READ_EVENTS = 5_000;
     private static final long COMPRESSION_NANOS_MAX = 120_000_000_000L;
 
@@ -39,14 +38,22 @@ final class Repository implements Closeable {
 
     Repository(final Path folder, final boolean alwaysSync, final IdentifierLookup lookup, final String rolloverSize,
                final String storageSize) throws IOException {
+        this(folder, alwaysSync, lookup, Map.of(
+            PREFIX + "rollover.size", rolloverSize,
+            PREFIX + "max.storage.size", storageSize));
+    }
+
+    /** With settings, by their whole names, that are others than those that NiFi ships. */
+    Repository(final Path folder, final boolean alwaysSync, final IdentifierLookup lookup,
+               final Map<String, String> others) throws IOException {
         this.folder = folder;
-        final Map<String, String> settings = Map.ofEntries(
+        final Map<String, String> settings = new HashMap<>(Map.ofEntries(
             Map.entry(PREFIX + "directory.default", folder.toString()),
             Map.entry(PREFIX + "always.sync", Boolean.toString(alwaysSync)),
             Map.entry(PREFIX + "max.storage.time", "30 days"),
-            Map.entry(PREFIX + "max.storage.size", storageSize),
+            Map.entry(PREFIX + "max.storage.size", "10 GB"),
             Map.entry(PREFIX + "rollover.time", "10 mins"),
-            Map.entry(PREFIX + "rollover.size", rolloverSize),
+            Map.entry(PREFIX + "rollover.size", "100 MB"),
             Map.entry(PREFIX + "query.threads", "2"),
             Map.entry(PREFIX + "index.threads", "2"),
             Map.entry(PREFIX + "compress.on.rollover", "true"),
@@ -54,7 +61,8 @@ final class Repository implements Closeable {
             Map.entry(PREFIX + "indexed.attributes", ""),
             Map.entry(PREFIX + "index.shard.size", "500 MB"),
             Map.entry(PREFIX + "max.attribute.length", "65536"),
-            Map.entry(PREFIX + "concurrent.merge.threads", "2"));
+            Map.entry(PREFIX + "concurrent.merge.threads", "2")));
+        settings.putAll(others);
         repository = new WriteAheadProvenanceRepository(NiFiProperties.createBasicNiFiProperties(null, settings));
         final EventReporter reporter = new EventReporter() {
             @Override
@@ -94,6 +102,16 @@ final class Repository implements Closeable {
             final long plain = events.filter(path -> path.toString().endsWith(".prov")).count();
             return plain > 1 || tables.anyMatch(path -> path.toString().endsWith(".tmp"));
         }
+    }
+
+    /** How many events wait for NiFi's index threads; it tells nobody, so its queue is looked at. */
+    int waitingForIndex() throws ReflectiveOperationException {
+        final Field index = WriteAheadProvenanceRepository.class.getDeclaredField("eventIndex");
+        index.setAccessible(true);
+        final Object found = index.get(repository);
+        final Field queue = found.getClass().getDeclaredField("documentQueue");
+        queue.setAccessible(true);
+        return ((Collection<?>) queue.get(found)).size();
     }
 
     /** The event with an id; null when there is none. */
