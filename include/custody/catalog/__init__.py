@@ -19,7 +19,7 @@ from custody.catalog.opening import open_catalog, store_of
 from custody.catalog.prune import plan_prune, prune
 from custody.catalog.rebuild import rebuild, scan, set_aside, wipe
 from custody.catalog.repair import plan_repair, repair
-from custody.catalog.scrub import Defect
+from custody.catalog.scrub import Defect, check_file, check_toc
 from custody.catalog.state import CatalogState
 from custody.catalog.tombstones import columns_needed, is_remnant, may_mean, visible
 from custody.catalog.transaction_pb2 import (
@@ -75,6 +75,8 @@ __all__ = [
     "Verification",
     "absorb",
     "attest",
+    "check_file",
+    "check_toc",
     "collect",
     "columns_needed",
     "compare",

@@ -16,13 +16,14 @@ from custody.query.bounds import time_bounds
 from custody.query.scan import Scan
 from custody.query.search import LiveShards
 
-_SEVERAL = ("flowfile_uuid", "content_claim_container", "content_claim_section", "content_claim_identifier")
+SEVERAL_VALUES = ("flowfile_uuid", "content_claim_container", "content_claim_section", "content_claim_identifier")
+"""Fields that may have several terms an event, or none."""
 Facets = dict[str, Counter[str]]
 
 
 def check_facets(fields: Sequence[str], attributes: Iterable[str]) -> None:
     """Raise InvalidInputError unless each field has one value an event, or is `day`."""
-    known = [field.name for field in IDENTIFIER_FIELDS if field.name not in _SEVERAL]
+    known = [field.name for field in IDENTIFIER_FIELDS if field.name not in SEVERAL_VALUES]
     known = [DAY, *known, *(ATTRIBUTE_PREFIX + name for name in attributes)]
     for field in fields:
         if field not in known:

@@ -54,7 +54,7 @@ def repository_status(
         slots=len(settings.repository.slots),
         slots_taken=len(taken_slots(fs, settings)),
         pending=pending(settings, fs),
-        quarantined=sum(1 for _ in quarantine.entries()),
+        quarantined=sum(1 for _ in quarantine.known_keys()),
         writers=tuple(_writer_status(workspace) for workspace in workspaces),
     )
 
