@@ -79,16 +79,17 @@ class _Walk:
             key = self._objects.folder(first - 1).rstrip("/")
             message = f"revision {first - 1} has no transaction, and nothing that was pruned ends there."
             self._defect(key, message, revision=first - 1)
+        state = None if self._draft is None else self._draft.state()
+        if state is not None:
+            self._check_floor(state, first)
+            self._check_hint()
         self._pass_over_noted()
-        if self._draft is None:
+        if state is None:
             return None
-        state = self._draft.state()
-        self._check_floor(state, first)
-        self._check_hint()
         self.found.notices += [
             f"{self._store.locate(self._objects.key(made.revision, made.uuid))}: its table of statistics is lost or "
             "damaged; the next checkpoint writes one."
-            for made in self._checkpoints
+            for made in self._checkpoints[-1:]
             if read_statistics(self._objects, made, []) is None
         ]
         return state
@@ -218,9 +219,9 @@ class _Walk:
             )
 
     def _check_floor(self, state: CatalogState, first: int) -> None:
-        if first > state.floor:
-            key = self._objects.folder(first - 1).rstrip("/")
-            self._defect(key, f"revisions {state.floor} to {first - 1} are missing, and they were not pruned.")
+        for revision in range(state.floor, first):
+            key = self._objects.folder(revision).rstrip("/")
+            self._defect(key, f"revision {revision} is missing, and it was not pruned.", revision=revision)
         if state.prune is None:
             return
         made = [item for item in self._objects.at(state.floor) if item.is_checkpoint]

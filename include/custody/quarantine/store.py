@@ -132,6 +132,12 @@ class Quarantine:
     def remove(self, key: str) -> None:
         """Forget an entry; called when its piece was stored, or when a user says so."""
         self._path(key, "json")
+        self.discard(key)
+
+    def discard(self, key: str) -> None:
+        """Remove whatever there is under a key, also what cannot be read; the envelope goes first."""
+        if not _KEY.fullmatch(key):
+            raise NotFoundError(f"no quarantine entry {key!r}. List them: custody quarantine list")
         self._fs.remove(self._folder / f"{key}.json")
         self._fs.remove(self._folder / f"{key}.raw")
         self._fs.sync_directory(self._folder)
