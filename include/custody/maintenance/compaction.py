@@ -131,7 +131,7 @@ def replace(
     size = 0
     if found.rows:
         metadata = metadata_of(workspace, files, found, attempt)
-        made = write_anew(workspace, state, files, metadata, on_damage)
+        made = write_anew(workspace, state, files, metadata, on_damage=on_damage)
         file = add_file(workspace, made, metadata, found.sources)
         size = file.size_bytes
         actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, made, metadata))]

@@ -84,7 +84,7 @@ def rewrite(workspace: Workspace, path: str) -> str:
     """
     state, file = live_file(workspace, path)
     seen: list[Damage] = []
-    found = survey(workspace, state, [file], seen.append)
+    found = survey(workspace, state, [file], on_damage=seen.append)
     damaged = {damage.block: damage for damage in seen}
     log = open_file(workspace, file)
     events = sum(_keep_block(workspace, file, log, damage) for damage in damaged.values())
@@ -96,7 +96,7 @@ def rewrite(workspace: Workspace, path: str) -> str:
         noted.append(CatalogAction(add_loss=made))
     if not found.rows:
         return _remove(workspace, state, file, noted)
-    done = replace(workspace, state, [file], found, noted, lambda damage: _expect(damage, damaged))
+    done = replace(workspace, state, [file], found, noted, on_damage=lambda damage: _expect(damage, damaged))
     return f"revision {done.revision}: {found.rows} events in a new log, {events} lost"
 
 

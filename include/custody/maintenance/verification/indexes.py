@@ -64,6 +64,7 @@ def _compared(workspace: Workspace, state: CatalogState, shard: AddShard, opened
     """Compare pointers and counted values with those of the logs; damaged logs are found by themselves."""
     fields = [DAY, *(field.name for field in IDENTIFIER_FIELDS if field.name not in SEVERAL_VALUES)]
     fields += [ATTRIBUTE_PREFIX + name for name in opened.description.attributes]
+    fields = [name for name in fields if name == DAY or name in opened.description.fields]
     counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
     parts = [np.empty(0, np.int64)]
     try:
