@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from custody.maintenance.verification import Checked, verify_repository
 from custody.repository import Repository
 from custody.rollover import STEPS, Workspace
 from custody.vfs import PosixFileSystem
-from tests.support import event, flipped
+from tests.support import event
 
 NOW_MS = 1_772_409_600_000
 SETTINGS = """
@@ -140,15 +139,5 @@ def swap(first: Path, second: Path) -> None:
     aside.rename(second)
 
 
-def copies(source: Path, folder: Path) -> Iterator[Sample]:
-    """Yield fresh copies of a repository."""
-    number = 0
-    while True:
-        number += 1
-        root = folder / str(number)
-        shutil.copytree(source, root)
-        yield Sample(root)
-
-
 Damage = Callable[[Sample], object]
-__all__ = ["EVENTS", "LIVE", "Damage", "Sample", "build", "copies", "cut", "flip", "flipped", "swap"]
+__all__ = ["EVENTS", "LIVE", "Damage", "Sample", "build", "cut", "flip", "swap"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from custody.maintenance.findings import Level
-from tests.unit.maintenance.damaged import STORE, Damage, Sample, build, cut, flip, swap
+from tests.unit.maintenance.damaged import STORE, Damage, Sample, cut, flip, swap
 
 LEVELS = list(Level)
 
@@ -216,19 +216,6 @@ CASES: dict[str, Case] = {
         lambda s: (s.root / "disk1/notes.txt").write_text("?"), "foreign", Level.QUICK, mended=False
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("whole") / "repository"
-    build(root)
-    return root
-
-
-@pytest.fixture
-def sample(whole: Path, tmp_path: Path) -> Sample:
-    shutil.copytree(whole, tmp_path / "copy")
-    return Sample(tmp_path / "copy")
 
 
 def _kinds(sample: Sample, level: Level) -> set[str]:
