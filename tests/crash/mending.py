@@ -10,7 +10,7 @@ from unittest.mock import patch
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.index import builder
-from custody.maintenance.findings import Level, damages
+from custody.maintenance.findings import Finding, Level, damages
 from custody.maintenance.planning import open_file
 from custody.maintenance.repair import repair
 from custody.maintenance.scrub import read_scrub, scrub_once
@@ -81,10 +81,9 @@ class Mending(StoreScenario):
         if isinstance(record, Held) and record.is_mended:
             check_events(fs, record)
             return
+        known = self._promises.acknowledged
         for item in opened(fs).events(0, EVERYTHING):
-            assert (
-                item.event_id not in self._promises.acknowledged or item == self._promises.acknowledged[item.event_id]
-            )
+            assert item == known.get(item.event_id, item), f"event {item.event_id} is not what was appended"
 
     def use(self, fs: FileSystem, record: Promises) -> None:
         self.run(fs, record)
@@ -198,5 +197,5 @@ def _flip(fs: MemoryFileSystem, path: Path, offset: int) -> None:
     fs.write_durably(path, bytes(data))
 
 
-def _verify(fs: FileSystem, level: Level) -> list:  # type: ignore[type-arg]
+def _verify(fs: FileSystem, level: Level) -> list[Finding]:
     return verify_repository([Workspace(SMALL_BLOCKS, WRITER, fs)], SMALL_BLOCKS, fs, level).findings

@@ -15,11 +15,11 @@ from unittest.mock import PropertyMock, patch
 
 import msgspec
 
-from custody.catalog import Catalog
+from custody.catalog import AddLoss, Catalog
 from custody.journal import lane, writer
 from custody.journal.file import JournalEnd, end_record
+from custody.maintenance import compaction
 from custody.maintenance.repair import logs as log_repairs
-from custody.maintenance.repair import others as other_repairs
 from custody.repository.reading import Snapshot
 from custody.rollover import STEPS, Unit, UnitManifest, UnitReport, Workspace
 from custody.rollover.publish import waiting_units
@@ -198,19 +198,16 @@ def _commit_log_by_log() -> AbstractContextManager[object]:
 
 
 def _loss_noted_later() -> AbstractContextManager[object]:
-    right = log_repairs.replace
-
     def wrong(workspace: Workspace, state: Any, files: Any, found: Any, more: Any, *, on_damage: Any) -> Any:
-        done = right(workspace, state, files, found, (), on_damage=on_damage)
+        done = compaction.replace(workspace, state, files, found, (), on_damage=on_damage)
         workspace.catalog.commit(more)
         return done
 
-    return patch.object(log_repairs, "replace", wrong)
+    return patch("custody.maintenance.repair.logs.replace", wrong)
 
 
-def _rolled_over_before_the_loss_is_noted() -> AbstractContextManager[object]:
-    right = other_repairs.without
-    return patch.object(other_repairs, "without", lambda ranges, known: [] if known == [] else right(ranges, known))
+def _nothing_is_noted() -> AbstractContextManager[object]:
+    return patch("custody.maintenance.repair.others.loss", lambda *_: AddLoss(id=bytes(16)))
 
 
 @dataclass(frozen=True)
@@ -341,7 +338,7 @@ BUGS = [
         "a damaged journal is rolled over and no loss noted",
         lambda: Mending(damage_a_journal),
         frozenset({KEPT}),
-        seeded=_rolled_over_before_the_loss_is_noted,
+        seeded=_nothing_is_noted,
     ),
     Bug("no sync of how far the scrub is", Scrubbing, frozenset({FILES}), _with(no_sync=_is("scrub"))),
 ]

@@ -26,7 +26,7 @@ BLOCK_EVENTS_MAX = 20
 
 def places(sample: Sample) -> list[tuple[Path, int, int]]:
     """Return the files whose bytes count, and the first and last place in them that does."""
-    heads = {path: log for path, log in _staged(sample)}
+    heads = dict(_staged(sample))
     found = []
     for path in sorted(sample.root.rglob("*")):
         if not path.is_file() or path.name.endswith(WITHOUT_MEANING):

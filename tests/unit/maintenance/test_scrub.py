@@ -10,7 +10,7 @@ import pytest
 from custody.clock import ManualClock
 from custody.config import Settings, load_settings
 from custody.errors import CorruptionError, FormatVersionError
-from custody.maintenance.findings import damages
+from custody.maintenance.findings import Finding, damages
 from custody.maintenance.scrub import (
     DAY_MS,
     FINDINGS_MAX,
@@ -136,17 +136,11 @@ def test_a_damaged_file_of_the_scrub_is_told_and_begins_a_new_round(sample: Samp
 
 
 def test_the_file_does_not_grow_without_bounds() -> None:
-    finding = damages_of_one()
+    finding = Finding(kind="log-missing", path="a", message="b")
     made = Round().with_found((), [finding] * (FINDINGS_MAX + 7))
     assert (len(made.findings), made.left_out) == (FINDINGS_MAX, 7)
     scrub = Scrub(current=made, after="x", last_run_ms=3)
     assert decode_scrub(encode_scrub(scrub), "here") == scrub
-
-
-def damages_of_one():  # type: ignore[no-untyped-def]  # noqa: ANN201
-    from custody.maintenance.findings import Finding
-
-    return Finding(kind="log-missing", path="a", message="b")
 
 
 def test_the_step_hands_out_pieces_and_its_driver_keeps_what_they_found(sample: Sample) -> None:
