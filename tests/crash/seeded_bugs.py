@@ -313,7 +313,7 @@ BUGS = [
     Bug(
         "what a repair gives up is noted in a transaction of its own",
         lambda: Mending(damage_a_block),
-        frozenset({KEPT, SYNCED}),
+        frozenset({KEPT}),
         seeded=_loss_noted_later,
     ),
     Bug(
@@ -340,7 +340,7 @@ BUGS = [
         frozenset({KEPT}),
         seeded=_nothing_is_noted,
     ),
-    Bug("no sync of how far the scrub is", Scrubbing, frozenset({FILES}), _with(no_sync=_is("scrub"))),
+    Bug("no sync of how far the scrub is", Scrubbing, frozenset({FILES}), _with(no_sync=_named("scrub"))),
 ]
 
 

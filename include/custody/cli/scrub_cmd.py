@@ -12,7 +12,7 @@ from custody.cli.findings import bar, print_findings
 from custody.cli.output import json_option, print_json, print_table, size_text, time_text
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.maintenance.findings import Finding, damages
+from custody.maintenance.findings import damages
 from custody.maintenance.scrub import Round, Scrub, is_behind, scrub_once
 from custody.vfs import PosixFileSystem
 
@@ -51,7 +51,7 @@ def scrub(repository: Path, bytes_max: int | None, whole: bool, as_json: bool) -
 def print_scrub(settings: Settings, scrub: Scrub, *, as_json: bool) -> None:
     """Print how far the scrub is and what it knows; exit code 20 when that is damage."""
     behind = is_behind(settings, scrub, SystemClock().now_ms())
-    found = latest(scrub)
+    found = scrub.latest()
     if as_json:
         document: dict[str, Any] = {
             "last_run_ms": scrub.last_run_ms,
@@ -78,11 +78,6 @@ def print_scrub(settings: Settings, scrub: Scrub, *, as_json: bool) -> None:
         print_findings(found)
     if damages(found):
         sys.exit(_CORRUPT)
-
-
-def latest(scrub: Scrub) -> list[Finding]:
-    """Return what the scrub knows, each thing once, the newest first."""
-    return list({(item.kind, item.path, item.offset): item for item in reversed(scrub.findings)}.values())
 
 
 def _document(item: Round) -> dict[str, Any]:

@@ -62,10 +62,14 @@ class Scrub(msgspec.Struct, frozen=True, kw_only=True):
     last_run_ms: int | None = None
     former: Round | None = None
 
+    def latest(self) -> list[Finding]:
+        """Return what is known, each thing once, the newest first."""
+        return list({(item.kind, item.path, item.offset): item for item in reversed(self.findings)}.values())
+
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is known: of this round, and of the last one what this one did not look at again yet."""
-        return (*self.current.findings, *(self.former.findings if self.former is not None else ()))
+        """What was found in the last round and in this one."""
+        return (*(self.former.findings if self.former is not None else ()), *self.current.findings)
 
 
 class Slice(msgspec.Struct, frozen=True):

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from custody.maintenance.findings import Level
+from custody.maintenance.findings import KINDS, Level
+from custody.maintenance.repair import ORDER
+from tests.docs.pages import read, table
 from tests.unit.maintenance.damaged import STORE, Damage, Sample, cut, flip, swap
 
 LEVELS = list(Level)
@@ -261,3 +263,20 @@ def test_the_row(name: str, sample: Sample) -> None:
 
 def _noted(sample: Sample) -> int:
     return sum(loss.events for loss in sample.workspace().catalog.load().losses.values())
+
+
+def test_the_table_of_the_documentation_has_these_rows() -> None:
+    rows = table(read("damage.md"), "what happened | kind | found by")
+    assert [(row[0], row[1], row[2]) for row in rows] == [
+        (name, case.kind, case.level.value) for name, case in CASES.items()
+    ]
+    for row, case in zip(rows, CASES.values(), strict=True):
+        assert ("--accept-loss" in row[4]) == case.accept_loss, row
+        assert not (row[3] == "nothing" and case.lost), row
+        named = row[4].partition(":")[0].partition(",")[0]
+        assert named in ORDER or named.startswith("none"), row
+
+
+def test_every_kind_is_in_the_documentation() -> None:
+    text = read("damage.md")
+    assert not [kind for kind in KINDS if f"`{kind}`" not in text]
