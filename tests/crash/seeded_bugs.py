@@ -15,9 +15,11 @@ from unittest.mock import PropertyMock, patch
 
 import msgspec
 
-from custody.catalog import Catalog
+from custody.catalog import AddLoss, Catalog
 from custody.journal import lane, writer
 from custody.journal.file import JournalEnd, end_record
+from custody.maintenance import compaction
+from custody.maintenance.repair import logs as log_repairs
 from custody.repository.reading import Snapshot
 from custody.rollover import STEPS, Unit, UnitManifest, UnitReport, Workspace
 from custody.rollover.publish import waiting_units
@@ -29,6 +31,7 @@ from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 from tests.crash.committing import Racing
 from tests.crash.crowd import Crowding
 from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
+from tests.crash.mending import Mending, Scrubbing, damage_a_block, damage_a_journal, swap_logs
 from tests.crash.scenarios import Appending, RollingOver, RollingOverDamage, RollingOverSplit
 
 KEPT, SYNCED, FILES, BLOCKS = CrashMode
@@ -194,6 +197,19 @@ def _commit_log_by_log() -> AbstractContextManager[object]:
     return patch("custody.rollover.steps.waiting_units", wrong)
 
 
+def _loss_noted_later() -> AbstractContextManager[object]:
+    def wrong(workspace: Workspace, state: Any, files: Any, found: Any, more: Any, *, on_damage: Any) -> Any:
+        done = compaction.replace(workspace, state, files, found, (), on_damage=on_damage)
+        workspace.catalog.commit(more)
+        return done
+
+    return patch("custody.maintenance.repair.logs.replace", wrong)
+
+
+def _nothing_is_noted() -> AbstractContextManager[object]:
+    return patch("custody.maintenance.repair.others.loss", lambda *_: AddLoss(id=bytes(16)))
+
+
 @dataclass(frozen=True)
 class Bug:
     """A bug, the scenario that meets it, and the crash modes that must find it."""
@@ -294,6 +310,37 @@ BUGS = [
         seeded=lambda: patch.object(lane, "joined", lambda _, records: b"".join(records)),
     ),
     Bug("no checksum of what is synced together", Crowding, frozenset({BLOCKS}), seeded=_no_checksum),
+    Bug(
+        "what a repair gives up is noted in a transaction of its own",
+        lambda: Mending(damage_a_block),
+        frozenset({KEPT}),
+        seeded=_loss_noted_later,
+    ),
+    Bug(
+        "no sync of the folder after a damaged block was kept",
+        lambda: Mending(damage_a_block),
+        frozenset({SYNCED}),
+        _with(no_directory_sync=_is("quarantine")),
+    ),
+    Bug(
+        "no sync of a log that a repair wrote",
+        lambda: Mending(damage_a_block),
+        frozenset({SYNCED}),
+        _with(no_sync=_named(".parquet")),
+    ),
+    Bug(
+        "a repair overwrites what lies in a log's place",
+        lambda: Mending(swap_logs),
+        frozenset({KEPT}),
+        seeded=lambda: patch.object(log_repairs, "_make_room", lambda *_: None),
+    ),
+    Bug(
+        "a damaged journal is rolled over and no loss noted",
+        lambda: Mending(damage_a_journal),
+        frozenset({KEPT}),
+        seeded=_nothing_is_noted,
+    ),
+    Bug("no sync of how far the scrub is", Scrubbing, frozenset({FILES}), _with(no_sync=_named("scrub"))),
 ]
 
 

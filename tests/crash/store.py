@@ -94,7 +94,7 @@ def run_pass(fs: FileSystem, *names: str, settings: Settings = SETTINGS, is_segm
     that the index writer makes of them are kept and written again, each in one piece.
     """
     clock = ManualClock(1_772_409_600_000)
-    writing = patch.object(builder, "write_segment", _copied_segment) if is_segment_copied else nullcontext()
+    writing = patch.object(builder, "write_segment", copied_segment) if is_segment_copied else nullcontext()
     with writing:
         for name in names or STEPS:
             for unit in STEPS[name].units(settings, fs):
@@ -104,7 +104,7 @@ def run_pass(fs: FileSystem, *names: str, settings: Settings = SETTINGS, is_segm
 _SEGMENTS: dict[tuple[Indexed, tuple[bytes, ...]], tuple[Manifest, dict[str, bytes]]] = {}
 
 
-def _copied_segment(
+def copied_segment(
     fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: Indexed, memory_bytes: int
 ) -> Manifest:
     found = list(tables)

@@ -16,6 +16,15 @@ from tests.crash.compacting import FORGOTTEN, Compacting
 from tests.crash.crowd import Crowding
 from tests.crash.enumeration import Outcome, Scenario, disks_after, enumerate_crashes, operations_of, run_to
 from tests.crash.ingesting import Ingesting
+from tests.crash.mending import (
+    Inflict,
+    Mending,
+    Scrubbing,
+    damage_a_block,
+    damage_a_journal,
+    remove_a_log,
+    swap_logs,
+)
 from tests.crash.scenarios import (
     Appending,
     Recovering,
@@ -153,3 +162,35 @@ def test_a_crash_in_the_upkeep_of_a_catalog_loses_nothing_that_is_needed(scenari
     outcome = enumerate_crashes(scenario())
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 15
+
+
+REPAIRS: dict[str, tuple[Inflict, bool, int]] = {
+    "a damaged block": (damage_a_block, False, 90),
+    "a damaged journal": (damage_a_journal, False, 100),
+    "swapped logs": (swap_logs, False, 40),
+    "a log that is given up": (remove_a_log, True, 30),
+}
+"""Who does the damage, whether a loss is accepted, and how many operations its repair has at least."""
+
+
+@pytest.mark.parametrize("name", REPAIRS)
+def test_a_crash_of_a_repair_loses_nothing_more_and_the_next_one_finishes_it(name: str) -> None:
+    inflict, accept_loss, least = REPAIRS[name]
+    modes = (CrashMode.SYNCED_ONLY, CrashMode.RANDOM_BLOCKS)  # the others in the slow suite: each disk is repaired
+    outcome = enumerate_crashes(Mending(inflict, accept_loss=accept_loss), modes=modes, seeds=1)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REPAIRS)
+def test_a_crash_of_a_repair_in_every_mode(name: str) -> None:
+    inflict, accept_loss, _ = REPAIRS[name]
+    outcome = enumerate_crashes(Mending(inflict, accept_loss=accept_loss), seeds=3)
+    assert not outcome.alarms, str(outcome)
+
+
+def test_a_crash_of_the_scrub_leaves_no_piece_of_a_round_out() -> None:
+    outcome = enumerate_crashes(Scrubbing(), seeds=2)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 20

@@ -33,6 +33,7 @@ from custody.index.builder import ATTEMPT_PREFIX
 from custody.journal import JournalFile, membership
 from custody.journal import file as journal
 from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, Record, decode
+from custody.maintenance import scrub
 from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
 from custody.quarantine import Entry, Quarantine
 from custody.rollover import UnitManifest
@@ -47,6 +48,7 @@ PREAMBLES = {
     "catalog": codec.PREAMBLE,
     "writer-state": membership.PREAMBLE,
     "staging": UNIT_PREAMBLE,
+    "scrub": scrub.PREAMBLE,
 }
 
 
@@ -107,6 +109,8 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
     [
         ("journal", "## Layout", journal.JournalHeader),
         ("writer-state", "## Layout", membership.WriterState),
+        ("scrub", "## Layout", scrub.Scrub),
+        ("scrub", "## Round", scrub.Round),
         ("event-log", "## Metadata", LogMetadata),
         ("staging", "### Manifest", UnitManifest),
         ("staging", "### Log", StagedLog),
@@ -130,6 +134,13 @@ def test_the_example_of_a_writer_s_state_is_what_the_code_writes() -> None:
     assert membership.encode_state(state) == _example("writer-state", "file")
     assert membership.decode_state(_example("writer-state", "file"), Path("STATE")) == state
     assert str(membership.RESERVED_IDS) in read("formats/writer-state.md")
+
+
+def test_the_example_of_a_scrub_is_what_the_code_writes() -> None:
+    current = scrub.Round(started_ms=1_772_409_600_000, pieces=1, bytes=400)
+    made = scrub.Scrub(current=current, after="/7/", last_run_ms=1_772_409_600_000)
+    assert scrub.encode_scrub(made) == _example("scrub", "file")
+    assert scrub.decode_scrub(_example("scrub", "file"), "scrub") == made
 
 
 def test_the_fields_of_a_block_lie_where_the_table_says() -> None:

@@ -26,6 +26,9 @@ from custody.config import load_settings
 from custody.format.framing import MARK, frame
 from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
 from custody.journal.membership import decode_state, encode_state
+from custody.landing import Ledger, Taken
+from custody.maintenance.findings import Finding
+from custody.maintenance.scrub import Round, Scrub, encode_scrub
 from custody.model import Event
 from custody.repository import Repository
 from custody.rollover import STEPS, Workspace
@@ -33,6 +36,18 @@ from custody.vfs import PosixFileSystem
 
 HERE = Path(__file__).resolve().parent
 SETTINGS = "# The smallest block, so that three events fill two.\n[eventlog]\nblock_bytes_max = 4096\n"
+TAKEN = Taken(
+    file="/landing/07/part-1.json",
+    bytes=4096,
+    modified_ms=1_772_359_100_000,
+    writer="main",
+    read=4,
+    stored=3,
+    repeated=0,
+    rejected=1,
+    taken_ms=1_772_359_200_000,
+    run_id="scheduled__2026-03-01T10:00:00+00:00",
+)
 STORE = Path("store/main/provenance")
 JOURNALS = Path("containers/1/main/journals")
 
@@ -63,6 +78,12 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     sealed.rename(sealed.with_suffix(".journal"))  # as a killed writer leaves it
     _quarantine(repository, msgspec.convert(document["quarantine"], dict[str, object]))
     (root / "containers/1/main/LOCK").unlink()
+    found = Finding(kind="toc-damaged", writer="main", path="/store/1.toc", message="changed", name="data/1.parquet")
+    former = Round(started_ms=1, finished_ms=2, pieces=9, bytes=4096, findings=(found,))
+    scrub = Scrub(current=Round(number=1, started_ms=3, pieces=1, bytes=400), after="/7/", last_run_ms=3, former=former)
+    (root / "maintenance").mkdir()
+    (root / "maintenance/scrub").write_bytes(encode_scrub(scrub))
+    Ledger(PosixFileSystem(), root / "landed").add(Path("/landing/07/part-1.json"), TAKEN)
     state = root / "containers/1/main/STATE"
     made = decode_state(state.read_bytes(), state)
     here = "6f1c2d3e000040008000000000000001"
@@ -121,6 +142,7 @@ def make_broken(good: Path, folder: Path) -> None:
         "txn": next(good.glob(str(transactions / "*0" / "*.txn"))),
         "ckpt": next(good.glob(str(transactions / "*1" / "*.ckpt"))),
         "state": good / "containers/1/main/STATE",
+        "scrub": good / "maintenance/scrub",
         "unit": next(good.glob(str(STORE / "staging/*/unit"))),
     }
     for suffix, path in small.items():

@@ -47,6 +47,7 @@ FIELD_NUMBERS = {
         "seal": 9,
         "absorb": 10,
         "note": 11,
+        "add_loss": 20,
     },
     "AddFile": {
         "path": 1,
@@ -101,6 +102,7 @@ FIELD_NUMBERS = {
     },
     "Attribute": {"name": 1, "value": 2},
     "SourceKeys": {"node": 1, "firsts": 2, "counts": 3},
+    "AddLoss": {"id": 1, "firsts": 2, "counts": 3, "events": 4, "path": 5, "reason": 6, "created_ms": 7},
     "RemoveTombstone": {"id": 1},
     "Upgrade": {"reader_features": 1, "writer_features": 2},
     "Prune": {"floor": 1, "checkpoint_digest": 2},

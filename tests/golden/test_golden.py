@@ -16,12 +16,13 @@ from custody.eventlog.toc import PREAMBLE as TOC_PREAMBLE
 from custody.format.names import parse_shard
 from custody.index import search_shard
 from custody.journal import JournalFile
+from custody.landing import Ledger
 from custody.model import EVENT_SCHEMA, Event, to_events
 from custody.query import parse_query
 from custody.repository import Repository
 from custody.rollover import UnitManifest, staged_path
 from custody.vfs import PosixFileSystem
-from tests.golden.make_golden import HERE, JOURNALS, STORE, expected_events, main
+from tests.golden.make_golden import HERE, JOURNALS, STORE, TAKEN, expected_events, main
 
 EXPECTED: dict[str, Any] = msgspec.json.decode((HERE / "expected.json").read_bytes())
 EVENTS = expected_events(EXPECTED)
@@ -207,3 +208,7 @@ def test_a_quarantine_entry_says_why_and_keeps_the_piece(golden: Path) -> None:
 def test_the_golden_files_stay_small() -> None:
     files = [*HERE.glob("v1/**/*"), *HERE.glob("broken/**/*"), *HERE.glob("*.json")]
     assert sum(path.stat().st_size for path in files if path.is_file()) < TOTAL_BYTES_MAX
+
+
+def test_a_ledger_entry_says_what_became_of_a_file(golden: Path) -> None:
+    assert Ledger(FS, golden / "landed").find(Path(TAKEN.file)) == TAKEN

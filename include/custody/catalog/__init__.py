@@ -17,15 +17,16 @@ from custody.catalog.history import Difference
 from custody.catalog.log import Catalog
 from custody.catalog.opening import open_catalog, store_of
 from custody.catalog.prune import plan_prune, prune
-from custody.catalog.rebuild import rebuild, scan, set_aside, wipe
-from custody.catalog.repair import plan_repair, repair
-from custody.catalog.scrub import Defect
+from custody.catalog.rebuild import rebuild, scan, set_aside, shard_of, wipe
+from custody.catalog.repair import RepairPlan, plan_repair, repair
+from custody.catalog.scrub import Defect, check_file, check_toc
 from custody.catalog.state import CatalogState
 from custody.catalog.tombstones import columns_needed, is_remnant, may_mean, visible
 from custody.catalog.transaction_pb2 import (
     Absorb,
     Action,
     AddFile,
+    AddLoss,
     AddShard,
     AddTombstone,
     Attribute,
@@ -45,6 +46,7 @@ __all__ = [
     "Absorb",
     "Action",
     "AddFile",
+    "AddLoss",
     "AddShard",
     "AddTombstone",
     "Attestation",
@@ -64,6 +66,7 @@ __all__ = [
     "RemoveFile",
     "RemoveShard",
     "RemoveTombstone",
+    "RepairPlan",
     "Seal",
     "SealedError",
     "SourceKeys",
@@ -73,6 +76,8 @@ __all__ = [
     "Verification",
     "absorb",
     "attest",
+    "check_file",
+    "check_toc",
     "collect",
     "columns_needed",
     "compare",
@@ -94,6 +99,7 @@ __all__ = [
     "scan",
     "seal",
     "set_aside",
+    "shard_of",
     "source_keys",
     "store_of",
     "stored_footer",

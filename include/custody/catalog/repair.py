@@ -9,7 +9,7 @@ rightly, that the history is not the attested one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from custody.catalog.codec import decode
@@ -20,6 +20,7 @@ from custody.catalog.state import EMPTY, CatalogState, Draft
 from custody.catalog.transaction_pb2 import Action, AddFile, Note, Transaction
 from custody.clock import Clock
 from custody.errors import CorruptionError, CustodyError, FormatVersionError
+from custody.format.names import parse_revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class RepairPlan:
         return self.newest > self.good.revision or bool(self.checkpoints)
 
 
-def plan_repair(catalog: Catalog) -> RepairPlan:
-    """Find out what can be read; changes nothing.
+def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
+    """Find out what can be read; changes nothing. Logs of `leave_out` are not taken from their footers.
 
     Raises:
         FormatVersionError: a newer custody wrote here: that is no damage.
@@ -55,6 +56,7 @@ def plan_repair(catalog: Catalog) -> RepairPlan:
     good = _last_good(catalog)
     found = list(catalog.objects.list())
     newest = max((item.revision for item in found), default=-1)
+    newest = max(newest, _traced(catalog, newest))
     broken = _broken_checkpoints(catalog, [item.key for item in found if item.is_checkpoint])
     if newest <= good.revision:
         return RepairPlan(good, newest, (), (), (), (), good.next_event_id, tuple(broken))
@@ -76,14 +78,17 @@ def plan_repair(catalog: Catalog) -> RepairPlan:
                 taken.append(action)
             if action.HasField("remove_file"):
                 removed.add(action.remove_file.path)
-    from_footers = _from_footers(catalog, draft, good, removed)
+    known = _from_footers(catalog, draft, good, removed)
+    from_footers = [file for file in known if file.path not in leave_out]
     next_event_id = max([next_event_id, *(file.last_event_id + 1 for file in from_footers)])
     actions = (*taken, *(Action(add_file=file) for file in from_footers))
     paths = tuple(file.path for file in from_footers)
     return RepairPlan(good, newest, tuple(lost), actions, paths, tuple(skipped), next_event_id, tuple(broken))
 
 
-def repair(catalog: Catalog, clock: Clock, containers: Sequence[str] = ()) -> tuple[RepairPlan, CatalogState]:
+def repair(
+    catalog: Catalog, clock: Clock, containers: Sequence[str] = (), leave_out: Container[str] = ()
+) -> tuple[RepairPlan, CatalogState]:
     """Do what `plan_repair` says; return the plan and the state after it.
 
     With the names of the containers, files that are taken from footers get their shards, as in `rebuild`.
@@ -91,7 +96,7 @@ def repair(catalog: Catalog, clock: Clock, containers: Sequence[str] = ()) -> tu
     Durability: on return the repaired catalog survives power loss. A crash on the way leaves a catalog that the next
     repair mends; every object that is replaced was copied aside before.
     """
-    plan = plan_repair(catalog)
+    plan = plan_repair(catalog, leave_out)
     objects = catalog.objects
     for key in plan.checkpoints:
         objects.store.move(key, f"{objects.home}transactions-damaged-{clock.now_ms():013d}/{key.rpartition('/')[2]}")
@@ -109,10 +114,26 @@ def repair(catalog: Catalog, clock: Clock, containers: Sequence[str] = ()) -> tu
         note = Action(note=Note(kind=Note.REPAIRED, text=text, lost_revisions=plan.lost))
         key, data = fresh.continuation(plan.good, [note, *plan.actions, *shards], plan.next_event_id)
         replace_from(objects, clock, first, key, data)
+        for folder in _folders_behind(catalog, first):
+            objects.store.drop_folder(folder)
     state = fresh.settle()
     if plan.is_needed:
         fresh.write_checkpoint()
     return plan, state
+
+
+def _traced(catalog: Catalog, newest: int) -> int:
+    """Return up to which revision there are traces of a lost tail: a hint, or several folders without a transaction."""
+    hinted = catalog.chain.hinted()
+    behind = _folders_behind(catalog, newest)
+    last = parse_revision(behind[-1].rstrip("/").rpartition("/")[2]) if len(behind) > 1 else None
+    return max(-1 if hinted is None else hinted.revision, -1 if last is None else last)
+
+
+def _folders_behind(catalog: Catalog, revision: int) -> list[str]:
+    objects = catalog.objects
+    found = (parse_revision(name) for name in objects.store.folders(objects.prefix))
+    return [objects.folder(number) for number in sorted(n for n in found if n is not None and n > revision)]
 
 
 def _last_good(catalog: Catalog) -> CatalogState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +20,10 @@ Progress = Callable[[int, int], None]
 """Is told (bytes done, bytes in all)."""
 
 
+Part = Literal["file", "toc", "transaction", "checkpoint", "object", "tail"]
+"""What a defect is about: `object` is one that does not belong here, `tail` the newest transactions, which are gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Defect:
     """One thing that is damaged or missing: which file, where in it as far as that is known, and what it is."""
@@ -27,6 +31,9 @@ class Defect:
     file: str
     offset: int | None
     message: str
+    part: Part = "file"
+    revision: int | None = None
+    """Of an object of the catalog."""
 
     def __str__(self) -> str:
         at = "" if self.offset is None else f" @{self.offset}"
@@ -50,16 +57,15 @@ def scrub_files(objects: Objects, state: CatalogState, found: Findings, progress
         file = state.files[path]
         found.files += 1
         unknown += not file.sha256
-        found.defects += _check_file(objects, file)
-        if file.toc_path:
-            found.defects += _check_digest(objects, file.toc_path, file.toc_sha256)
+        found.defects += [*check_file(objects, file), *check_toc(objects, file)]
         found.bytes += file.size_bytes
         progress(found.bytes, total)
     if unknown:
         found.notices.append(f"{unknown} files have no digest in the catalog, only their footers were compared.")
 
 
-def _check_file(objects: Objects, file: AddFile) -> list[Defect]:
+def check_file(objects: Objects, file: AddFile) -> list[Defect]:
+    """Read a live file and return what is wrong with it: its damaged blocks, or one defect of the whole."""
     key = objects.home + file.path
     where = objects.store.locate(key)
     try:
@@ -73,14 +79,17 @@ def _check_file(objects: Objects, file: AddFile) -> list[Defect]:
     return _check_footer(where, data, file)
 
 
-def _check_digest(objects: Objects, path: str, sha256: bytes) -> list[Defect]:
-    where = objects.store.locate(objects.home + path)
+def check_toc(objects: Objects, file: AddFile) -> list[Defect]:
+    """Read the table of contents beside a live file, if it has one, and return what is wrong with it."""
+    if not file.toc_path:
+        return []
+    where = objects.store.locate(objects.home + file.toc_path)
     try:
-        data = objects.store.get(objects.home + path)
+        data = objects.store.get(objects.home + file.toc_path)
     except CustodyError as error:
-        return [Defect(where, None, str(error))]
-    if sha256 and hashlib.sha256(data).digest() != sha256:
-        return [Defect(where, None, "expected another SHA-256: the table of contents was changed.")]
+        return [Defect(where, None, str(error), "toc")]
+    if file.toc_sha256 and hashlib.sha256(data).digest() != file.toc_sha256:
+        return [Defect(where, None, "expected another SHA-256: the table of contents was changed.", "toc")]
     return []
 
 

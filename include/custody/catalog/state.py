@@ -13,6 +13,7 @@ from custody.catalog.transaction_pb2 import (
     Absorb,
     Action,
     AddFile,
+    AddLoss,
     AddShard,
     AddTombstone,
     Prune,
@@ -46,6 +47,8 @@ class CatalogState:
     """What readers no longer give out, by the tombstone's id in hexadecimal digits."""
     absorbed: Mapping[str, Absorb] = field(default_factory=LayeredMap)
     """Whose files these files stand for, by `<writer>/<database>`."""
+    losses: Mapping[str, AddLoss] = field(default_factory=LayeredMap)
+    """Which events are known to be lost, by the loss's id in hexadecimal digits."""
     naming: int = Transaction.DERIVED
     epoch: int = 0
     seal: Seal | None = None
@@ -71,6 +74,7 @@ class CatalogState:
         made = [Action(add_shard=self.shards[name]) for name in sorted(self.shards)]
         made += [Action(add_tombstone=self.tombstones[name]) for name in sorted(self.tombstones)]
         made += [Action(absorb=self.absorbed[name]) for name in sorted(self.absorbed)]
+        made += [Action(add_loss=self.losses[name]) for name in sorted(self.losses)]
         made += [] if self.prune is None else [Action(prune=self.prune)]
         return made + ([] if self.seal is None else [Action(seal=self.seal)])
 
@@ -96,6 +100,7 @@ class Draft:
         self._shards: _Changes = {}
         self._tombstones: _Changes = {}
         self._absorbed: _Changes = {}
+        self._losses: _Changes = {}
         self._seal = base.seal
         self._prune = base.prune
         self._reader = set(base.reader_features)
@@ -157,6 +162,7 @@ class Draft:
             shards=_changed(base.shards, self._shards),
             tombstones=_changed(base.tombstones, self._tombstones),
             absorbed=_changed(base.absorbed, self._absorbed),
+            losses=_changed(base.losses, self._losses),
             naming=self.naming,
             epoch=self._epoch,
             seal=self._seal,
@@ -225,6 +231,9 @@ class Draft:
         name = f"{action.absorb.writer}/{action.absorb.database}"
         self._add("absorb", self._absorbed, self._base.absorbed, name, action.absorb)
 
+    def _add_loss(self, action: Action) -> None:
+        self._add("add loss", self._losses, self._base.losses, action.add_loss.id.hex(), action.add_loss)
+
     def _do_note(self, action: Action) -> None:
         """Change nothing."""
 
@@ -241,6 +250,7 @@ _APPLY: dict[str, Callable[[Draft, Action], None]] = {
     "seal": Draft._do_seal,
     "absorb": Draft._do_absorb,
     "note": Draft._do_note,
+    "add_loss": Draft._add_loss,
 }
 
 

@@ -58,7 +58,7 @@ class Transaction(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_digest: _Optional[bytes] = ..., commit_time_ms: _Optional[int] = ..., encoding: _Optional[_Union[Transaction.Encoding, str]] = ..., catalog_id: _Optional[bytes] = ..., attempt_id: _Optional[bytes] = ..., reader_features: _Optional[_Iterable[str]] = ..., writer_features: _Optional[_Iterable[str]] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ..., next_event_id: _Optional[int] = ..., naming: _Optional[_Union[Transaction.Naming, str]] = ..., epoch: _Optional[int] = ..., live_paths: _Optional[_Iterable[str]] = ..., live_files: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Action(_message.Message):
-    __slots__ = ("add_file", "remove_file", "add_shard", "remove_shard", "add_tombstone", "remove_tombstone", "upgrade", "prune", "seal", "absorb", "note")
+    __slots__ = ("add_file", "remove_file", "add_shard", "remove_shard", "add_tombstone", "remove_tombstone", "upgrade", "prune", "seal", "absorb", "note", "add_loss")
     ADD_FILE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FILE_FIELD_NUMBER: _ClassVar[int]
     ADD_SHARD_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +70,7 @@ class Action(_message.Message):
     SEAL_FIELD_NUMBER: _ClassVar[int]
     ABSORB_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    ADD_LOSS_FIELD_NUMBER: _ClassVar[int]
     add_file: AddFile
     remove_file: RemoveFile
     add_shard: AddShard
@@ -81,7 +82,8 @@ class Action(_message.Message):
     seal: Seal
     absorb: Absorb
     note: Note
-    def __init__(self, add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., add_shard: _Optional[_Union[AddShard, _Mapping]] = ..., remove_shard: _Optional[_Union[RemoveShard, _Mapping]] = ..., add_tombstone: _Optional[_Union[AddTombstone, _Mapping]] = ..., remove_tombstone: _Optional[_Union[RemoveTombstone, _Mapping]] = ..., upgrade: _Optional[_Union[Upgrade, _Mapping]] = ..., prune: _Optional[_Union[Prune, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., absorb: _Optional[_Union[Absorb, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ...) -> None: ...
+    add_loss: AddLoss
+    def __init__(self, add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., add_shard: _Optional[_Union[AddShard, _Mapping]] = ..., remove_shard: _Optional[_Union[RemoveShard, _Mapping]] = ..., add_tombstone: _Optional[_Union[AddTombstone, _Mapping]] = ..., remove_tombstone: _Optional[_Union[RemoveTombstone, _Mapping]] = ..., upgrade: _Optional[_Union[Upgrade, _Mapping]] = ..., prune: _Optional[_Union[Prune, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., absorb: _Optional[_Union[Absorb, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ..., add_loss: _Optional[_Union[AddLoss, _Mapping]] = ...) -> None: ...
 
 class AddFile(_message.Message):
     __slots__ = ("path", "size_bytes", "rows", "sha256", "table", "partition", "schema_version", "first_event_id", "last_event_id", "first_event_time_ms", "last_event_time_ms", "toc_path", "toc_sha256", "sources", "groups", "footer", "footer_bytes", "statistics", "schema_fingerprint")
@@ -252,6 +254,24 @@ class RemoveTombstone(_message.Message):
     ID_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     def __init__(self, id: _Optional[bytes] = ...) -> None: ...
+
+class AddLoss(_message.Message):
+    __slots__ = ("id", "firsts", "counts", "events", "path", "reason", "created_ms")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    firsts: _containers.RepeatedScalarFieldContainer[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    events: int
+    path: str
+    reason: str
+    created_ms: int
+    def __init__(self, id: _Optional[bytes] = ..., firsts: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., events: _Optional[int] = ..., path: _Optional[str] = ..., reason: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class Upgrade(_message.Message):
     __slots__ = ("reader_features", "writer_features")

@@ -9,7 +9,7 @@ from custody.catalog.codec import decode, digest
 from custody.catalog.conflict import NotApplicableError
 from custody.catalog.log import Catalog
 from custody.catalog.objects import Found
-from custody.catalog.scrub import Defect, Progress, scrub_files
+from custody.catalog.scrub import Defect, Part, Progress, scrub_files
 from custody.catalog.state import EMPTY, CatalogState, Draft
 from custody.catalog.statistics import read_statistics
 from custody.catalog.transaction_pb2 import Transaction
@@ -27,6 +27,8 @@ class Verification:
     bytes: int = 0
     defects: list[Defect] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    state: CatalogState | None = None
+    """The newest state, None when it cannot be told."""
 
 
 def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = None) -> Verification:
@@ -38,6 +40,7 @@ def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = 
     walk = _Walk(catalog)
     state = walk.run()
     found = walk.found
+    found.state = state
     if files and state is not None:
         scrub_files(catalog.objects, state, found, progress or (lambda done, total: None))
     return found
@@ -54,6 +57,8 @@ class _Walk:
         self._digest: bytes | None = b""
         self._uuid: bytes | None = b""
         self._checkpoints: list[CatalogState] = []
+        self._noted: dict[int, int] = {}
+        """Revisions that a later one, the value, says are lost."""
 
     def run(self) -> CatalogState | None:
         """Return the newest state, None when it cannot be told."""
@@ -72,12 +77,15 @@ class _Walk:
         self._look_for_lost_tail(max(by_revision))
         if first > 0 and not any(item.is_checkpoint for item in by_revision[first]):
             key = self._objects.folder(first - 1).rstrip("/")
-            self._defect(key, f"revision {first - 1} has no transaction, and nothing that was pruned ends there.")
-        if self._draft is None:
+            message = f"revision {first - 1} has no transaction, and nothing that was pruned ends there."
+            self._defect(key, message, revision=first - 1)
+        state = None if self._draft is None else self._draft.state()
+        if state is not None:
+            self._check_floor(state, first)
+            self._check_hint()
+        self._pass_over_noted()
+        if state is None:
             return None
-        state = self._draft.state()
-        self._check_floor(state, first)
-        self._check_hint()
         self.found.notices += [
             f"{self._store.locate(self._objects.key(made.revision, made.uuid))}: its table of statistics is lost or "
             "damaged; the next checkpoint writes one."
@@ -93,14 +101,34 @@ class _Walk:
         except CustodyError:
             return 0
 
-    def _defect(self, key: str, message: str, offset: int | None = None) -> None:
-        self.found.defects.append(Defect(self._store.locate(key), offset, message))
+    def _defect(
+        self,
+        key: str,
+        message: str,
+        offset: int | None = None,
+        *,
+        part: Part = "transaction",
+        revision: int | None = None,
+    ) -> None:
+        self.found.defects.append(Defect(self._store.locate(key), offset, message, part, revision))
+
+    def _pass_over_noted(self) -> None:
+        """Make notices of defects that a later revision takes note of: nobody can bring these transactions back."""
+        kept = []
+        for defect in self.found.defects:
+            if defect.part == "transaction" and defect.revision in self._noted:
+                by = self._noted[defect.revision]
+                self.found.notices.append(f"{defect} It is known to be lost: revision {by} says so.")
+            else:
+                kept.append(defect)
+        self.found.defects[:] = kept
 
     def _transaction(self, revision: int, items: list[Found], *, begins: bool) -> None:
         """Read the transaction of a revision; what cannot be followed leaves the state unknown."""
         item = self._choose(revision, items)
         if item is None:
-            self._defect(self._objects.folder(revision).rstrip("/"), f"revision {revision} has no transaction.")
+            key = self._objects.folder(revision).rstrip("/")
+            self._defect(key, f"revision {revision} has no transaction.", revision=revision)
             self._draft = self._digest = self._uuid = None
             return
         self.found.revisions += 1
@@ -108,9 +136,11 @@ class _Walk:
             data = self._store.get(item.key)
             transaction = decode(data, self._store.locate(item.key))
         except CustodyError as error:
-            self._defect(item.key, str(error), _offset(error))
+            self._defect(item.key, str(error), _offset(error), revision=revision)
             self._draft = self._digest = self._uuid = None
             return
+        lost = (lost for action in transaction.actions for lost in action.note.lost_revisions if lost < revision)
+        self._noted.update(dict.fromkeys(lost, revision))
         self._check_link(item, transaction, revision, begins=begins)
         self._apply(item, transaction, digest(data), begins=begins)
         self._digest, self._uuid = digest(data), transaction.uuid
@@ -127,7 +157,8 @@ class _Walk:
         for item in items:
             if item not in right[:1]:
                 kind = "a fork" if random else "a foreign object"
-                self._defect(item.key, f"revision {revision} has another transaction: {kind}.")
+                message = f"revision {revision} has another transaction: {kind}."
+                self._defect(item.key, message, part="object", revision=revision)
         return right[0] if right else None
 
     def _check_link(self, item: Found, transaction: Transaction, revision: int, *, begins: bool) -> None:
@@ -141,7 +172,7 @@ class _Walk:
         if begins and revision == 0 and (transaction.previous_digest or transaction.previous_uuid):
             wrong.append("it is the first and names a predecessor")
         for message in wrong:
-            self._defect(item.key, message)
+            self._defect(item.key, message, revision=revision)
 
     def _apply(self, item: Found, transaction: Transaction, its_digest: bytes, *, begins: bool) -> None:
         if begins and transaction.revision > 0:
@@ -151,7 +182,7 @@ class _Walk:
         try:
             self._draft.follow(transaction, its_digest)
         except (NotApplicableError, FormatVersionError) as error:
-            self._defect(item.key, str(error))
+            self._defect(item.key, str(error), revision=transaction.revision)
             self._draft = None
 
     def _checkpoint(self, item: Found) -> None:
@@ -161,15 +192,17 @@ class _Walk:
             message = decode(self._store.get(item.key), self._store.locate(item.key))
             state = EMPTY.advanced(message, message.previous_digest)
         except CustodyError as error:
-            self._defect(item.key, str(error), _offset(error))
+            self._defect(item.key, str(error), _offset(error), part="checkpoint", revision=item.revision)
             return
         if self._digest is not None and message.previous_digest != self._digest:
-            self._defect(item.key, "it stands beside another transaction than it says.")
+            text = "it stands beside another transaction than it says."
+            self._defect(item.key, text, part="object", revision=item.revision)
         elif self._draft is None:
             self._draft = Draft(state)
             self._digest, self._uuid = message.previous_digest, message.uuid
         elif checkpoint_message(self._draft.state()) != message:
-            self._defect(item.key, "it says another state than the transactions give.")
+            text = "it says another state than the transactions give."
+            self._defect(item.key, text, part="object", revision=item.revision)
         self._checkpoints.append(state)
 
     def _look_for_lost_tail(self, newest: int) -> None:
@@ -178,7 +211,7 @@ class _Walk:
         behind = sorted(revision for revision in folders if revision is not None and revision > newest)
         if len(behind) > 1:
             key = self._objects.folder(behind[0]).rstrip("/")
-            self._defect(key, f"revisions {behind[0]} to {behind[-1]} are gone, their folders are there.")
+            self._defect(key, f"revisions {behind[0]} to {behind[-1]} are gone, their folders are there.", part="tail")
         elif behind:
             self.found.notices.append(
                 f"{self._store.locate(self._objects.folder(behind[0]))}: an empty folder: a commit was interrupted, or "
@@ -186,15 +219,16 @@ class _Walk:
             )
 
     def _check_floor(self, state: CatalogState, first: int) -> None:
-        if first > state.floor:
-            key = self._objects.folder(first - 1).rstrip("/")
-            self._defect(key, f"revisions {state.floor} to {first - 1} are missing, and they were not pruned.")
+        for revision in range(state.floor, first):
+            key = self._objects.folder(revision).rstrip("/")
+            self._defect(key, f"revision {revision} is missing, and it was not pruned.", revision=revision)
         if state.prune is None:
             return
         made = [item for item in self._objects.at(state.floor) if item.is_checkpoint]
         if not made or digest(self._store.get(made[0].key)) != state.prune.checkpoint_digest:
             key = made[0].key if made else self._objects.folder(state.floor).rstrip("/")
-            self._defect(key, "expected the checkpoint that the pruning names, with its digest.")
+            message = "expected the checkpoint that the pruning names, with its digest."
+            self._defect(key, message, part="checkpoint", revision=state.floor)
 
     def _check_hint(self) -> None:
         try:
@@ -207,7 +241,8 @@ class _Walk:
             self.found.notices.append(f"{where}: damaged; the next checkpoint mends it.")
             return
         if self._draft is not None and hint.revision > self._draft.revision:
-            self._defect(self._objects.hint, f"there was a revision {hint.revision}: the newest transactions are lost.")
+            message = f"there was a revision {hint.revision}: the newest transactions are lost."
+            self._defect(self._objects.hint, message, part="tail")
 
 
 def _offset(error: CustodyError) -> int | None:

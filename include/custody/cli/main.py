@@ -20,8 +20,10 @@ from custody.cli.landing_cmd import landing
 from custody.cli.lineage_cmd import lineage
 from custody.cli.output import clean
 from custody.cli.quarantine_cmd import quarantine
+from custody.cli.repair_cmd import repair
 from custody.cli.run_cmd import run
 from custody.cli.sample_cmd import sample
+from custody.cli.scrub_cmd import scrub
 from custody.cli.search_cmd import search
 from custody.cli.sql_cmd import sql
 from custody.cli.status_cmd import status
@@ -82,8 +84,10 @@ _COMMANDS = (
     landing,
     lineage,
     quarantine,
+    repair,
     run,
     sample,
+    scrub,
     search,
     sql,
     status,

@@ -11,17 +11,18 @@ import msgspec
 
 from custody.cli.output import clean, json_option, print_json, print_table, size_text, stderr
 from custody.config import load_settings
+from custody.maintenance.steps import MAINTENANCE_STEPS
 from custody.rollover import STEPS, StepReport, UnitReport
 from custody.spark.run import run_job
 
 
 @click.command()
-@click.argument("step", type=click.Choice(["all", *STEPS]))
+@click.argument("step", type=click.Choice(["all", *STEPS, *MAINTENANCE_STEPS]))
 @click.option("--verbose", "-v", is_flag=True, help="Show Spark's log.")
 @json_option
 @click.pass_obj
 def run(repository: Path, step: str, verbose: bool, as_json: bool) -> None:
-    """Submit the Spark job of STEP; `all` runs every step in one driver.
+    """Submit the Spark job of STEP; `all` runs every step of a rollover in one driver.
 
     The master is the setting spark.master. The exit code is the job's.
 

@@ -30,6 +30,7 @@ def status(repository: Path, as_json: bool) -> None:
             "yes" if writer.is_held else "no",
             writer.events_live,
             writer.events_waiting,
+            writer.events_lost or None,
             f"{writer.logs} ({size_text(writer.log_bytes)})",
             f"{writer.shards} ({size_text(writer.shard_bytes)})",
             writer.revision if writer.revision >= 0 else "none",
@@ -37,7 +38,7 @@ def status(repository: Path, as_json: bool) -> None:
         )
         for writer in found.writers
     ]
-    columns = ("writer", "held", "live events#", "waiting#", "logs#", "shards#", "revision#", "last commit")
+    columns = ("writer", "held", "live events#", "waiting#", "lost#", "logs#", "shards#", "revision#", "last commit")
     print_table(f"{found.root} ({found.slots_taken} of {found.slots} writer slots taken)", columns, rows)
     waits = found.pending
     print_table(
@@ -45,3 +46,14 @@ def status(repository: Path, as_json: bool) -> None:
         ("sealed groups#", "abandoned journals#", "live journals#", "staged units#", "in quarantine#"),
         [(waits.sealed_groups, waits.abandoned_journals, waits.live_journals, waits.staged_units, found.quarantined)],
     )
+    if found.scrub is not None:
+        scrub = found.scrub
+        cells = (
+            time_text(scrub.last_run_ms),
+            f"{scrub.pieces} pieces, {size_text(scrub.bytes)}",
+            time_text(scrub.last_round_ms),
+            scrub.damaged,
+            "yes" if scrub.is_behind else "no",
+        )
+        headings = ("last scrub", "this round", "last round ended", "damaged#", "takes too long")
+        print_table("", headings, [cells])

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from rich.progress import BarColumn, DownloadColumn, TextColumn
+from rich.progress import Progress as ProgressBar
 
 from custody.catalog import (
     Attestation,
@@ -25,39 +27,149 @@ from custody.catalog import (
 )
 from custody.cli.catalog_cmd import catalog as catalog_group
 from custody.cli.catalogs import opened, opened_all
+from custody.cli.findings import bar, deep_option, level_of, print_findings, quick_option
 from custody.cli.output import json_option, print_json, print_table, stderr, writer_option
+from custody.cli.scrub_cmd import print_scrub
 from custody.clock import SystemClock
-from custody.errors import ConfigurationError
+from custody.config import Settings, load_settings
+from custody.config.location import is_local
+from custody.errors import ConfigurationError, NotFoundError
+from custody.maintenance.findings import Finding, Level
+from custody.maintenance.scrub import read_scrub
+from custody.maintenance.verification import Checked, verify_repository
+from custody.maintenance.verification import orphans as orphans_of
+from custody.maintenance.verification.walk import Progress
+from custody.rollover import Workspace
 from custody.vfs import PosixFileSystem
 
 _CORRUPT = 20
 
 
 @click.command("verify")
+@quick_option
+@deep_option
+@click.option("--orphans", is_flag=True, help="Only list what belongs to nothing, with its size and who removes it.")
+@click.option("--last", is_flag=True, help="Look at nothing; print what the scrub found and how far it is.")
 @click.option("--against", type=click.Path(path_type=Path), help="An attestation that the catalog has to go on from.")
 @click.option("--key", "trusted", help="Public key that the attestation has to be signed with, 64 hexadecimal digits.")
-@click.option("--chain-only", is_flag=True, help="Read the catalog, not the files that it lists.")
+@click.option("--chain-only", is_flag=True, help="Read the catalog, nothing else.")
 @writer_option
 @json_option
 @click.pass_obj
 def verify_all(
-    repository: Path, against: Path | None, trusted: str | None, chain_only: bool, writer: str | None, as_json: bool
+    repository: Path,
+    quick: bool,
+    deep: bool,
+    orphans: bool,
+    last: bool,
+    against: Path | None,
+    trusted: str | None,
+    chain_only: bool,
+    writer: str | None,
+    as_json: bool,
 ) -> None:
-    """Read the whole catalog and every live file, and name each defect. Exit code 20 when there is one.
+    """Look at everything on containers and store, and name each defect, what it costs and what mends it.
 
-    Every transaction has to carry its predecessor's digest, every checkpoint to say what the transactions give, every
-    file to have its SHA-256. Without --writer the catalogs of all writers are read.
+    Journals, writer states, staged units, event logs, index shards, catalog and quarantine, the ids over all of them,
+    and what belongs to nothing. Nothing is changed. Without --quick and --deep every byte is compared with its
+    checksum. docs/damage.md has the table of what can be found.
+
+    Exit code 0 when nothing is damaged (known losses, notices and orphans are no damage), 20 when something is.
 
     \b
     Example:
       custody -r demo verify
+      custody -r demo verify --deep --json
       custody -r demo verify --against head.json
     """
+    level = level_of(quick=quick, deep=deep)
+    settings = load_settings(repository)
+    if last:
+        print_scrub(settings, read_scrub(settings, PosixFileSystem()), as_json=as_json)
+        return
     attestation = None
     if against is not None:
         attestation = read_attestation(PosixFileSystem().read(against), against, trusted)
         writer = writer or attestation.writer
-    _run(opened_all(repository, writer), attestation, files=not chain_only, as_json=as_json)
+    if chain_only or not is_local(settings.repository.store):
+        _run(opened_all(repository, writer), attestation, files=not chain_only, as_json=as_json)
+        return
+    workspaces = [item for item in Workspace.all(settings) if writer in (None, item.writer)]
+    if writer is not None and not workspaces:
+        raise NotFoundError(f"writer {writer!r}: has nothing in this repository.")
+    with bar() as show:
+        found = _looked(workspaces, settings, level, show, only_orphans=orphans)
+    documents = [_of_writer(workspace, found, attestation) for workspace in workspaces]
+    if found.of(None) and writer is None:
+        documents.append(_parts(None, None, found.of(None)))
+    if as_json:
+        print_json(documents)
+    else:
+        _print_all(workspaces, found, documents)
+    if any(document["defects"] for document in documents):
+        sys.exit(_CORRUPT)
+
+
+def _looked(
+    workspaces: list[Workspace], settings: Settings, level: Level, show: Progress, *, only_orphans: bool
+) -> Checked:
+    if only_orphans:
+        return Checked(level=level, findings=list(orphans_of(workspaces, settings, PosixFileSystem())))
+    return verify_repository(workspaces, settings, PosixFileSystem(), level, show)
+
+
+def _of_writer(workspace: Workspace, found: Checked, attestation: Attestation | None) -> dict[str, Any]:
+    counted = found.catalogs.get(workspace.writer, Verification())
+    files = [] if counted.state is None else list(counted.state.files.values())
+    counts = {
+        "revisions": counted.revisions,
+        "checkpoints": counted.checkpoints,
+        "files": len(files),
+        "bytes": sum(file.size_bytes for file in files),
+    }
+    document = _parts(workspace.writer, workspace.database, found.of(workspace.writer)) | counts
+    if attestation is not None:
+        compared = compare(workspace.catalog, attestation)
+        kind, where = "catalog-attested", str(workspace.catalog.objects)
+        contradicted = [Finding(kind=kind, writer=workspace.writer, path=where, message=t) for t in compared.defects]
+        found.findings += contradicted
+        document["defects"] = [*map(_defect, contradicted), *document["defects"]]
+        document["attested_revision"] = attestation.revision
+        # What a chain with defects proves nobody should rely on.
+        document["proven"] = [] if document["defects"] else list(compared.proven)
+        document["not_proven"] = list(compared.unproven)
+    return document
+
+
+def _parts(writer: str | None, database: str | None, found: list[Finding]) -> dict[str, Any]:
+    return {
+        "writer": writer,
+        "database": database,
+        "defects": [_defect(item) for item in found if item.severity == "damage"],
+        "notices": [item.message for item in found if item.severity == "notice"],
+        "known_losses": [item.document() for item in found if item.severity == "loss"],
+        "orphans": [item.document() for item in found if item.severity == "orphan"],
+    }
+
+
+def _defect(item: Finding) -> dict[str, Any]:
+    """Return a defect for machines; `file` is its path, as catalog verify calls it."""
+    document = item.document()
+    return {"file": document.pop("path"), **document}
+
+
+def _print_all(workspaces: list[Workspace], found: Checked, documents: list[dict[str, Any]]) -> None:
+    counted = ("writer", "revisions", "checkpoints", "files", "bytes")
+    columns = [f"{name}#" if name != "writer" else name for name in counted]
+    rows = [[document[name] for name in counted] for document in documents if "revisions" in document]
+    if found.pieces:
+        print_table(f"{found.pieces} pieces, {found.bytes} bytes looked at, level {found.level}", columns, rows)
+    known = {workspace.writer for workspace in workspaces}
+    print_findings(item for item in found.findings if item.writer is None or item.writer in known)
+    for document in documents:
+        for kind, word in (("proven", "proven"), ("not_proven", "not proven")):
+            for text in document.get(kind, []):
+                stderr().print(f"{word}: {text}", markup=False)
 
 
 @catalog_group.command("verify")
@@ -178,7 +290,7 @@ def _print(document: dict[str, object]) -> None:
 def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
     """Show how far the reading of files is, on a terminal only."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=stderr(), transient=True, disable=not sys.stderr.isatty()) as progress:
+    with ProgressBar(*columns, console=stderr(), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task(title, total=None)
 
         def show(done: int, total: int) -> None:

@@ -294,6 +294,23 @@ class CatalogSection(_Section):
     )
 
 
+class MaintenanceSection(_Section):
+    """How the repository is looked after."""
+
+    scrub_days: float = Field(
+        7.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Days in which the scrub reads everything once. A run does what is due since the one before it.",
+    )
+    scrub_bytes_per_run: int = Field(
+        64 << 30,
+        ge=1,
+        description="Most bytes that one run of the scrub reads, beyond the piece that it is at. With too few of them "
+        "a round takes longer than scrub_days, which the report says.",
+    )
+
+
 class QuerySection(_Section):
     """Bounds of questions."""
 
@@ -342,6 +359,7 @@ class Settings(BaseSettings):
     eventlog: EventLogSection = Field(default_factory=EventLogSection)
     index: IndexSection = Field(default_factory=IndexSection)
     catalog: CatalogSection = Field(default_factory=CatalogSection)
+    maintenance: MaintenanceSection = Field(default_factory=MaintenanceSection)
     query: QuerySection = Field(default_factory=QuerySection)
     spark: SparkSection = Field(default_factory=SparkSection)
 
@@ -395,6 +413,11 @@ class Settings(BaseSettings):
     def turns(self) -> Path:
         """Where ingests take turns: a lock for the sources that they store events of."""
         return self.root / "turns"
+
+    @property
+    def maintenance_folder(self) -> Path:
+        """Where the scrub keeps how far it is and what it found."""
+        return self.root / "maintenance"
 
     @property
     def runs(self) -> Path:

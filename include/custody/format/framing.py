@@ -84,6 +84,11 @@ def frames(data: bytes | memoryview, start: int = 0) -> Iterator[Frame | Gap]:
         offset = record.end
 
 
+def misplaced_parts(data: bytes | memoryview, start: int = 0) -> Iterator[int]:
+    """Yield where records that are no part of another one have the mark of a part: no checksum covers the mark."""
+    return (item.offset for item in frames(data, start) if isinstance(item, Frame) and item.is_part)
+
+
 def _next_whole_record(view: memoryview, start: int) -> Frame | None:
     """Return the first whole record that begins at `start` or behind it; a bad record's length cannot be trusted."""
     for match in _ANY_MARK.finditer(view, start):

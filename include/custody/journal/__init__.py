@@ -3,9 +3,9 @@
 from custody.journal.file import Damage, JournalFile
 from custody.journal.groups import Group, groups, writers
 from custody.journal.lane import SyncPolicy
-from custody.journal.membership import drop_container, writer_states
+from custody.journal.membership import decode_state, drop_container, encode_state, writer_states
 from custody.journal.merge import MergeReader
-from custody.journal.sealing import Sealed, seal_abandoned
+from custody.journal.sealing import Sealed, read_end, seal_abandoned
 from custody.journal.writer import JournalOptions, JournalWriter, lock_path
 
 __all__ = [
@@ -17,9 +17,12 @@ __all__ = [
     "MergeReader",
     "Sealed",
     "SyncPolicy",
+    "decode_state",
     "drop_container",
+    "encode_state",
     "groups",
     "lock_path",
+    "read_end",
     "seal_abandoned",
     "writer_states",
     "writers",

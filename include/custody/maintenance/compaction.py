@@ -27,6 +27,7 @@ from custody.catalog import (
     merged_remnant,
 )
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
+from custody.eventlog import OnDamage, refuse
 from custody.maintenance.planning import count_forgotten, groups_on_disk, meaning, planned
 from custody.maintenance.rewriting import Survey, metadata_of, survey, write_anew
 from custody.maintenance.shards import leftover_shards, retire
@@ -101,7 +102,28 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> Compacted:
     found = survey(workspace, state, files)
     if len(files) == 1 and not found.erased:
         return Compacted(writer=workspace.writer, note="nothing to erase")
-    shards = _shards_of(state, paths)
+    return replace(workspace, state, files, found)
+
+
+def replace(
+    workspace: Workspace,
+    state: CatalogState,
+    files: Sequence[AddFile],
+    found: Survey,
+    more: Sequence[Action] = (),
+    on_damage: OnDamage = refuse,
+) -> Compacted:
+    """Let one new log, or none, take the place of live logs of which `found` says what stays, in one transaction.
+
+    `more` goes into the same transaction; `on_damage` was told of the same damage when the logs were surveyed.
+
+    Durability: on return the new files and the transaction survive power loss.
+
+    Raises:
+        ConflictError: another process replaced one of the logs in the meantime: nothing was changed.
+    """
+    paths = [file.path for file in files]
+    shards = shards_of(state, paths)
     attempt = uuid.uuid4()
     actions = [Action(remove_file=RemoveFile(path=path)) for path in paths]
     actions += [Action(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
@@ -109,11 +131,11 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> Compacted:
     size = 0
     if found.rows:
         metadata = metadata_of(workspace, files, found, attempt)
-        made = write_anew(workspace, state, files, metadata)
+        made = write_anew(workspace, state, files, metadata, on_damage=on_damage)
         file = add_file(workspace, made, metadata, found.sources)
         size = file.size_bytes
         actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, made, metadata))]
-    actions += _remnant(workspace, state, files, found)
+    actions += [*_remnant(workspace, state, files, found), *more]
     try:
         after = workspace.catalog.commit(actions, attempt=attempt)
     except CommitConflictError:
@@ -133,7 +155,7 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> Compacted:
     )
 
 
-def _shards_of(state: CatalogState, paths: Sequence[str]) -> list[AddShard]:
+def shards_of(state: CatalogState, paths: Sequence[str]) -> list[AddShard]:
     """Return the shards that index these logs, and no others."""
     shards = [shard for shard in state.shards.values() if set(shard.log_paths).intersection(paths)]
     for shard in shards:

@@ -23,7 +23,7 @@ from custody.catalog import (
     source_keys,
     visible,
 )
-from custody.eventlog import EventLog, LogMetadata, StagedSource, source_bounds, write_log
+from custody.eventlog import EventLog, LogMetadata, OnDamage, StagedSource, refuse, source_bounds, write_log
 from custody.format.names import attempt_suffix
 from custody.index import build_shard
 from custody.maintenance.planning import meaning, open_file
@@ -72,17 +72,17 @@ class Survey:
         ]
 
 
-def survey(workspace: Workspace, state: CatalogState, files: Sequence[AddFile]) -> Survey:
+def survey(workspace: Workspace, state: CatalogState, files: Sequence[AddFile], on_damage: OnDamage = refuse) -> Survey:
     """Look at what stays of some logs, which are neighbours in the order of their ids.
 
     Raises:
-        CorruptionError: a block is damaged: no event is left out for that.
+        CorruptionError: a block is damaged, and `on_damage` does not pass it over.
     """
     found = Survey()
     for file in files:
         stones = meaning(state, file)
         columns = sorted({*_LOOKED_AT, *columns_needed(stones)})
-        for table in _tables(workspace, file, columns):
+        for table in _tables(workspace, file, columns, on_damage):
             shown = visible(stones, table)
             gone = table.filter(pc.invert(shown))
             found.add(table.filter(shown))
@@ -108,7 +108,13 @@ def metadata_of(workspace: Workspace, files: Sequence[AddFile], found: Survey, a
     )
 
 
-def write_anew(workspace: Workspace, state: CatalogState, files: Sequence[AddFile], metadata: LogMetadata) -> LogFiles:
+def write_anew(
+    workspace: Workspace,
+    state: CatalogState,
+    files: Sequence[AddFile],
+    metadata: LogMetadata,
+    on_damage: OnDamage = refuse,
+) -> LogFiles:
     """Write the new log, its table of contents and its shard; return where they are.
 
     Durability: on return they survive power loss; nothing lists them yet.
@@ -116,7 +122,7 @@ def write_anew(workspace: Workspace, state: CatalogState, files: Sequence[AddFil
     made = workspace.files(metadata, attempt_suffix(metadata.transaction))
 
     def events() -> Iterator[pa.Table]:
-        return (table for file in files for table in _kept(workspace, file, meaning(state, file)))
+        return (table for file in files for table in _kept(workspace, file, meaning(state, file), on_damage))
 
     write_log(workspace.fs, made.log, events, metadata, workspace.log_options)
     log, index = EventLog(workspace.fs, made.log), workspace.settings.index
@@ -125,11 +131,15 @@ def write_anew(workspace: Workspace, state: CatalogState, files: Sequence[AddFil
     return made
 
 
-def _kept(workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone]) -> Iterator[pa.Table]:
-    for table in _tables(workspace, file, None):
+def _kept(
+    workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone], on_damage: OnDamage
+) -> Iterator[pa.Table]:
+    for table in _tables(workspace, file, None, on_damage):
         yield table.filter(visible(stones, table)) if stones else table
 
 
-def _tables(workspace: Workspace, file: AddFile, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+def _tables(
+    workspace: Workspace, file: AddFile, columns: Sequence[str] | None, on_damage: OnDamage
+) -> Iterator[pa.Table]:
     log = open_file(workspace, file)
-    yield from log.tables(range(len(log.toc.blocks)), columns)
+    yield from log.tables(range(len(log.toc.blocks)), columns, on_damage)

@@ -1,7 +1,8 @@
 """The quarantine: one envelope (`<key>.json`) and one piece of input as it was (`<key>.raw`) for each rejection.
 
 The key is a digest of the piece, its place and the reason, so that the same bad file ingested again adds nothing.
-An envelope is written after its piece, so that what is listed can be read. Nothing leaves by itself.
+An envelope is written after its piece, so that what is listed can be read, and ends with the checksum of all that is
+before it. Nothing leaves by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from custody.errors import CorruptionError, NotFoundError
 from custody.vfs import FileSystem
 
 _KEY = re.compile(r"[0-9a-f]{16}")
+_CHECKSUM = b',\n "checksum": "%b"\n}'
+_CHECKSUM_BYTES = len(_CHECKSUM % bytes(64))
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,14 +94,19 @@ class Quarantine:
         )
         self._fs.make_directory(self._folder)
         self._fs.write_durably(self._folder / f"{key}.raw", raw)
-        self._fs.write_durably(envelope, msgspec.json.format(msgspec.json.encode(entry), indent=1))
+        self._fs.write_durably(envelope, encode_entry(entry))
         return entry
 
     def entries(self) -> Iterator[Entry]:
         """Yield what is here, by key."""
+        for key in self.known_keys():
+            yield self.get(key)
+
+    def known_keys(self) -> Iterator[str]:
+        """Yield the keys of what is here, also of envelopes that are damaged."""
         for name in self._fs.list(self._folder):
             if name.endswith(".json") and _KEY.fullmatch(name.removesuffix(".json")):
-                yield self.get(name.removesuffix(".json"))
+                yield name.removesuffix(".json")
 
     def get(self, key: str) -> Entry:
         """Return one envelope.
@@ -108,10 +116,10 @@ class Quarantine:
             CorruptionError: the envelope cannot be read.
         """
         path = self._path(key, "json")
-        try:
-            return msgspec.json.decode(self._fs.read(path), type=Entry)
-        except msgspec.DecodeError as error:
-            raise CorruptionError(f"{path}: expected an envelope, got {error}") from error
+        entry = decode_entry(self._fs.read(path), path)
+        if entry.key != key:
+            raise CorruptionError(f"{path}: expected the envelope {key}, got {entry.key}.")
+        return entry
 
     def raw(self, key: str) -> bytes:
         """Return the piece as it was; raises CorruptionError when its bytes have changed since."""
@@ -124,6 +132,12 @@ class Quarantine:
     def remove(self, key: str) -> None:
         """Forget an entry; called when its piece was stored, or when a user says so."""
         self._path(key, "json")
+        self.discard(key)
+
+    def discard(self, key: str) -> None:
+        """Remove whatever there is under a key, also what cannot be read; the envelope goes first."""
+        if not _KEY.fullmatch(key):
+            raise NotFoundError(f"no quarantine entry {key!r}. List them: custody quarantine list")
         self._fs.remove(self._folder / f"{key}.json")
         self._fs.remove(self._folder / f"{key}.raw")
         self._fs.sync_directory(self._folder)
@@ -133,3 +147,24 @@ class Quarantine:
         if not _KEY.fullmatch(key) or not self._fs.exists(path):
             raise NotFoundError(f"no quarantine entry {key!r}. List them: custody quarantine list")
         return path
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """Return an envelope's bytes: JSON that people read, whose last key is the SHA-256 of all before it."""
+    body = msgspec.json.format(msgspec.json.encode(entry), indent=1).removesuffix(b"\n}")
+    return body + _CHECKSUM % hashlib.sha256(body).hexdigest().encode()
+
+
+def decode_entry(data: bytes, path: Path) -> Entry:
+    """Return an envelope.
+
+    Raises:
+        CorruptionError: its bytes are not what was written.
+    """
+    body = data[:-_CHECKSUM_BYTES]
+    if data[-_CHECKSUM_BYTES:] != _CHECKSUM % hashlib.sha256(body).hexdigest().encode():
+        raise CorruptionError(f"{path}: expected an envelope with its checksum, got other bytes.")
+    try:
+        return msgspec.json.decode(data, type=Entry)
+    except msgspec.DecodeError as error:
+        raise CorruptionError(f"{path}: expected an envelope, got {error}") from error

@@ -1,6 +1,6 @@
 """Room `query`: the query language and the search over what the catalog lists."""
 
-from custody.query.facets import check_facets, facets_of, facets_of_table
+from custody.query.facets import SEVERAL_VALUES, check_facets, facets_of, facets_of_table
 from custody.query.parser import field_help, parse_query
 from custody.query.scan import Scan
 from custody.query.search import Explained, Found, LiveShards, Window, search_state
@@ -8,6 +8,7 @@ from custody.query.structured import structured_query
 from custody.query.times import time_span
 
 __all__ = [
+    "SEVERAL_VALUES",
     "Explained",
     "Found",
     "LiveShards",

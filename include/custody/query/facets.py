@@ -16,13 +16,15 @@ from custody.query.bounds import fields_of, time_bounds
 from custody.query.scan import Scan
 from custody.query.search import LiveShards, OldShards
 
-_SEVERAL = ("flowfile_uuid", "content_claim_container", "content_claim_section", "content_claim_identifier")
+SEVERAL_VALUES = ("flowfile_uuid", "content_claim_container", "content_claim_section", "content_claim_identifier")
+"""Fields that may have several terms an event, or none."""
 Facets = dict[str, Counter[str]]
 
 
 def check_facets(fields: Sequence[str], attributes: Iterable[str], standard: Iterable[str] = STANDARD_FIELDS) -> None:
     """Raise InvalidInputError unless each field is indexed and has one value an event, or is `day`."""
-    known = [DAY, *(field.name for field in identifier_fields(attributes, standard) if field.name not in _SEVERAL)]
+    fields_of_one = (field.name for field in identifier_fields(attributes, standard))
+    known = [DAY, *(name for name in fields_of_one if name not in SEVERAL_VALUES)]
     for field in fields:
         if field not in known:
             raise InvalidInputError(f"facet {field!r}: expected one of {', '.join(known)}.")

@@ -378,7 +378,7 @@ class Repository:
 
     def status(self) -> RepositoryStatus:
         """Return how far everything has come, read from disk."""
-        return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine)
+        return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine, self._clock)
 
     def _writers(self) -> list[str]:
         """Return the writers that have events; the one of the settings when none has."""

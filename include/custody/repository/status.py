@@ -6,7 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from custody.clock import Clock
 from custody.config import Settings
+from custody.errors import CorruptionError
+from custody.maintenance.findings import damages
+from custody.maintenance.scrub import is_behind, read_scrub
 from custody.quarantine import Quarantine
 from custody.repository.reading import snapshot
 from custody.repository.slots import taken_slots
@@ -24,6 +28,8 @@ class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):
     database: str
     events_live: int
     events_waiting: int
+    events_lost: int
+    """How many events the catalog knows to be lost."""
     next_event_id: int
     logs: int
     log_bytes: int
@@ -32,6 +38,19 @@ class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
     last_commit_ms: int | None
     transactions_since_checkpoint: int
+
+
+class ScrubStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the scrub is, and what it knows to be damaged; times in ms since the epoch, sizes in bytes."""
+
+    round: int
+    pieces: int
+    bytes: int
+    last_run_ms: int | None
+    last_round_ms: int | None
+    """When the last whole round was over."""
+    is_behind: bool
+    damaged: int
 
 
 class RepositoryStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,10 +62,12 @@ class RepositoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     pending: Pending
     quarantined: int
     writers: tuple[WriterStatus, ...]
+    scrub: ScrubStatus | None = None
+    """None when the scrub never ran, or its file is damaged."""
 
 
 def repository_status(
-    settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace], quarantine: Quarantine
+    settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace], quarantine: Quarantine, clock: Clock
 ) -> RepositoryStatus:
     """Look at everything once."""
     return RepositoryStatus(
@@ -54,8 +75,27 @@ def repository_status(
         slots=len(settings.repository.slots),
         slots_taken=len(taken_slots(fs, settings)),
         pending=pending(settings, fs),
-        quarantined=sum(1 for _ in quarantine.entries()),
+        quarantined=sum(1 for _ in quarantine.known_keys()),
         writers=tuple(_writer_status(workspace) for workspace in workspaces),
+        scrub=_scrub_status(settings, fs, clock),
+    )
+
+
+def _scrub_status(settings: Settings, fs: FileSystem, clock: Clock) -> ScrubStatus | None:
+    try:
+        scrub = read_scrub(settings, fs)
+    except CorruptionError:
+        return None
+    if scrub.last_run_ms is None:
+        return None
+    return ScrubStatus(
+        round=scrub.current.number,
+        pieces=scrub.current.pieces,
+        bytes=scrub.current.bytes,
+        last_run_ms=scrub.last_run_ms,
+        last_round_ms=None if scrub.former is None else scrub.former.finished_ms,
+        is_behind=is_behind(settings, scrub, clock.now_ms()),
+        damaged=len(damages(scrub.latest())),
     )
 
 
@@ -68,6 +108,7 @@ def _writer_status(workspace: Workspace) -> WriterStatus:
         database=workspace.database,
         events_live=sum(file.rows for file in state.files.values()),
         events_waiting=view.tail.num_rows,
+        events_lost=sum(loss.events for loss in state.losses.values()),
         next_event_id=view.next_event_id,
         logs=len(state.files),
         log_bytes=sum(file.size_bytes for file in state.files.values()),

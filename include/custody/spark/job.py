@@ -10,7 +10,7 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,16 @@ import msgspec
 
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError
-from custody.rollover import STEPS, StepReport, Unit, UnitReport, Workspace, write_report
+from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
+from custody.rollover import STEPS, Step, StepReport, Unit, UnitReport, Workspace, write_report
 from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXIT_FAILED = 1
+ALL_STEPS: Mapping[str, Step] = {**STEPS, **MAINTENANCE_STEPS}
+"""Every step that has a job, by name."""
 
 
 def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
@@ -55,13 +58,17 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
 def run_step(name: str, settings: Settings, session: SparkSession | None) -> tuple[StepReport, SparkSession | None]:
     """Do all units of a step; a session is started only when there are any, and returned for the next step."""
     started = time.monotonic()
-    units = STEPS[name].units(settings)
+    step = ALL_STEPS[name]
+    units = step.units(settings)
     details: list[UnitReport] = []
     if units:
         session = session or start_session(name)
         work = partial(execute, name, settings.to_json())
         pieces = session.sparkContext.parallelize([msgspec.json.encode(unit) for unit in units], len(units))
-        details = [msgspec.json.decode(done, type=UnitReport) for done in pieces.map(work).collect()]
+        kind = step.report_type if isinstance(step, MaintenanceStep) else UnitReport
+        details = [msgspec.json.decode(done, type=kind) for done in pieces.map(work).collect()]
+        if isinstance(step, MaintenanceStep):
+            details = step.finish(settings, units, details)
     seconds = time.monotonic() - started
     return StepReport.of(name, str(settings.root), seconds, details), session
 
@@ -70,11 +77,13 @@ def execute(name: str, settings_json: str, unit_json: bytes) -> bytes:
     """Do one unit in a Python worker; return its report as JSON."""
     # Into the executor's log: how far a long unit has come.
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    unit = msgspec.json.decode(unit_json, type=Unit)
-    workspace = Workspace(Settings.from_json(settings_json), unit.writer)
+    step = ALL_STEPS[name]
+    unit = msgspec.json.decode(unit_json, type=step.unit_type if isinstance(step, MaintenanceStep) else Unit)
+    settings = Settings.from_json(settings_json)
+    workspace = Workspace(settings, unit.writer or settings.repository.writer)
     started = time.monotonic()
     try:
-        report = STEPS[name].run(workspace, unit)
+        report = step.run(workspace, unit)
     except Exception as error:  # noqa: BLE001 - one bad unit must not stop the others; the report names it
         report = UnitReport(unit=str(unit), error=f"{type(error).__name__}: {error}")
     seconds = round(time.monotonic() - started, 3)

@@ -109,7 +109,9 @@ def test_verify_names_file_and_place_of_a_damaged_block(root: Path) -> None:
     log.write_bytes(flipped(good, 8 * good.index(b"6f1c2d3e")))
     [found] = document(root, "verify", code=20)
     assert [(Path(defect["file"]), defect["offset"]) for defect in found["defects"]] == [(log, 4)]
-    assert f"{log} @4: block 0 is damaged" in run(root, "verify").stderr.replace("\n", "")
+    assert found["defects"][0]["message"].startswith(f"{log} @4: block 0 is damaged")
+    assert (found["defects"][0]["first_event_id"], found["defects"][0]["events"]) == (3, 2)
+    assert "log-damaged" in run(root, "verify").stdout
     assert document(root, "catalog", "verify")[0]["defects"] == []  # the chain itself is whole
     log.unlink()
     [found] = document(root, "verify", code=20)

@@ -1,0 +1,88 @@
+"""`custody repair`: what would mend the damage that is found, and, when asked, doing it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from custody.cli.findings import deep_option, level_of
+from custody.cli.output import json_option, print_json, print_table, stderr
+from custody.clock import SystemClock
+from custody.config import load_settings
+from custody.maintenance.findings import damages
+from custody.maintenance.repair import Action, Repaired
+from custody.maintenance.repair import plan_repair as look
+from custody.maintenance.repair import repair as mend
+from custody.vfs import PosixFileSystem
+
+_FAILED = 1
+_CORRUPT = 20
+
+
+@click.command()
+@click.option("--apply", is_flag=True, help="Do it; without this nothing is changed.")
+@click.option("--accept-loss", is_flag=True, help="Also give up events that nothing holds any more, and note them.")
+@deep_option
+@json_option
+@click.pass_obj
+def repair(repository: Path, apply: bool, accept_loss: bool, deep: bool, as_json: bool) -> None:
+    """Look at everything as `custody verify` does and print what would mend it; with --apply do it.
+
+    What can be read is kept, what was damaged goes to the quarantine or stays where it is, unlisted. Which events are
+    lost is noted in the catalog. What was done stands in a report in the folder of runs. docs/damage.md has the
+    actions.
+
+    Exit code 0 when nothing is damaged (any more), 1 when an action failed, 20 when damage is left.
+
+    \b
+    Example:
+      custody -r demo repair
+      custody -r demo repair --apply
+    """
+    settings, fs, clock = load_settings(repository), PosixFileSystem(), SystemClock()
+    level = level_of(quick=False, deep=deep)
+    talk = stderr()
+
+    def on_done(action: Action) -> None:
+        if not as_json:
+            talk.print(f"{action.what} {action.target}: {action.error or action.outcome}", markup=False)
+
+    if apply:
+        found = mend(settings, fs, clock, level, accept_loss=accept_loss, on_done=on_done)
+    else:
+        found = look(settings, fs, clock, level)
+    _print(found, as_json=as_json, accept_loss=accept_loss, apply=apply)
+    if any(action.error is not None for action in found.actions):
+        sys.exit(_FAILED)
+    if damages(found.before if found.after is None else found.after):
+        sys.exit(_CORRUPT)
+
+
+def _print(found: Repaired, *, as_json: bool, accept_loss: bool, apply: bool) -> None:
+    if as_json:
+        left = found.before if found.after is None else found.after
+        document = {
+            "actions": [msgspec.to_builtins(action) for action in found.actions],
+            "damage_before": [item.document() for item in damages(found.before)],
+            "damage_left": [item.document() for item in damages(left)],
+            "report": found.report,
+        }
+        print_json(document)
+        return
+    rows = [
+        (action.what, action.writer, action.target, action.events or None, _outcome(action, accept_loss), action.reason)
+        for action in found.actions
+    ]
+    title = f"{len(rows)} actions" if apply else f"{len(rows)} actions; nothing is changed without --apply"
+    print_table(title, ("action", "writer", "what", "events lost#", "outcome", "because"), rows)
+    if found.report:
+        stderr().print(f"report: {found.report}", markup=False)
+
+
+def _outcome(action: Action, accept_loss: bool) -> str:
+    if action.outcome is None and action.error is None:
+        return "needs --accept-loss" if action.accept_loss and not accept_loss else "to do"
+    return action.error or action.outcome or ""

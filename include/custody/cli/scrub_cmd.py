@@ -1,0 +1,91 @@
+"""`custody scrub`: the next part of what is read again and again, so that damage is found before it is needed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from custody.cli.findings import bar, print_findings
+from custody.cli.output import json_option, print_json, print_table, size_text, time_text
+from custody.clock import SystemClock
+from custody.config import Settings, load_settings
+from custody.maintenance.findings import damages
+from custody.maintenance.scrub import Round, Scrub, is_behind, scrub_once
+from custody.vfs import PosixFileSystem
+
+_CORRUPT = 20
+
+
+@click.command()
+@click.option("--bytes", "bytes_max", type=click.IntRange(min=1), help="Read so many bytes, not what is due.")
+@click.option("--all", "whole", is_flag=True, help="Go on to the end of the round.")
+@json_option
+@click.pass_obj
+def scrub(repository: Path, bytes_max: int | None, whole: bool, as_json: bool) -> None:
+    """Read the part of the repository that is due, and keep how far it is and what was found.
+
+    A round takes maintenance.scrub_days; `custody verify --last` prints what the scrub knows. Exit code 20 when that
+    is damage.
+
+    \b
+    Example:
+      custody -r demo scrub
+      custody -r demo scrub --all
+    """
+    settings = load_settings(repository)
+    with bar() as show:
+        done = scrub_once(
+            settings,
+            PosixFileSystem(),
+            SystemClock(),
+            bytes_max=bytes_max,
+            whole=whole,
+            on_piece=lambda read, total: show("scrub", read, total),
+        )
+    print_scrub(settings, done, as_json=as_json)
+
+
+def print_scrub(settings: Settings, scrub: Scrub, *, as_json: bool) -> None:
+    """Print how far the scrub is and what it knows; exit code 20 when that is damage."""
+    behind = is_behind(settings, scrub, SystemClock().now_ms())
+    found = scrub.latest()
+    if as_json:
+        document: dict[str, Any] = {
+            "last_run_ms": scrub.last_run_ms,
+            "is_behind": behind,
+            "rounds": [_document(item) for item in (scrub.current, scrub.former) if item is not None],
+            "findings": [item.document() for item in found],
+        }
+        print_json(document)
+    else:
+        rounds = [item for item in (scrub.current, scrub.former) if item is not None]
+        rows = [
+            (
+                item.number,
+                time_text(item.started_ms or None),
+                time_text(item.finished_ms),
+                item.pieces,
+                size_text(item.bytes),
+                len(item.findings) + item.left_out,
+            )
+            for item in rounds
+        ]
+        title = "the round takes longer than maintenance.scrub_days" if behind else ""
+        print_table(title, ("round#", "begun", "ended", "pieces#", "bytes#", "findings#"), rows)
+        print_findings(found)
+    if damages(found):
+        sys.exit(_CORRUPT)
+
+
+def _document(item: Round) -> dict[str, Any]:
+    return {
+        "number": item.number,
+        "started_ms": item.started_ms or None,
+        "finished_ms": item.finished_ms,
+        "pieces": item.pieces,
+        "bytes": item.bytes,
+        "findings": len(item.findings) + item.left_out,
+    }

@@ -1,0 +1,7 @@
+"""Room `maintenance`, repair: check first, say what would be done, do it when asked, keep what was done."""
+
+from custody.maintenance.repair.actions import Action
+from custody.maintenance.repair.doing import Repaired, plan_repair, repair
+from custody.maintenance.repair.planning import ORDER
+
+__all__ = ["ORDER", "Action", "Repaired", "plan_repair", "repair"]

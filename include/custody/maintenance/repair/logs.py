@@ -1,0 +1,210 @@
+"""Repairs of live logs, from the best to the last: found elsewhere, written from what is staged or in journals,
+its whole blocks written as a new log, and, only when asked, given up.
+
+A log that is brought back is the file that the catalog lists; a log that is written anew takes the old one's place by
+a transaction, which says what was lost. The damaged file stays where it is, unlisted, for as long as an earlier
+revision lists it; its damaged bytes go to the quarantine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from custody.catalog import Action as CatalogAction
+from custody.catalog import AddFile, CatalogState, RemoveFile, RemoveShard
+from custody.errors import CorruptionError, CustodyError, NotFoundError
+from custody.eventlog import Damage, EventLog
+from custody.format.names import TIME_DIGITS
+from custody.journal import Group
+from custody.maintenance.compaction import replace, shards_of
+from custody.maintenance.planning import open_file
+from custody.maintenance.repair.actions import keep_evidence, loss
+from custody.maintenance.rewriting import survey
+from custody.maintenance.shards import retire
+from custody.maintenance.verification.logs import sha256_of
+from custody.rollover import Workspace
+from custody.rollover.merge import merge_unit
+from custody.rollover.publish import compress_log, find_staged
+
+
+def live_file(workspace: Workspace, path: str) -> tuple[CatalogState, AddFile]:
+    """Return the newest state, all of it durable, and a live file of it; raises NotFoundError when it is not live."""
+    state = workspace.catalog.settle()
+    if path not in state.files:
+        raise NotFoundError(f"{path}: is not live any more. Nothing is left to do.")
+    return state, state.files[path]
+
+
+def source_of(workspace: Workspace, state: CatalogState, file: AddFile) -> str | None:
+    """Return where a whole copy of a log comes from: `elsewhere <path>`, `staged`, `journals`; None for nowhere."""
+    elsewhere = next(_copies(workspace, file), None)
+    if elsewhere is not None:
+        return f"elsewhere {elsewhere.relative_to(workspace.paths.home)}"
+    if file.path == _path_of_staged(workspace, file):
+        return "staged"
+    return "journals" if _journals(workspace, state, file) else None
+
+
+def restore(workspace: Workspace, path: str) -> str:
+    """Bring back the very file that the catalog lists; return from where.
+
+    Durability: on return it survives power loss. Another log's bytes in its place go to the trash under that log's
+    name, which is where that log is looked for.
+
+    Raises:
+        NotFoundError: there is no copy, or the log is not live.
+    """
+    state, file = live_file(workspace, path)
+    source = source_of(workspace, state, file)
+    if source is None:
+        raise NotFoundError(f"{workspace.paths.home / path}: no copy, staged unit or journals are left.")
+    objects = workspace.catalog.objects
+    if source.startswith("elsewhere "):
+        _make_room(workspace, state, file)
+        objects.store.move(objects.home + source.removeprefix("elsewhere "), objects.home + path)
+        return source
+    if source == "journals":
+        merge_unit(workspace, path, _journals(workspace, state, file))
+    compress_log(workspace, path, file.first_event_id)
+    if sha256_of(workspace, path) != file.sha256:
+        return f"{source}; with the settings of today its bytes are others: it needs to be listed anew"
+    return source
+
+
+def rewrite(workspace: Workspace, path: str) -> str:
+    """Write the whole blocks of a log as a new one; return what was lost.
+
+    Durability: on return the new log, the transaction and the damaged bytes in the quarantine survive power loss.
+
+    Raises:
+        NotFoundError: the log is not live.
+        CorruptionError: no block of it can be found.
+    """
+    state, file = live_file(workspace, path)
+    seen: list[Damage] = []
+    found = survey(workspace, state, [file], on_damage=seen.append)
+    damaged = {damage.block: damage for damage in seen}
+    log = open_file(workspace, file)
+    events = sum(_keep_block(workspace, file, log, damage) for damage in damaged.values())
+    ranges = [(damage.first_event_id or 0, damage.last_event_id or 0) for damage in damaged.values()]
+    noted: list[CatalogAction] = []
+    if damaged:
+        blocks = ", ".join(str(number) for number in damaged)
+        made = loss(ranges, events, path, f"blocks {blocks} were damaged", workspace.clock.now_ms())
+        noted.append(CatalogAction(add_loss=made))
+    if not found.rows:
+        return _remove(workspace, state, file, noted)
+    done = replace(workspace, state, [file], found, noted, on_damage=lambda damage: _expect(damage, damaged))
+    return f"revision {done.revision}: {found.rows} events in a new log, {events} lost"
+
+
+def give_up(workspace: Workspace, path: str) -> str:
+    """List a log no more of which nothing can be read, and say so in the catalog."""
+    state, file = live_file(workspace, path)
+    ranges = [(file.first_event_id, file.last_event_id)]
+    reason = "the log is gone, or none of its blocks can be found; its loss was accepted"
+    made = loss(ranges, file.rows, path, reason, workspace.clock.now_ms())
+    return _remove(workspace, state, file, [CatalogAction(add_loss=made)])
+
+
+def rewrite_toc(workspace: Workspace, path: str) -> str:
+    """Write the table of contents of a log from the log itself.
+
+    Raises:
+        CorruptionError: the log's own table is another one than the catalog lists.
+    """
+    _, file = live_file(workspace, path)
+    log = EventLog(workspace.fs, workspace.paths.home / path, sha256=file.sha256, toc_sha256=file.toc_sha256)
+    data = log.toc.encode()
+    if hashlib.sha256(data).digest() != file.toc_sha256:
+        raise CorruptionError(f"{log.path}: expected the table of contents that the catalog lists, got another one.")
+    workspace.fs.write_durably(workspace.paths.home / file.toc_path, data)
+    return f"{len(data)} bytes written"
+
+
+def _remove(workspace: Workspace, state: CatalogState, file: AddFile, noted: list[CatalogAction]) -> str:
+    """Take a log and its shard off the list, without a successor. Its groups are live no more: should their journals
+    come back, they are rolled over again.
+    """
+    shards = shards_of(state, [file.path])
+    actions = [CatalogAction(remove_file=RemoveFile(path=file.path))]
+    actions += [CatalogAction(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
+    after = workspace.catalog.commit([*actions, *noted])
+    for shard in shards:
+        retire(workspace, workspace.shard_path(shard))
+    return f"revision {after.revision}: listed no more, {file.rows} events lost"
+
+
+def _keep_block(workspace: Workspace, file: AddFile, log: EventLog, damage: Damage) -> int:
+    """Put the bytes of a damaged block into the quarantine; return how many events it held."""
+    block = log.toc.blocks[damage.block]
+    start = int(block["offset"])
+    data = bytes(log.data[start : start + int(block["length"])])
+    where = str(workspace.paths.home / file.path)
+    keep_evidence(workspace, data, code="log-damage", message=str(damage), path=where, offset=start)
+    return int(block["rows"])
+
+
+def _expect(damage: Damage, known: dict[int | None, Damage]) -> None:
+    if damage.block not in known:
+        raise CorruptionError(f"{damage} It was whole a moment ago: look at the disk.")
+
+
+def _copies(workspace: Workspace, file: AddFile) -> Iterator[Path]:
+    """Yield other files of the database's folder that hold a log's bytes: in the trash, or under another log's name."""
+    fs, home = workspace.fs, workspace.paths.home
+    for folder in (home / "trash", home / "data"):
+        for path in _files(workspace, folder):
+            if path == home / file.path or path.suffix != ".parquet" or fs.size(path) != file.size_bytes:
+                continue
+            if sha256_of(workspace, str(path.relative_to(home))) == file.sha256:
+                yield path
+
+
+def _files(workspace: Workspace, folder: Path) -> Iterator[Path]:
+    for name in workspace.fs.list(folder):
+        path = folder / name
+        if workspace.fs.is_directory(path):
+            yield from _files(workspace, path)
+        else:
+            yield path
+
+
+def _make_room(workspace: Workspace, state: CatalogState, file: AddFile) -> None:
+    """Move what lies in a log's place: another log's bytes to the trash, anything else to the quarantine."""
+    objects, path = workspace.catalog.objects, workspace.paths.home / file.path
+    if not workspace.fs.exists(path):
+        return
+    digest = sha256_of(workspace, file.path)
+    other = next((item.path for item in state.files.values() if item.sha256 == digest), None)
+    if other is not None and other != file.path:
+        now = f"{workspace.clock.now_ms():0{TIME_DIGITS}d}"
+        objects.store.move(objects.home + file.path, f"{objects.home}trash/{now}/{other}")
+        return
+    text = f"{path}: other bytes in the place of a live log."
+    keep_evidence(workspace, workspace.fs.read(path), code="log-damage", message=text, path=str(path), offset=0)
+
+
+def _path_of_staged(workspace: Workspace, file: AddFile) -> str | None:
+    try:
+        return workspace.files(find_staged(workspace, file.first_event_id).metadata).relative_log
+    except CustodyError:
+        return None
+
+
+def _journals(workspace: Workspace, state: CatalogState, file: AddFile) -> list[Group]:
+    """Return the groups of a log's unit when the journals of all of them are still on disk, else none."""
+    wanted = set(file.groups)
+    try:
+        for transaction in workspace.catalog.timeline():
+            added = [action.add_file for action in transaction.actions if action.HasField("add_file")]
+            if any(item.path == file.path for item in added):
+                wanted.update(group for item in added for group in item.groups)
+    except CustodyError:
+        for item in state.files.values():
+            if wanted.intersection(item.groups):
+                wanted.update(item.groups)
+    found = [group for group in workspace.groups() if group.first_event_id in wanted and group.is_sealed]
+    return found if wanted and {group.first_event_id for group in found} == wanted else []

@@ -1,0 +1,158 @@
+"""Repairs of what is not live yet, or is no event: journals, states, staged units, shards, the quarantine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from custody.catalog import Action as CatalogAction
+from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
+from custody.format.names import ContainerPaths, JournalName
+from custody.journal import Group, encode_state, lock_path, read_end, writer_states
+from custody.maintenance.repair.actions import keep_evidence, loss
+from custody.maintenance.shards import retire
+from custody.maintenance.verification.ids import lost_ranges, without
+from custody.maintenance.verification.journals import read_journal, records_of
+from custody.quarantine import Quarantine
+from custody.rollover import STEPS, Unit, Workspace, rebuild_shard
+from custody.rollover.pending import is_live
+from custody.rollover.steps import Step
+
+
+def roll_over(workspace: Workspace, first_event_id: int) -> str:
+    """Take a damaged group through the pipeline: its damaged bytes go to the quarantine, its other events become live.
+
+    First the catalog is told which ids are lost.
+    """
+    group = _group(workspace, first_event_id)
+    if group.open:
+        if is_live(workspace.fs, workspace.settings, workspace.writer):
+            raise ConflictError(f"writer {workspace.writer!r}: is alive. Its journal is read when it is sealed.")
+        STEPS["recover"].run(workspace, Unit(workspace.writer))
+        group = _group(workspace, first_event_id)
+    state = workspace.catalog.settle()
+    noted = 0
+    if not workspace.is_committed(state, first_event_id):
+        gaps = without(_missing(workspace, group), lost_ranges(state))
+        noted = sum(last - first + 1 for first, last in gaps)
+        if gaps:
+            where = str(group.sealed[0])
+            made = loss(gaps, noted, "", f"records of {where} were damaged", workspace.clock.now_ms())
+            workspace.catalog.commit([CatalogAction(add_loss=made)])
+    for step in STEPS.values():
+        _run(workspace, step)
+    return f"rolled over; {noted} events lost"
+
+
+def rename_journal(workspace: Workspace, path: Path) -> str:
+    """Give a journal the name of the group that its header names; its number becomes one that is free.
+
+    Raises:
+        NotFoundError: it is gone, or its header cannot be read.
+        ConflictError: it is another writer's.
+    """
+    name = JournalName.parse(path.name)
+    journal = read_journal(workspace, path) if workspace.fs.exists(path) else None
+    if name is None or journal is None or journal.header is None:
+        raise NotFoundError(f"{path}: is gone. Nothing is left to do.")
+    if (journal.header.writer, journal.header.database) != (workspace.writer, workspace.database):
+        raise ConflictError(f"{path}: is a journal of writer {journal.header.writer!r}. Move it to where it belongs.")
+    first_event_id = journal.header.first_event_id
+    with workspace.fs.lock(lock_path(workspace.settings.containers, workspace.writer)):
+        number = name.number
+        folder = path.parent
+        while any(workspace.fs.exists(folder / str(JournalName(first_event_id, number, s))) for s in (True, False)):
+            number += 1
+        target = folder / str(JournalName(first_event_id, number, name.sealed))
+        workspace.fs.rename(path, target)
+        workspace.fs.sync_directory(folder)
+    return f"named {target.name}"
+
+
+def restore_state(workspace: Workspace, path: Path) -> str:
+    """Write a container's STATE anew from what the other containers know; without any it is made at the next start."""
+    with workspace.fs.lock(lock_path(workspace.settings.containers, workspace.writer)):
+        roots = workspace.settings.containers
+        root = next(root for root in roots if ContainerPaths(root, workspace.writer).state == path)
+        data = workspace.fs.read(path)
+        text = f"{path}: a damaged writer state."
+        keep_evidence(workspace, data, code="state-damage", message=text, path=str(path), offset=0)
+        try:
+            state = writer_states(workspace.fs, roots, workspace.writer)[root]
+        except CorruptionError:
+            workspace.fs.remove(path)
+            workspace.fs.sync_directory(path.parent)
+            return "moved to the quarantine; the next start makes it anew"
+        workspace.fs.write_durably(path, encode_state(state))
+    return "written anew"
+
+
+def redo_unit(workspace: Workspace, first_group: int) -> str:
+    """Remove a damaged staged unit: its journals, which stay until its logs are live, make it again.
+
+    Raises:
+        NotFoundError: its journals are gone; nothing was removed.
+    """
+    folder = workspace.paths.staged_unit(first_group)
+    try:
+        wanted = set(workspace.manifest(first_group).groups)
+    except CustodyError:
+        wanted = {first_group}
+    there = {group.first_event_id for group in workspace.groups() if group.is_sealed}
+    state = workspace.catalog.settle()
+    if not all(group in there or workspace.is_committed(state, group) for group in wanted):
+        raise NotFoundError(f"{folder}: its journals are gone. Take what can be read of it by hand.")
+    retire(workspace, folder)
+    return "removed; the rollover makes it again"
+
+
+def rebuild(workspace: Workspace, name: str) -> str:
+    """Make a shard anew from its logs."""
+    state = workspace.catalog.settle()
+    if name not in state.shards:
+        raise NotFoundError(f"shard {name}: is not live any more. Nothing is left to do.")
+    built = rebuild_shard(workspace, state.shards[name])
+    return f"{built.documents} events"
+
+
+def mend_quarantine(workspace: Workspace, key: str, reason: str) -> str:
+    """Keep what can be read of a damaged entry under a new one, then remove it."""
+    fs, folder = workspace.fs, workspace.settings.quarantine
+    raw = folder / f"{key}.raw"
+    data = fs.read(raw) if fs.exists(raw) else b""
+    made = keep_evidence(workspace, data, code="quarantine-damage", message=reason, path=str(raw), offset=0)
+    Quarantine(fs, folder).discard(key)
+    return f"kept as {made.key}"
+
+
+def drop_entry(workspace: Workspace, key: str) -> str:
+    """Remove an entry whose piece is gone."""
+    Quarantine(workspace.fs, workspace.settings.quarantine).discard(key)
+    return "removed"
+
+
+def _run(workspace: Workspace, step: Step) -> None:
+    for unit in list(step.waiting(workspace)):
+        step.run(workspace, unit)
+
+
+def _group(workspace: Workspace, first_event_id: int) -> Group:
+    for group in workspace.groups():
+        if group.first_event_id == first_event_id:
+            return group
+    raise NotFoundError(f"group {first_event_id}: is gone. Nothing is left to do.")
+
+
+def _missing(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
+    """Return the ids between a group's first and last one that no record holds, as far as its journals tell the last.
+
+    The last one is told by the end records, and by the group that follows when an end record is damaged.
+    """
+    held = [(first, first + count - 1) for first, count in records_of(workspace, group)]
+    ends = [read_end(workspace.fs, path) for path in group.sealed]
+    last = max([last for _, last in held] + [end.last_event_id or 0 for end in ends if end is not None], default=-1)
+    if any(end is None for end in ends):
+        later = [item.first_event_id for item in workspace.groups() if item.first_event_id > group.first_event_id]
+        later += [f.first_event_id for f in workspace.catalog.load().files.values()]
+        behind = [first for first in later if first > group.first_event_id]
+        last = min(behind) - 1 if behind else last
+    return without([(group.first_event_id, last)], held) if last >= group.first_event_id else []

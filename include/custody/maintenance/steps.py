@@ -1,0 +1,156 @@
+"""The steps of the maintenance. Each lists its units from disk, and each unit can be done again with the same result.
+
+| step | unit | reads | writes |
+|---|---|---|---|
+| compact | live logs, or a writer | logs, tombstones | logs, shards, one transaction; old shards go |
+| rebuild | shard | logs | the shard, with the settings of today |
+| scrub | piece | all that is due | nothing; the driver keeps how far it is and what was found |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from custody.clock import SystemClock
+from custody.config import Settings
+from custody.errors import NotFoundError
+from custody.maintenance import compaction
+from custody.maintenance.findings import Finding, damages
+from custody.maintenance.scrub import Slice, advance, check, next_slice
+from custody.maintenance.verification import Piece
+from custody.rollover import Step, Unit, UnitReport, Workspace, is_stale, rebuild_shard
+from custody.vfs import FileSystem, PosixFileSystem
+
+
+class MaintenanceUnit(Unit, frozen=True):
+    """A unit that is told by names: paths of logs, a shard, or a piece of a slice of the scrub."""
+
+    names: tuple[str, ...] = ()
+    piece: Piece | None = None
+    slice: Slice | None = None
+
+    def __str__(self) -> str:
+        names = self.names if self.piece is None else (self.piece.kind, self.piece.name)
+        return "/".join((self.writer, *names))
+
+
+class MaintenanceReport(UnitReport, frozen=True, kw_only=True):
+    """What became of a unit, and what was found wrong on the way."""
+
+    findings: tuple[Finding, ...] = ()
+
+
+class MaintenanceStep(Step):
+    """A step whose units are told by names, and whose driver may keep something in the end."""
+
+    unit_type: ClassVar[type[MaintenanceUnit]] = MaintenanceUnit
+    report_type: ClassVar[type[MaintenanceReport]] = MaintenanceReport
+
+    def finish(
+        self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
+    ) -> list[UnitReport]:
+        """Do what is to be done once all units were tried; return their reports for the run's history."""
+        return list(reports)
+
+
+class Compact(MaintenanceStep):
+    """Erases forgotten events and joins small logs."""
+
+    name = "compact"
+
+    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
+        """Logs that become one, and tombstones and old shards that are to go."""
+        for found in compaction.waiting(workspace):
+            yield MaintenanceUnit(found.writer, names=found.paths)
+
+    def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
+        """Write the logs anew; raises as `compaction.run` does."""
+        done = compaction.run(workspace, compaction.Unit(unit.writer, _names(unit)))
+        note = done.note or f"{done.logs_before} logs became {done.logs_after}, revision {done.revision}"
+        return UnitReport(
+            unit=str(unit), events=done.erased, bytes_in=done.bytes_before, bytes=done.bytes_after, note=note
+        )
+
+
+class Rebuild(MaintenanceStep):
+    """Builds shards anew that are gone, damaged at their begin, or of other settings."""
+
+    name = "rebuild"
+
+    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
+        """The stale shards."""
+        for name, shard in workspace.catalog.load().shards.items():
+            if is_stale(workspace, shard):
+                yield MaintenanceUnit(workspace.writer, names=(name,))
+
+    def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
+        """Build one, unless it was built meanwhile."""
+        [name] = _names(unit)
+        shard = workspace.catalog.settle().shards.get(name)
+        if shard is None:
+            raise NotFoundError(f"shard {name}: is not live any more. Nothing is left to do.")
+        if not is_stale(workspace, shard):
+            return UnitReport(unit=str(unit), note="built already")
+        built = rebuild_shard(workspace, shard)
+        return UnitReport(unit=str(unit), events=built.documents, bytes=built.size_bytes, note=built.path.name)
+
+
+class ScrubStep(MaintenanceStep):
+    """Reads what is due of everything."""
+
+    name = "scrub"
+
+    def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
+        """Return the pieces that are due, of all writers."""
+        _, begun = next_slice(settings, fs or PosixFileSystem(), SystemClock())
+        told = Slice(begun.round, begun.after, (), begun.is_last)
+        return [MaintenanceUnit(piece.writer, piece=piece, slice=told) for piece in begun.pieces]
+
+    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
+        """Yield one writer's pieces that are due."""
+        found = self.units(workspace.settings, workspace.fs)
+        yield from (unit for unit in found if unit.writer == workspace.writer)
+
+    def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
+        """Look at one piece; what is wrong with it is no failure of the step."""
+        piece = _piece(unit)
+        found = check(workspace.settings, workspace.fs, workspace.clock, piece)
+        wrong = damages(found)
+        note = None if not wrong else f"{len(wrong)} damaged: {wrong[0].message}"
+        return MaintenanceReport(unit=str(unit), bytes_in=piece.bytes, note=note, findings=tuple(found))
+
+    def finish(
+        self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
+    ) -> list[UnitReport]:
+        """Keep how far it is and what was found, up to the first piece that could not be looked at."""
+        done: list[Piece] = []
+        found: list[Finding] = []
+        begun: Slice | None = None
+        for unit, report in zip(units, reports, strict=True):
+            if report.error is not None:
+                break
+            done.append(_piece(unit))
+            found += report.findings if isinstance(report, MaintenanceReport) else ()
+            begun = begun or (unit.slice if isinstance(unit, MaintenanceUnit) else None)
+        if begun is not None:
+            is_end = begun.is_last and len(done) == len(units)
+            advance(settings, fs or PosixFileSystem(), SystemClock(), begun, done, found, is_end=is_end)
+        # The findings have a place of their own; a report stays a line.
+        return [msgspec.convert(msgspec.to_builtins(report), UnitReport) for report in reports]
+
+
+MAINTENANCE_STEPS: Mapping[str, MaintenanceStep] = {step.name: step for step in (Compact(), Rebuild(), ScrubStep())}
+"""The steps of a maintenance run by name, in their order."""
+
+
+def _names(unit: Unit) -> tuple[str, ...]:
+    return unit.names if isinstance(unit, MaintenanceUnit) else ()
+
+
+def _piece(unit: Unit) -> Piece:
+    if not isinstance(unit, MaintenanceUnit) or unit.piece is None:
+        raise ValueError(f"unit {unit} names no piece")
+    return unit.piece

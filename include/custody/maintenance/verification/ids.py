@@ -1,0 +1,160 @@
+"""The ids of one writer over logs and journals: none is there twice, and those that nothing holds are told.
+
+An id that nothing holds is no damage by itself: a crash of a writer with several threads leaves ids that were promised
+to nobody, and a compaction erases events. But of a journal that was removed before it was rolled over it is the only
+trace. So such ids are a notice, as far as neither a known loss nor the catalog's history explains them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from custody.catalog import CatalogState
+from custody.errors import CustodyError
+from custody.format.names import parse_event_log
+from custody.journal import Group, read_end
+from custody.maintenance.findings import Finding, Level
+from custody.maintenance.verification.journals import records_of
+from custody.rollover import Workspace
+
+Range = tuple[int, int]
+"""The first and the last id of a run."""
+_TOLD_MAX = 100
+_Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    first: _Ids
+    last: _Ids
+    paths: list[str]
+
+
+def check_ids(workspace: Workspace, state: CatalogState, level: Level) -> Iterator[Finding]:
+    """Yield ids that are there twice, and ids that nothing holds."""
+    held = _held(workspace, state, level)
+    yield from _doubled(workspace, held)
+    gaps = list(missing_ids(workspace, state, held=held))
+    where = str(workspace.paths.home)
+    for first, last in gaps[:_TOLD_MAX]:
+        text = f"{where}: nothing holds the ids {first} to {last}: never told, erased long ago, or lost."
+        yield _finding(workspace, "ids-missing", where, text, first, last)
+    if len(gaps) > _TOLD_MAX:
+        left = gaps[_TOLD_MAX:]
+        text = f"{where}: nothing holds ids in {len(left)} more stretches, the last one up to {left[-1][1]}."
+        yield _finding(workspace, "ids-missing", where, text, left[0][0], left[-1][1])
+    for path in sorted(state.files):
+        file = state.files[path]
+        inside = file.last_event_id - file.first_event_id + 1 - file.rows
+        noted = sum(_overlap(loss, (file.first_event_id, file.last_event_id)) for loss in lost_ranges(state))
+        if inside > noted and parse_event_log(path) is not None and not _is_rewritten(path):
+            text = f"{workspace.paths.home / path}: {inside} ids within it belong to no event: never told, or lost."
+            made = _finding(workspace, "ids-missing", path, text, file.first_event_id, file.last_event_id)
+            yield msgspec.structs.replace(made, events=inside)
+
+
+def missing_ids(
+    workspace: Workspace, state: CatalogState, level: Level = Level.DEFAULT, held: _Held | None = None
+) -> Iterator[Range]:
+    """Yield the runs of ids that nothing holds and that nothing explains."""
+    held = held or _held(workspace, state, level)
+    ends = np.maximum.accumulate(held.last) if len(held.last) else held.last
+    starts = [0, *(ends + 1).tolist()]
+    stops = [*(held.first - 1).tolist(), state.next_event_id - 1]
+    gaps = [(first, last) for first, last in zip(starts, stops, strict=True) if first <= last]
+    yield from without(gaps, [*lost_ranges(state), *_explained(workspace, state)] if gaps else [])
+
+
+def lost_ranges(state: CatalogState) -> list[Range]:
+    """Return the ids that the catalog knows to be lost."""
+    return [
+        (first, first + count - 1)
+        for loss in state.losses.values()
+        for first, count in zip(loss.firsts, loss.counts, strict=True)
+    ]
+
+
+def without(ranges: Iterable[Range], known: Sequence[Range]) -> list[Range]:
+    """Return what of some runs lies in none of the others."""
+    left = list(ranges)
+    for low, high in known:
+        parts = [((first, min(last, low - 1)), (max(first, high + 1), last)) for first, last in left]
+        left = [part for pair in parts for part in dict.fromkeys(pair) if part[0] <= part[1]]
+    return left
+
+
+def _held(workspace: Workspace, state: CatalogState, level: Level) -> _Held:
+    """Return what holds ids, by first id: live logs, and of groups that are not live the records."""
+    found = [(file.first_event_id, file.last_event_id, path) for path, file in state.files.items()]
+    for group in workspace.groups():
+        if not workspace.is_committed(state, group.first_event_id):
+            where = str(group.sealed[0] if group.sealed else group.open[0])
+            ranges = _ends(workspace, group) if level is Level.QUICK else records_of(workspace, group)
+            found += [(first, first + count - 1, where) for first, count in ranges]
+    found.sort()
+    bounds = np.array([item[:2] for item in found], np.int64).reshape(-1, 2)
+    return _Held(bounds[:, 0], bounds[:, 1], [item[2] for item in found])
+
+
+def _ends(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
+    """Return (first id, ids) of a group as its end records tell; open journals are read."""
+    ends = [read_end(workspace.fs, path) for path in group.sealed]
+    known = [(end.first_event_id, end.last_event_id) for end in ends if end is not None]
+    bounds = [(first, last) for first, last in known if first is not None and last is not None]
+    if group.open or not bounds:
+        return records_of(workspace, group)
+    first = min(low for low, _ in bounds)
+    return [(first, max(high for _, high in bounds) - first + 1)]
+
+
+def _doubled(workspace: Workspace, held: _Held) -> Iterator[Finding]:
+    if len(held.first) < 2:
+        return
+    ends = np.maximum.accumulate(held.last)
+    for number in (np.flatnonzero(held.first[1:] <= ends[:-1]) + 1).tolist():
+        last = int(min(held.last[number], ends[number - 1]))
+        path = str(workspace.paths.home / held.paths[number])
+        first = int(held.first[number])
+        text = f"{path}: the ids {first} to {last} are in {held.paths[number - 1]}, or another file, too."
+        yield _finding(workspace, "ids-doubled", path, text, first, last)
+
+
+def _explained(workspace: Workspace, state: CatalogState) -> Iterator[Range]:
+    """Yield the ids that were live once and are not any more on purpose, and those of which no history is kept."""
+    if state.revision < 0:
+        return
+    try:
+        if state.floor > 0:
+            yield 0, workspace.catalog.at(state.floor).next_event_id - 1
+        for transaction in workspace.catalog.timeline():
+            for action in transaction.actions:
+                if action.HasField("add_file"):
+                    yield action.add_file.first_event_id, action.add_file.last_event_id
+    except CustodyError:
+        yield 0, state.next_event_id - 1  # a damaged history explains nothing and accuses nobody
+
+
+def _is_rewritten(path: str) -> bool:
+    """Whether a compaction or a repair wrote a log: its name has a suffix."""
+    return "." in path.rpartition("/")[2].removesuffix(".parquet")
+
+
+def _overlap(one: Range, other: Range) -> int:
+    return max(0, min(one[1], other[1]) - max(one[0], other[0]) + 1)
+
+
+def _finding(workspace: Workspace, kind: str, path: str, text: str, first: int, last: int) -> Finding:
+    return Finding(
+        kind=kind,
+        writer=workspace.writer,
+        path=path,
+        message=text,
+        events=last - first + 1,
+        first_event_id=first,
+        last_event_id=last,
+    )

@@ -1,0 +1,148 @@
+"""One live log: is it there, is it what the catalog says, which blocks are damaged, and which events they held."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from custody.catalog import AddFile, CatalogState, Defect, check_file, check_toc
+from custody.errors import CustodyError
+from custody.eventlog import Damage, EventLog
+from custody.maintenance.findings import Finding, Level
+from custody.maintenance.planning import open_file
+from custody.rollover import Workspace
+
+_READ_BYTES = 8 << 20
+
+
+def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level) -> Iterator[Finding]:
+    """Yield what is wrong with a live log and with the table of contents beside it."""
+    file = state.files[path]
+    where = workspace.paths.home / path
+    if not workspace.fs.exists(where):
+        yield _whole(workspace, file, "log-missing", check_file(workspace.catalog.objects, file)[0])
+        return
+    toc_is_there = workspace.fs.exists(workspace.paths.home / file.toc_path)
+    if level is Level.QUICK:
+        if workspace.fs.size(where) != file.size_bytes:
+            yield from _explained(workspace, state, file, check_file(workspace.catalog.objects, file))
+        tocs = [] if toc_is_there else check_toc(workspace.catalog.objects, file)
+    else:
+        yield from _explained(workspace, state, file, check_file(workspace.catalog.objects, file))
+        tocs = check_toc(workspace.catalog.objects, file)
+    for defect in tocs:
+        yield Finding(
+            kind="toc-damaged", writer=workspace.writer, path=defect.file, message=str(defect), name=file.path
+        )
+    if level is Level.DEEP:
+        yield from _decoded(workspace, file)
+
+
+def damaged_blocks(workspace: Workspace, file: AddFile) -> tuple[EventLog | None, list[Damage]]:
+    """Return a live log and its damaged blocks; no log when none of its blocks can be found."""
+    log = open_file(workspace, file)
+    found: list[Damage] = []
+    try:
+        log.load()
+        log.whole_blocks(found.append)
+    except (CustodyError, OSError, pa.ArrowException, ValueError):
+        return None, []
+    return log, found
+
+
+def sha256_of(workspace: Workspace, path: str) -> bytes:
+    """Return the digest of a file of the database's folder, of which a piece is in memory at a time."""
+    whole = hashlib.sha256()
+    view = workspace.fs.view(workspace.paths.home / path)
+    for start in range(0, len(view), _READ_BYTES):
+        whole.update(view[start : start + _READ_BYTES])
+    return whole.digest()
+
+
+def _explained(workspace: Workspace, state: CatalogState, file: AddFile, defects: list[Defect]) -> Iterator[Finding]:
+    """Yield what a changed log means for its events."""
+    if not defects:
+        return
+    digest = sha256_of(workspace, file.path)
+    other = next((path for path in state.files if state.files[path].sha256 == digest), None)
+    if other is not None and other != file.path:
+        yield _whole(workspace, file, "log-foreign", defects[0], f"it holds the bytes of {other}")
+        return
+    log, damaged = damaged_blocks(workspace, file)
+    if log is None:
+        yield _whole(workspace, file, "log-damaged", defects[0], "none of its blocks can be found")
+    elif not damaged:
+        yield _whole(workspace, file, "log-changed", defects[0], "its blocks are whole", events=0)
+    else:
+        for damage in damaged:
+            yield _block(workspace, file, log, damage)
+
+
+def _block(workspace: Workspace, file: AddFile, log: EventLog, damage: Damage) -> Finding:
+    block = log.toc.blocks[damage.block]
+    text = f"block {damage.block} is damaged: {damage.problem}"
+    where = workspace.paths.home / file.path
+    return Finding(
+        kind="log-damaged",
+        writer=workspace.writer,
+        path=str(where),
+        offset=int(block["offset"]),
+        message=f"{where} @{int(block['offset'])}: {text}.",
+        events=int(block["rows"]),
+        first_event_id=damage.first_event_id,
+        last_event_id=damage.last_event_id,
+        name=file.path,
+    )
+
+
+def _whole(
+    workspace: Workspace, file: AddFile, kind: str, defect: Defect, what: str = "", events: int | None = None
+) -> Finding:
+    return Finding(
+        kind=kind,
+        writer=workspace.writer,
+        path=defect.file,
+        offset=defect.offset,
+        message=f"{defect} {what}".strip(),
+        events=file.rows if events is None else events,
+        first_event_id=file.first_event_id if events is None else None,
+        last_event_id=file.last_event_id if events is None else None,
+        name=file.path,
+    )
+
+
+def _decoded(workspace: Workspace, file: AddFile) -> Iterator[Finding]:
+    """Decode all events and compare them with what the catalog says of them."""
+    log = open_file(workspace, file)
+    damaged: list[Damage] = []
+    try:
+        log.load()
+        wrong = _contradictions(file, log, damaged)
+        if not damaged:
+            log.check(log.metadata)  # the table beside it, the one within it and the footer say the same
+    except (CustodyError, OSError, pa.ArrowException, ValueError) as error:
+        wrong = [str(error)]
+    whole = not damaged and not check_file(workspace.catalog.objects, file)
+    for text in wrong if whole else ():
+        defect = Defect(str(log.path), None, text)
+        yield _whole(workspace, file, "log-changed", defect, "its bytes are those that were listed", events=0)
+
+
+def _contradictions(file: AddFile, log: EventLog, damaged: list[Damage]) -> list[str]:
+    last, rows, wrong = -1, 0, []
+    low, high = file.last_event_time_ms, file.first_event_time_ms
+    for table in log.tables(range(len(log.toc.blocks)), None, damaged.append):
+        ids = table.column("event_id").to_numpy()
+        if len(ids) and (ids[0] <= last or (np.diff(ids) <= 0).any()):
+            wrong.append(f"expected event ids that go up, got {int(ids[0])} behind {last}, or others.")
+        last, rows = int(ids[-1]), rows + len(ids)
+        bounds = pc.min_max(table.column("event_time").cast(pa.int64())).as_py()
+        low, high = min(low, bounds["min"]), max(high, bounds["max"])
+    said = (file.rows, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
+    if not damaged and (rows, last, low, high) != said:
+        wrong.append(f"expected rows, last id and times {said}, got {(rows, last, low, high)}.")
+    return wrong

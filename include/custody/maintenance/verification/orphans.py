@@ -1,0 +1,248 @@
+"""What lies on containers, store and in the repository's folder, and belongs to nothing, with its size.
+
+Nothing is read but names, sizes, and the footers of logs that nothing lists. A log behind the end of the catalog whose
+journals are gone is no leftover: journals go after their transaction is durable, so a transaction must be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from custody.catalog import CatalogState
+from custody.catalog.garbage import kept_files
+from custody.catalog.objects import HINT
+from custody.config import SETTINGS_FILE, Settings
+from custody.errors import CustodyError, StorageError
+from custody.eventlog import EventLog, LogMetadata
+from custody.format.names import (
+    BUILDING_PREFIX,
+    REMOVING_PREFIX,
+    UNIT_MANIFEST,
+    ContainerPaths,
+    JournalName,
+    parse_event_log,
+    parse_revision,
+    parse_shard,
+    parse_staged_unit,
+    parse_transaction,
+    staged_log,
+    toc_path,
+)
+from custody.index import OpenShard
+from custody.index.manifest import NAME as MANIFEST
+from custody.maintenance.findings import Finding
+from custody.maintenance.verification.pieces import size_of
+from custody.rollover import LogFiles, UnitManifest, Workspace
+from custody.vfs import TEMPORARY_SUFFIX, FileSystem
+
+_SET_ASIDE = ("transactions-damaged-", "transactions-replaced-")
+_OURS = (SETTINGS_FILE, "quarantine", "runs", "turns", "maintenance")
+
+
+def orphans(workspaces: list[Workspace], settings: Settings, fs: FileSystem) -> Iterator[Finding]:
+    """Yield what belongs to nothing, of all writers and of the repository's own folders."""
+    yield from _root(settings, fs)
+    yield from _quarantine(settings, fs)
+    writers = {workspace.writer for workspace in workspaces}
+    for folder in (*settings.containers, settings.store):
+        for name in fs.list(folder):
+            if name not in writers:
+                yield _orphan(fs, folder / name, "foreign")
+    for workspace in workspaces:
+        yield from of_writer(workspace)
+
+
+def of_writer(workspace: Workspace) -> Iterator[Finding]:
+    """Yield what belongs to nothing below one writer's folders."""
+    try:
+        state: CatalogState | None = workspace.catalog.load()
+        kept = kept_files(workspace.catalog)
+    except CustodyError:
+        state, kept = None, set()
+    for container in workspace.settings.containers:
+        yield from _container(workspace, ContainerPaths(container, workspace.writer), state)
+    fs, home = workspace.fs, workspace.paths.home
+    for name in fs.list(home.parent):
+        if name != home.name:
+            yield _orphan(fs, home.parent / name, "foreign", workspace.writer)
+    for name in fs.list(home):
+        if name == "data":
+            yield from _data(workspace, state, kept)
+        elif name == "staging":
+            yield from _staging(workspace)
+        elif name == "transactions":
+            yield from _transactions(workspace)
+        elif name == "trash":
+            yield from (_orphan(fs, path, "trash", workspace.writer) for path in _files(fs, home / name))
+        else:
+            kind = "set-aside" if name.startswith(_SET_ASIDE) else "foreign"
+            yield _orphan(fs, home / name, kind, workspace.writer)
+
+
+def _root(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
+    places = (*settings.containers, settings.store)
+    for name in fs.list(settings.root):
+        path = settings.root / name
+        if name not in _OURS and not any(place.is_relative_to(path) for place in places):
+            yield _orphan(fs, path, _kind_of(name))
+
+
+def _quarantine(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
+    names = set(fs.list(settings.quarantine))
+    for name in sorted(names):
+        if name.endswith(".raw") and f"{name.removesuffix('.raw')}.json" not in names:
+            yield _orphan(fs, settings.quarantine / name, "piece")
+        elif not name.endswith((".raw", ".json")):
+            yield _orphan(fs, settings.quarantine / name, _kind_of(name))
+
+
+def _container(workspace: Workspace, paths: ContainerPaths, state: CatalogState | None) -> Iterator[Finding]:
+    fs = workspace.fs
+    for name in fs.list(paths.home):
+        if name not in ("LOCK", "STATE", "journals", "index"):
+            yield _orphan(fs, paths.home / name, _kind_of(name), workspace.writer)
+    for name in fs.list(paths.journals):
+        if JournalName.parse(name) is None:
+            yield _orphan(fs, paths.journals / name, _kind_of(name), workspace.writer)
+    live = {workspace.shard_path(shard) for shard in state.shards.values()} if state is not None else set()
+    staged = {files.shard for files in _staged_files(workspace)}
+    for name in fs.list(paths.index):
+        path = paths.index / name
+        if path in live:
+            yield from _in_shard(workspace, path)
+        elif path not in staged:
+            kind = "unlisted-shard" if parse_shard(name) is not None and state is not None else _kind_of(name)
+            if kind != "foreign" or parse_shard(name) is None:
+                yield _orphan(fs, path, kind, workspace.writer)
+
+
+def _in_shard(workspace: Workspace, folder: Path) -> Iterator[Finding]:
+    try:
+        known = {MANIFEST, *(file.name for file in OpenShard(workspace.fs, folder).description.files)}
+    except CustodyError:
+        return
+    for name in workspace.fs.list(folder):
+        if name not in known:
+            yield _orphan(workspace.fs, folder / name, _kind_of(name), workspace.writer)
+
+
+def _data(workspace: Workspace, state: CatalogState | None, kept: set[str]) -> Iterator[Finding]:
+    if state is None:
+        return  # nobody knows what is live
+    fs, home = workspace.fs, workspace.paths.home
+    coming = {path for files in _staged_files(workspace) for path in (files.relative_log, files.relative_toc)}
+    for path in _files(fs, home / "data"):
+        relative = str(path.relative_to(home))
+        if relative in kept or relative in coming:
+            continue
+        first = parse_event_log(relative)
+        if first is None:
+            yield _orphan(fs, path, _kind_of(path.name), workspace.writer)
+        elif first >= state.next_event_id and relative.endswith(".parquet") and _was_live(workspace, path):
+            yield _lost_tail(workspace, path, relative)
+        elif not (relative.endswith(".toc") and first >= state.next_event_id and _has_tail_log(workspace, path)):
+            yield _orphan(fs, path, "unlisted-log", workspace.writer)
+
+
+def _was_live(workspace: Workspace, path: Path) -> bool:
+    metadata = _metadata(workspace, path)
+    on_disk = {group.first_event_id for group in workspace.groups()}
+    on_disk.update(*(manifest.groups for manifest in workspace.manifests()))
+    return metadata is not None and not on_disk.intersection(metadata.groups)
+
+
+def _has_tail_log(workspace: Workspace, toc: Path) -> bool:
+    log = toc.with_suffix(".parquet")
+    return toc.name == toc_path(log.name) and workspace.fs.exists(log) and _was_live(workspace, log)
+
+
+def _metadata(workspace: Workspace, path: Path) -> LogMetadata | None:
+    try:
+        return EventLog(workspace.fs, path).metadata
+    except (CustodyError, OSError, ValueError):
+        return None
+
+
+def _lost_tail(workspace: Workspace, path: Path, relative: str) -> Finding:
+    metadata = _metadata(workspace, path)
+    return Finding(
+        kind="catalog-tail",
+        writer=workspace.writer,
+        path=str(path),
+        message=f"{path}: lies behind the end of the catalog, and its journals are gone: its transaction is lost.",
+        events=metadata.rows if metadata else 0,
+        first_event_id=metadata.first_event_id if metadata else None,
+        last_event_id=metadata.last_event_id if metadata else None,
+        size_bytes=size_of(workspace.fs, path),
+        name=relative,
+    )
+
+
+def _staging(workspace: Workspace) -> Iterator[Finding]:
+    fs, folder = workspace.fs, workspace.paths.staging
+    manifests = {manifest.first_group: manifest for manifest in _manifests(workspace)}
+    for name in fs.list(folder):
+        first = parse_staged_unit(name)
+        if first is None:
+            yield _orphan(fs, folder / name, _kind_of(name), workspace.writer)
+        elif first in manifests:
+            known = {UNIT_MANIFEST, *(staged_log(log.first_event_id) for log in manifests[first].logs)}
+            for inner in fs.list(folder / name):
+                if inner not in known:
+                    yield _orphan(fs, folder / name / inner, _kind_of(inner), workspace.writer)
+
+
+def _transactions(workspace: Workspace) -> Iterator[Finding]:
+    fs, folder = workspace.fs, workspace.paths.transactions
+    for path in _files(fs, folder):
+        inner = path.parent != folder and path.parent.parent == folder and parse_revision(path.parent.name) is not None
+        stem = path.name.removesuffix(".statistics.parquet")
+        known = parse_transaction(path.name) or (stem != path.name and parse_transaction(f"{stem}.ckpt"))
+        if not (inner and known) and not (path.parent == folder and path.name == HINT):
+            yield _orphan(fs, path, _kind_of(path.name), workspace.writer)
+
+
+def _manifests(workspace: Workspace) -> Iterator[UnitManifest]:
+    for first in workspace.staged():
+        try:
+            yield workspace.manifest(first)
+        except CustodyError:
+            continue  # found by the check of the unit
+
+
+def _staged_files(workspace: Workspace) -> Iterator[LogFiles]:
+    for manifest in _manifests(workspace):
+        yield from (workspace.files(manifest.metadata(log)) for log in manifest.logs)
+
+
+def _files(fs: FileSystem, folder: Path) -> Iterator[Path]:
+    for name in fs.list(folder):
+        path = folder / name
+        if fs.is_directory(path):
+            yield from _files(fs, path)
+        else:
+            yield path
+
+
+def _kind_of(name: str) -> str:
+    if name.endswith(TEMPORARY_SUFFIX):
+        return "temporary"
+    if name.startswith(BUILDING_PREFIX):
+        return "attempt"
+    return "removal" if name.startswith(REMOVING_PREFIX) else "foreign"
+
+
+def _orphan(fs: FileSystem, path: Path, kind: str, writer: str | None = None) -> Finding:
+    return Finding(
+        kind=kind, writer=writer, path=str(path), message=f"{path}: belongs to nothing.", size_bytes=_bytes(fs, path)
+    )
+
+
+def _bytes(fs: FileSystem, path: Path) -> int:
+    try:
+        if fs.is_directory(path):
+            return sum(size_of(fs, inner) for inner in _files(fs, path))
+        return fs.size(path)
+    except StorageError:
+        return 0

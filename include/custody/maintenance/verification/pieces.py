@@ -1,0 +1,90 @@
+"""The pieces of a repository that are looked at one by one, in a fixed order, with their sizes.
+
+A piece is what one worker looks at: a catalog, a group of journals, a staged unit, a log with its table of contents, a
+shard. Its key sorts as the walk goes and stays the same between walks, so that a walk can stop and go on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from custody.errors import CustodyError, StorageError
+from custody.format.names import ID_DIGITS
+from custody.rollover import Workspace
+from custody.vfs import FileSystem
+
+QUARANTINE = "quarantine"
+_ORDER = ("states", "catalog", "journals", "unit", "log", "shard", "ids", QUARANTINE)
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """One piece; `name` is a path of the catalog, a shard's name, or a group's first id; `bytes` are those on disk."""
+
+    kind: str
+    writer: str
+    name: str = ""
+    bytes: int = 0
+
+    @property
+    def key(self) -> str:
+        """Its place in a walk: by writer, then by kind, then by name."""
+        return f"{self.writer}/{_ORDER.index(self.kind)}/{self.name}"
+
+
+def pieces(workspace: Workspace) -> list[Piece]:
+    """Return the pieces of one writer in the order of their keys; of a catalog that cannot be read, the others.
+
+    Sizes are those that the catalog says, and of what it does not list those of the files.
+    """
+    found = [
+        Piece("states", workspace.writer),
+        Piece("catalog", workspace.writer, bytes=_catalog_bytes(workspace)),
+        *_journals(workspace),
+        *_units(workspace),
+        Piece("ids", workspace.writer),
+    ]
+    try:
+        state = workspace.catalog.load()
+    except CustodyError:
+        return sorted(found, key=lambda piece: piece.key)  # the catalog's own piece says what is wrong with it
+    found += [Piece("log", workspace.writer, path, state.files[path].size_bytes) for path in state.files]
+    found += [Piece("shard", workspace.writer, name, shard.size_bytes) for name, shard in state.shards.items()]
+    return sorted(found, key=lambda piece: piece.key)
+
+
+def quarantine_piece(workspaces: list[Workspace]) -> list[Piece]:
+    """Return the piece of the quarantine, which is the repository's and no writer's; it comes before all others."""
+    if not workspaces:
+        return []
+    fs, folder = workspaces[0].fs, workspaces[0].settings.quarantine
+    return [Piece(QUARANTINE, "", bytes=sum(size_of(fs, folder / name) for name in fs.list(folder)))]
+
+
+def size_of(fs: FileSystem, path: Path) -> int:
+    """Return a file's size, 0 of one that went meanwhile or is none."""
+    try:
+        return fs.size(path)
+    except StorageError:
+        return 0
+
+
+def _catalog_bytes(workspace: Workspace) -> int:
+    objects = workspace.catalog.objects
+    return sum(info.size_bytes for info in objects.store.list(objects.prefix))
+
+
+def _journals(workspace: Workspace) -> Iterator[Piece]:
+    for group in workspace.groups():
+        size = sum(size_of(workspace.fs, path) for path in (*group.sealed, *group.open))
+        yield Piece("journals", workspace.writer, f"{group.first_event_id:0{ID_DIGITS}d}", size)
+
+
+def _units(workspace: Workspace) -> Iterator[Piece]:
+    fs = workspace.fs
+    for first in workspace.staged():
+        folder = workspace.paths.staged_unit(first)
+        size = sum(size_of(fs, folder / name) for name in fs.list(folder))
+        yield Piece("unit", workspace.writer, f"{first:0{ID_DIGITS}d}", size)

@@ -1,0 +1,205 @@
+"""The scenarios of a repair, and of the scrub: damage done to a store before the first crash, and mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+from custody.clock import ManualClock
+from custody.config import Settings
+from custody.index import builder
+from custody.maintenance.findings import Finding, Level, damages
+from custody.maintenance.planning import open_file
+from custody.maintenance.repair import repair
+from custody.maintenance.scrub import read_scrub, scrub_once
+from custody.maintenance.verification import verify_repository
+from custody.quarantine import Quarantine
+from custody.repository import Repository
+from custody.rollover import STEPS, Workspace
+from custody.vfs import FileSystem
+from custody.vfs.crash import CrashMode
+from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.wrapping import WrappingFileSystem
+from tests.crash.scenarios import StoreScenario
+from tests.crash.store import EVERYTHING, SETTINGS, WRITER, Promises, check_events, copied_segment, run_pass
+from tests.crash.store import repository as opened
+
+NOW_MS = 1_772_409_600_000
+SMALL_BLOCKS = Settings.model_validate(
+    {
+        "root": SETTINGS.root,
+        "repository": {"writer": WRITER, "containers": ["disk1", "disk2"]},
+        "catalog": {"checkpoint_every": 1},
+        "eventlog": {"block_bytes_max": 4096, "log_bytes_target": 20_000},
+    }
+)
+
+
+@dataclass
+class Held(Promises):
+    """What is promised, and whether all of it must be given out by now: damage may hide events until it is mended."""
+
+    is_mended: bool = False
+
+    def copy(self) -> Held:
+        return Held(self.tried, dict(self.acknowledged), self.is_mended)
+
+
+Inflict = Callable[[MemoryFileSystem, Workspace, Promises], None]
+
+
+class Mending(StoreScenario):
+    """Two live logs of two blocks each and a sealed group; `inflict` damages them and takes what is lost for good off
+    the promises. A repair is crashed; the next one finishes the work, and notes each loss once.
+    """
+
+    def __init__(self, inflict: Inflict, *, accept_loss: bool = False) -> None:
+        disk = MemoryFileSystem()
+        self._promises = Held()
+        self._accept_loss = accept_loss
+        for _ in range(2):
+            _append(disk, self._promises, 14)
+            _steps(disk, *STEPS)
+        _append(disk, self._promises, 2, 2)
+        held = len(self._promises.acknowledged)
+        inflict(disk, Workspace(SMALL_BLOCKS, WRITER, disk), self._promises)
+        self._lost = held - len(self._promises.acknowledged)
+        self._disk = disk
+
+    def start(self) -> MemoryFileSystem:
+        return self._disk.crashed(CrashMode.ALL_KEPT)
+
+    def new_record(self) -> Promises:
+        return self._promises.copy()
+
+    def run(self, fs: FileSystem, record: Promises) -> None:
+        with patch.object(builder, "write_segment", copied_segment):
+            repair(SMALL_BLOCKS, fs, ManualClock(NOW_MS), accept_loss=self._accept_loss)
+
+    def check(self, fs: FileSystem, record: Promises) -> None:
+        # A process of its own: what a reader keeps open of a damaged file it goes on to see.
+        process = WrappingFileSystem(fs)
+        if isinstance(record, Held) and record.is_mended:
+            check_events(process, record)
+            return
+        known = self._promises.acknowledged
+        for item in opened(process).events(0, EVERYTHING):
+            assert item == known.get(item.event_id, item), f"event {item.event_id} is not what was appended"
+
+    def use(self, fs: FileSystem, record: Promises) -> None:
+        self.run(fs, record)
+        left = damages(_verify(fs, Level.DEFAULT))
+        assert not left, left[0].message
+        state = opened(fs).workspace().catalog.load()
+        noted = sum(loss.events for loss in state.losses.values())
+        assert noted == self._lost, f"{self._lost} events are lost, {noted} are noted"
+        assert self._accept_loss or not self._lost or any(Quarantine(fs, SETTINGS.quarantine).entries()), "no evidence"
+        assert isinstance(record, Held)
+        record.is_mended = True
+        super().use(fs, record)
+        run_pass(fs)
+        check_events(fs, record)
+
+
+class Scrubbing(StoreScenario):
+    """Two runs of the scrub over a store with a damaged block: whatever is kept is whole, and nothing is left out."""
+
+    def __init__(self) -> None:
+        disk = MemoryFileSystem()
+        self._promises = Promises()
+        _append(disk, self._promises, 14)
+        _steps(disk, *STEPS)
+        damage_a_block(disk, Workspace(SMALL_BLOCKS, WRITER, disk), self._promises)
+        self._disk = disk
+
+    def start(self) -> MemoryFileSystem:
+        return self._disk.crashed(CrashMode.ALL_KEPT)
+
+    def new_record(self) -> Promises:
+        return self._promises.copy()
+
+    def run(self, fs: FileSystem, record: Promises) -> None:
+        clock = ManualClock(NOW_MS)
+        scrub_once(SMALL_BLOCKS, fs, clock, bytes_max=3000, save_bytes=1)
+        scrub_once(SMALL_BLOCKS, fs, clock, whole=True, save_bytes=1)
+
+    def check(self, fs: FileSystem, record: Promises) -> None:
+        scrub = read_scrub(SMALL_BLOCKS, fs)
+        if scrub.former is not None:
+            whole = verify_repository([Workspace(SMALL_BLOCKS, WRITER, fs)], SMALL_BLOCKS, fs, Level.QUICK)
+            assert scrub.former.pieces == whole.pieces, "a piece was left out of a round"
+            kinds = sorted(item.kind for item in damages(scrub.former.findings))
+            assert kinds == ["log-damaged", "shard-missing", "toc-damaged"], kinds
+
+    def use(self, fs: FileSystem, record: Promises) -> None:
+        before = read_scrub(SMALL_BLOCKS, fs)
+        after = scrub_once(SMALL_BLOCKS, fs, ManualClock(NOW_MS), whole=True)
+        assert after.former is not None
+        assert after.former.number == before.current.number
+
+
+def damage_a_block(fs: MemoryFileSystem, workspace: Workspace, promises: Promises) -> None:
+    """Change a byte in the second block of a log, and one in its table of contents; the shard is gone."""
+    state = workspace.catalog.load()
+    file = state.files[min(state.files)]
+    log = open_file(workspace, file)
+    block = log.toc.blocks[1]
+    _flip(fs, workspace.paths.home / file.path, int(block["offset"]) + 10)
+    _flip(fs, workspace.paths.home / file.toc_path, 20)
+    [shard] = [item for item in state.shards.values() if file.path in item.log_paths]
+    fs.remove_tree(workspace.shard_path(shard))
+    fs.sync_directory(workspace.shard_path(shard).parent)
+    for number in range(int(block["rows"])):
+        del promises.acknowledged[int(block["first_event_id"]) + number]
+
+
+def swap_logs(fs: MemoryFileSystem, workspace: Workspace, promises: Promises) -> None:
+    """Let two logs change places."""
+    first, second = (workspace.paths.home / path for path in sorted(workspace.catalog.load().files)[:2])
+    fs.rename(first, first.with_name("aside"))
+    fs.rename(second, first)
+    fs.rename(first.with_name("aside"), second)
+    fs.sync_directory(first.parent)
+
+
+def damage_a_journal(fs: MemoryFileSystem, workspace: Workspace, promises: Promises) -> None:
+    """Change a byte in the second record of the sealed journal."""
+    [group] = workspace.groups()
+    [path] = group.sealed
+    _flip(fs, path, len(fs.read(path)) - 200)
+    for event_id in (30, 31):
+        del promises.acknowledged[event_id]
+
+
+def remove_a_log(fs: MemoryFileSystem, workspace: Workspace, promises: Promises) -> None:
+    """Take a log away for good."""
+    state = workspace.catalog.load()
+    file = state.files[min(state.files)]
+    fs.remove(workspace.paths.home / file.path)
+    fs.sync_directory((workspace.paths.home / file.path).parent)
+    for event_id in range(file.first_event_id, file.last_event_id + 1):
+        del promises.acknowledged[event_id]
+
+
+def _append(fs: FileSystem, promises: Promises, *counts: int) -> None:
+    with Repository(SMALL_BLOCKS, fs, ManualClock(NOW_MS)).writer() as writer:
+        for count in counts:
+            promises.append(writer, count)
+
+
+def _steps(fs: FileSystem, *names: str) -> None:
+    for name in names:
+        for unit in STEPS[name].units(SMALL_BLOCKS, fs):
+            STEPS[name].run(Workspace(SMALL_BLOCKS, unit.writer, fs, ManualClock(NOW_MS)), unit)
+
+
+def _flip(fs: MemoryFileSystem, path: Path, offset: int) -> None:
+    data = bytearray(fs.read(path))
+    data[offset] ^= 1
+    fs.write_durably(path, bytes(data))
+
+
+def _verify(fs: FileSystem, level: Level) -> list[Finding]:
+    return verify_repository([Workspace(SMALL_BLOCKS, WRITER, fs)], SMALL_BLOCKS, fs, level).findings
