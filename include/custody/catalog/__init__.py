@@ -21,18 +21,26 @@ from custody.catalog.rebuild import rebuild, scan, set_aside, wipe
 from custody.catalog.repair import plan_repair, repair
 from custody.catalog.scrub import Defect
 from custody.catalog.state import CatalogState
-from custody.catalog.tombstones import columns_needed, is_remnant, may_mean, visible
+from custody.catalog.tombstones import columns_needed, is_remnant, may_mean, meant, visible
 from custody.catalog.transaction_pb2 import (
+    EXPIRED,
     Absorb,
     Action,
     AddFile,
+    AddHold,
+    AddMark,
     AddShard,
     AddTombstone,
     Attribute,
+    Condition,
+    MarkedShard,
     Note,
     RemoveFile,
+    RemoveHold,
+    RemoveMark,
     RemoveShard,
     RemoveTombstone,
+    RespectHolds,
     Seal,
     SourceKeys,
     SourceRange,
@@ -42,9 +50,12 @@ from custody.catalog.transaction_pb2 import (
 from custody.catalog.verify import Verification, verify
 
 __all__ = [
+    "EXPIRED",
     "Absorb",
     "Action",
     "AddFile",
+    "AddHold",
+    "AddMark",
     "AddShard",
     "AddTombstone",
     "Attestation",
@@ -52,6 +63,7 @@ __all__ = [
     "Catalog",
     "CatalogState",
     "CommitConflictError",
+    "Condition",
     "Conflict",
     "Defect",
     "Difference",
@@ -59,11 +71,15 @@ __all__ = [
     "Federation",
     "FencedError",
     "ForkError",
+    "MarkedShard",
     "Note",
     "PrunedError",
     "RemoveFile",
+    "RemoveHold",
+    "RemoveMark",
     "RemoveShard",
     "RemoveTombstone",
+    "RespectHolds",
     "Seal",
     "SealedError",
     "SourceKeys",
@@ -81,6 +97,7 @@ __all__ = [
     "is_remnant",
     "live_groups",
     "may_mean",
+    "meant",
     "merged_remnant",
     "new_key",
     "open_catalog",

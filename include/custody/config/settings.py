@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -21,6 +21,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from custody.config.durations import span_ms
+from custody.config.keeping import KeepRule, keep_rule
 from custody.config.location import is_local, local_folder
 from custody.errors import ConfigurationError, NotFoundError
 
@@ -31,6 +33,20 @@ _Unset = BeforeValidator(lambda value: None if value == "" else value)  # TOML h
 _Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 _NAME_CHARACTERS_MAX = 63
 _SLOTS_MAX = 256
+
+
+def _checked_span(text: str) -> str:
+    span_ms(text)
+    return text
+
+
+def _checked_rule(text: str) -> str:
+    keep_rule(text)
+    return text
+
+
+_Span = Annotated[str, AfterValidator(_checked_span)]
+_Rule = Annotated[str, AfterValidator(_checked_rule)]
 
 
 class _Section(BaseModel):
@@ -206,6 +222,49 @@ class CatalogSection(_Section):
     )
 
 
+class RetentionSection(_Section):
+    """How long events are kept, and in how much room."""
+
+    age_max: Annotated[_Span | None, _Unset] = Field(
+        None,
+        description="How long events are kept, by their own time, such as 30 days; unset keeps them for ever. An event "
+        "log goes when all its events are older.",
+    )
+    rules: tuple[_Rule, ...] = Field(
+        (),
+        description="How long some events are kept, longer or shorter than the others: event_type:DROP keep 7 days, "
+        "attribute:customer=acme keep 5 years. Of several rules for an event the longest counts.",
+    )
+    bytes_max: Annotated[int | None, _Unset] = Field(
+        None,
+        ge=1 << 20,
+        description="Room on disk for containers and store together, all files counted, in bytes; unset sets no limit. "
+        "When it is used up the oldest event logs go.",
+    )
+    purge_percent: int = Field(
+        90, ge=1, le=100, description="Down to how many percent of bytes_max is freed when the limit is reached."
+    )
+    grace: _Span = Field(
+        "10 minutes",
+        description="How long the files of expired events stay on disk for readers that have begun.",
+    )
+
+    @property
+    def age_max_ms(self) -> int | None:
+        """How long events are kept for which no rule says otherwise; None for ever."""
+        return None if self.age_max is None else span_ms(self.age_max)
+
+    @property
+    def keep_rules(self) -> tuple[KeepRule, ...]:
+        """The rules, read."""
+        return tuple(keep_rule(text) for text in self.rules)
+
+    @property
+    def grace_ms(self) -> int:
+        """How long marked files stay."""
+        return span_ms(self.grace)
+
+
 class QuerySection(_Section):
     """Bounds of questions."""
 
@@ -250,6 +309,7 @@ class Settings(BaseSettings):
     eventlog: EventLogSection = Field(default_factory=EventLogSection)
     index: IndexSection = Field(default_factory=IndexSection)
     catalog: CatalogSection = Field(default_factory=CatalogSection)
+    retention: RetentionSection = Field(default_factory=RetentionSection)
     query: QuerySection = Field(default_factory=QuerySection)
     spark: SparkSection = Field(default_factory=SparkSection)
 
