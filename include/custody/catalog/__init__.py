@@ -16,7 +16,7 @@ from custody.catalog.garbage import collect
 from custody.catalog.history import Difference
 from custody.catalog.log import Catalog
 from custody.catalog.opening import open_catalog, store_of
-from custody.catalog.prune import plan_prune, prune
+from custody.catalog.prune import drop_revisions, plan_prune, prune, raise_floor, readable_checkpoints
 from custody.catalog.rebuild import rebuild, scan, set_aside, wipe
 from custody.catalog.repair import plan_repair, repair
 from custody.catalog.scrub import Defect
@@ -93,6 +93,7 @@ __all__ = [
     "columns_needed",
     "compare",
     "describe",
+    "drop_revisions",
     "erased_among",
     "is_remnant",
     "live_groups",
@@ -105,7 +106,9 @@ __all__ = [
     "plan_repair",
     "prune",
     "public_key",
+    "raise_floor",
     "read_attestation",
+    "readable_checkpoints",
     "rebuild",
     "repair",
     "scan",

@@ -23,10 +23,12 @@ from custody.catalog import (
     RemoveFile,
     RemoveShard,
     RemoveTombstone,
+    RespectHolds,
     is_remnant,
     merged_remnant,
 )
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
+from custody.maintenance.held import conditions_for
 from custody.maintenance.planning import count_forgotten, groups_on_disk, meaning, planned
 from custody.maintenance.rewriting import Survey, metadata_of, survey, write_anew
 from custody.maintenance.shards import leftover_shards, retire
@@ -98,7 +100,8 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> Compacted:
         return Compacted(writer=workspace.writer, note="replaced already")
     if any(on_disk.intersection(file.groups) for file in files):
         return Compacted(writer=workspace.writer, note="its journals are not swept yet")
-    found = survey(workspace, state, files)
+    held = conditions_for(workspace)
+    found = survey(workspace, state, files, held)
     if len(files) == 1 and not found.erased:
         return Compacted(writer=workspace.writer, note="nothing to erase")
     shards = _shards_of(state, paths)
@@ -109,11 +112,13 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> Compacted:
     size = 0
     if found.rows:
         metadata = metadata_of(workspace, files, found, attempt)
-        made = write_anew(workspace, state, files, metadata)
+        made = write_anew(workspace, state, files, metadata, held)
         file = add_file(workspace, made, metadata, found.sources)
         size = file.size_bytes
         actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, made, metadata))]
     actions += _remnant(workspace, state, files, found)
+    if found.erased:
+        actions.append(Action(respect_holds=RespectHolds(names=sorted(state.holds))))
     try:
         after = workspace.catalog.commit(actions, attempt=attempt)
     except CommitConflictError:

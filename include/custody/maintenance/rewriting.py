@@ -7,7 +7,7 @@ them. The new files have names of their own, so that who reads the old ones goes
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +18,7 @@ from custody.catalog import (
     AddFile,
     AddTombstone,
     CatalogState,
+    Condition,
     SourceKeys,
     columns_needed,
     source_keys,
@@ -26,7 +27,7 @@ from custody.catalog import (
 from custody.eventlog import EventLog, LogMetadata, StagedSource, source_bounds, write_log
 from custody.format.names import attempt_suffix
 from custody.index import build_shard
-from custody.maintenance.planning import meaning, open_file
+from custody.maintenance.planning import erasable, held_in, meaning, open_file
 from custody.rollover import LogFiles, Workspace
 
 _LOOKED_AT = ("event_id", "event_time", "source_node", "source_ordinal")
@@ -72,22 +73,28 @@ class Survey:
         ]
 
 
-def survey(workspace: Workspace, state: CatalogState, files: Sequence[AddFile]) -> Survey:
-    """Look at what stays of some logs, which are neighbours in the order of their ids.
+def survey(
+    workspace: Workspace, state: CatalogState, files: Sequence[AddFile], held: Mapping[str, Condition]
+) -> Survey:
+    """Look at what stays of some logs, which are neighbours in the order of their ids; what is held stays.
+
+    Keys are kept of what somebody forgot. What a rule of the retention took is not remembered: that would grow for
+    ever, and an event that comes again is taken by the rule again.
 
     Raises:
         CorruptionError: a block is damaged: no event is left out for that.
     """
     found = Survey()
     for file in files:
-        stones = meaning(state, file)
-        columns = sorted({*_LOOKED_AT, *columns_needed(stones)})
+        stones, kept = meaning(state, file), held_in(held, file)
+        asked_for = [stone for stone in stones if not stone.by_retention]
+        columns = sorted({*_LOOKED_AT, *columns_needed([*stones, *kept])})
         for table in _tables(workspace, file, columns):
-            shown = visible(stones, table)
-            gone = table.filter(pc.invert(shown))
-            found.add(table.filter(shown))
+            goes = erasable(stones, kept, table)
+            found.add(table.filter(pc.invert(goes)))
+            gone = table.filter(goes)
             found.erased += gone.num_rows
-            found.keys += source_keys(gone)
+            found.keys += source_keys(gone.filter(pc.invert(visible(asked_for, gone))))
     return found
 
 
@@ -108,13 +115,19 @@ def metadata_of(workspace: Workspace, files: Sequence[AddFile], found: Survey, a
     )
 
 
-def write_anew(workspace: Workspace, state: CatalogState, files: Sequence[AddFile], metadata: LogMetadata) -> LogFiles:
+def write_anew(
+    workspace: Workspace,
+    state: CatalogState,
+    files: Sequence[AddFile],
+    metadata: LogMetadata,
+    held: Mapping[str, Condition],
+) -> LogFiles:
     """Write the new log, its table of contents and its shard; return where they are.
 
     Durability: on return they survive power loss; nothing lists them yet.
     """
     made = workspace.files(metadata, attempt_suffix(metadata.transaction))
-    events = (table for file in files for table in _kept(workspace, file, meaning(state, file)))
+    events = (table for file in files for table in _kept(workspace, file, meaning(state, file), held_in(held, file)))
     write_log(workspace.fs, made.log, events, metadata, workspace.log_options)
     log, index = EventLog(workspace.fs, made.log), workspace.settings.index
     tables = log.tables(range(len(log.toc.blocks)))
@@ -122,9 +135,11 @@ def write_anew(workspace: Workspace, state: CatalogState, files: Sequence[AddFil
     return made
 
 
-def _kept(workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone]) -> Iterator[pa.Table]:
+def _kept(
+    workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone], held: Sequence[Condition]
+) -> Iterator[pa.Table]:
     for table in _tables(workspace, file, None):
-        yield table.filter(visible(stones, table)) if stones else table
+        yield table.filter(pc.invert(erasable(stones, held, table))) if stones else table
 
 
 def _tables(workspace: Workspace, file: AddFile, columns: Sequence[str] | None) -> Iterator[pa.Table]:
