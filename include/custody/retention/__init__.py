@@ -3,7 +3,7 @@
 from custody.retention.holds import Hold, add_hold, release_hold, standing_holds
 from custody.retention.keeping import Hiding
 from custody.retention.marking import mark
-from custody.retention.planning import Choice, Expiring, Plan, choose
+from custody.retention.planning import Choice, Expiring, Plan, choose, waiting_bytes
 from custody.retention.steps import RETENTION_STEPS
 from custody.retention.survey import HeldLog
 from custody.retention.usage import DiskUse, measure
@@ -23,4 +23,5 @@ __all__ = [
     "measure",
     "release_hold",
     "standing_holds",
+    "waiting_bytes",
 ]
