@@ -42,15 +42,13 @@ def apply_retention(settings: Settings, fs: FileSystem, clock: Clock) -> Retaine
     Raises:
         ConflictError: a log was compacted, or a hold was made, in the meantime. Try again.
     """
-    choice = choose(
-        settings, fs, clock, [Workspace(settings, w.writer, fs, clock) for w in Workspace.all(settings, fs)]
-    )
+    writers = [found.writer for found in Workspace.all(settings, fs)]
+    choice = choose(settings, fs, clock, [Workspace(settings, writer, fs, clock) for writer in writers])
     mark(choice)
     done: dict[str, tuple[UnitReport, ...]] = {}
     for name in _AFTER_THE_MARK:
-        step = RETENTION_STEPS[name]
-        units = step.units(settings, fs)
-        done[name] = tuple(step.run(Workspace(settings, unit.writer, fs, clock), unit) for unit in units)
+        step, workspaces = RETENTION_STEPS[name], [Workspace(settings, writer, fs, clock) for writer in writers]
+        done[name] = tuple(step.run(item, unit) for item in workspaces for unit in list(step.waiting(item)))
     return Retained(plan=choice.plan, steps=done)
 
 

@@ -10,7 +10,7 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,16 @@ import msgspec
 
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError
-from custody.rollover import STEPS, StepReport, Unit, UnitReport, Workspace, write_report
+from custody.retention import RETENTION_STEPS
+from custody.rollover import STEPS, Step, StepReport, Unit, UnitReport, Workspace, write_report
 from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXIT_FAILED = 1
+ALL_STEPS: Mapping[str, Step] = {**STEPS, **RETENTION_STEPS}
+"""Every step that has a job, by name."""
 
 
 def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
@@ -55,7 +58,7 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
 def run_step(name: str, settings: Settings, session: SparkSession | None) -> tuple[StepReport, SparkSession | None]:
     """Do all units of a step; a session is started only when there are any, and returned for the next step."""
     started = time.monotonic()
-    units = STEPS[name].units(settings)
+    units = ALL_STEPS[name].units(settings)
     details: list[UnitReport] = []
     if units:
         session = session or _session(name)
@@ -74,7 +77,7 @@ def execute(name: str, settings_json: str, unit_json: bytes) -> bytes:
     workspace = Workspace(Settings.from_json(settings_json), unit.writer)
     started = time.monotonic()
     try:
-        report = STEPS[name].run(workspace, unit)
+        report = ALL_STEPS[name].run(workspace, unit)
     except Exception as error:  # noqa: BLE001 - one bad unit must not stop the others; the report names it
         report = UnitReport(unit=str(unit), error=f"{type(error).__name__}: {error}")
     seconds = round(time.monotonic() - started, 3)
