@@ -79,7 +79,8 @@ def raise_floor(catalog: Catalog, plan: PrunePlan) -> None:
 
 
 def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
-    """Delete what a plan names; its floor was raised before."""
+    """Delete what a plan names; its floor was raised before, maybe by a process that died."""
+    catalog.settle()
     store = catalog.objects.store
     folder = ""
     for key in plan.keys:

@@ -49,6 +49,7 @@ def delete_logs(workspace: Workspace) -> tuple[int, int]:
     if not marks:
         return 0, 0
     catalog = workspace.catalog
+    catalog.settle()  # the mark may be of a process that died before it was durable
     keep_from(catalog, _revision_of(catalog, marks))
     objects, gone = catalog.objects, {path for mark in marks for path in mark.paths}
     found = [info for info in objects.store.list(f"{objects.home}data/") if info.key[len(objects.home) :] in gone]
@@ -66,6 +67,7 @@ def delete_shards(workspace: Workspace) -> tuple[int, int]:
 
     Durability: on return they are gone for good, or `leftover_shards` finds the rest.
     """
+    workspace.catalog.settle()
     folders = [folder for mark in due_marks(workspace) for folder in _folders(workspace, mark)]
     there = [folder for folder in folders if workspace.fs.exists(folder)]
     size = sum(folder_bytes(workspace.fs, folder) for folder in there)
@@ -81,6 +83,7 @@ def settle_marks(workspace: Workspace) -> int:
     """
     actions: list[Action] = []
     for mark in _settled(workspace):
+        _settle_deletion(workspace, mark)
         actions.append(Action(remove_mark=RemoveMark(id=mark.id)))
         if mark.groups and not _is_forgotten(workspace, mark):
             kept = AddMark(id=mark.id, groups=mark.groups, events=mark.events, created_ms=mark.created_ms)
@@ -154,6 +157,18 @@ def _settled(workspace: Workspace) -> list[AddMark]:
         if not is_left and not any(workspace.fs.exists(folder) for folder in _folders(workspace, mark)):
             found.append(mark)
     return found
+
+
+def _settle_deletion(workspace: Workspace, mark: AddMark) -> None:
+    """Make durable that a mark's files are gone: the process that deleted them may have died before it was."""
+    folders = {(workspace.paths.home / path).parent for path in mark.paths}
+    folders |= {folder.parent for folder in _folders(workspace, mark)}
+    for folder in sorted(folders):
+        while not workspace.fs.exists(
+            folder
+        ):  # a day without logs has no folder: then its name has to be gone for good
+            folder = folder.parent
+        workspace.fs.sync_directory(folder)
 
 
 def _is_forgotten(workspace: Workspace, mark: AddMark) -> bool:

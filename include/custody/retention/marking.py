@@ -35,6 +35,7 @@ def mark(choice: Choice) -> dict[str, int]:
     """
     revisions = {}
     for name, writer in choice.writers.items():
+        writer.workspace.catalog.settle()  # what a process committed that died may be all that there is to do
         actions = list(_actions(writer, choice.gone.get(name, {}), choice.plan.now_ms))
         if actions:
             respected = Action(respect_holds=RespectHolds(names=sorted(writer.state.holds)))
