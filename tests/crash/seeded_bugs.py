@@ -20,7 +20,11 @@ from custody.journal import lane, writer
 from custody.journal.file import JournalEnd, end_record
 from custody.maintenance import compaction
 from custody.maintenance.repair import logs as log_repairs
+from custody.repository import retaining
 from custody.repository.reading import Snapshot
+from custody.retention import Choice, deleting, marking, survey
+from custody.retention.deleting import due_marks
+from custody.retention.survey import Surveyed
 from custody.rollover import STEPS, Unit, UnitManifest, UnitReport, Workspace
 from custody.rollover.publish import waiting_units
 from custody.vfs import FileSystem, WritableFile
@@ -32,6 +36,7 @@ from tests.crash.committing import Racing
 from tests.crash.crowd import Crowding
 from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
 from tests.crash.mending import Mending, Scrubbing, damage_a_block, damage_a_journal, swap_logs
+from tests.crash.retaining import Retaining
 from tests.crash.scenarios import Appending, RollingOver, RollingOverDamage, RollingOverSplit
 
 KEPT, SYNCED, FILES, BLOCKS = CrashMode
@@ -188,6 +193,28 @@ def _no_checksum() -> AbstractContextManager[object]:
     return patch("zlib.crc32", lambda *_: 0)
 
 
+def _expire_before_the_mark() -> AbstractContextManager[object]:
+    right = marking.mark
+
+    def wrong(choice: Choice) -> dict[str, int]:
+        for name, gone in choice.gone.items():
+            at = choice.writers[name].workspace
+            for path in gone:
+                at.fs.remove(at.paths.home / path)
+                at.fs.sync_directory((at.paths.home / path).parent)
+        return right(choice)
+
+    return patch.object(retaining, "mark", wrong)
+
+
+def _marks_forgotten_first() -> AbstractContextManager[object]:
+    stack = ExitStack()
+    names = retaining._AFTER_THE_MARK
+    stack.enter_context(patch.object(retaining, "_AFTER_THE_MARK", ("retention_collect_garbage", *names)))
+    stack.enter_context(patch.object(deleting, "_settled", due_marks))
+    return stack
+
+
 def _commit_log_by_log() -> AbstractContextManager[object]:
     def wrong(workspace: Workspace) -> Iterator[UnitManifest]:
         for manifest in waiting_units(workspace):
@@ -198,8 +225,8 @@ def _commit_log_by_log() -> AbstractContextManager[object]:
 
 
 def _loss_noted_later() -> AbstractContextManager[object]:
-    def wrong(workspace: Workspace, state: Any, files: Any, found: Any, more: Any, *, on_damage: Any) -> Any:
-        done = compaction.replace(workspace, state, files, found, (), on_damage=on_damage)
+    def wrong(workspace: Workspace, state: Any, files: Any, found: Any, held: Any, more: Any, *, on_damage: Any) -> Any:
+        done = compaction.replace(workspace, state, files, found, held, (), on_damage=on_damage)
         workspace.catalog.commit(more)
         return done
 
@@ -308,6 +335,33 @@ BUGS = [
         Crowding,
         frozenset({BLOCKS}),
         seeded=lambda: patch.object(lane, "joined", lambda _, records: b"".join(records)),
+    ),
+    Bug("expired logs deleted before the mark", Retaining, frozenset({KEPT}), seeded=_expire_before_the_mark),
+    Bug(
+        "expired logs deleted before the floor is raised",
+        Retaining,
+        ALL,
+        seeded=lambda: patch.object(deleting, "keep_from", lambda *_: None),
+    ),
+    Bug("marks forgotten before the deletion", Retaining, ALL, seeded=_marks_forgotten_first),
+    Bug("held logs expire", Retaining, ALL, seeded=lambda: patch.object(Surveyed, "holders", lambda *_: ())),
+    Bug(
+        "logs whose journals are there expire",
+        Retaining,
+        ALL,
+        seeded=lambda: patch.object(survey, "groups_on_disk", lambda _: frozenset()),
+    ),
+    Bug(
+        "logs deleted for a mark that is not durable",
+        Retaining,
+        frozenset({KEPT}),
+        seeded=lambda: patch.object(Catalog, "settle", Catalog.load),
+    ),
+    Bug(
+        "marks forgotten for a deletion that is not durable",
+        Retaining,
+        frozenset({KEPT}),
+        seeded=lambda: patch.object(deleting, "_settle_deletion", lambda *_: None),
     ),
     Bug("no checksum of what is synced together", Crowding, frozenset({BLOCKS}), seeded=_no_checksum),
     Bug(

@@ -25,6 +25,7 @@ from tests.crash.mending import (
     remove_a_log,
     swap_logs,
 )
+from tests.crash.retaining import Retaining
 from tests.crash.scenarios import (
     Appending,
     Recovering,
@@ -136,6 +137,12 @@ def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back() 
     outcome = enumerate_crashes(Compacting(), seeds=3)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 40
+
+
+def test_a_crash_while_old_events_expire_loses_no_other_and_leaves_nothing_of_them() -> None:
+    outcome = enumerate_crashes(Retaining(), seeds=2)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 100
 
 
 def test_a_crash_while_committing_keeps_the_chain() -> None:

@@ -16,24 +16,32 @@ from custody.catalog.garbage import collect
 from custody.catalog.history import Difference
 from custody.catalog.log import Catalog
 from custody.catalog.opening import open_catalog, store_of
-from custody.catalog.prune import plan_prune, prune
+from custody.catalog.prune import drop_revisions, plan_prune, prune, raise_floor, readable_checkpoints
 from custody.catalog.rebuild import rebuild, scan, set_aside, shard_of, wipe
 from custody.catalog.repair import RepairPlan, plan_repair, repair
 from custody.catalog.scrub import Defect, check_file, check_toc
 from custody.catalog.state import CatalogState
-from custody.catalog.tombstones import columns_needed, is_remnant, may_mean, visible
+from custody.catalog.tombstones import columns_needed, is_remnant, may_mean, meant, visible
 from custody.catalog.transaction_pb2 import (
+    EXPIRED,
     Absorb,
     Action,
     AddFile,
+    AddHold,
     AddLoss,
+    AddMark,
     AddShard,
     AddTombstone,
     Attribute,
+    Condition,
+    MarkedShard,
     Note,
     RemoveFile,
+    RemoveHold,
+    RemoveMark,
     RemoveShard,
     RemoveTombstone,
+    RespectHolds,
     Seal,
     SourceKeys,
     SourceRange,
@@ -43,10 +51,13 @@ from custody.catalog.transaction_pb2 import (
 from custody.catalog.verify import Verification, verify
 
 __all__ = [
+    "EXPIRED",
     "Absorb",
     "Action",
     "AddFile",
+    "AddHold",
     "AddLoss",
+    "AddMark",
     "AddShard",
     "AddTombstone",
     "Attestation",
@@ -54,6 +65,7 @@ __all__ = [
     "Catalog",
     "CatalogState",
     "CommitConflictError",
+    "Condition",
     "Conflict",
     "Defect",
     "Difference",
@@ -61,12 +73,16 @@ __all__ = [
     "Federation",
     "FencedError",
     "ForkError",
+    "MarkedShard",
     "Note",
     "PrunedError",
     "RemoveFile",
+    "RemoveHold",
+    "RemoveMark",
     "RemoveShard",
     "RemoveTombstone",
     "RepairPlan",
+    "RespectHolds",
     "Seal",
     "SealedError",
     "SourceKeys",
@@ -82,10 +98,12 @@ __all__ = [
     "columns_needed",
     "compare",
     "describe",
+    "drop_revisions",
     "erased_among",
     "is_remnant",
     "live_groups",
     "may_mean",
+    "meant",
     "merged_remnant",
     "new_key",
     "open_catalog",
@@ -93,7 +111,9 @@ __all__ = [
     "plan_repair",
     "prune",
     "public_key",
+    "raise_floor",
     "read_attestation",
+    "readable_checkpoints",
     "rebuild",
     "repair",
     "scan",

@@ -108,6 +108,11 @@ class Catalog:
             after = self._after(state, transaction, data)
             key = self.objects.key(transaction.revision, transaction.uuid)
             if publish(self._store, key, data):
+                if self._is_pruned(state):
+                    # Its name was free because what had it was pruned: it lies before the floor, where nobody looks.
+                    self._store.delete(key)
+                    self._forget()
+                    continue
                 self._state = after
                 self._opened, self._settled_revision = True, after.revision
                 self._log_bytes += len(data)
@@ -234,9 +239,24 @@ class Catalog:
         )
 
     def _refresh(self) -> CatalogState:
-        self._state, size = self.chain.follow(self._state)
+        before = self._state
+        self._state, size = self.chain.follow(before)
         self._log_bytes += size
+        if self._opened and self._state is before and self._is_pruned(before):
+            self._forget()
+            return self.load()
         return self._state
+
+    def _is_pruned(self, state: CatalogState) -> bool:
+        """Whether a revision is gone; then what followed it may be gone too, although there is more.
+
+        Revisions are deleted oldest first: while one is there, all that follow it are.
+        """
+        keys = [self.objects.key(state.revision, state.uuid, checkpoint=kind) for kind in (False, True)]
+        return state.revision >= 0 and all(self._store.head(key) is None for key in keys)
+
+    def _forget(self) -> None:
+        self._state, self._opened, self._settled_revision = EMPTY, False, -1
 
     def _kept(self, revision: int, newest: CatalogState) -> int:
         if revision < newest.floor:

@@ -30,21 +30,23 @@ class PrunePlan:
     """Why the floor is lower than what was asked for, empty when it is not."""
 
 
-def plan_prune(catalog: Catalog, before: int) -> PrunePlan:
+def plan_prune(catalog: Catalog, before: int, checkpoints_kept: int = CHECKPOINTS_KEPT) -> PrunePlan:
     """Return how far the front can be cut so that every revision from `before` on stays readable.
+
+    `checkpoints_kept` readable checkpoints stay besides the one at the floor.
 
     Raises:
         PrunedError, NotFoundError: there is no such revision (any more).
     """
     state = catalog.load()
     catalog.at(before)
-    readable = [item.revision for item in catalog.objects.checkpoints() if _is_readable(catalog, item.key)]
-    candidates = [revision for revision in readable[CHECKPOINTS_KEPT:] if revision <= before]
+    readable = readable_checkpoints(catalog)
+    candidates = [revision for revision in readable[checkpoints_kept:] if revision <= before]
     floor = max([state.floor, *candidates])
     reason = ""
     if floor < before:
         reason = (
-            f"the earliest revision stays {floor}: one readable checkpoint at it and {CHECKPOINTS_KEPT} later ones are "
+            f"the earliest revision stays {floor}: one readable checkpoint at it and {checkpoints_kept} later ones are "
             f"kept, there are {len(readable)}"
         )
     keys = []
@@ -61,9 +63,24 @@ def prune(catalog: Catalog, before: int) -> PrunePlan:
     Durability: on return the floor survives power loss, and so do the deletions.
     """
     plan = plan_prune(catalog, before)
+    raise_floor(catalog, plan)
+    drop_revisions(catalog, plan)
+    return plan
+
+
+def raise_floor(catalog: Catalog, plan: PrunePlan) -> None:
+    """Say in the catalog that the revisions before a plan's floor may be gone.
+
+    Durability: on return the floor survives power loss.
+    """
     if plan.floor > catalog.load().floor:
         action = Prune(floor=plan.floor, checkpoint_digest=checkpoint_digest(catalog.objects, catalog.at(plan.floor)))
         catalog.commit([Action(prune=action)])
+
+
+def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
+    """Delete what a plan names; its floor was raised before, maybe by a process that died."""
+    catalog.settle()
     store = catalog.objects.store
     folder = ""
     for key in plan.keys:
@@ -75,7 +92,11 @@ def prune(catalog: Catalog, before: int) -> PrunePlan:
         revision = parse_revision(name)
         if revision is not None and revision < plan.floor:
             store.drop_folder(f"{catalog.objects.prefix}{name}/")
-    return plan
+
+
+def readable_checkpoints(catalog: Catalog) -> list[int]:
+    """Return the revisions of the checkpoints that can be read, the newest first."""
+    return [item.revision for item in catalog.objects.checkpoints() if _is_readable(catalog, item.key)]
 
 
 def _is_readable(catalog: Catalog, key: str) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from random import SystemRandom
 
-from custody.catalog.tombstones import check_tombstone
+from custody.catalog.tombstones import check_hold, check_tombstone
 from custody.catalog.transaction_pb2 import Action
 from custody.errors import NotFoundError, StorageError
 from custody.store import ObjectStore, check_key
@@ -18,7 +18,7 @@ _random = SystemRandom()
 
 
 def check_actions(actions: Sequence[Action]) -> None:
-    """Raise InvalidInputError for a path that is no safe key, or a tombstone that means nothing or everything."""
+    """Raise InvalidInputError for a path that is no safe key, or a tombstone or hold without a condition."""
     for action in actions:
         if action.HasField("add_file"):
             check_key(action.add_file.path)
@@ -26,6 +26,8 @@ def check_actions(actions: Sequence[Action]) -> None:
                 check_key(action.add_file.toc_path)
         elif action.HasField("add_tombstone"):
             check_tombstone(action.add_tombstone)
+        elif action.HasField("add_hold"):
+            check_hold(action.add_hold)
 
 
 def publish(store: ObjectStore, key: str, data: bytes) -> bool:

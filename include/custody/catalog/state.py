@@ -13,7 +13,9 @@ from custody.catalog.transaction_pb2 import (
     Absorb,
     Action,
     AddFile,
+    AddHold,
     AddLoss,
+    AddMark,
     AddShard,
     AddTombstone,
     Prune,
@@ -49,6 +51,10 @@ class CatalogState:
     """Whose files these files stand for, by `<writer>/<database>`."""
     losses: Mapping[str, AddLoss] = field(default_factory=LayeredMap)
     """Which events are known to be lost, by the loss's id in hexadecimal digits."""
+    holds: Mapping[str, AddHold] = field(default_factory=LayeredMap)
+    """What is neither expired nor erased, by the hold's name."""
+    marks: Mapping[str, AddMark] = field(default_factory=LayeredMap)
+    """What expired and may still lie on disk, by the mark's id in hexadecimal digits."""
     naming: int = Transaction.DERIVED
     epoch: int = 0
     seal: Seal | None = None
@@ -75,6 +81,8 @@ class CatalogState:
         made += [Action(add_tombstone=self.tombstones[name]) for name in sorted(self.tombstones)]
         made += [Action(absorb=self.absorbed[name]) for name in sorted(self.absorbed)]
         made += [Action(add_loss=self.losses[name]) for name in sorted(self.losses)]
+        made += [Action(add_hold=self.holds[name]) for name in sorted(self.holds)]
+        made += [Action(add_mark=self.marks[name]) for name in sorted(self.marks)]
         made += [] if self.prune is None else [Action(prune=self.prune)]
         return made + ([] if self.seal is None else [Action(seal=self.seal)])
 
@@ -101,6 +109,8 @@ class Draft:
         self._tombstones: _Changes = {}
         self._absorbed: _Changes = {}
         self._losses: _Changes = {}
+        self._holds: _Changes = {}
+        self._marks: _Changes = {}
         self._seal = base.seal
         self._prune = base.prune
         self._reader = set(base.reader_features)
@@ -163,6 +173,8 @@ class Draft:
             tombstones=_changed(base.tombstones, self._tombstones),
             absorbed=_changed(base.absorbed, self._absorbed),
             losses=_changed(base.losses, self._losses),
+            holds=_changed(base.holds, self._holds),
+            marks=_changed(base.marks, self._marks),
             naming=self.naming,
             epoch=self._epoch,
             seal=self._seal,
@@ -214,6 +226,25 @@ class Draft:
         name = action.remove_tombstone.id.hex()
         self._remove("remove tombstone", self._tombstones, self._base.tombstones, name)
 
+    def _add_hold(self, action: Action) -> None:
+        self._add("add hold", self._holds, self._base.holds, action.add_hold.name, action.add_hold)
+
+    def _remove_hold(self, action: Action) -> None:
+        self._remove("release hold", self._holds, self._base.holds, action.remove_hold.name)
+
+    def _respect_holds(self, action: Action) -> None:
+        names = {*self._base.holds, *self._holds}
+        standing = {name for name in names if self._has(self._holds, self._base.holds, name)}
+        unknown = sorted(standing.difference(action.respect_holds.names))
+        if unknown:
+            raise NotApplicableError(Conflict("erase", f"what the hold {unknown[0]} may mean", "was not known"))
+
+    def _add_mark(self, action: Action) -> None:
+        self._add("add mark", self._marks, self._base.marks, action.add_mark.id.hex(), action.add_mark)
+
+    def _remove_mark(self, action: Action) -> None:
+        self._remove("remove mark", self._marks, self._base.marks, action.remove_mark.id.hex())
+
     def _do_upgrade(self, action: Action) -> None:
         self._upgrade(action.upgrade.reader_features, action.upgrade.writer_features)
 
@@ -251,6 +282,11 @@ _APPLY: dict[str, Callable[[Draft, Action], None]] = {
     "absorb": Draft._do_absorb,
     "note": Draft._do_note,
     "add_loss": Draft._add_loss,
+    "add_hold": Draft._add_hold,
+    "remove_hold": Draft._remove_hold,
+    "add_mark": Draft._add_mark,
+    "remove_mark": Draft._remove_mark,
+    "respect_holds": Draft._respect_holds,
 }
 
 

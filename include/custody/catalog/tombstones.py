@@ -1,4 +1,4 @@
-"""Which events of a table readers may give out, by the tombstones of a catalog: a pure function on Arrow columns."""
+"""Which events tombstones, conditions and holds mean: pure functions on Arrow columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.catalog.transaction_pb2 import AddTombstone
+from custody.catalog.transaction_pb2 import AddHold, AddTombstone, Condition
 from custody.errors import InvalidInputError
 
 
@@ -23,43 +23,66 @@ def check_tombstone(stone: AddTombstone) -> AddTombstone:
         raise InvalidInputError(f"tombstone: expected an id of 16 bytes, got {len(stone.id)}.")
     if is_remnant(stone):
         return stone
-    if not (stone.event_ids or stone.flowfile_uuids or stone.to_time_ms or stone.attributes):
-        raise InvalidInputError("tombstone: expected event ids, FlowFile uuids, a time range or attributes, got none.")
-    if stone.to_time_ms and stone.to_time_ms <= stone.from_time_ms:
-        raise InvalidInputError(f"tombstone: expected a time after {stone.from_time_ms}, got {stone.to_time_ms}.")
+    _check_condition("tombstone", stone)
     return stone
 
 
-def is_remnant(stone: AddTombstone) -> bool:
+def check_hold(hold: AddHold) -> AddHold:
+    """Return a hold that has a name and says which events it means.
+
+    Raises:
+        InvalidInputError: it has no name, an empty time range, or no condition: it would mean every event.
+    """
+    if not hold.name:
+        raise InvalidInputError("hold: expected a name, got none.")
+    _check_condition(f"hold {hold.name}", hold.condition)
+    return hold
+
+
+def _check_condition(what: str, part: AddTombstone | Condition) -> None:
+    if not (part.event_ids or part.flowfile_uuids or part.to_time_ms or part.attributes or part.event_types):
+        raise InvalidInputError(f"{what}: expected event ids, FlowFile uuids, a time range or attributes, got none.")
+    if part.to_time_ms and part.to_time_ms <= part.from_time_ms:
+        raise InvalidInputError(f"{what}: expected a time after {part.from_time_ms}, got {part.to_time_ms}.")
+
+
+def is_remnant(stone: AddTombstone | Condition) -> bool:
     """Whether a tombstone only says what was erased already, and hides nothing."""
-    return bool(stone.erased or stone.erased_groups)
+    return isinstance(stone, AddTombstone) and bool(stone.erased or stone.erased_groups)
 
 
 def visible(tombstones: Iterable[AddTombstone], table: pa.Table) -> pa.ChunkedArray | pa.Array:
     """Return which rows of a table with the event columns may be given out: booleans, shape (rows,), no nulls.
 
-    Needs the columns event_id, event_time, flowfile_uuid, previous_attributes and updated_attributes, as far as the
-    tombstones ask for them.
+    Needs the columns that `columns_needed` names.
     """
-    buried = pa.array(np.zeros(table.num_rows, np.bool_))
-    for stone in tombstones:
-        if not is_remnant(stone):
-            buried = pc.or_(buried, _meant(stone, table))
-    return pc.invert(buried)
+    return pc.invert(meant([stone for stone in tombstones if not is_remnant(stone)], table))
 
 
-def columns_needed(tombstones: Iterable[AddTombstone]) -> list[str]:
-    """Return the columns that `visible` looks at, so that a reader decodes no others."""
+def meant(parts: Iterable[AddTombstone | Condition], table: pa.Table) -> pa.ChunkedArray | pa.Array:
+    """Return which rows of a table at least one of some tombstones or conditions means: booleans, shape (rows,)."""
+    found = pa.array(np.zeros(table.num_rows, np.bool_))
+    for part in parts:
+        found = pc.or_(found, _meant(part, table))
+    return found
+
+
+def columns_needed(parts: Iterable[AddTombstone | Condition]) -> list[str]:
+    """Return the columns that `visible` or `meant` looks at, so that a reader decodes no others."""
     wanted: set[str] = set()
-    for stone in filterfalse(is_remnant, tombstones):
+    for stone in filterfalse(is_remnant, parts):
         wanted |= {"event_id"} if stone.event_ids or stone.before_event_id else set()
         wanted |= {"flowfile_uuid"} if stone.flowfile_uuids else set()
         wanted |= {"event_time"} if stone.to_time_ms else set()
+        wanted |= {"event_type"} if stone.event_types else set()
         wanted |= {"previous_attributes", "updated_attributes"} if stone.attributes else set()
+        wanted.update(columns_needed(stone.unless) if isinstance(stone, AddTombstone) else ())
     return sorted(wanted)
 
 
-def may_mean(stone: AddTombstone, first_event_id: int, last_event_id: int, first_ms: int, last_ms: int) -> bool:
+def may_mean(
+    stone: AddTombstone | Condition, first_event_id: int, last_event_id: int, first_ms: int, last_ms: int
+) -> bool:
     """Whether a tombstone can mean an event of a file with these bounds (times in ms); False needs no reading."""
     if is_remnant(stone) or (stone.before_event_id and first_event_id >= stone.before_event_id):
         return False
@@ -68,8 +91,8 @@ def may_mean(stone: AddTombstone, first_event_id: int, last_event_id: int, first
     return not stone.event_ids or any(first_event_id <= event_id <= last_event_id for event_id in stone.event_ids)
 
 
-def _meant(stone: AddTombstone, table: pa.Table) -> pa.ChunkedArray | pa.Array:
-    """Return the rows for which every condition of a tombstone holds."""
+def _meant(stone: AddTombstone | Condition, table: pa.Table) -> pa.ChunkedArray | pa.Array:
+    """Return the rows for which every condition holds that is set, and none of what is excepted."""
     conditions = []
     if stone.event_ids:
         conditions.append(pc.is_in(table.column("event_id"), pa.array(list(stone.event_ids), pa.int64())))
@@ -80,13 +103,18 @@ def _meant(stone: AddTombstone, table: pa.Table) -> pa.ChunkedArray | pa.Array:
     if stone.to_time_ms:
         times = table.column("event_time").cast(pa.int64())
         conditions += [pc.greater_equal(times, stone.from_time_ms), pc.less(times, stone.to_time_ms)]
+    if stone.event_types:
+        conditions.append(pc.is_in(table.column("event_type"), pa.array(list(stone.event_types), pa.string())))
     for attribute in stone.attributes:
         before = _has(table.column("previous_attributes"), attribute.name, attribute.value)
         conditions.append(pc.or_(before, _has(table.column("updated_attributes"), attribute.name, attribute.value)))
-    meant = conditions[0]
+    found = conditions[0]
     for condition in conditions[1:]:
-        meant = pc.and_(meant, condition)
-    return pc.fill_null(meant, False)
+        found = pc.and_(found, condition)
+    found = pc.fill_null(found, False)
+    if isinstance(stone, AddTombstone) and stone.unless:
+        found = pc.and_not(found, meant(stone.unless, table))
+    return found
 
 
 def _has(maps: pa.ChunkedArray, name: str, value: str) -> pa.ChunkedArray:

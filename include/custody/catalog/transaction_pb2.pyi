@@ -7,6 +7,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REASON_UNSPECIFIED: _ClassVar[Reason]
+    EXPIRED: _ClassVar[Reason]
+REASON_UNSPECIFIED: Reason
+EXPIRED: Reason
+
 class Transaction(_message.Message):
     __slots__ = ("revision", "uuid", "previous_uuid", "previous_digest", "commit_time_ms", "encoding", "catalog_id", "attempt_id", "reader_features", "writer_features", "actions", "next_event_id", "naming", "epoch", "live_paths", "live_files")
     class Encoding(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -58,7 +65,7 @@ class Transaction(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_digest: _Optional[bytes] = ..., commit_time_ms: _Optional[int] = ..., encoding: _Optional[_Union[Transaction.Encoding, str]] = ..., catalog_id: _Optional[bytes] = ..., attempt_id: _Optional[bytes] = ..., reader_features: _Optional[_Iterable[str]] = ..., writer_features: _Optional[_Iterable[str]] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ..., next_event_id: _Optional[int] = ..., naming: _Optional[_Union[Transaction.Naming, str]] = ..., epoch: _Optional[int] = ..., live_paths: _Optional[_Iterable[str]] = ..., live_files: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Action(_message.Message):
-    __slots__ = ("add_file", "remove_file", "add_shard", "remove_shard", "add_tombstone", "remove_tombstone", "upgrade", "prune", "seal", "absorb", "note", "add_loss")
+    __slots__ = ("add_file", "remove_file", "add_shard", "remove_shard", "add_tombstone", "remove_tombstone", "upgrade", "prune", "seal", "absorb", "note", "add_hold", "remove_hold", "add_mark", "remove_mark", "respect_holds", "add_loss")
     ADD_FILE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FILE_FIELD_NUMBER: _ClassVar[int]
     ADD_SHARD_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +77,11 @@ class Action(_message.Message):
     SEAL_FIELD_NUMBER: _ClassVar[int]
     ABSORB_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    ADD_HOLD_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_HOLD_FIELD_NUMBER: _ClassVar[int]
+    ADD_MARK_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_MARK_FIELD_NUMBER: _ClassVar[int]
+    RESPECT_HOLDS_FIELD_NUMBER: _ClassVar[int]
     ADD_LOSS_FIELD_NUMBER: _ClassVar[int]
     add_file: AddFile
     remove_file: RemoveFile
@@ -82,8 +94,13 @@ class Action(_message.Message):
     seal: Seal
     absorb: Absorb
     note: Note
+    add_hold: AddHold
+    remove_hold: RemoveHold
+    add_mark: AddMark
+    remove_mark: RemoveMark
+    respect_holds: RespectHolds
     add_loss: AddLoss
-    def __init__(self, add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., add_shard: _Optional[_Union[AddShard, _Mapping]] = ..., remove_shard: _Optional[_Union[RemoveShard, _Mapping]] = ..., add_tombstone: _Optional[_Union[AddTombstone, _Mapping]] = ..., remove_tombstone: _Optional[_Union[RemoveTombstone, _Mapping]] = ..., upgrade: _Optional[_Union[Upgrade, _Mapping]] = ..., prune: _Optional[_Union[Prune, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., absorb: _Optional[_Union[Absorb, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ..., add_loss: _Optional[_Union[AddLoss, _Mapping]] = ...) -> None: ...
+    def __init__(self, add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., add_shard: _Optional[_Union[AddShard, _Mapping]] = ..., remove_shard: _Optional[_Union[RemoveShard, _Mapping]] = ..., add_tombstone: _Optional[_Union[AddTombstone, _Mapping]] = ..., remove_tombstone: _Optional[_Union[RemoveTombstone, _Mapping]] = ..., upgrade: _Optional[_Union[Upgrade, _Mapping]] = ..., prune: _Optional[_Union[Prune, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., absorb: _Optional[_Union[Absorb, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ..., add_hold: _Optional[_Union[AddHold, _Mapping]] = ..., remove_hold: _Optional[_Union[RemoveHold, _Mapping]] = ..., add_mark: _Optional[_Union[AddMark, _Mapping]] = ..., remove_mark: _Optional[_Union[RemoveMark, _Mapping]] = ..., respect_holds: _Optional[_Union[RespectHolds, _Mapping]] = ..., add_loss: _Optional[_Union[AddLoss, _Mapping]] = ...) -> None: ...
 
 class AddFile(_message.Message):
     __slots__ = ("path", "size_bytes", "rows", "sha256", "table", "partition", "schema_version", "first_event_id", "last_event_id", "first_event_time_ms", "last_event_time_ms", "toc_path", "toc_sha256", "sources", "groups", "footer", "footer_bytes", "statistics", "schema_fingerprint")
@@ -172,10 +189,12 @@ class SourceRange(_message.Message):
     def __init__(self, node: _Optional[str] = ..., first_ordinal: _Optional[int] = ..., last_ordinal: _Optional[int] = ...) -> None: ...
 
 class RemoveFile(_message.Message):
-    __slots__ = ("path",)
+    __slots__ = ("path", "reason")
     PATH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     path: str
-    def __init__(self, path: _Optional[str] = ...) -> None: ...
+    reason: Reason
+    def __init__(self, path: _Optional[str] = ..., reason: _Optional[_Union[Reason, str]] = ...) -> None: ...
 
 class AddShard(_message.Message):
     __slots__ = ("name", "container", "documents", "size_bytes", "first_event_id", "last_event_id", "first_event_time_ms", "last_event_time_ms", "log_paths")
@@ -200,13 +219,15 @@ class AddShard(_message.Message):
     def __init__(self, name: _Optional[str] = ..., container: _Optional[str] = ..., documents: _Optional[int] = ..., size_bytes: _Optional[int] = ..., first_event_id: _Optional[int] = ..., last_event_id: _Optional[int] = ..., first_event_time_ms: _Optional[int] = ..., last_event_time_ms: _Optional[int] = ..., log_paths: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RemoveShard(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "reason")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    reason: Reason
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[_Union[Reason, str]] = ...) -> None: ...
 
 class AddTombstone(_message.Message):
-    __slots__ = ("id", "event_ids", "flowfile_uuids", "from_time_ms", "to_time_ms", "attributes", "before_event_id", "reason", "created_ms", "erased", "erased_groups")
+    __slots__ = ("id", "event_ids", "flowfile_uuids", "from_time_ms", "to_time_ms", "attributes", "before_event_id", "reason", "created_ms", "erased", "erased_groups", "event_types", "unless", "by_retention")
     ID_FIELD_NUMBER: _ClassVar[int]
     EVENT_IDS_FIELD_NUMBER: _ClassVar[int]
     FLOWFILE_UUIDS_FIELD_NUMBER: _ClassVar[int]
@@ -218,6 +239,9 @@ class AddTombstone(_message.Message):
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     ERASED_FIELD_NUMBER: _ClassVar[int]
     ERASED_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TYPES_FIELD_NUMBER: _ClassVar[int]
+    UNLESS_FIELD_NUMBER: _ClassVar[int]
+    BY_RETENTION_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     event_ids: _containers.RepeatedScalarFieldContainer[int]
     flowfile_uuids: _containers.RepeatedScalarFieldContainer[str]
@@ -229,7 +253,92 @@ class AddTombstone(_message.Message):
     created_ms: int
     erased: _containers.RepeatedCompositeFieldContainer[SourceKeys]
     erased_groups: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, id: _Optional[bytes] = ..., event_ids: _Optional[_Iterable[int]] = ..., flowfile_uuids: _Optional[_Iterable[str]] = ..., from_time_ms: _Optional[int] = ..., to_time_ms: _Optional[int] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., before_event_id: _Optional[int] = ..., reason: _Optional[str] = ..., created_ms: _Optional[int] = ..., erased: _Optional[_Iterable[_Union[SourceKeys, _Mapping]]] = ..., erased_groups: _Optional[_Iterable[int]] = ...) -> None: ...
+    event_types: _containers.RepeatedScalarFieldContainer[str]
+    unless: _containers.RepeatedCompositeFieldContainer[Condition]
+    by_retention: bool
+    def __init__(self, id: _Optional[bytes] = ..., event_ids: _Optional[_Iterable[int]] = ..., flowfile_uuids: _Optional[_Iterable[str]] = ..., from_time_ms: _Optional[int] = ..., to_time_ms: _Optional[int] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., before_event_id: _Optional[int] = ..., reason: _Optional[str] = ..., created_ms: _Optional[int] = ..., erased: _Optional[_Iterable[_Union[SourceKeys, _Mapping]]] = ..., erased_groups: _Optional[_Iterable[int]] = ..., event_types: _Optional[_Iterable[str]] = ..., unless: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., by_retention: _Optional[bool] = ...) -> None: ...
+
+class Condition(_message.Message):
+    __slots__ = ("event_ids", "flowfile_uuids", "from_time_ms", "to_time_ms", "attributes", "before_event_id", "event_types")
+    EVENT_IDS_FIELD_NUMBER: _ClassVar[int]
+    FLOWFILE_UUIDS_FIELD_NUMBER: _ClassVar[int]
+    FROM_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    TO_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_EVENT_ID_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TYPES_FIELD_NUMBER: _ClassVar[int]
+    event_ids: _containers.RepeatedScalarFieldContainer[int]
+    flowfile_uuids: _containers.RepeatedScalarFieldContainer[str]
+    from_time_ms: int
+    to_time_ms: int
+    attributes: _containers.RepeatedCompositeFieldContainer[Attribute]
+    before_event_id: int
+    event_types: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, event_ids: _Optional[_Iterable[int]] = ..., flowfile_uuids: _Optional[_Iterable[str]] = ..., from_time_ms: _Optional[int] = ..., to_time_ms: _Optional[int] = ..., attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ..., before_event_id: _Optional[int] = ..., event_types: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AddHold(_message.Message):
+    __slots__ = ("name", "condition", "reason", "who", "created_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONDITION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    condition: Condition
+    reason: str
+    who: str
+    created_ms: int
+    def __init__(self, name: _Optional[str] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., reason: _Optional[str] = ..., who: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
+
+class RemoveHold(_message.Message):
+    __slots__ = ("name", "reason", "who", "created_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    reason: str
+    who: str
+    created_ms: int
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ..., who: _Optional[str] = ..., created_ms: _Optional[int] = ...) -> None: ...
+
+class AddMark(_message.Message):
+    __slots__ = ("id", "paths", "shards", "groups", "events", "size_bytes", "created_ms")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    shards: _containers.RepeatedCompositeFieldContainer[MarkedShard]
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    events: int
+    size_bytes: int
+    created_ms: int
+    def __init__(self, id: _Optional[bytes] = ..., paths: _Optional[_Iterable[str]] = ..., shards: _Optional[_Iterable[_Union[MarkedShard, _Mapping]]] = ..., groups: _Optional[_Iterable[int]] = ..., events: _Optional[int] = ..., size_bytes: _Optional[int] = ..., created_ms: _Optional[int] = ...) -> None: ...
+
+class MarkedShard(_message.Message):
+    __slots__ = ("name", "container")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    container: str
+    def __init__(self, name: _Optional[str] = ..., container: _Optional[str] = ...) -> None: ...
+
+class RemoveMark(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    def __init__(self, id: _Optional[bytes] = ...) -> None: ...
+
+class RespectHolds(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SourceKeys(_message.Message):
     __slots__ = ("node", "firsts", "counts")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -43,8 +44,9 @@ def forget(
     Example:
       custody -r demo forget --attribute customer=4711 --reason "request of 2026-03-02" --yes
     """
-    attributes = dict(_pair(text) for text in pairs)
-    meant = Meant(event_ids=event_ids, flowfile_uuids=uuids, from_ms=from_ms, to_ms=to_ms, attributes=attributes)
+    meant = Meant(
+        event_ids=event_ids, flowfile_uuids=uuids, from_ms=from_ms, to_ms=to_ms, attributes=attribute_pairs(pairs)
+    )
     opened = Repository.open(repository)
     if event_ids and writer is None:
         raise InvalidInputError("--event-id: expected --writer with it, because each writer counts its own event ids.")
@@ -60,6 +62,15 @@ def forget(
     else:
         rows = [(item.writer, item.tombstone, item.revision) for item in done]
         print_table("", ("writer", "tombstone", "revision#"), rows)
+
+
+def attribute_pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Return the attributes that options NAME=VALUE name.
+
+    Raises:
+        InvalidInputError: one is not of this form.
+    """
+    return dict(_pair(text) for text in texts)
 
 
 def _pair(text: str) -> tuple[str, str]:

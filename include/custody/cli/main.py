@@ -13,6 +13,7 @@ from custody.cli.compact_cmd import compact
 from custody.cli.containers_cmd import containers
 from custody.cli.events_cmd import event, events
 from custody.cli.forget_cmd import forget
+from custody.cli.hold_cmd import hold
 from custody.cli.index_cmd import index
 from custody.cli.ingest_cmd import ingest
 from custody.cli.init_cmd import init
@@ -21,6 +22,7 @@ from custody.cli.lineage_cmd import lineage
 from custody.cli.output import clean
 from custody.cli.quarantine_cmd import quarantine
 from custody.cli.repair_cmd import repair
+from custody.cli.retention_cmd import retention
 from custody.cli.run_cmd import run
 from custody.cli.sample_cmd import sample
 from custody.cli.scrub_cmd import scrub
@@ -78,6 +80,7 @@ _COMMANDS = (
     event,
     events,
     forget,
+    hold,
     index,
     ingest,
     init,
@@ -85,6 +88,7 @@ _COMMANDS = (
     lineage,
     quarantine,
     repair,
+    retention,
     run,
     sample,
     scrub,

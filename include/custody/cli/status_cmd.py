@@ -14,7 +14,7 @@ from custody.repository import Repository
 @json_option
 @click.pass_obj
 def status(repository: Path, as_json: bool) -> None:
-    """Show what is live, what waits and what is in the quarantine.
+    """Show what is live, what waits, what is in the quarantine, and the room that all of it takes.
 
     \b
     Example:
@@ -46,6 +46,20 @@ def status(repository: Path, as_json: bool) -> None:
         ("sealed groups#", "abandoned journals#", "live journals#", "staged units#", "in quarantine#"),
         [(waits.sealed_groups, waits.abandoned_journals, waits.live_journals, waits.staged_units, found.quarantined)],
     )
+    budget = found.budget
+    used = size_text(budget.used_bytes)
+    if budget.limit_bytes is not None:
+        used += f" of {size_text(budget.limit_bytes)} ({100 * budget.used_bytes // budget.limit_bytes} %)"
+    kinds = ", ".join(f"{kind} {size_text(size)}" for kind, size in budget.kinds.items())
+    print_table(
+        "",
+        ("on disk#", "to be deleted#", "holds#", "of that"),
+        [(used, size_text(budget.waiting_bytes), budget.holds, kinds)],
+    )
+    disks = [
+        (disk.folder, disk.state, "" if disk.free_bytes is None else size_text(disk.free_bytes)) for disk in found.disks
+    ]
+    print_table("", ("disk", "state", "free#"), disks)
     if found.scrub is not None:
         scrub = found.scrub
         cells = (

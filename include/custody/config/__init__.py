@@ -1,6 +1,15 @@
 """Room `config`: the settings of a repository."""
 
 from custody.config.dates import date_parts
+from custody.config.keeping import KeepRule
 from custody.config.settings import EVENT_SUFFIXES, SETTINGS_FILE, Settings, default_settings_file, load_settings
 
-__all__ = ["EVENT_SUFFIXES", "SETTINGS_FILE", "Settings", "date_parts", "default_settings_file", "load_settings"]
+__all__ = [
+    "EVENT_SUFFIXES",
+    "SETTINGS_FILE",
+    "KeepRule",
+    "Settings",
+    "date_parts",
+    "default_settings_file",
+    "load_settings",
+]

@@ -12,7 +12,16 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -22,6 +31,8 @@ from pydantic_settings import (
 )
 
 from custody.config.dates import date_parts
+from custody.config.durations import span_ms
+from custody.config.keeping import KeepRule, keep_rule
 from custody.config.location import is_local, local_folder
 from custody.errors import ConfigurationError, NotFoundError
 
@@ -53,6 +64,20 @@ _NAME_CHARACTERS_MAX = 63
 _SLOTS_MAX = 256
 EVENT_SUFFIXES = (".json", ".ndjson", ".jsonl", ".gz", ".avro")
 """What the name of a file of events ends in."""
+
+
+def _checked_span(text: str) -> str:
+    span_ms(text)
+    return text
+
+
+def _checked_rule(text: str) -> str:
+    keep_rule(text)
+    return text
+
+
+_Span = Annotated[str, AfterValidator(_checked_span)]
+_Rule = Annotated[str, AfterValidator(_checked_rule)]
 
 
 class _Section(BaseModel):
@@ -311,6 +336,49 @@ class MaintenanceSection(_Section):
     )
 
 
+class RetentionSection(_Section):
+    """How long events are kept, and in how much room."""
+
+    age_max: Annotated[_Span | None, _Unset] = Field(
+        None,
+        description="How long events are kept, by their own time, such as 30 days; unset keeps them for ever. An event "
+        "log goes when all its events are older.",
+    )
+    rules: tuple[_Rule, ...] = Field(
+        (),
+        description="How long some events are kept, longer or shorter than the others: event_type:DROP keep 7 days, "
+        "attribute:customer=acme keep 5 years. Of several rules for an event the longest counts.",
+    )
+    bytes_max: Annotated[int | None, _Unset] = Field(
+        None,
+        ge=1 << 20,
+        description="Room on disk for containers and store together, all files counted, in bytes; unset sets no limit. "
+        "When it is used up the oldest event logs go.",
+    )
+    purge_percent: int = Field(
+        90, ge=1, le=100, description="Down to how many percent of bytes_max is freed when the limit is reached."
+    )
+    grace: _Span = Field(
+        "10 minutes",
+        description="How long the files of expired events stay on disk for readers that have begun.",
+    )
+
+    @property
+    def age_max_ms(self) -> int | None:
+        """How long events are kept for which no rule says otherwise; None for ever."""
+        return None if self.age_max is None else span_ms(self.age_max)
+
+    @property
+    def keep_rules(self) -> tuple[KeepRule, ...]:
+        """The rules, read."""
+        return tuple(keep_rule(text) for text in self.rules)
+
+    @property
+    def grace_ms(self) -> int:
+        """How long marked files stay."""
+        return span_ms(self.grace)
+
+
 class QuerySection(_Section):
     """Bounds of questions."""
 
@@ -360,6 +428,7 @@ class Settings(BaseSettings):
     index: IndexSection = Field(default_factory=IndexSection)
     catalog: CatalogSection = Field(default_factory=CatalogSection)
     maintenance: MaintenanceSection = Field(default_factory=MaintenanceSection)
+    retention: RetentionSection = Field(default_factory=RetentionSection)
     query: QuerySection = Field(default_factory=QuerySection)
     spark: SparkSection = Field(default_factory=SparkSection)
 

@@ -6,6 +6,8 @@ all of them return. While it syncs, the next ones queue. The file is made by the
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,11 +16,15 @@ from threading import Condition
 
 from custody.errors import ClosedError, StorageError
 from custody.format.framing import joined
+from custody.format.names import SEALED_SUFFIX
 from custody.journal.file import KIND_GROUP, JournalEnd, JournalHeader, write_header
 from custody.journal.sealing import finish
 from custody.vfs import FileSystem, WritableFile, temporary
 
 _UNIT_BYTES_MAX = 256 << 20
+SLOW_SECONDS = 5.0
+"""A write that takes longer is told to the log."""
+_LOGGER = logging.getLogger(__name__)
 
 
 class SyncPolicy(StrEnum):
@@ -61,6 +67,10 @@ class Lane:
         self._is_led = False
         self._is_synced = True
         self._end = JournalEnd(events=0)
+        self._kept_bytes = 0
+        """Length of the file with all that `_end` counts, and nothing behind it."""
+        self._is_made = False
+        self._is_sealed = False
         self.bytes = 0
         self.is_out = False
         """Whether its container was taken out; what it holds is sealed if that can still be done."""
@@ -83,7 +93,7 @@ class Lane:
             if self._done >= ticket:
                 return
             if self.error is not None:
-                raise StorageError(f"{self.path}: an append of another thread failed ({self.error}), this one with it.")
+                raise self._failed_with(self.error)
             self._is_led = True
             waiting, self._queue = self._queue, []
         self._lead(waiting)
@@ -109,7 +119,34 @@ class Lane:
         if self.error is not None:
             file.close()
             return None
-        return finish(self._fs, self.path, file, self._end)
+        sealed = finish(self._fs, self.path, file, self._end)
+        self._is_sealed = True
+        return sealed
+
+    @property
+    def is_left_open(self) -> bool:
+        """Whether a failure kept a file of it from being sealed."""
+        return self._is_made and not self._is_sealed
+
+    def salvage(self) -> Path | None:
+        """Seal what a failure left open, on a disk that takes writes again; return its name, None for nothing.
+
+        What follows the last append that was answered is cut: a write that failed, or was not synced, is in no part
+        to be relied on. Can be done again after it failed.
+
+        Durability: on return the events that the lane acknowledged are in a sealed journal that survives power loss.
+        """
+        fs, folder = self._fs, self.path.parent
+        sealed = self.path.with_suffix(SEALED_SUFFIX)
+        fs.remove(temporary(self.path))
+        if fs.exists(self.path) and self._end.events == 0:
+            fs.remove(self.path)
+        if fs.exists(self.path):
+            fs.truncate(self.path, self._kept_bytes)
+            finish(fs, self.path, fs.append(self.path), self._end)
+        fs.sync_directory(folder)
+        self._is_sealed = True
+        return sealed if self._end.events else None
 
     def _lead(self, waiting: list[Appended], *, force: bool = False) -> None:
         """Write and sync for all that queued; nobody else touches the file meanwhile."""
@@ -130,15 +167,20 @@ class Lane:
                     self._done += len(waiting)
                     for appended in waiting:
                         self._end = self._end.with_events(appended.first_event_id, appended.count)
+                    self._kept_bytes = self._kept_bytes if self._file is None else self._file.tell()
                 self._changed.notify_all()
 
     def _write(self, data: bytes) -> None:
         file = self._file or self._open()
+        begun = time.monotonic()
         file.write(data)
         self.bytes += len(data)
         self._is_synced = False
         if self._policy is SyncPolicy.ALWAYS:
             self._sync()
+        seconds = time.monotonic() - begun
+        if seconds > SLOW_SECONDS:
+            _LOGGER.warning("%s: the disk took %.1f s for one write", self.path, seconds)
 
     def _sync(self) -> None:
         if self._file is not None:
@@ -148,6 +190,7 @@ class Lane:
     def _open(self) -> WritableFile:
         """Make the file: its header is durable before it has its name, and the name before the first record."""
         partial = temporary(self.path)
+        self._is_made = True
         file = self._fs.create(partial)
         self._file = file
         write_header(file, self._header)
@@ -155,6 +198,11 @@ class Lane:
         self._fs.rename(partial, self.path)
         self._fs.sync_directory(self.path.parent)
         return file
+
+    def _failed_with(self, error: BaseException) -> StorageError:
+        failure = StorageError(f"{self.path}: an append of another thread failed ({error}), this one with it.")
+        failure.errno = error.errno if isinstance(error, OSError) else None
+        return failure
 
     def _refuse_if_broken(self) -> None:
         if self.error is not None:

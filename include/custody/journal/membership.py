@@ -167,6 +167,18 @@ class Membership:
                 failed(root, error)
                 raise
 
+    def rejoin(self, root: Path) -> int:
+        """Write what a container has to know that was out for a while; return up to which id ids are reserved in it.
+
+        Durability: on return it survives power loss.
+
+        Raises:
+            StorageError: the container cannot be written.
+        """
+        reserved = self.reserved
+        self._write(root, self._containers())
+        return reserved
+
     def raise_floor(self, least: int) -> None:
         """Never give out an id below `least` again: what was given out beyond what can be read is not known."""
         if least > self.floor:

@@ -56,6 +56,11 @@ class OpenGroup:
         """Bytes appended so far."""
         return sum(lane.bytes for lane in self._lanes)
 
+    @property
+    def left_open(self) -> list[Lane]:
+        """The lanes that could not be sealed."""
+        return [lane for lane in self._lanes if lane.is_left_open]
+
     def sync(self) -> list[tuple[Lane, OSError]]:
         """Make durable what was appended; return the lanes that failed."""
         failed: list[tuple[Lane, OSError]] = []

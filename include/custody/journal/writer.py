@@ -5,11 +5,14 @@ each append takes a block of ids from the one counter and a journal of the open 
 or large, without stopping the threads: they go on in the next group, whose ids are all greater.
 
 A container that fails is taken out and the others carry on; the append that met the failure raises, and its events may
-or may not be there after recovery. When no container is left the writer is poisoned.
+or may not be there after recovery. One that was full or read-only is tried again and comes back when it can be written;
+until then a writer without another one refuses each append. When no container is left that could come back the writer
+is poisoned.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -24,11 +27,12 @@ from weakref import ReferenceType, ref
 import pyarrow as pa
 
 from custody.clock import Clock
-from custody.errors import ClosedError, CustodyError
+from custody.errors import ClosedError, CustodyError, StorageError
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal.encoding import Prepared
 from custody.journal.file import JournalHeader
 from custody.journal.free_ids import least_free_id
+from custody.journal.infirmary import RETRY_SECONDS, Infirmary
 from custody.journal.lane import Appended, Lane, SyncPolicy
 from custody.journal.membership import Membership, check_containers
 from custody.journal.opened import OpenGroup
@@ -38,6 +42,7 @@ from custody.model import Event, require_valid_columns
 from custody.vfs import FileSystem
 
 _TICK_SECONDS = 0.25
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ class JournalOptions:
     seal_bytes: int = 100 << 20
     waiting_bytes_max: int = 4 << 30
     backpressure_seconds: float = 30.0
+    retry_seconds: float = RETRY_SECONDS
+    """The first pause before a container that is full or read-only is tried again."""
 
 
 def lock_path(containers: Sequence[Path], writer: str) -> Path:
@@ -94,8 +101,10 @@ class JournalWriter:
         self._opened = 0
         self._group: OpenGroup | None = None
         self._broken: str | None = None
-        self.failed_containers: dict[Path, str] = {}
-        """Containers that were taken out, and why."""
+        self._infirmary = Infirmary(fs, self._containers, self._options.retry_seconds)
+        self._left_open: list[Lane] = []
+        self.failed_containers = self._infirmary.reasons
+        """Containers that are out, and why; one that comes back leaves."""
         self._pressure = Pressure(
             fs,
             writer,
@@ -137,7 +146,7 @@ class JournalWriter:
         Raises:
             ClosedError: the writer was closed, or no container is left.
             BackpressureError: too much waits to be rolled over.
-            StorageError: the disk refused.
+            StorageError: the disk refused, or all disks are full or read-only; try again later.
         """
         return self._append(Prepared(events))
 
@@ -158,6 +167,7 @@ class JournalWriter:
         self._pressure.hold_back(self._refuse_if_broken)
         with self._lock:
             self._refuse_if_broken()
+            self._refuse_without_container()
             group = self._group or self._open_group()
             ids = range(self._next_event_id, self._next_event_id + prepared.count)
             if ids.stop > self._membership.reserved:
@@ -197,6 +207,7 @@ class JournalWriter:
             with self._lock:
                 self._broken = self._broken or "is closed"
             self.seal()
+            self._salvage()
         finally:
             self._held.close()
 
@@ -227,17 +238,18 @@ class JournalWriter:
         return Lane(self._fs, path, header, self._options.sync)
 
     def _working(self) -> tuple[Path, ...]:
-        return tuple(root for root in self._containers if root not in self.failed_containers)
+        return self._infirmary.working
 
     def _take_out(self, path: Path, error: OSError) -> None:
         """Stop using the container of a path that failed."""
         with self._lock:
             for root in self._containers:
                 if path.is_relative_to(root):
-                    self.failed_containers.setdefault(root, str(error))
+                    if self._infirmary.take_out(root, error):
+                        _LOGGER.warning("container %s was taken out: %s", root, error)
                     if self._group is not None:
                         self._group.take_out(root)
-            if len(self.failed_containers) == len(self._containers):
+            if not self._working() and not self._infirmary.can_heal:
                 self._broken = self._broken or f"failed to write ({error})"
 
     def _seal(self, group: OpenGroup) -> list[Path]:
@@ -250,10 +262,48 @@ class JournalWriter:
             sealed, failed = group.close()
             for lane, error in failed:
                 self._take_out(lane.path, error)
+            self._left_open += group.left_open
             self._pressure.count()
-        if failed and self._broken is not None:
+        if failed and not self._working():
             raise failed[0][1]
         return sealed
+
+    def _mend(self) -> None:
+        """Try the containers whose time has come; those that can be written take part from the next group on."""
+        with self._lock:
+            due = self._infirmary.due()
+        for root in due:
+            if not self._infirmary.has_room(root):
+                self._infirmary.postpone(root)
+                continue
+            try:
+                reserved = self._membership.rejoin(root)  # without the lock: a disk may take its time to refuse
+                with self._lock:
+                    if self._membership.reserved != reserved:
+                        self._membership.rejoin(root)
+                    self._infirmary.bring_back(root)
+            except OSError:
+                self._infirmary.postpone(root)
+                continue
+            _LOGGER.warning("container %s is used again", root)
+            with self._lock:
+                group = self._group
+            if group is not None:
+                self._seal(group)  # the next one is opened over all containers that work
+        if due:
+            self._salvage()
+
+    def _salvage(self) -> None:
+        """Seal what failures left open on containers that work again."""
+        with self._sealing:
+            for lane in list(self._left_open):
+                if any(lane.path.is_relative_to(root) for root in self._working()):
+                    try:
+                        lane.salvage()
+                    except OSError as error:
+                        self._take_out(lane.path, error)
+                    else:
+                        self._left_open.remove(lane)
 
     @property
     def tick_seconds(self) -> float:
@@ -262,22 +312,39 @@ class JournalWriter:
         return min(_TICK_SECONDS, interval) if self._options.sync is SyncPolicy.INTERVAL else _TICK_SECONDS
 
     def tick(self) -> None:
-        """Seal the open group if it is old, sync it if that is due; a thread of the writer calls this all the time."""
+        """Seal the open group if it is old, sync it if that is due, try the containers that are out.
+
+        A thread of the writer calls this all the time.
+        """
+        try:
+            self._mend()
+            self._keep_promises()
+        except (OSError, CustodyError) as error:
+            with self._lock:
+                if not (isinstance(error, OSError) and self._infirmary.can_heal):
+                    self._broken = self._broken or f"failed to seal ({error})"
+
+    def _keep_promises(self) -> None:
         with self._lock:
             group = self._group
-        if group is None:
-            return
-        due = self._synced + self._options.sync_interval_ms / 1000
-        try:
+        if group is not None:
+            due = self._synced + self._options.sync_interval_ms / 1000
             if self._clock.now_ms() - group.opened_ms >= self._options.seal_ms:
                 self._seal(group)
             elif self._options.sync is SyncPolicy.INTERVAL and time.monotonic() + self.tick_seconds > due:
                 for lane, error in group.sync():
                     self._take_out(lane.path, error)
                 self._synced = time.monotonic()
-        except (OSError, CustodyError) as error:
-            with self._lock:
-                self._broken = self._broken or f"failed to seal ({error})"
+
+    def _refuse_without_container(self) -> None:
+        error = self._infirmary.error
+        if error is not None and not self._working():
+            failure = StorageError(
+                f"writer {self._writer!r}: no container can be written now ({error}). "
+                "Free room or mount the disk; the writer goes on by itself then."
+            )
+            failure.errno = error.errno
+            raise failure
 
     def _refuse_if_broken(self) -> None:
         if self._broken is not None:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -20,14 +20,17 @@ from custody.catalog import (
     AddTombstone,
     CatalogState,
     CommitConflictError,
+    Condition,
     RemoveFile,
     RemoveShard,
     RemoveTombstone,
+    RespectHolds,
     is_remnant,
     merged_remnant,
 )
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import OnDamage, refuse
+from custody.maintenance.held import conditions_for
 from custody.maintenance.planning import count_forgotten, groups_on_disk, meaning, planned
 from custody.maintenance.rewriting import Survey, metadata_of, survey, write_anew
 from custody.maintenance.shards import leftover_shards, retire
@@ -99,10 +102,11 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> Compacted:
         return Compacted(writer=workspace.writer, note="replaced already")
     if any(on_disk.intersection(file.groups) for file in files):
         return Compacted(writer=workspace.writer, note="its journals are not swept yet")
-    found = survey(workspace, state, files)
+    held = conditions_for(workspace)
+    found = survey(workspace, state, files, held)
     if len(files) == 1 and not found.erased:
         return Compacted(writer=workspace.writer, note="nothing to erase")
-    return replace(workspace, state, files, found)
+    return replace(workspace, state, files, found, held)
 
 
 def replace(
@@ -110,12 +114,14 @@ def replace(
     state: CatalogState,
     files: Sequence[AddFile],
     found: Survey,
+    held: Mapping[str, Condition],
     more: Sequence[Action] = (),
     on_damage: OnDamage = refuse,
 ) -> Compacted:
     """Let one new log, or none, take the place of live logs of which `found` says what stays, in one transaction.
 
-    `more` goes into the same transaction; `on_damage` was told of the same damage when the logs were surveyed.
+    `held` is what was surveyed with; `more` goes into the same transaction; `on_damage` was told of the same damage
+    when the logs were surveyed.
 
     Durability: on return the new files and the transaction survive power loss.
 
@@ -131,11 +137,13 @@ def replace(
     size = 0
     if found.rows:
         metadata = metadata_of(workspace, files, found, attempt)
-        made = write_anew(workspace, state, files, metadata, on_damage=on_damage)
+        made = write_anew(workspace, state, files, metadata, held, on_damage=on_damage)
         file = add_file(workspace, made, metadata, found.sources)
         size = file.size_bytes
         actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, made, metadata))]
     actions += [*_remnant(workspace, state, files, found), *more]
+    if found.erased:
+        actions.append(Action(respect_holds=RespectHolds(names=sorted(state.holds))))
     try:
         after = workspace.catalog.commit(actions, attempt=attempt)
     except CommitConflictError:

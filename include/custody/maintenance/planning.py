@@ -8,24 +8,28 @@ size; so an event is written anew a bounded number of times, and a log that was 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import (
     AddFile,
     AddTombstone,
     CatalogState,
+    Condition,
     columns_needed,
     live_groups,
     may_mean,
+    meant,
     stored_footer,
     visible,
 )
 from custody.errors import CorruptionError, NotFoundError
 from custody.eventlog import EventLog
+from custody.maintenance.held import conditions_for
 from custody.rollover import Workspace
 
 
@@ -55,6 +59,7 @@ def planned(workspace: Workspace) -> Iterator[Rewriting]:
     if state.seal is not None:
         return
     target = workspace.settings.eventlog.log_bytes_target
+    held = conditions_for(workspace)
     waiting = sorted(on_disk - live_groups(state))
     run: list[_Candidate] = []
     for file in sorted(state.files.values(), key=lambda file: file.first_event_id):
@@ -62,7 +67,7 @@ def planned(workspace: Workspace) -> Iterator[Rewriting]:
             yield from _chosen(workspace, run)
             run = []
             continue
-        found = _candidate(workspace, state, file, target)
+        found = _candidate(workspace, state, file, target, held)
         if run and not _fits(run, found, waiting, target):
             yield from _chosen(workspace, run)
             run = []
@@ -88,8 +93,22 @@ def open_file(workspace: Workspace, file: AddFile) -> EventLog:
     return EventLog(workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256)
 
 
-def count_forgotten(workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone]) -> int:
-    """Return how many events of a log tombstones mean; only the columns that they ask for are read.
+def erasable(stones: Sequence[AddTombstone], held: Sequence[Condition], table: pa.Table) -> pa.ChunkedArray | pa.Array:
+    """Return which events of a table tombstones mean and no hold does: booleans, shape (rows,)."""
+    hidden = pc.invert(visible(stones, table))
+    return pc.and_not(hidden, meant(held, table)) if held else hidden
+
+
+def held_in(held: Mapping[str, Condition], file: AddFile) -> list[Condition]:
+    """Return the conditions of holds that may mean an event of a log."""
+    bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
+    return [part for part in held.values() if may_mean(part, *bounds)]
+
+
+def count_forgotten(
+    workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone], held: Sequence[Condition] = ()
+) -> int:
+    """Return how many events of a log tombstones mean and holds do not; only the columns that these ask for are read.
 
     Raises:
         CorruptionError, NotFoundError: a block is damaged, or the log is gone.
@@ -97,14 +116,16 @@ def count_forgotten(workspace: Workspace, file: AddFile, stones: Sequence[AddTom
     if not stones:
         return 0
     log = open_file(workspace, file)
-    columns = sorted({"event_id", *columns_needed(stones)})
+    columns = sorted({"event_id", *columns_needed([*stones, *held])})
     tables = log.tables(range(len(log.toc.blocks)), columns)
-    return sum(table.num_rows - (pc.sum(visible(stones, table)).as_py() or 0) for table in tables)
+    return sum(pc.sum(erasable(stones, held, table)).as_py() or 0 for table in tables)
 
 
-def _candidate(workspace: Workspace, state: CatalogState, file: AddFile, target: int) -> _Candidate:
+def _candidate(
+    workspace: Workspace, state: CatalogState, file: AddFile, target: int, held: Mapping[str, Condition]
+) -> _Candidate:
     try:
-        forgotten = count_forgotten(workspace, file, meaning(state, file))
+        forgotten = count_forgotten(workspace, file, meaning(state, file), held_in(held, file))
     except (CorruptionError, NotFoundError):
         return _Candidate(file, math.inf, 1)  # the attempt to write it anew says what is damaged
     size = _plain_bytes(file) if file.size_bytes <= target else math.inf

@@ -7,7 +7,7 @@ them. The new files have names of their own, so that who reads the old ones goes
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +18,7 @@ from custody.catalog import (
     AddFile,
     AddTombstone,
     CatalogState,
+    Condition,
     SourceKeys,
     columns_needed,
     source_keys,
@@ -26,7 +27,7 @@ from custody.catalog import (
 from custody.eventlog import EventLog, LogMetadata, OnDamage, StagedSource, refuse, source_bounds, write_log
 from custody.format.names import attempt_suffix
 from custody.index import build_shard
-from custody.maintenance.planning import meaning, open_file
+from custody.maintenance.planning import erasable, held_in, meaning, open_file
 from custody.rollover import LogFiles, Workspace
 
 _LOOKED_AT = ("event_id", "event_time", "source_node", "source_ordinal")
@@ -72,22 +73,32 @@ class Survey:
         ]
 
 
-def survey(workspace: Workspace, state: CatalogState, files: Sequence[AddFile], on_damage: OnDamage = refuse) -> Survey:
-    """Look at what stays of some logs, which are neighbours in the order of their ids.
+def survey(
+    workspace: Workspace,
+    state: CatalogState,
+    files: Sequence[AddFile],
+    held: Mapping[str, Condition],
+    on_damage: OnDamage = refuse,
+) -> Survey:
+    """Look at what stays of some logs, which are neighbours in the order of their ids; what is held stays.
+
+    Keys are kept of what somebody forgot. What a rule of the retention took is not remembered: that would grow for
+    ever, and an event that comes again is taken by the rule again.
 
     Raises:
         CorruptionError: a block is damaged, and `on_damage` does not pass it over.
     """
     found = Survey()
     for file in files:
-        stones = meaning(state, file)
-        columns = sorted({*_LOOKED_AT, *columns_needed(stones)})
+        stones, kept = meaning(state, file), held_in(held, file)
+        asked_for = [stone for stone in stones if not stone.by_retention]
+        columns = sorted({*_LOOKED_AT, *columns_needed([*stones, *kept])})
         for table in _tables(workspace, file, columns, on_damage):
-            shown = visible(stones, table)
-            gone = table.filter(pc.invert(shown))
-            found.add(table.filter(shown))
+            goes = erasable(stones, kept, table)
+            found.add(table.filter(pc.invert(goes)))
+            gone = table.filter(goes)
             found.erased += gone.num_rows
-            found.keys += source_keys(gone)
+            found.keys += source_keys(gone.filter(pc.invert(visible(asked_for, gone))))
     return found
 
 
@@ -113,6 +124,7 @@ def write_anew(
     state: CatalogState,
     files: Sequence[AddFile],
     metadata: LogMetadata,
+    held: Mapping[str, Condition],
     on_damage: OnDamage = refuse,
 ) -> LogFiles:
     """Write the new log, its table of contents and its shard; return where they are.
@@ -122,7 +134,11 @@ def write_anew(
     made = workspace.files(metadata, attempt_suffix(metadata.transaction))
 
     def events() -> Iterator[pa.Table]:
-        return (table for file in files for table in _kept(workspace, file, meaning(state, file), on_damage))
+        return (
+            table
+            for file in files
+            for table in _kept(workspace, file, meaning(state, file), held_in(held, file), on_damage)
+        )
 
     write_log(workspace.fs, made.log, events, metadata, workspace.log_options)
     log, index = EventLog(workspace.fs, made.log), workspace.settings.index
@@ -132,10 +148,14 @@ def write_anew(
 
 
 def _kept(
-    workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone], on_damage: OnDamage
+    workspace: Workspace,
+    file: AddFile,
+    stones: Sequence[AddTombstone],
+    held: Sequence[Condition],
+    on_damage: OnDamage,
 ) -> Iterator[pa.Table]:
     for table in _tables(workspace, file, None, on_damage):
-        yield table.filter(visible(stones, table)) if stones else table
+        yield table.filter(pc.invert(erasable(stones, held, table))) if stones else table
 
 
 def _tables(

@@ -31,9 +31,11 @@ from custody.repository.forgetting import Forgotten, Meant
 from custody.repository.found import Events, EventStream, Notices
 from custody.repository.ingest import Ingest
 from custody.repository.past import AsOf, past
+from custody.repository.retaining import Retained, apply_retention, condition_of, plan_retention
 from custody.repository.searching import Page, SearchResult, Source, search
 from custody.repository.slots import SlotWriter, take_slot
 from custody.repository.status import RepositoryStatus, repository_status
+from custody.retention import Hold, Plan, add_hold, release_hold, standing_holds
 from custody.rollover import Workspace, is_stale, rebuild_shard
 from custody.vfs import FileSystem, PosixFileSystem
 
@@ -342,6 +344,54 @@ class Repository:
     def compactions(self, writer: str | None = None) -> list[Rewriting]:
         """Return what `compact` would write anew; the logs that tombstones may mean are read for it."""
         return [found for workspace in self._meant(writer) for found in planned(workspace)]
+
+    def plan_retention(self) -> Plan:
+        """Return what would expire now, why, and what is held; nothing is changed."""
+        return plan_retention(self.settings, self._fs, self._clock, self.workspaces())
+
+    def apply_retention(self) -> Retained:
+        """Let expire what is too old or has no room, and delete what expired longer ago than the grace.
+
+        That the limit cannot be kept is no error: the plan in the result says so.
+
+        Durability: on return what the result says survives power loss. It can be stopped at any time: do it again.
+
+        Raises:
+            ConflictError: another process changed a catalog meanwhile. Try again.
+        """
+        return apply_retention(self.settings, self._fs, self._clock)
+
+    def hold(
+        self,
+        name: str,
+        meant: Meant,
+        reason: str,
+        who: str,
+        *,
+        event_types: Sequence[str] = (),
+        writer: str | None = None,
+    ) -> None:
+        """Let neither retention nor compaction take the events that are meant, later ones included.
+
+        Durability: on return the hold survives power loss. On raise it may stand for some writers: do it again.
+
+        Raises:
+            InvalidInputError: no condition is given.
+            ConflictError: another hold has this name.
+        """
+        add_hold(self._meant(writer), name, condition_of(meant, event_types), reason, who)
+
+    def holds(self) -> list[Hold]:
+        """Return the holds that stand, by name."""
+        return standing_holds(self.workspaces())
+
+    def release(self, name: str, reason: str, who: str) -> list[str]:
+        """End a hold; return the writers that it stood for.
+
+        Raises:
+            NotFoundError: there is no such hold.
+        """
+        return release_hold(self.workspaces(), name, reason, who)
 
     def _meant(self, writer: str | None) -> list[Workspace]:
         names = self._writers() if writer is None else [writer]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CorruptionError
+from custody.journal import ROOM_BYTES_MIN
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import is_behind, read_scrub
 from custody.quarantine import Quarantine
 from custody.repository.reading import snapshot
 from custody.repository.slots import taken_slots
+from custody.retention import measure, standing_holds, waiting_bytes
 from custody.rollover import Pending, Workspace, pending
 from custody.rollover.pending import is_live
 from custody.vfs import FileSystem
@@ -53,6 +56,26 @@ class ScrubStatus(msgspec.Struct, frozen=True, kw_only=True):
     damaged: int
 
 
+class DiskStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One disk: a container or the store; bytes are None where nobody can tell."""
+
+    folder: str
+    state: str
+    """`ok`, `read-only`, `full` (less than a journal's worth of room), or `missing`."""
+    total_bytes: int | None
+    free_bytes: int | None
+
+
+class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The room that everything takes; `waiting_bytes` of it are not live any more and will be deleted."""
+
+    used_bytes: int
+    kinds: dict[str, int]
+    waiting_bytes: int
+    limit_bytes: int | None
+    holds: int
+
+
 class RepositoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A whole repository."""
 
@@ -61,6 +84,8 @@ class RepositoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     slots_taken: int
     pending: Pending
     quarantined: int
+    budget: BudgetStatus
+    disks: tuple[DiskStatus, ...]
     writers: tuple[WriterStatus, ...]
     scrub: ScrubStatus | None = None
     """None when the scrub never ran, or its file is damaged."""
@@ -76,6 +101,8 @@ def repository_status(
         slots_taken=len(taken_slots(fs, settings)),
         pending=pending(settings, fs),
         quarantined=sum(1 for _ in quarantine.known_keys()),
+        budget=_budget(settings, fs, workspaces),
+        disks=tuple(disk_status(fs, folder) for folder in dict.fromkeys((*settings.containers, settings.store))),
         writers=tuple(_writer_status(workspace) for workspace in workspaces),
         scrub=_scrub_status(settings, fs, clock),
     )
@@ -96,6 +123,30 @@ def _scrub_status(settings: Settings, fs: FileSystem, clock: Clock) -> ScrubStat
         last_round_ms=None if scrub.former is None else scrub.former.finished_ms,
         is_behind=is_behind(settings, scrub, clock.now_ms()),
         damaged=len(damages(scrub.latest())),
+    )
+
+
+def disk_status(fs: FileSystem, folder: Path) -> DiskStatus:
+    """Look at the disk that holds a folder."""
+    space = fs.space(folder)
+    if space is None:
+        state = "ok" if fs.exists(folder) else "missing"
+    elif space.is_read_only:
+        state = "read-only"
+    else:
+        state = "full" if space.free_bytes < ROOM_BYTES_MIN else "ok"
+    total, free = (None, None) if space is None else (space.total_bytes, space.free_bytes)
+    return DiskStatus(folder=str(folder), state=state, total_bytes=total, free_bytes=free)
+
+
+def _budget(settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace]) -> BudgetStatus:
+    use = measure(settings, fs)
+    return BudgetStatus(
+        used_bytes=use.total_bytes,
+        kinds=use.kinds,
+        waiting_bytes=sum(waiting_bytes(workspace, workspace.clock.now_ms()) for workspace in workspaces),
+        limit_bytes=settings.retention.bytes_max,
+        holds=len(standing_holds(workspaces)),
     )
 
 

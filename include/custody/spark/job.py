@@ -20,6 +20,7 @@ import msgspec
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError
 from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
+from custody.retention import RETENTION_STEPS
 from custody.rollover import STEPS, Step, StepReport, Unit, UnitReport, Workspace, write_report
 from custody.vfs import PosixFileSystem
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXIT_FAILED = 1
-ALL_STEPS: Mapping[str, Step] = {**STEPS, **MAINTENANCE_STEPS}
+ALL_STEPS: Mapping[str, Step] = {**STEPS, **RETENTION_STEPS, **MAINTENANCE_STEPS}
 """Every step that has a job, by name."""
 
 

@@ -1,8 +1,17 @@
 """Room `vfs`: the one seam for durable effects. What only tests need is imported from its module."""
 
-from custody.vfs.base import FileSystem, Primitives, WritableFile
+from custody.vfs.base import FileSystem, Primitives, Space, WritableFile
 from custody.vfs.composed import TEMPORARY_SUFFIX, temporary
 from custody.vfs.mapped import will_need
 from custody.vfs.posix import PosixFileSystem
 
-__all__ = ["TEMPORARY_SUFFIX", "FileSystem", "PosixFileSystem", "Primitives", "WritableFile", "temporary", "will_need"]
+__all__ = [
+    "TEMPORARY_SUFFIX",
+    "FileSystem",
+    "PosixFileSystem",
+    "Primitives",
+    "Space",
+    "WritableFile",
+    "temporary",
+    "will_need",
+]

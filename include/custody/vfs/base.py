@@ -10,9 +10,19 @@ every file system (`custody.vfs.composed`), so that a test can fail or crash bet
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The room of a disk, in bytes; `free_bytes` is what this user may still write."""
+
+    total_bytes: int
+    free_bytes: int
+    is_read_only: bool
 
 
 class WritableFile(Protocol):
@@ -93,6 +103,10 @@ class Primitives(Protocol):
 
     def modified_ms(self, path: Path) -> int:
         """Return when a file was last written, in ms since the epoch."""
+        ...
+
+    def space(self, folder: Path) -> Space | None:
+        """Return the room of the disk that holds a folder, None where nobody can tell."""
         ...
 
     def list(self, folder: Path) -> list[str]:

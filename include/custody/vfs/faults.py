@@ -8,11 +8,12 @@ refuses every write, until `free` gives room again. A failed sync makes nothing 
 from __future__ import annotations
 
 import errno
+import time
 from builtins import list as list_of
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from custody.vfs.base import Primitives, WritableFile
+from custody.vfs.base import Primitives, Space, WritableFile
 from custody.vfs.failure import refusal
 from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 
@@ -39,6 +40,8 @@ class Fault:
     errno: int = errno.EIO
     taken_bytes: int = 0
     """Of a write that fails, how many bytes were written all the same."""
+    delay_seconds: float = 0.0
+    """How long the operation takes longer than it should; with errno 0 it is done all the same."""
     met: int = field(default=0, init=False)
     """How many operations matched so far."""
 
@@ -173,6 +176,14 @@ class FaultyFileSystem(WrappingFileSystem):
         self.meet("sync_directory", folder)
         self.inner.sync_directory(folder)
 
+    def space(self, folder: Path) -> Space | None:
+        """Return the room that is left, when it is bounded."""
+        if self.free_bytes is None:
+            return self.inner.space(folder)
+        return Space(self.free_bytes, self.free_bytes, False)
+
     def _struck(self, kind: str, path: Path) -> Fault | None:
         struck = [fault for fault in self.faults if fault.strikes(kind, path)]
-        return struck[0] if struck else None
+        for fault in struck:
+            time.sleep(fault.delay_seconds)
+        return next((fault for fault in struck if fault.errno), None)

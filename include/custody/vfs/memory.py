@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from custody.errors import LockedError
+from custody.vfs.base import Space
 from custody.vfs.composed import ComposedOperations
 from custody.vfs.crash import CrashMode, InjectedCrash, survivors
 from custody.vfs.failure import refusal
@@ -175,6 +176,10 @@ class MemoryFileSystem(ComposedOperations):
         """Return 0: a disk in memory has no clock, all of it is old."""
         self.size(path)
         return 0
+
+    def space(self, folder: Path) -> Space | None:
+        """Return None: memory has no bounds that it knows of."""
+        return None
 
     def list(self, folder: Path) -> list[str]:
         """Return the sorted names in a folder; an absent folder is empty."""

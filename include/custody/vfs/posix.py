@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from custody.errors import LockedError
+from custody.vfs.base import Space
 from custody.vfs.composed import ComposedOperations
 from custody.vfs.failure import reported
 
@@ -142,6 +143,15 @@ class PosixFileSystem(ComposedOperations):
         """Return when a file was last written, in ms since the epoch."""
         with reported("look at", path):
             return path.stat().st_mtime_ns // 1_000_000
+
+    def space(self, folder: Path) -> Space | None:
+        """Return the room of the disk that holds a folder, None for one that is not there."""
+        try:
+            found = os.statvfs(folder)
+        except OSError:
+            return None
+        is_read_only = bool(found.f_flag & os.ST_RDONLY)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, is_read_only)
 
     def list(self, folder: Path) -> list[str]:
         """Return the sorted names in a folder; an absent folder is empty."""

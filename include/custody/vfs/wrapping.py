@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from custody.vfs.base import Primitives, WritableFile
+from custody.vfs.base import Primitives, Space, WritableFile
 from custody.vfs.composed import ComposedOperations
 
 
@@ -96,6 +96,10 @@ class WrappingFileSystem(ComposedOperations):
     def modified_ms(self, path: Path) -> int:
         """Return when a file was last written."""
         return self.inner.modified_ms(path)
+
+    def space(self, folder: Path) -> Space | None:
+        """Return the room of the disk that holds a folder."""
+        return self.inner.space(folder)
 
     def list(self, folder: Path) -> list_of[str]:
         """Return the sorted names in a folder."""

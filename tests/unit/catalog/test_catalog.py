@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from custody.catalog import Action, AddShard, Catalog, RemoveFile, RemoveShard
+from custody.catalog import Action, AddShard, Catalog, CatalogState, RemoveFile, RemoveShard, prune, verify
 from custody.catalog.codec import decode
 from custody.clock import ManualClock
 from custody.errors import ConflictError, StorageError
@@ -19,6 +20,7 @@ from tests.unit.catalog.chain import START_MS, add, build, open_catalog, transac
 COMMIT = """
 import sys
 from pathlib import Path
+from unittest.mock import patch
 from custody.catalog import Action, AddFile, Catalog
 from custody.clock import SystemClock
 from custody.store import LocalStore
@@ -206,3 +208,37 @@ def test_a_commit_while_a_reader_looks_is_not_taken_for_a_hole(tmp_path: Path) -
     build(tmp_path)
     reader = Catalog(LocalStore(_CommitBetween(tmp_path), tmp_path), "main", "provenance", ManualClock())
     assert "meanwhile" in reader.load().files
+
+
+def test_a_reader_and_a_writer_that_were_overtaken_by_a_prune_find_what_is_newer(tmp_path: Path) -> None:
+    slow = open_catalog(tmp_path)
+    slow.commit([add("a")])
+    fast = open_catalog(tmp_path)
+    for name in "bcdef":
+        fast.commit([add(name)])
+        fast.checkpoint()
+    prune(fast, 3)
+    assert set(slow.load().files) == set(fast.load().files)
+    assert set(slow.commit([add("g")]).files) == set(open_catalog(tmp_path).load().files)
+
+
+def test_a_commit_whose_place_was_pruned_between_look_and_put_is_tried_again_on_top(tmp_path: Path) -> None:
+    slow = open_catalog(tmp_path)
+    slow.commit([add("a")])
+    right = Catalog.settle
+
+    def overtaken(self: Catalog) -> CatalogState:
+        state = right(self)
+        with patch.object(Catalog, "settle", right):
+            fast = open_catalog(tmp_path)
+            if len(fast.load().files) == 1:
+                for name in "bcdef":
+                    fast.commit([add(name)])
+                    fast.checkpoint()
+                prune(fast, 3)
+        return state
+
+    with patch.object(Catalog, "settle", overtaken):
+        slow.commit([add("g")])
+    assert len(open_catalog(tmp_path).load().files) == 7
+    assert verify(open_catalog(tmp_path), files=False).defects == []

@@ -19,6 +19,7 @@ from custody.eventlog import Damage, EventLog
 from custody.format.names import TIME_DIGITS
 from custody.journal import Group
 from custody.maintenance.compaction import replace, shards_of
+from custody.maintenance.held import conditions_for
 from custody.maintenance.planning import open_file
 from custody.maintenance.repair.actions import keep_evidence, loss
 from custody.maintenance.rewriting import survey
@@ -84,7 +85,8 @@ def rewrite(workspace: Workspace, path: str) -> str:
     """
     state, file = live_file(workspace, path)
     seen: list[Damage] = []
-    found = survey(workspace, state, [file], on_damage=seen.append)
+    held = conditions_for(workspace)
+    found = survey(workspace, state, [file], held, on_damage=seen.append)
     damaged = {damage.block: damage for damage in seen}
     log = open_file(workspace, file)
     events = sum(_keep_block(workspace, file, log, damage) for damage in damaged.values())
@@ -96,7 +98,7 @@ def rewrite(workspace: Workspace, path: str) -> str:
         noted.append(CatalogAction(add_loss=made))
     if not found.rows:
         return _remove(workspace, state, file, noted)
-    done = replace(workspace, state, [file], found, noted, on_damage=lambda damage: _expect(damage, damaged))
+    done = replace(workspace, state, [file], found, held, noted, on_damage=lambda damage: _expect(damage, damaged))
     return f"revision {done.revision}: {found.rows} events in a new log, {events} lost"
 
 

@@ -1,0 +1,68 @@
+"""
+### Provenance retention
+
+Lets events go that are older than `retention.age_max` or a rule says, and the oldest ones when `retention.bytes_max` is
+used up. What a hold means stays. A run after a crash goes on where the last one stopped: what is done is read from the
+catalog and from disk, not from Airflow.
+
+| task | what it does |
+|---|---|
+| `plan` | says what would go, why, what is held, and the room before and after; this is the task's XCom |
+| `wanted` | ends the run here when only the plan was asked for (`plan_only`) |
+| `mark` | takes what expired out of the catalogs, in one transaction a writer |
+| `expire` | deletes the event logs that were marked longer ago than `retention.grace` |
+| `drop_shards` | deletes the index shards of which no log is left, as wholes |
+| `prune` | deletes the revisions of the catalogs that list what is gone |
+| `collect_garbage` | forgets marks that are done; deletes what no kept revision lists |
+| `check` | fails when the limit cannot be kept although all went that may go |
+
+Each task's XCom is the report of its Spark job. The schedule is hourly; `CUSTODY_RETENTION_SCHEDULE` in Airflow's
+environment names another one, empty for none. The repository is the folder that `CUSTODY_REPOSITORY` names; the Spark
+master is the connection `spark_default`.
+"""
+
+import os
+from datetime import UTC, datetime, timedelta
+
+from airflow.sdk import DAG, Param, chain, task
+
+from custody_airflow.operators import SparkStepOperator
+
+AFTER_THE_PLAN = ("mark", "expire", "drop_shards", "prune", "collect_garbage", "check")
+
+
+@task.short_circuit(task_id="wanted")
+def is_wanted(plan_only: str) -> bool:
+    return plan_only != "True"
+
+
+def step(name: str) -> SparkStepOperator:
+    return SparkStepOperator(task_id=name, step=f"retention_{name}")
+
+
+with DAG(
+    dag_id="provenance_retention",
+    description="Events that are too old, or have no room, go",
+    doc_md=__doc__,
+    schedule=os.environ.get("CUSTODY_RETENTION_SCHEDULE", "0 * * * *") or None,
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    dagrun_timeout=timedelta(hours=6),
+    tags=["custody", "provenance"],
+    params={
+        "plan_only": Param(
+            False,
+            type="boolean",
+            title="Plan only",
+            description="Show what would go, and change nothing.",
+        ),
+    },
+    default_args={
+        "owner": "custody",
+        "retries": 2,
+        "retry_delay": timedelta(seconds=30),
+        "execution_timeout": timedelta(hours=2),
+    },
+):
+    chain(step("plan"), is_wanted("{{ params.plan_only }}"), *map(step, AFTER_THE_PLAN))

@@ -1,0 +1,27 @@
+"""Room `retention`: what is too old, or has no room, goes; what is held stays."""
+
+from custody.retention.holds import Hold, add_hold, release_hold, standing_holds
+from custody.retention.keeping import Hiding
+from custody.retention.marking import mark
+from custody.retention.planning import Choice, Expiring, Plan, choose, waiting_bytes
+from custody.retention.steps import RETENTION_STEPS
+from custody.retention.survey import HeldLog
+from custody.retention.usage import DiskUse, measure
+
+__all__ = [
+    "RETENTION_STEPS",
+    "Choice",
+    "DiskUse",
+    "Expiring",
+    "HeldLog",
+    "Hiding",
+    "Hold",
+    "Plan",
+    "add_hold",
+    "choose",
+    "mark",
+    "measure",
+    "release_hold",
+    "standing_holds",
+    "waiting_bytes",
+]

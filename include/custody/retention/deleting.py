@@ -1,0 +1,182 @@
+"""Deleting what was marked, once nobody reads it any longer. Each part can be done again from any crash.
+
+Earlier revisions of the catalog still list the files. So the floor is raised first: who asks for such a revision is
+told that it was pruned and which one is the earliest, and never finds a hole. A checkpoint at the floor and a later one
+are there before the floor moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from custody.catalog import (
+    Action,
+    AddMark,
+    Catalog,
+    Note,
+    RemoveMark,
+    drop_revisions,
+    plan_prune,
+    raise_floor,
+    readable_checkpoints,
+)
+from custody.catalog.prune import PrunePlan
+from custody.format.names import ContainerPaths
+from custody.maintenance import retire
+from custody.retention.usage import allocated, folder_bytes
+from custody.rollover import Workspace
+
+GROUPS_KEPT_MS = 7 * 86_400_000
+"""How long a mark remembers its journal groups: longer than any rollover can be held up."""
+_LATER_CHECKPOINTS = 1
+
+
+def due_marks(workspace: Workspace) -> list[AddMark]:
+    """Return the marks whose files may be deleted now, oldest first."""
+    before = workspace.clock.now_ms() - workspace.settings.retention.grace_ms
+    state = workspace.catalog.load()
+    found = [mark for mark in state.marks.values() if (mark.paths or mark.shards) and mark.created_ms <= before]
+    return sorted(found, key=lambda mark: (mark.created_ms, mark.id))
+
+
+def delete_logs(workspace: Workspace) -> tuple[int, int]:
+    """Delete the logs and tables of contents of the marks that are due; return how many files, and their bytes.
+
+    Durability: on return the floor and the deletions survive power loss.
+    """
+    marks = due_marks(workspace)
+    if not marks:
+        return 0, 0
+    catalog = workspace.catalog
+    catalog.settle()  # the mark may be of a process that died before it was durable
+    keep_from(catalog, _revision_of(catalog, marks))
+    objects, gone = catalog.objects, {path for mark in marks for path in mark.paths}
+    found = [info for info in objects.store.list(f"{objects.home}data/") if info.key[len(objects.home) :] in gone]
+    trash = f"{objects.home}trash/"  # the garbage collection may have been faster
+    found += [info for info in objects.store.list(trash) if info.key.removeprefix(trash).partition("/")[2] in gone]
+    for info in found:
+        objects.store.delete(info.key)
+    for folder in sorted({info.key.rpartition("/")[0] for info in found}):
+        objects.store.drop_folder(f"{folder}/")
+    return len(found), sum(allocated(info.size_bytes) for info in found)
+
+
+def delete_shards(workspace: Workspace) -> tuple[int, int]:
+    """Delete the shards of the marks that are due; return how many, and their bytes.
+
+    Durability: on return they are gone for good, or `leftover_shards` finds the rest.
+    """
+    workspace.catalog.settle()
+    folders = [folder for mark in due_marks(workspace) for folder in _folders(workspace, mark)]
+    there = [folder for folder in folders if workspace.fs.exists(folder)]
+    size = sum(folder_bytes(workspace.fs, folder) for folder in there)
+    for folder in there:
+        retire(workspace, folder)
+    return len(there), size
+
+
+def settle_marks(workspace: Workspace) -> int:
+    """Shorten the marks of which all is deleted, and drop those that need not be known any more; return how many.
+
+    Durability: on return the transaction survives power loss.
+    """
+    actions: list[Action] = []
+    for mark in _settled(workspace):
+        _settle_deletion(workspace, mark)
+        actions.append(Action(remove_mark=RemoveMark(id=mark.id)))
+        if mark.groups and not _is_forgotten(workspace, mark):
+            kept = AddMark(id=mark.id, groups=mark.groups, events=mark.events, created_ms=mark.created_ms)
+            actions.append(Action(add_mark=kept))
+    if actions:
+        workspace.catalog.commit(actions)
+    return sum(action.HasField("remove_mark") for action in actions)
+
+
+def has_settled(workspace: Workspace) -> bool:
+    """Whether a mark can be shortened or dropped."""
+    return any(_settled(workspace))
+
+
+def keep_from(catalog: Catalog, revision: int) -> None:
+    """Raise the floor to a revision at or behind this one, with a readable checkpoint at it and a later one.
+
+    Durability: on return the floor survives power loss.
+    """
+    if catalog.load().floor >= revision:
+        return
+    at = [found for found in readable_checkpoints(catalog) if found >= revision]
+    if not at:
+        catalog.write_checkpoint()
+        at = [catalog.load().revision]
+    if len(at) <= _LATER_CHECKPOINTS:
+        if catalog.load().revision == at[-1]:
+            catalog.commit([Action(note=Note(text=f"retention: revisions before {at[-1]} are pruned"))])
+        catalog.write_checkpoint()
+    raise_floor(catalog, plan_prune(catalog, at[-1], _LATER_CHECKPOINTS))
+
+
+def revisions_below_floor(catalog: Catalog) -> PrunePlan:
+    """Return what of the catalog lies before its floor."""
+    state = catalog.load()
+    return plan_prune(catalog, state.floor, _LATER_CHECKPOINTS) if state.revision >= 0 else PrunePlan(0, ())
+
+
+def delete_revisions(catalog: Catalog) -> int:
+    """Delete the revisions before the floor; return how many objects.
+
+    Durability: on return the deletions survive power loss.
+    """
+    plan = revisions_below_floor(catalog)
+    drop_revisions(catalog, plan)
+    return len(plan.keys)
+
+
+def _revision_of(catalog: Catalog, marks: Iterable[AddMark]) -> int:
+    """Return the last revision in which one of some marks was made; 0 when those are behind the floor already."""
+    wanted = {mark.id for mark in marks}
+    revision = 0
+    for transaction in catalog.timeline():
+        if any(action.HasField("add_mark") and action.add_mark.id in wanted for action in transaction.actions):
+            revision = transaction.revision
+    return revision
+
+
+def _settled(workspace: Workspace) -> list[AddMark]:
+    """Return the marks whose files are all gone, and that say more than they have to."""
+    state, objects = workspace.catalog.load(), workspace.catalog.objects
+    due = {mark.id for mark in due_marks(workspace)}
+    found = []
+    for _, mark in sorted(state.marks.items()):
+        is_short = not (mark.paths or mark.shards)
+        if is_short and not _is_forgotten(workspace, mark):
+            continue
+        if not is_short and mark.id not in due:
+            continue
+        is_left = any(objects.store.head(objects.home + path) is not None for path in mark.paths)
+        if not is_left and not any(workspace.fs.exists(folder) for folder in _folders(workspace, mark)):
+            found.append(mark)
+    return found
+
+
+def _settle_deletion(workspace: Workspace, mark: AddMark) -> None:
+    """Make durable that a mark's files are gone: the process that deleted them may have died before it was."""
+    folders = {(workspace.paths.home / path).parent for path in mark.paths}
+    folders |= {folder.parent for folder in _folders(workspace, mark)}
+    for folder in sorted(folders):
+        while not workspace.fs.exists(
+            folder
+        ):  # a day without logs has no folder: then its name has to be gone for good
+            folder = folder.parent
+        workspace.fs.sync_directory(folder)
+
+
+def _is_forgotten(workspace: Workspace, mark: AddMark) -> bool:
+    return mark.created_ms <= workspace.clock.now_ms() - GROUPS_KEPT_MS
+
+
+def _folders(workspace: Workspace, mark: AddMark) -> list[Path]:
+    return [
+        ContainerPaths(workspace.settings.root / shard.container, workspace.writer).index / shard.name
+        for shard in mark.shards
+    ]

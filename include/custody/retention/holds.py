@@ -1,0 +1,95 @@
+"""Legal holds: what they mean is neither expired nor erased. A hold is a fact of each writer's catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from custody.catalog import Action, AddHold, Condition, RemoveHold
+from custody.errors import ConflictError, NotFoundError
+from custody.rollover import Workspace
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
+    """A hold as people see it; times in ms since the epoch."""
+
+    name: str
+    reason: str
+    who: str
+    created_ms: int
+    writers: tuple[str, ...]
+    event_ids: tuple[int, ...] = ()
+    flowfile_uuids: tuple[str, ...] = ()
+    from_ms: int = 0
+    to_ms: int = 0
+    attributes: dict[str, str] = {}
+    event_types: tuple[str, ...] = ()
+
+
+def add_hold(workspaces: Sequence[Workspace], name: str, condition: Condition, reason: str, who: str) -> None:
+    """Let a hold stand in some catalogs; where the same one stands already nothing is changed.
+
+    Durability: on return it survives power loss in all of them. On raise it may stand in some: do it again.
+
+    Raises:
+        InvalidInputError: it has no name, or would mean every event.
+        ConflictError: another hold has this name.
+    """
+    for workspace in workspaces:
+        standing = workspace.catalog.load().holds.get(name)
+        if standing is not None:
+            if standing.condition != condition:
+                raise ConflictError(
+                    f"writer {workspace.writer!r}: another hold is called {name!r}. Choose another name."
+                )
+            continue
+        now_ms = workspace.clock.now_ms()
+        hold = AddHold(name=name, condition=condition, reason=reason, who=who, created_ms=now_ms)
+        workspace.catalog.commit([Action(add_hold=hold)])
+
+
+def release_hold(workspaces: Sequence[Workspace], name: str, reason: str, who: str) -> list[str]:
+    """Let a hold stand no more in any of some catalogs; return their writers. What expired meanwhile goes then.
+
+    Durability: on return this survives power loss. On raise it may still stand in some: do it again.
+
+    Raises:
+        NotFoundError: no catalog has a hold of this name.
+    """
+    released = []
+    for workspace in workspaces:
+        if name in workspace.catalog.load().holds:
+            gone = RemoveHold(name=name, reason=reason, who=who, created_ms=workspace.clock.now_ms())
+            workspace.catalog.commit([Action(remove_hold=gone)])
+            released.append(workspace.writer)
+    if not released:
+        raise NotFoundError(f"no hold is called {name!r}.")
+    return released
+
+
+def standing_holds(workspaces: Iterable[Workspace]) -> list[Hold]:
+    """Return the holds of some catalogs, by name; one that means the same in several catalogs is one."""
+    found: dict[tuple[str, bytes], tuple[AddHold, list[str]]] = {}
+    for workspace in workspaces:
+        for name, hold in workspace.catalog.load().holds.items():
+            key = name, hold.condition.SerializeToString(deterministic=True)
+            found.setdefault(key, (hold, []))[1].append(workspace.writer)
+    return [_shown(hold, writers) for _, (hold, writers) in sorted(found.items())]
+
+
+def _shown(hold: AddHold, writers: Sequence[str]) -> Hold:
+    condition = hold.condition
+    return Hold(
+        name=hold.name,
+        reason=hold.reason,
+        who=hold.who,
+        created_ms=hold.created_ms,
+        writers=tuple(sorted(writers)),
+        event_ids=tuple(condition.event_ids),
+        flowfile_uuids=tuple(condition.flowfile_uuids),
+        from_ms=condition.from_time_ms,
+        to_ms=condition.to_time_ms,
+        attributes={attribute.name: attribute.value for attribute in condition.attributes},
+        event_types=tuple(condition.event_types),
+    )

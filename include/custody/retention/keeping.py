@@ -1,0 +1,117 @@
+"""Which events are too old: the general age and the rules, as conditions that the catalog can hold and columns answer.
+
+Of several rules for an event the longest counts; a rule counts instead of the general age, be it longer or shorter.
+Times are cut down to a granule, so that a rule gives the same answer for a while: an event goes at most a thirty-second
+of its time later than it could, and at most a day.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from custody.catalog import AddTombstone, Attribute, Condition
+from custody.config import KeepRule
+
+_GRANULES = 32
+_GRANULE_MS_MAX = 86_400_000
+
+
+class Hiding(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that hides events older than a time (ms) although their logs stay."""
+
+    rule: str
+    before_ms: int
+
+
+def cutoff_ms(now_ms: int, keep_ms: int) -> int:
+    """Return the time before which events that are kept for `keep_ms` are too old; it moves a granule at a time."""
+    granule = max(min(keep_ms // _GRANULES, _GRANULE_MS_MAX), 1)
+    return (now_ms - keep_ms) // granule * granule
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What is too old at `now_ms`; `age_max_ms` None keeps all for ever that no rule means."""
+
+    now_ms: int
+    age_max_ms: int | None
+    rules: Sequence[KeepRule] = ()
+
+    @cached_property
+    def surely_ms(self) -> int | None:
+        """Every event before this time is too old, whatever it is; None when there is no such time."""
+        if self.age_max_ms is None:
+            return None
+        return cutoff_ms(self.now_ms, max([self.age_max_ms, *(rule.keep_ms for rule in self.rules)]))
+
+    @cached_property
+    def possibly_ms(self) -> int | None:
+        """No event from this time on is too old; None when none is ever."""
+        ages = [rule.keep_ms for rule in self.rules] + ([] if self.age_max_ms is None else [self.age_max_ms])
+        return max((cutoff_ms(self.now_ms, age) for age in ages), default=None)
+
+    @cached_property
+    def expired(self) -> list[AddTombstone]:
+        """What is too old: an event that one of these means."""
+        return self._stones(self.age_max_ms, ())
+
+    def hiding(self, holds: Iterable[Condition]) -> list[AddTombstone]:
+        """Return what has to be hidden while its logs stay, which is none without rules; held events are not."""
+        if not self.rules:
+            return []
+        has_longer = self.age_max_ms is not None and any(rule.keep_ms > self.age_max_ms for rule in self.rules)
+        return self._stones(self.age_max_ms if has_longer else None, tuple(holds))
+
+    def _stones(self, age_max_ms: int | None, excepted: Sequence[Condition]) -> list[AddTombstone]:
+        made = [
+            self._stone(rule.keep_ms, _described(rule), _condition(rule), excepted)
+            for rule in dict.fromkeys(self.rules)
+        ]
+        if age_max_ms is not None:
+            made.append(self._stone(age_max_ms, "age_max", Condition(), excepted))
+        return [stone for stone in made if stone.to_time_ms > 0]
+
+    def _stone(self, keep_ms: int, reason: str, condition: Condition, excepted: Sequence[Condition]) -> AddTombstone:
+        longer = [_condition(rule) for rule in dict.fromkeys(self.rules) if rule.keep_ms > keep_ms]
+        return AddTombstone(
+            id=uuid.uuid4().bytes,
+            from_time_ms=_FIRST_MS,
+            to_time_ms=cutoff_ms(self.now_ms, keep_ms),
+            event_types=condition.event_types,
+            attributes=condition.attributes,
+            unless=[*longer, *excepted],
+            reason=f"retention: {reason}",
+            created_ms=self.now_ms,
+            by_retention=True,
+        )
+
+
+_FIRST_MS = -(1 << 63)
+
+
+def same_meaning(one: AddTombstone, other: AddTombstone) -> bool:
+    """Whether two tombstones differ in nothing but their ids and the time when they were made."""
+    return _bare(one) == _bare(other)
+
+
+def _bare(stone: AddTombstone) -> AddTombstone:
+    copy = AddTombstone()
+    copy.CopyFrom(stone)
+    copy.ClearField("id")
+    copy.ClearField("created_ms")
+    return copy
+
+
+def _condition(rule: KeepRule) -> Condition:
+    attributes = [Attribute(name=name, value=value) for name, value in rule.attributes]
+    return Condition(event_types=[] if rule.event_type is None else [rule.event_type], attributes=attributes)
+
+
+def _described(rule: KeepRule) -> str:
+    terms = [] if rule.event_type is None else [f"event_type:{rule.event_type}"]
+    return " and ".join([*terms, *(f"attribute:{name}={value}" for name, value in rule.attributes)])

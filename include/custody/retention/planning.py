@@ -1,0 +1,200 @@
+"""The plan: which live logs go, and why. Looking changes nothing; what is applied is this plan.
+
+First go the logs of which every event is too old. If that leaves more on disk than the limit, the oldest ones go, each
+writer's in the order of their ids and the writers merged by time, until the lower mark is reached. A log with a held
+event stays, and so does one whose journals or staged unit are still there. Files that wait for their deletion count as
+gone already: no event goes in their place.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from custody.catalog import AddFile
+from custody.catalog.garbage import OLDER_THAN_MS
+from custody.clock import Clock
+from custody.config import Settings
+from custody.format.names import ContainerPaths
+from custody.maintenance import conditions_for
+from custody.retention.keeping import Hiding, Keeping
+from custody.retention.survey import HeldLog, Surveyed
+from custody.retention.usage import DiskUse, allocated, folder_bytes, measure
+from custody.rollover import Workspace
+from custody.vfs import FileSystem
+
+BY_AGE = "age"
+BY_SIZE = "size"
+
+
+class Expiring(msgspec.Struct, frozen=True, kw_only=True):
+    """A live log that goes; times in ms since the epoch, bytes on disk with its shards."""
+
+    writer: str
+    path: str
+    why: str
+    """`age`: every event of it is too old; `size`: it is among the oldest, and room is needed."""
+    events: int
+    first_event_id: int
+    last_event_id: int
+    first_event_time_ms: int
+    last_event_time_ms: int
+    bytes: int
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pass of retention would do at `now_ms`; sizes in bytes."""
+
+    now_ms: int
+    limit_bytes: int | None
+    used_bytes: int
+    """On disk now, everything counted."""
+    waiting_bytes: int
+    """Of these, what is not live any more and waits for its deletion."""
+    after_bytes: int
+    """On disk when the plan was carried out and what waits is deleted."""
+    expiring: tuple[Expiring, ...]
+    held: tuple[HeldLog, ...]
+    """Logs that would have gone but for a hold."""
+    hiding: tuple[Hiding, ...]
+    """Rules from which on events are hidden that lie in logs which stay."""
+    problem: str | None = None
+    """Why the limit cannot be kept, None when it can."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.expiring or self.hiding)
+
+
+@dataclass
+class Choice:
+    """What was chosen: the logs that go by writer, and the writers as they were looked at."""
+
+    plan: Plan
+    writers: dict[str, Surveyed]
+    gone: dict[str, dict[str, AddFile]] = field(default_factory=dict)
+
+
+def choose(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequence[Workspace]) -> Choice:
+    """Look at everything and choose what goes."""
+    now_ms = clock.now_ms()
+    chosen = settings.retention
+    keeping = Keeping(now_ms, chosen.age_max_ms, chosen.keep_rules)
+    surveyed = [Surveyed.of(item, keeping, conditions_for(item, workspaces)) for item in workspaces]
+    use = measure(settings, fs)
+    waiting = sum(waiting_bytes(item, now_ms) for item in workspaces)
+    chooser = _Chooser(surveyed)
+    chooser.by_age()
+    if chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max:
+        chooser.by_size(use.total_bytes - waiting - chosen.bytes_max * chosen.purge_percent // 100)
+    after = use.total_bytes - waiting - chooser.freed
+    plan = Plan(
+        now_ms=now_ms,
+        limit_bytes=chosen.bytes_max,
+        used_bytes=use.total_bytes,
+        waiting_bytes=waiting,
+        after_bytes=after,
+        expiring=tuple(chooser.expiring),
+        held=tuple(chooser.held.values()),
+        hiding=tuple(_hiding(surveyed)),
+        problem=_problem(chosen.bytes_max, after, use, tuple(chooser.held.values())),
+    )
+    return Choice(plan, {item.workspace.writer: item for item in surveyed}, chooser.gone)
+
+
+def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
+    """Return the bytes of a writer that are not live any more and will be deleted: marked, in the trash, or garbage."""
+    state, objects = workspace.catalog.load(), workspace.catalog.objects
+    live = {path for file in state.files.values() for path in (file.path, file.toc_path)}
+    marked = {path for mark in state.marks.values() for path in mark.paths}
+    size = sum(allocated(info.size_bytes) for info in objects.store.list(f"{objects.home}trash/"))
+    for info in objects.store.list(f"{objects.home}data/"):
+        path = info.key.removeprefix(objects.home)
+        if path in marked or (path not in live and info.modified_ms <= now_ms - OLDER_THAN_MS):
+            size += allocated(info.size_bytes)
+    for mark in state.marks.values():
+        for shard in mark.shards:
+            index = ContainerPaths(workspace.settings.root / shard.container, workspace.writer).index
+            size += folder_bytes(workspace.fs, index / shard.name)
+    return size
+
+
+class _Chooser:
+    """Chooses logs of several writers; a shard's room counts with the log that is the last one to leave it."""
+
+    def __init__(self, writers: Sequence[Surveyed]) -> None:
+        self._writers = writers
+        self.gone: dict[str, dict[str, AddFile]] = {item.workspace.writer: {} for item in writers}
+        self.expiring: list[Expiring] = []
+        self.held: dict[tuple[str, str], HeldLog] = {}
+        self.freed = 0
+
+    def by_age(self) -> None:
+        """Choose the logs of which every event is too old."""
+        for writer in self._writers:
+            for file in writer.candidates:
+                if writer.is_expired(file):
+                    self._try(writer, file, BY_AGE)
+
+    def by_size(self, wanted_bytes: int) -> None:
+        """Choose the oldest logs until so many bytes are freed."""
+        queues = [self._queue(number, writer) for number, writer in enumerate(self._writers)]
+        for _, number, _, file in heapq.merge(*queues):
+            if self.freed >= wanted_bytes:
+                return
+            self._try(self._writers[number], file, BY_SIZE)
+
+    def _queue(self, number: int, writer: Surveyed) -> Iterator[tuple[int, int, int, AddFile]]:
+        """Yield a writer's logs in the order of their ids; times that go back do not change that order."""
+        time = -(1 << 63)
+        for file in writer.candidates:
+            time = max(time, file.first_event_time_ms)
+            if file.path not in self.gone[writer.workspace.writer]:
+                yield time, number, file.first_event_id, file
+
+    def _try(self, writer: Surveyed, file: AddFile, why: str) -> None:
+        name = writer.workspace.writer
+        if writer.holders(file):
+            self.held.setdefault((name, file.path), writer.held_log(file))
+            return
+        gone = self.gone[name]
+        gone[file.path] = file
+        size = writer.room(file, writer.leaving([file.path], gone))
+        self.freed += size
+        self.expiring.append(
+            Expiring(
+                writer=name,
+                path=file.path,
+                why=why,
+                events=file.rows,
+                first_event_id=file.first_event_id,
+                last_event_id=file.last_event_id,
+                first_event_time_ms=file.first_event_time_ms,
+                last_event_time_ms=file.last_event_time_ms,
+                bytes=size,
+            )
+        )
+
+
+def _hiding(writers: Sequence[Surveyed]) -> Iterator[Hiding]:
+    found = {(stone.reason, stone.to_time_ms) for writer in writers for stone in writer.hiding[1]}
+    dropped = {(stone.reason, 0) for writer in writers for stone in writer.hiding[0]}
+    dropped -= {(reason, 0) for reason, _ in found}
+    for reason, before_ms in sorted(found | dropped):
+        yield Hiding(rule=reason.removeprefix("retention: "), before_ms=before_ms)
+
+
+def _problem(limit: int | None, after: int, use: DiskUse, held: Sequence[HeldLog]) -> str | None:
+    if limit is None or after <= limit:
+        return None
+    holds = sorted({name for log in held for name in log.holds})
+    kept = f"{sum(log.bytes for log in held)} bytes are held by {', '.join(holds)}; " if holds else ""
+    rest = ", ".join(f"{kind} {size}" for kind, size in use.kinds.items() if kind not in ("logs", "trash") and size)
+    return (
+        f"retention.bytes_max: expected at most {limit} bytes after everything that may go, got {after}. {kept}"
+        f"on disk are besides event logs: {rest}. Raise the limit, release a hold, or run the rollover."
+    )

@@ -1,0 +1,212 @@
+"""The steps of retention, in the manner of the rollover's: units listed from disk, each can be done again.
+
+| step | unit | reads | writes |
+|---|---|---|---|
+| retention_plan | repository | catalogs, disk | nothing; its report is the plan |
+| retention_mark | repository | the same | one transaction a writer: what expired is live no more |
+| retention_expire | writer | marks older than the grace | the catalog's floor; deletes event logs |
+| retention_drop_shards | writer | the same | deletes index shards of which no log is left |
+| retention_prune | writer | catalog | deletes revisions before the floor |
+| retention_collect_garbage | writer | catalog, store | shortens marks; deletes what no kept revision lists |
+| retention_check | repository | catalogs, disk | nothing; fails when the limit cannot be kept |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from custody.catalog import collect
+from custody.catalog.garbage import TRASH_KEPT_MS
+from custody.config import Settings
+from custody.errors import StorageError
+from custody.retention.deleting import (
+    delete_logs,
+    delete_revisions,
+    delete_shards,
+    due_marks,
+    has_settled,
+    keep_from,
+    revisions_below_floor,
+    settle_marks,
+)
+from custody.retention.marking import mark
+from custody.retention.planning import Choice, Plan, choose, waiting_bytes
+from custody.retention.usage import measure
+from custody.rollover import Step, Unit, UnitReport, Workspace
+from custody.vfs import FileSystem
+
+
+class RetentionStep(Step):
+    """One step of retention."""
+
+    def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
+        """Do one unit; doing it again changes nothing. Every step of retention begins here, and nowhere else."""
+        return self.work(workspace, str(unit))
+
+    def work(self, workspace: Workspace, unit: str) -> UnitReport:
+        """Do one unit."""
+        raise NotImplementedError
+
+
+class _WholeRepository(RetentionStep):
+    """A step whose one unit is the repository: which log is the oldest is a question to all writers together."""
+
+    def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
+        """Return one unit for all writers, none for a repository without any."""
+        workspaces = Workspace.all(settings, fs)
+        return [Unit(settings.repository.writer)] if workspaces and _is_asked_for(settings, workspaces) else []
+
+    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
+        """Return the one unit."""
+        yield Unit(workspace.settings.repository.writer)
+
+    def choose(self, workspace: Workspace) -> Choice:
+        """Look at everything."""
+        settings, fs = workspace.settings, workspace.fs
+        writers = [Workspace(settings, found.writer, fs, workspace.clock) for found in Workspace.all(settings, fs)]
+        return choose(settings, fs, workspace.clock, writers)
+
+
+class MakePlan(_WholeRepository):
+    """Says what would go; changes nothing."""
+
+    name = "retention_plan"
+
+    def work(self, workspace: Workspace, unit: str) -> UnitReport:
+        """Return the plan as the report's note."""
+        return _planned(unit, self.choose(workspace).plan)
+
+
+class Mark(_WholeRepository):
+    """Takes out of the catalogs what expired."""
+
+    name = "retention_mark"
+
+    def work(self, workspace: Workspace, unit: str) -> UnitReport:
+        """Plan and carry it out; the report is the plan that was carried out."""
+        choice = self.choose(workspace)
+        mark(choice)
+        return _planned(unit, choice.plan)
+
+
+class Expire(RetentionStep):
+    """Deletes the event logs of marks that are due."""
+
+    name = "retention_expire"
+
+    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
+        """Writers with marks that are due."""
+        if due_marks(workspace):
+            yield Unit(workspace.writer)
+
+    def work(self, workspace: Workspace, unit: str) -> UnitReport:
+        """Raise the floor, then delete."""
+        count, size = delete_logs(workspace)
+        return UnitReport(unit=unit, bytes=size, note=f"{count} files deleted")
+
+
+class DropShards(RetentionStep):
+    """Deletes the index shards of marks that are due."""
+
+    name = "retention_drop_shards"
+
+    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
+        """Writers with marks that are due."""
+        if due_marks(workspace):
+            yield Unit(workspace.writer)
+
+    def work(self, workspace: Workspace, unit: str) -> UnitReport:
+        """Delete them as wholes."""
+        count, size = delete_shards(workspace)
+        return UnitReport(unit=unit, bytes=size, note=f"{count} shards deleted")
+
+
+class PruneRevisions(RetentionStep):
+    """Deletes revisions before the floor; with too much on disk it raises the floor for what else they keep."""
+
+    name = "retention_prune"
+
+    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
+        """Writers with revisions before the floor, or whose earlier revisions keep files that the limit needs."""
+        if revisions_below_floor(workspace.catalog).keys or self._keeps_too_much(workspace):
+            yield Unit(workspace.writer)
+
+    def work(self, workspace: Workspace, unit: str) -> UnitReport:
+        """Delete them, oldest first."""
+        if self._keeps_too_much(workspace):
+            keep_from(workspace.catalog, workspace.catalog.load().revision)
+        count = delete_revisions(workspace.catalog)
+        return UnitReport(unit=unit, note=f"{count} objects of the catalog deleted")
+
+    def _keeps_too_much(self, workspace: Workspace) -> bool:
+        state = workspace.catalog.load()
+        is_behind = state.floor < state.revision and waiting_bytes(workspace, workspace.clock.now_ms()) > 0
+        return is_behind and not due_marks(workspace) and _is_over(workspace)
+
+
+class CollectGarbage(RetentionStep):
+    """Shortens marks whose files are gone, and deletes what no kept revision lists."""
+
+    name = "retention_collect_garbage"
+
+    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
+        """Writers with marks that are done, or with garbage."""
+        if has_settled(workspace) or self._collect(workspace, dry_run=True)[0]:
+            yield Unit(workspace.writer)
+
+    def work(self, workspace: Workspace, unit: str) -> UnitReport:
+        """Do both; the trash is kept for a while, unless the limit needs its room."""
+        settled = settle_marks(workspace)
+        count, size = self._collect(workspace, dry_run=False)
+        return UnitReport(unit=unit, bytes=size, note=f"{settled} marks done, {count} files moved or deleted")
+
+    def _collect(self, workspace: Workspace, *, dry_run: bool) -> tuple[int, int]:
+        kept_ms = 0 if _is_over(workspace) else TRASH_KEPT_MS
+        found = collect(workspace.catalog, workspace.clock, trash_kept_ms=kept_ms, dry_run=dry_run)
+        return len(found.moved) + len(found.deleted) + len(found.restored), found.deleted_bytes
+
+
+class Check(_WholeRepository):
+    """Fails when the limit cannot be kept, after all that may go is gone."""
+
+    name = "retention_check"
+
+    def work(self, workspace: Workspace, unit: str) -> UnitReport:
+        """Plan once more.
+
+        Raises:
+            StorageError: the limit cannot be kept; the message says what stands in the way.
+        """
+        plan = self.choose(workspace).plan
+        if plan.problem is not None:
+            raise StorageError(plan.problem)
+        return UnitReport(unit=unit, note=f"{plan.used_bytes} bytes on disk")
+
+
+RETENTION_STEPS: Mapping[str, Step] = {
+    step.name: step
+    for step in (MakePlan(), Mark(), Expire(), DropShards(), PruneRevisions(), CollectGarbage(), Check())
+}
+"""All steps of retention by name, in the order in which a pass runs them."""
+
+
+def _planned(unit: str, plan: Plan) -> UnitReport:
+    events = sum(log.events for log in plan.expiring)
+    freed = sum(log.bytes for log in plan.expiring)
+    return UnitReport(unit=unit, events=events, bytes=freed, note=msgspec.json.encode(plan).decode())
+
+
+def _is_asked_for(settings: Settings, workspaces: list[Workspace]) -> bool:
+    """Whether a setting says that something goes, or an earlier one left something hidden."""
+    chosen = settings.retention
+    if chosen.age_max is not None or chosen.bytes_max is not None or chosen.rules:
+        return True
+    stones = (stone for workspace in workspaces for stone in workspace.catalog.load().tombstones.values())
+    return any(stone.by_retention for stone in stones)
+
+
+def _is_over(workspace: Workspace) -> bool:
+    limit = workspace.settings.retention.bytes_max
+    return limit is not None and measure(workspace.settings, workspace.fs).total_bytes > limit

@@ -1,0 +1,84 @@
+"""What a repository takes on its disks: every file and folder of the containers and the store, as `du` counts them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from custody.config import Settings
+from custody.errors import StorageError
+from custody.vfs import FileSystem
+
+BLOCK_BYTES = 4096
+"""Disks give room in blocks: a file of one byte takes a block, and so does a folder."""
+_CONTAINER_KINDS = {"journals": "journals", "index": "index"}
+_DATABASE_KINDS = {"staging": "staging", "data": "logs", "transactions": "catalog", "trash": "trash"}
+_WRITER_KINDS = {"content": "content", "flowfiles": "content"}
+_DATABASE_DEPTH = 3  # <store>/<writer>/<database>/<what>
+
+
+class DiskUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes on disk, all together and by what they are for."""
+
+    total_bytes: int
+    kinds: dict[str, int]
+
+    @classmethod
+    def of(cls, kinds: Mapping[str, int]) -> DiskUse:
+        """Add up the bytes of each kind."""
+        return cls(total_bytes=sum(kinds.values()), kinds=dict(sorted(kinds.items())))
+
+
+def allocated(size: int) -> int:
+    """Return the room that a file of a size takes."""
+    return -(-size // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def measure(settings: Settings, fs: FileSystem) -> DiskUse:
+    """Look at every file of the containers and the store; what vanishes meanwhile counts nothing."""
+    found: Counter[str] = Counter()
+    roots = {*settings.containers, settings.store}
+    for root in sorted(roots):
+        if any(root != other and root.is_relative_to(other) for other in roots):
+            continue  # it lies in another one
+        for path, size in _walk(fs, root):
+            found[_kind(path.relative_to(root).parts, is_store=root == settings.store)] += size
+    return DiskUse.of(found)
+
+
+def folder_bytes(fs: FileSystem, folder: Path) -> int:
+    """Return the room that a folder takes with all in it; 0 for one that is not there."""
+    return sum(size for _, size in _walk(fs, folder)) if fs.exists(folder) else 0
+
+
+def file_bytes(fs: FileSystem, path: Path) -> int:
+    """Return the room that a file takes; 0 for one that is not there."""
+    try:
+        return allocated(fs.size(path))
+    except StorageError:
+        return 0
+
+
+def _walk(fs: FileSystem, root: Path) -> Iterator[tuple[Path, int]]:
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        yield folder, BLOCK_BYTES
+        for name in fs.list(folder):
+            path = folder / name
+            if fs.is_directory(path):
+                waiting.append(path)
+            else:
+                yield path, file_bytes(fs, path)
+
+
+def _kind(parts: tuple[str, ...], *, is_store: bool) -> str:
+    inside = parts[1] if len(parts) > 1 else ""
+    if not is_store:
+        return _CONTAINER_KINDS.get(inside, "other")
+    if inside in _WRITER_KINDS:
+        return _WRITER_KINDS[inside]
+    return _DATABASE_KINDS.get(parts[_DATABASE_DEPTH - 1], "other") if len(parts) >= _DATABASE_DEPTH else "other"
