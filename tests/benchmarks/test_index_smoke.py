@@ -32,4 +32,7 @@ def test_all_peers_that_need_no_package_answer_alike(tmp_path: Path) -> None:
         assert peer["events"] == 4000
         assert all(len(times) == 9 for times in peer["times"].values())
         assert len(peer["times"]) == 10
-    ElementTree.parse(tmp_path / "index-4000.svg")  # noqa: S314 - made by the run
+    assert list(found["peers"]["custody"]["visits"]) == ["1", "2"]
+    assert len(found["peers"]["custody"]["pieces"]) == 2
+    for name in ("index-4000.svg", "growth.svg"):
+        ElementTree.parse(tmp_path / name)  # noqa: S314 - made by the run

@@ -104,7 +104,7 @@ def parse_query(
     if text.strip() in ("", "*"):
         return query.Every()
     known = field_help(attributes, standard)
-    for name in _FIELD_LIKE.findall(_known_fields(known).sub(" ", _QUOTED.sub("", text))):
+    for name in _FIELD_LIKE.findall(_known_fields(known).sub("=", _QUOTED.sub("", text))):
         check_field(name, known)
     try:
         parser = _parser(attributes, standard, known, now_ms)

@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from tests.benchmarks.append.machine import Machine
+from tests.benchmarks.index.growth import draw_growth
 from tests.benchmarks.index.peers import PEERS, Answer, Cost, Custody, Peer, add_packages
 from tests.benchmarks.index.plot import draw
 from tests.benchmarks.index.workload import Question, Rows, pieces, shapes
@@ -72,6 +73,7 @@ def main(events: int, shard: int, questions: int, names: tuple[str, ...], output
     }
     (output / f"results-{events}.json").write_text(json.dumps(document, indent=1))
     draw(output / f"index-{events}.svg", {name: dict(f.times) for name, f in figures.items()}, events)
+    draw_growth(output)
     _print(figures, events)
 
 

@@ -311,17 +311,7 @@ class DuckDb(_InProcess):
         self._pieces = 0
 
     def prepare(self, rows: Rows) -> Any:
-        import pyarrow as pa
-
-        columns: dict[str, object] = {"event_id": [row["event_id"] for row in rows.documents]}
-        for name in SINGLE:
-            columns[name.replace(".", "_")] = [(row[name] or [None])[0] for row in rows.documents]
-        for name in NUMBERS:
-            columns[name] = [row[name] for row in rows.documents]
-        several = [(n, t, row["event_id"]) for row in rows.documents for n in SEVERAL for t in row[n]]
-        return pa.table(columns), pa.table(
-            dict(zip(("field", "term", "event_id"), zip(*several, strict=True), strict=True))
-        )
+        return rows.columns
 
     def add(self, prepared: Any) -> None:
         for name, table in zip(("events", "several"), prepared, strict=True):

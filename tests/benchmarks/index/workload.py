@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.index import identifier_fields, integers
+from custody.index import identifier_fields, integers, to_arrow
 from tests.benchmarks.eventlog.bulk import tables
 
 ATTRIBUTES = ("order.region", "batch.id")
@@ -58,6 +58,35 @@ class Rows:
             columns[name] = self.table.column(name).cast(pa.int64()).to_pylist()
         names = list(columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    @cached_property
+    def columns(self) -> tuple[pa.Table, pa.Table]:
+        """The same as tables: events, and (field, term, event_id) of the fields with several values."""
+        return _columnar(self.table)
+
+
+def _columnar(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the searched values as columns: one row an event, and one row a value of the fields with several."""
+    ids = table.column("event_id").combine_chunks()
+    columns: dict[str, pa.Array] = {"event_id": ids}
+    several = []
+    for searched in identifier_fields(ATTRIBUTES):
+        found = searched.values(table)
+        if searched.name in SINGLE:
+            codes = np.full(table.num_rows, -1, np.int32)
+            codes[found.rows] = found.codes
+            columns[_plain(searched.name)] = found.terms.take(to_arrow(codes, codes < 0))
+        elif searched.name in SEVERAL:
+            names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(found.rows), np.int8)), [searched.name])
+            of = {"field": names.cast(pa.string()), "term": found.terms.take(to_arrow(found.codes))}
+            several.append(pa.table({**of, "event_id": ids.take(to_arrow(found.rows))}))
+    for name in NUMBERS:
+        columns[name] = table.column(name).cast(pa.int64())
+    return pa.table(columns), pa.concat_tables(several)
+
+
+def _plain(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def pieces(events: int, size: int) -> Iterator[pa.Table]:

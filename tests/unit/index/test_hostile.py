@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import random
 import time
@@ -20,9 +21,10 @@ from custody.errors import CorruptionError, InvalidInputError
 from custody.index import build_shard, search_shard
 from custody.index.manifest import NAME, Manifest, checksums_of
 from custody.index.reader.pickled import NotPlainDataError, plain_data
+from custody.index.reader.postings import KeptLists
 from custody.index.reader.shard import OpenShard
 from custody.model import EVENT_SCHEMA, to_batch
-from custody.query import parse_query
+from custody.query import Scan, parse_query
 from custody.query.parser import QUERY_CHARACTERS_MAX
 from custody.vfs import PosixFileSystem
 from tests.support import event, python, sample
@@ -239,3 +241,78 @@ def test_a_killed_builder_leaves_whole_shards_and_attempts(tmp_path: Path) -> No
                 assert found.count(query.Every()) == 2000
                 whole += 1
     assert whole
+
+
+_PEAKS = """
+import resource, sys
+sys.path.insert(0, sys.argv[3])
+from pathlib import Path
+from whoosh import query
+from custody.index import OpenShard, build_shard
+from custody.query import parse_query
+from custody.vfs import PosixFileSystem
+from tests.benchmarks.eventlog.bulk import tables
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+next(iter(tables(20_000)))
+print(peak(), flush=True)
+path = build_shard(PosixFileSystem(), Path(sys.argv[1]), tables(int(sys.argv[2])), ["batch.id"]).path
+print(peak(), flush=True)
+shard = OpenShard(PosixFileSystem(), path)
+uuids = [query.Term("flowfile_uuid", f"{n:036}") for n in range(10_000)]
+texts = ["flowfile_uuid:*a*b*c*", "flowfile_uuid:?*", "NOT filename:*z*", "file_size:[9 TO 1]"]
+for bomb in [*map(parse_query, texts), query.Or(uuids), query.Prefix("flowfile_uuid", "")]:
+    shard.search(bomb, 1000)
+    shard.count(bomb)
+print(peak(), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_building_a_large_shard_and_asking_it_what_matches_all_takes_bounded_memory(tmp_path: Path) -> None:
+    events = 500_000
+    with python(_PEAKS, tmp_path / "shard", events, Path(__file__).parents[3]) as process:
+        assert process.stdout is not None
+        before, built, asked = (int(process.stdout.readline()) for _ in range(3))
+    assert built - before < 300, (before, built)  # MB; the events themselves are 500
+    assert asked - built < 300, (built, asked)
+
+
+def test_long_lists_answer_alike_in_blocks_and_when_they_are_kept(tmp_path: Path) -> None:
+    rows = 40_000
+    chance = np.random.default_rng(7)
+    chosen = [("event_type", 3), ("component_id", 7), ("component_name", 5_000), ("component_type", 300)]
+    columns = {name: pa.array(chance.integers(0, count, rows).astype(str)) for name, count in chosen}
+    table = repeated(rows, **columns)
+    path = build_shard(FS, tmp_path / "shard", [table], []).path
+    stock = build_shard(FS, tmp_path / "stock", [table.slice(0, 5000)], [], writer="stock").path
+    terms = [query.Term(name, str(n)) for name, _ in chosen for n in range(3)]
+    questions: list[query.Query] = [
+        *terms,
+        *(query.And([one, other]) for one, other in itertools.combinations(terms, 2)),
+        query.And([terms[0], terms[3], query.Not(terms[6])]),
+        query.Or([query.Term("component_id", str(n)) for n in range(20)]),
+        query.Or([query.Term("component_name", str(n)) for n in range(4_900, 5_200)]),
+        query.Prefix("component_type", "1"),
+        query.Wildcard("component_name", "*7*1"),
+    ]
+    for shard_path, events in ((path, table), (stock, table.slice(0, 5000))):
+        shard, scan = OpenShard(FS, shard_path), Scan(events)
+        for question in questions * 2:
+            expected = np.flatnonzero(scan.match(question))[::-1]
+            assert shard.search(question).tolist() == expected.tolist(), question
+            assert shard.count(question) == len(expected)
+            window = expected[(expected < 30_000) & (expected > 9_000)]
+            assert shard.search(question, 50, below=30_000, above=9_000).tolist() == window[:50].tolist()
+            oldest = shard.search(question, 50, below=30_000, above=9_000, oldest_first=True)
+            assert oldest.tolist() == window[::-1][:50].tolist()
+
+
+def test_no_more_of_the_long_lists_is_kept_than_the_bound() -> None:
+    kept = KeptLists(bytes_max=1000)
+    for place in range(10):
+        kept.put(place, np.arange(100, dtype=np.int32))
+    kept.put(99, np.arange(1000, dtype=np.int32))
+    assert [place for place in range(100) if kept.get(place) is not None] == [8, 9]

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 from whoosh import query
 
-from custody.errors import CorruptionError, NotFoundError
+from custody.errors import ConfigurationError, CorruptionError, NotFoundError
 from custody.index import IDENTIFIER_FIELDS, NUMBER_FIELDS, TIME_FIELDS, build_shard, search_shard, term, whoosh_schema
 from custody.index.builder import ATTEMPT_PREFIX
+from custody.index.reader.shard import OpenShard
+from custody.index.segment import guard
 from custody.index.values import TERM_BYTES_MAX
 from custody.model import Event, to_batch
 from custody.query import parse_query
@@ -166,3 +168,19 @@ def test_a_term_is_cut_at_a_whole_character() -> None:
 def test_every_field_of_the_schema_is_a_stock_type() -> None:
     for name, kind in whoosh_schema(["a"]).items():
         assert type(kind).__module__ == "whoosh.fields", name
+
+
+def test_another_whoosh_gets_its_own_writer_and_the_bulk_writer_refuses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = table_of(sample(50))
+    whole = answers(build_shard(FS, tmp_path / "bulk", table, []).path)
+    assert guard.difference() is None
+    monkeypatch.setattr(guard, "RELEASE", (2, 7, 99))
+    with pytest.raises(ConfigurationError, match=r"release \(2, 7, 5\) instead of \(2, 7, 99\)"):
+        build_shard(FS, tmp_path / "refused", table, [], writer="bulk")
+    path = build_shard(FS, tmp_path / "stock", table, []).path
+    assert "written by Whoosh itself, which is slow" in caplog.text
+    assert OpenShard(FS, path).description.layout == "stock"
+    assert answers(path) == whole
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["bulk", "stock"]

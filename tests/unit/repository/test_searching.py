@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from custody.catalog import Action, RemoveFile
 from custody.config import Settings
 from custody.errors import InvalidInputError, NotFoundError
 from custody.model import Event
@@ -219,3 +221,26 @@ def test_no_more_shards_are_open_than_the_setting_allows(repository: Repository)
     found = Repository(Settings.model_validate(chosen))
     assert found.search("event_type:ROUTE") == repository.search("event_type:ROUTE")
     assert sum(found._shards.is_open(path) for path in (found.settings.containers[0] / "main/index").iterdir()) == 1
+
+
+def test_events_whose_log_is_not_live_any_more_are_neither_found_nor_counted(repository: Repository) -> None:
+    catalog = repository.workspace().catalog
+    middle = sorted(catalog.load().files.values(), key=lambda file: file.first_event_id)[1]
+    catalog.commit([Action(remove_file=RemoveFile(path=middle.path))])  # and not its shard, which points to it
+    left = [n for n in range(len(EVENTS)) if not middle.first_event_id <= n <= middle.last_event_id]
+    for text, expected in (("", left), ("event_type:ROUTE", [n for n in matching("ROUTE") if n in left])):
+        for limit in (3, 1000):
+            found = repository.search(text, limit=limit)
+            assert (found.total, found.notices) == (len(expected), ())
+            assert [stored.event.event_id for stored in found.events] == expected[::-1][:limit]
+        assert sum(repository.facets(text)[0]["event_type"].values()) == len(expected)
+
+
+def test_searches_of_several_threads_give_what_one_gives(repository: Repository) -> None:
+    texts = ["", "event_type:ROUTE", "filename:*o*", "component_type:p*", "details:auto", "file_size:[100 TO 5000]"]
+    texts += ["event_type:ROUTE AND component_type:r*", "NOT event_type:DROP", "event_type:(SEND OR DROP OR FORK)"]
+    expected = {text: Repository.open(repository.settings.root).search(text) for text in texts}
+    found = Repository.open(repository.settings.root)
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(found.search, texts * 6))
+    assert answers == [expected[text] for text in texts * 6]

@@ -17,12 +17,21 @@ _SIGN = np.uint64(1 << 63)
 class NumberColumn:
     """One number a document; documents that have none have ABSENT. May be used by several threads."""
 
-    def __init__(self, file: CheckedFile, documents: int, *, is_sortable: bool, zones: Zones | None = None) -> None:
+    def __init__(
+        self,
+        file: CheckedFile,
+        documents: int,
+        *,
+        is_sortable: bool,
+        zones: Zones | None = None,
+        left_out: int = ABSENT,
+    ) -> None:
         self._file = file
         self._documents = documents
         self._sign = _SIGN if is_sortable else np.uint64(0)
-        # Whoosh leaves out what is absent at the end.
+        # Whoosh leaves out the numbers at the end that are the column's default.
         self._stored = file.size // _WIDTH
+        self._left_out = left_out
         self.zones = np.empty((2, 0), np.int64) if zones is None else zones
 
     def span(self, low: int, high: int) -> npt.NDArray[np.int64]:
@@ -30,7 +39,7 @@ class NumberColumn:
         stored = min(high, self._stored)
         data = self._file.array(low * _WIDTH, max(low, stored) * _WIDTH) if stored > low else self._file.data[:0]
         found = self._numbers(data.view(">u8"))
-        return found if stored >= high else np.append(found, np.full(high - max(low, stored), ABSENT))
+        return found if stored >= high else np.append(found, np.full(high - max(low, stored), self._left_out))
 
     def of(self, documents: Ints) -> npt.NDArray[np.int64]:
         """Return the numbers of some documents, going up."""

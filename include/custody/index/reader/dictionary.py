@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from custody.index.manifest import Description
 from custody.index.reader.pages import CheckedFile, numbers, window
-from custody.index.reader.postings import NONE, InlineList, PostingList
+from custody.index.reader.postings import NONE, InlineList, KeptLists, PostingList
 from custody.index.reader.single import SingleBlocks, single_blocks
 from custody.index.segment.arrays import Ints, copy_pieces, starts
 from custody.index.segment.dictionary import ABOUT, HEADER, ORDER_TYPES, SLOT, TABLE, TABLES
@@ -59,6 +59,7 @@ class Dictionary:
             raise terms.error(order, "an array of places", f"{description.terms} terms")
         self._order = np.frombuffer(terms.data, order_type, description.terms, order)
         self._ranges: dict[str, tuple[int, int]] = {}
+        self._kept = KeptLists()
         self._texts: tuple[tuple[int, int], pa.StringArray] = (-1, -1), pa.nulls(0, pa.string())
 
     def find(self, field: str, term: bytes) -> PostingList | None:
@@ -222,7 +223,7 @@ class Dictionary:
                 raise self._terms.error(value, "the place of a posting list", "a list")
             return InlineList(self._terms, end, value + size, frequency)
         place, _ = _EXTENT.unpack(self._terms.span(end, end + _EXTENT.size))
-        return PostingList(self._postings, self._layout, place, frequency, first, last)
+        return PostingList(self._postings, self._layout, place, frequency, first, last, self._kept)
 
     def _find_crc(self, key: bytes) -> int | None:
         """Return where the record of a key lies, by its hash."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from custody.index.reader.pages import CheckedFile
 from custody.index.reader.pickled import plain_data, plain_prefix
@@ -27,6 +29,9 @@ _DOCUMENT = np.dtype([("code", "u1"), ("value", "<u4")])
 _HEAD = struct.Struct(">i")
 _BULK_HEAD = struct.Struct("<ixI")
 _STOCK_HEAD_MAX = 256
+_CHUNK = 4096
+_BLOCKS_ALONE = 4
+_DENSE = 64
 
 
 class Block(NamedTuple):
@@ -38,6 +43,47 @@ class Block(NamedTuple):
     last: int
 
 
+class KeptLists:
+    """Whole lists of one shard that were decoded, within a bound of bytes; may be used by several threads."""
+
+    def __init__(self, bytes_max: int = 1 << 20) -> None:
+        self._bytes_max = bytes_max
+        self._lists: dict[int, npt.NDArray[np.int32]] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, place: int) -> npt.NDArray[np.int32] | None:
+        """Return the list that lies at a place, None when it is not kept."""
+        return self._lists.get(place)
+
+    def put(self, place: int, documents: npt.NDArray[np.int32]) -> None:
+        """Keep a list; those that were kept first go."""
+        with self._lock:
+            if place in self._lists or documents.nbytes > self._bytes_max:
+                return
+            self._lists[place] = documents
+            self._bytes += documents.nbytes
+            while self._bytes > self._bytes_max:
+                self._bytes -= self._lists.pop(next(iter(self._lists))).nbytes
+
+
+def _among(own: npt.NDArray[np.int32], documents: Ints) -> npt.NDArray[np.bool_]:
+    """Return which of some documents are in a list; both go up."""
+    low, high = int(documents[0]), int(documents[-1]) + 1
+    begin, end = own.searchsorted((low, high)).tolist()
+    if high - low > _DENSE * len(documents):
+        held = own[begin:end]
+        if not len(held):
+            return np.zeros(len(documents), np.bool_)
+        place = held.searchsorted(documents)
+        place[place == len(held)] = 0
+        found: npt.NDArray[np.bool_] = held[place] == documents
+        return found
+    has = np.zeros(high - low, np.bool_)
+    has[own[begin:end] - low] = True
+    return has[documents - low]
+
+
 class PostingList:
     """The documents of one term, going up; for one query of one thread.
 
@@ -45,9 +91,20 @@ class PostingList:
     """
 
     def __init__(
-        self, file: CheckedFile, layout: Literal["bulk", "stock"], place: int, frequency: int, first: int, last: int
+        self,
+        file: CheckedFile,
+        layout: Literal["bulk", "stock"],
+        place: int,
+        frequency: int,
+        first: int,
+        last: int,
+        kept: KeptLists | None = None,
     ) -> None:
         self.frequency = frequency
+        self._place = place
+        self._kept = kept
+        self._whole = None if kept is None else kept.get(place)
+        self._decodings = 0
         self.first = first
         self.last = last
         self._file = file
@@ -59,8 +116,11 @@ class PostingList:
 
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
         """Yield the documents from `low` to before `high`."""
-        number = self._block_from(low)
+        number = self._block_from(low) if self._whole is None else None
         while number is not None:
+            if self._is_read_on():
+                low = max(low, self._blocks[number - 1].last + 1) if number else low
+                break
             documents = self._documents(number)
             begin, end = (
                 documents.searchsorted((low, high)) if documents[0] < low or documents[-1] >= high else (0, None)
@@ -71,12 +131,19 @@ class PostingList:
             if documents[-1] >= high - 1:
                 return
             number = self._block(number + 1)
+        if self._whole is not None:
+            begin, end = self._whole.searchsorted((low, high)).tolist()
+            for start in range(begin, end, _CHUNK):
+                yield self._whole[start : min(start + _CHUNK, end)].astype(np.int64)
 
     def among(self, documents: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Return which of some documents, going up, are in the list."""
         mask = np.zeros(len(documents), np.bool_)
         begin = 0
         while begin < len(documents):
+            if self._is_read_on() and self._whole is not None:
+                mask[begin:] = _among(self._whole, documents[begin:])
+                break
             number = self._block_from(int(documents[begin]))
             if number is None:
                 break
@@ -93,6 +160,14 @@ class PostingList:
         while number is not None:
             yield self._blocks[number], self._documents(number)
             number = self._block(number + 1)
+
+    def _is_read_on(self) -> bool:
+        """Whether the list is in memory as a whole; after some blocks the rest is decoded at once, and kept."""
+        if self._whole is None and self._decodings > _BLOCKS_ALONE and self._kept is not None:
+            parts = [documents for _, documents in self.blocks()]
+            self._whole = np.concatenate(parts).astype(np.int32)
+            self._kept.put(self._place, self._whole)
+        return self._whole is not None
 
     def data_of(self, block: Block) -> memoryview:
         """Return the data of a block."""
@@ -145,6 +220,7 @@ class PostingList:
     def _documents(self, number: int) -> Ints:
         if self._decoded[0] == number:
             return self._decoded[1]
+        self._decodings += 1
         block = self._blocks[number]
         documents = self._bulk_data(block) if self._layout == "bulk" else self._stock_data(block)
         if len(documents) != block.postings or documents[-1] != block.last:

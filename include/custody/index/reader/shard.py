@@ -17,7 +17,7 @@ from whoosh import query
 from custody.errors import CorruptionError, NotFoundError, StorageError
 from custody.index import manifest
 from custody.index.arrays import to_arrow
-from custody.index.fields import POINTER_COLUMN
+from custody.index.fields import ABSENT, POINTER_COLUMN
 from custody.index.manifest import Manifest, pages_of
 from custody.index.reader.columns import NumberColumn
 from custody.index.reader.dictionary import Dictionary
@@ -112,7 +112,8 @@ class OpenShard:
                 is_sortable = name in self.description.ranges
                 file = self._file(f"{name}.col")
                 zones = self._zones.get(name)
-                found = NumberColumn(file, self.documents, is_sortable=is_sortable, zones=zones)
+                left_out = 0 if name == POINTER_COLUMN else ABSENT
+                found = NumberColumn(file, self.documents, is_sortable=is_sortable, zones=zones, left_out=left_out)
                 self._columns[name] = found
         return found
 
