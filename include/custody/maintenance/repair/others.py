@@ -9,14 +9,13 @@ import msgspec
 from custody.catalog import Action as CatalogAction
 from custody.errors import ConflictError, CustodyError, NotFoundError
 from custody.format.names import ContainerPaths, JournalName
-from custody.journal import Group, decode_state, encode_state, lock_path, read_end
+from custody.journal import Group, decode_state, encode_state, lock_path, read_end, seal_abandoned
 from custody.maintenance.repair.actions import keep_evidence, loss
 from custody.maintenance.shards import retire
 from custody.maintenance.verification.ids import lost_ranges, without
 from custody.maintenance.verification.journals import read_journal, records_of
 from custody.quarantine import Quarantine
-from custody.rollover import STEPS, Unit, Workspace, rebuild_shard
-from custody.rollover.pending import is_live
+from custody.rollover import STEPS, Workspace, rebuild_shard
 from custody.rollover.steps import Step
 
 
@@ -24,12 +23,15 @@ def roll_over(workspace: Workspace, first_event_id: int) -> str:
     """Take a damaged group through the pipeline: its damaged bytes go to the quarantine, its other events become live.
 
     First the catalog is told which ids are lost.
+
+    Raises:
+        LockedError: a live writer holds the group's open journal.
     """
     group = _group(workspace, first_event_id)
     if group.open:
-        if is_live(workspace.fs, workspace.settings, workspace.writer):
-            raise ConflictError(f"writer {workspace.writer!r}: is alive. Its journal is read when it is sealed.")
-        STEPS["recover"].run(workspace, Unit(workspace.writer))
+        containers = workspace.settings.containers
+        with workspace.fs.lock(lock_path(containers, workspace.writer)):  # who lives seals its journals itself
+            seal_abandoned(workspace.fs, containers, workspace.writer)
         group = _group(workspace, first_event_id)
     state = workspace.catalog.settle()
     noted = 0
