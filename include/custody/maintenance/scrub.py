@@ -123,7 +123,7 @@ def next_slice(
     except CorruptionError:
         scrub = Scrub()
     workspaces = _workspaces(settings, fs, clock)
-    found = [*quarantine_piece(workspaces), *(piece for item in workspaces for piece in pieces(item))]
+    found = [quarantine_piece(settings, fs), *(piece for item in workspaces for piece in pieces(item))]
     found.sort(key=lambda piece: piece.key)
     left = [piece for piece in found if piece.key > scrub.after]
     quota = _quota(settings, clock, scrub, sum(piece.bytes for piece in found)) if bytes_max is None else bytes_max
