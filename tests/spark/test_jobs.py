@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from custody.config import SETTINGS_FILE
+from custody.maintenance.findings import damages
+from custody.maintenance.scrub import read_scrub
+from custody.maintenance.steps import MAINTENANCE_STEPS
 from custody.repository import Repository
 from custody.rollover import STEPS, read_report
 from custody.sample import SampleOptions, sample_files
@@ -45,10 +48,10 @@ def repository(tmp_path: Path) -> Repository:
 
 def test_there_is_one_job_a_step_and_one_for_all_of_them() -> None:
     names = {path.stem for path in jobs_folder().glob("*.py")}
-    assert names == {*STEPS, "all"}
+    assert names == {*STEPS, *MAINTENANCE_STEPS, "all"}
 
 
-@pytest.mark.parametrize("step", ["all", *STEPS])
+@pytest.mark.parametrize("step", ["all", *STEPS, *MAINTENANCE_STEPS])
 def test_a_job_explains_its_arguments(step: str) -> None:
     done = subprocess.run(
         [sys.executable, str(jobs_folder() / f"{step}.py"), "--help"], capture_output=True, text=True, check=False
@@ -134,3 +137,24 @@ def test_spark_reads_the_logs_without_custody(repository: Repository) -> None:
     assert found["ids"] == sum(event.event_id for event in events)
     assert found["ordinals"] == sum(event.source_ordinal or 0 for event in events)
     assert found["of_one"] == [event.event_id for event in events if event.flowfile_uuid == found["uuid"]]
+
+
+@pytest.mark.spark
+def test_the_scrub_looks_at_pieces_in_parallel_and_its_driver_keeps_what_they_found(repository: Repository) -> None:
+    run_steps(repository.settings)
+    root = repository.settings.root
+    with (root / SETTINGS_FILE).open("a") as file:
+        file.write("[maintenance]\nscrub_days = 0.01\n")
+    log = sorted(root.glob("store/main/provenance/data/*/events/*.parquet"))[0]
+    data = bytearray(log.read_bytes())
+    data[2000] ^= 1
+    log.write_bytes(data)
+    done = submit("scrub", "--repository", str(root), "--run-id", "daily")
+    assert done.returncode == 0, done.stderr
+    [report] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert (report["step"], report["failed"]) == ("scrub", 0)
+    assert report["units"] > 5
+    former = read_scrub(repository.settings, PosixFileSystem()).former
+    assert former is not None
+    assert former.pieces == report["units"]
+    assert [(item.kind, item.path) for item in damages(former.findings)] == [("log-damaged", str(log))]

@@ -12,6 +12,9 @@ from custody.cli.catalog_cmd import catalog
 from custody.cli.catalogs import confirm, dry_run_option, duration_ms, opened, revision_of, yes_option
 from custody.cli.output import json_option, print_json, print_table, size_text, stderr, writer_option
 from custody.clock import SystemClock
+from custody.config.location import is_local
+from custody.maintenance.repair import coming_logs
+from custody.rollover import Workspace
 
 __all__ = ["catalog"]  # the group, with the commands of this module
 _CORRUPT = 20
@@ -125,7 +128,9 @@ def repair_chain(repository: Path, dry_run: bool, yes: bool, writer: str | None,
     doing = confirm(yes=yes, dry_run=dry_run)
     settings, found = opened(repository, writer)
     containers = [str(path) for path in settings.repository.containers]
-    plan = repair(found, SystemClock(), containers)[0] if doing else plan_repair(found)
+    local = is_local(settings.repository.store)  # elsewhere no pipeline writes logs so far
+    coming = coming_logs(Workspace(settings, found.objects.writer)) if local else set()
+    plan = repair(found, SystemClock(), containers, coming)[0] if doing else plan_repair(found, coming)
     document = {
         "needed": plan.is_needed,
         "good_revision": plan.good.revision,

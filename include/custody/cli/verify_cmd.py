@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
-from rich.progress import BarColumn, DownloadColumn, TextColumn
-from rich.progress import Progress as ProgressBar
 
 from custody.catalog import (
     Attestation,
@@ -230,8 +228,8 @@ def _make_key(path: Path) -> str:
 def _run(catalogs: Sequence[Catalog], attestation: Attestation | None, *, files: bool, as_json: bool) -> None:
     documents = []
     for catalog in catalogs:
-        with _bar(catalog.objects.writer) as bar:
-            found = verify(catalog, files=files, progress=bar)
+        with bar() as show:
+            found = verify(catalog, files=files, progress=partial(show, catalog.objects.writer))
         documents.append(_document(catalog, found, attestation))
     if as_json:
         print_json(documents)
@@ -284,16 +282,3 @@ def _print(document: dict[str, object]) -> None:
         for entry in found if isinstance(found, list) else []:
             text = entry["message"] if isinstance(entry, dict) else entry
             stderr().print(f"{word}: {text}", markup=False)
-
-
-@contextmanager
-def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how far the reading of files is, on a terminal only."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with ProgressBar(*columns, console=stderr(), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(title, total=None)
-
-        def show(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
-
-        yield show

@@ -1,4 +1,7 @@
-"""Room `maintenance`: live logs written anew without what was forgotten, and fewer of them."""
+"""Room `maintenance`: logs written anew without what was forgotten; everything looked at, and mended.
+
+Looking and mending are in `verification`, `scrub` and `repair`, the steps of the maintenance in `steps`.
+"""
 
 from custody.maintenance.compaction import Compacted, Unit, compact, run, waiting
 from custody.maintenance.held import conditions_for

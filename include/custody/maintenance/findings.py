@@ -91,14 +91,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What a repair looks up: a path of the catalog, a shard's name, a revision, a key."""
 
     @property
+    def _kind(self) -> Kind:
+        # A newer custody may have kept kinds that this one does not know.
+        return KINDS.get(self.kind, KINDS["unreadable"])
+
+    @property
     def severity(self) -> Severity:
         """How bad it is."""
-        return KINDS[self.kind].severity
+        return self._kind.severity
 
     @property
     def repair(self) -> str:
         """What mends it."""
-        return KINDS[self.kind].repair
+        return self._kind.repair
 
     def document(self) -> dict[str, Any]:
         """Return the finding for machines, with what follows from its kind."""

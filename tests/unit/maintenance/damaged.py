@@ -14,7 +14,7 @@ from custody.maintenance.verification import Checked, verify_repository
 from custody.repository import Repository
 from custody.rollover import STEPS, Workspace
 from custody.vfs import PosixFileSystem
-from tests.support import event
+from tests.support import event, run_steps
 
 NOW_MS = 1_772_409_600_000
 SETTINGS = """
@@ -101,7 +101,7 @@ class Sample:
 
     def finish(self) -> None:
         """Do a whole pass, as the next run of the pipeline does."""
-        _steps(self.repository(), *STEPS)
+        run_steps(load_settings(self.root))
 
     def answered(self) -> dict[int, str]:
         """Every event that is given out, by id: what it is about."""

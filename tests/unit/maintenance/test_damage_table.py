@@ -12,6 +12,7 @@ import pytest
 from custody.maintenance.findings import KINDS, Level
 from custody.maintenance.repair import ORDER
 from tests.docs.pages import read, table
+from tests.support import event
 from tests.unit.maintenance.damaged import STORE, Damage, Sample, cut, flip, swap
 
 LEVELS = list(Level)
@@ -259,6 +260,7 @@ def test_the_row(name: str, sample: Sample) -> None:
     assert after.items() <= before.items()
     assert len(before) - len(after) == case.lost
     assert len(before) - len(after) == _noted(sample) or not case.accept_loss
+    assert sample.repository().append([event(500)]).event_ids.start > max(after)
 
 
 def _noted(sample: Sample) -> int:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from custody.catalog import Action as CatalogAction
-from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
+from custody.errors import ConflictError, CustodyError, NotFoundError
 from custody.format.names import ContainerPaths, JournalName
-from custody.journal import Group, encode_state, lock_path, read_end, writer_states
+from custody.journal import Group, decode_state, encode_state, lock_path, read_end, seal_abandoned
 from custody.maintenance.repair.actions import keep_evidence, loss
 from custody.maintenance.shards import retire
 from custody.maintenance.verification.ids import lost_ranges, without
 from custody.maintenance.verification.journals import read_journal, records_of
 from custody.quarantine import Quarantine
-from custody.rollover import STEPS, Unit, Workspace, rebuild_shard
-from custody.rollover.pending import is_live
+from custody.rollover import STEPS, Workspace, rebuild_shard
 from custody.rollover.steps import Step
 
 
@@ -22,12 +23,15 @@ def roll_over(workspace: Workspace, first_event_id: int) -> str:
     """Take a damaged group through the pipeline: its damaged bytes go to the quarantine, its other events become live.
 
     First the catalog is told which ids are lost.
+
+    Raises:
+        LockedError: a live writer holds the group's open journal.
     """
     group = _group(workspace, first_event_id)
     if group.open:
-        if is_live(workspace.fs, workspace.settings, workspace.writer):
-            raise ConflictError(f"writer {workspace.writer!r}: is alive. Its journal is read when it is sealed.")
-        STEPS["recover"].run(workspace, Unit(workspace.writer))
+        containers = workspace.settings.containers
+        with workspace.fs.lock(lock_path(containers, workspace.writer)):  # who lives seals its journals itself
+            seal_abandoned(workspace.fs, containers, workspace.writer)
         group = _group(workspace, first_event_id)
     state = workspace.catalog.settle()
     noted = 0
@@ -69,21 +73,31 @@ def rename_journal(workspace: Workspace, path: Path) -> str:
 
 
 def restore_state(workspace: Workspace, path: Path) -> str:
-    """Write a container's STATE anew from what the other containers know; without any it is made at the next start."""
-    with workspace.fs.lock(lock_path(workspace.settings.containers, workspace.writer)):
-        roots = workspace.settings.containers
-        root = next(root for root in roots if ContainerPaths(root, workspace.writer).state == path)
-        data = workspace.fs.read(path)
+    """Write a container's STATE anew from what the other containers know; without any it is made at the next start.
+
+    Raises:
+        LockedError: the writer lives.
+        ConflictError: several containers are missing, so that nobody knows which one this is.
+    """
+    fs, roots = workspace.fs, workspace.settings.containers
+    with fs.lock(lock_path(roots, workspace.writer)):
+        others = [ContainerPaths(root, workspace.writer).state for root in roots]
+        found = [decode_state(fs.read(other), other) for other in others if other != path and fs.exists(other)]
+        known = {identity for state in found for identity in state.containers}
+        missing = sorted(known.difference(state.container for state in found))
+        if len(missing) > 1:
+            raise ConflictError(
+                f"{path}: one of the containers {', '.join(missing)}. Mount the others, then try again."
+            )
         text = f"{path}: a damaged writer state."
-        keep_evidence(workspace, data, code="state-damage", message=text, path=str(path), offset=0)
-        try:
-            state = writer_states(workspace.fs, roots, workspace.writer)[root]
-        except CorruptionError:
-            workspace.fs.remove(path)
-            workspace.fs.sync_directory(path.parent)
-            return "moved to the quarantine; the next start makes it anew"
-        workspace.fs.write_durably(path, encode_state(state))
-    return "written anew"
+        keep_evidence(workspace, fs.read(path), code="state-damage", message=text, path=str(path), offset=0)
+        if missing:
+            newest = max(found, key=lambda state: (state.reserved, state.floor))
+            fs.write_durably(path, encode_state(msgspec.structs.replace(newest, container=missing[0])))
+            return "written anew"
+        fs.remove(path)
+        fs.sync_directory(path.parent)
+        return "moved to the quarantine; the next start makes it anew"
 
 
 def redo_unit(workspace: Workspace, first_group: int) -> str:

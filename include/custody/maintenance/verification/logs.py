@@ -126,9 +126,8 @@ def _decoded(workspace: Workspace, file: AddFile) -> Iterator[Finding]:
             log.check(log.metadata)  # the table beside it, the one within it and the footer say the same
     except (CustodyError, OSError, pa.ArrowException, ValueError) as error:
         wrong = [str(error)]
-    whole = not damaged and not check_file(workspace.catalog.objects, file)
-    for text in wrong if whole else ():
-        defect = Defect(str(log.path), None, text)
+    if wrong and not damaged and not check_file(workspace.catalog.objects, file):
+        defect = Defect(str(log.path), None, wrong[0])
         yield _whole(workspace, file, "log-changed", defect, "its bytes are those that were listed", events=0)
 
 

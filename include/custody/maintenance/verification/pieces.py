@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from custody.config import Settings
 from custody.errors import CustodyError, StorageError
 from custody.format.names import ID_DIGITS
 from custody.rollover import Workspace
@@ -55,12 +56,10 @@ def pieces(workspace: Workspace) -> list[Piece]:
     return sorted(found, key=lambda piece: piece.key)
 
 
-def quarantine_piece(workspaces: list[Workspace]) -> list[Piece]:
+def quarantine_piece(settings: Settings, fs: FileSystem) -> Piece:
     """Return the piece of the quarantine, which is the repository's and no writer's; it comes before all others."""
-    if not workspaces:
-        return []
-    fs, folder = workspaces[0].fs, workspaces[0].settings.quarantine
-    return [Piece(QUARANTINE, "", bytes=sum(size_of(fs, folder / name) for name in fs.list(folder)))]
+    folder = settings.quarantine
+    return Piece(QUARANTINE, "", bytes=sum(size_of(fs, folder / name) for name in fs.list(folder)))
 
 
 def size_of(fs: FileSystem, path: Path) -> int:

@@ -22,7 +22,7 @@ from custody.maintenance.verification.indexes import check_shard
 from custody.maintenance.verification.journals import check_group
 from custody.maintenance.verification.logs import check_log
 from custody.maintenance.verification.orphans import orphans
-from custody.maintenance.verification.pieces import QUARANTINE, Piece, pieces, quarantine_piece
+from custody.maintenance.verification.pieces import Piece, pieces, quarantine_piece
 from custody.maintenance.verification.quarantines import check_quarantine
 from custody.maintenance.verification.states import check_states
 from custody.maintenance.verification.units import check_unit
@@ -57,8 +57,8 @@ def verify_repository(
 ) -> Checked:
     """Look at everything and change nothing; damage ends nothing and raises nothing."""
     result = Checked(level=level)
-    work = [(None, piece) for piece in quarantine_piece(workspaces)]
-    found = [*work, *((workspace, piece) for workspace in workspaces for piece in pieces(workspace))]
+    found: list[tuple[Workspace | None, Piece]] = [(None, quarantine_piece(settings, fs))]
+    found += [(workspace, piece) for workspace in workspaces for piece in pieces(workspace)]
     total = sum(piece.bytes for _, piece in found)
     for workspace, piece in found:
         progress(piece.writer, result.bytes, total)
@@ -129,6 +129,3 @@ def _state(workspace: Workspace) -> CatalogState | None:
         return workspace.catalog.load()
     except CustodyError:
         return None  # found by the check of the catalog
-
-
-__all__ = ["QUARANTINE", "Checked", "Progress", "check_piece", "verify_repository"]

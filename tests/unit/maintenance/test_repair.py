@@ -1,0 +1,139 @@
+"""What a repair must not do, and what holds after it; the table of damage is tested by its rows elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from custody.catalog import prune
+from custody.config import load_settings
+from custody.errors import LockedError, NotFoundError
+from custody.index import build_shard
+from custody.maintenance.findings import KINDS, Finding, Level, damages
+from custody.maintenance.planning import open_file
+from custody.maintenance.repair import logs, others
+from custody.maintenance.verification.ids import without
+from custody.model import Event, to_batch, to_events
+from custody.repository import Meant
+from custody.rollover import STEPS
+from custody.vfs import PosixFileSystem
+from tests.unit.maintenance.damaged import STORE, Sample, flip
+
+
+def _step(sample: Sample, name: str) -> None:
+    for unit in list(STEPS[name].waiting(sample.workspace())):
+        STEPS[name].run(sample.workspace(), unit)
+
+
+def test_a_log_that_the_pipeline_has_yet_to_publish_is_left_to_it(sample: Sample) -> None:
+    before = sample.answered()
+    _step(sample, "compress")
+    [coming] = sample.glob(str(STORE / "data/*/events/*110.parquet"))
+    flip(sample.transactions()[-1], 200)
+    sample.repair()
+    state = sample.workspace().catalog.load()
+    assert str(coming.relative_to(sample.root / STORE)) not in state.files
+    assert len(state.files) == 3, "the one whose journals are there is published again"
+    assert not sample.damage()
+    sample.finish()
+    assert sample.answered() == before
+
+
+def test_a_shard_that_answers_otherwise_than_its_logs_is_found_by_comparing(sample: Sample) -> None:
+    workspace = sample.workspace()
+    state = workspace.catalog.load()
+    shard = state.shards[min(state.shards)]
+    log = open_file(workspace, state.files[shard.log_paths[0]])
+    events = [msgspec.structs.replace(item, event_type="DROP") for item in to_events(log.read())]
+    shutil.rmtree(workspace.shard_path(shard))
+    build_shard(PosixFileSystem(), workspace.shard_path(shard), _table(events), workspace.settings.index.attributes)
+    assert not sample.damage()
+    [found] = sample.damage(Level.DEEP)
+    assert (found.kind, "event_type" in found.message) == ("shard-different", True)
+    sample.repair(level=Level.DEEP)
+    assert not sample.damage(Level.DEEP)
+
+
+def _table(events: list[Event]):  # type: ignore[no-untyped-def]  # noqa: ANN202 - pyarrow has no types
+    import pyarrow as pa
+
+    return pa.Table.from_batches([to_batch(events, events[0].event_id)])
+
+
+def test_erased_events_are_no_missing_ids(sample: Sample) -> None:
+    sample.finish()
+    repository = sample.repository()
+    repository.forget(Meant(event_ids=tuple(range(30, 60))), "asked for")
+    repository.compact()
+    assert not {item.kind for item in sample.verify().findings} & {"ids-missing", "ids-doubled"}
+
+
+def test_of_two_repairs_at_once_the_second_is_refused(sample: Sample) -> None:
+    folder = load_settings(sample.root).maintenance_folder
+    folder.mkdir()
+    with sample.fs.lock(folder / "LOCK"), pytest.raises(LockedError):
+        sample.repair()
+
+
+def test_a_known_loss_outlives_checkpoints_and_pruning(sample: Sample) -> None:
+    sample.logs()[0].unlink()
+    sample.repair(accept_loss=True)
+    sample.finish()
+    for _ in range(4):
+        sample.repository().forget(Meant(event_ids=(1000,)), "nothing")
+        sample.workspace().catalog.write_checkpoint()
+    catalog = sample.workspace().catalog
+    plan = prune(catalog, catalog.load().revision)
+    assert plan.floor > 0
+    found = sample.verify().findings
+    assert [(item.kind, item.first_event_id, item.last_event_id) for item in found if item.severity == "loss"] == [
+        ("known-loss", 0, 29)
+    ]
+    assert not damages(found)
+
+
+def test_journals_of_a_lost_log_that_come_back_are_rolled_over_again(sample: Sample, whole: Path) -> None:
+    before = sample.answered()
+    journal = sample.glob("disk*/main/journals/*90.0.sealed")[0]
+    backup = journal.read_bytes()
+    _step(sample, "sweep")
+    sample.glob(str(STORE / "data/*/events/*90.parquet"))[0].unlink()
+    sample.repair(accept_loss=True)
+    assert len(sample.answered()) == len(before) - 20
+    journal.write_bytes(backup)
+    sample.finish()
+    assert sample.answered() == before
+    assert not sample.damage(Level.DEEP)
+
+
+def test_what_is_gone_meanwhile_needs_no_repair(sample: Sample) -> None:
+    workspace = sample.workspace()
+    with pytest.raises(NotFoundError, match="Nothing is left to do"):
+        logs.rewrite(workspace, "data/2026-03-02/events/00000000000000000999.parquet")
+    with pytest.raises(NotFoundError, match="Nothing is left to do"):
+        others.rebuild(workspace, "nothing")
+    with pytest.raises(NotFoundError, match="Nothing is left to do"):
+        others.roll_over(workspace, 999)
+
+
+def test_a_staged_unit_whose_journals_are_gone_is_not_removed(sample: Sample) -> None:
+    unit = sample.root / STORE / "staging/00000000000000000110"
+    flip(unit / "unit", 50)
+    sample.glob("disk*/main/journals/*110.0.sealed")[0].unlink()
+    [action] = [item for item in sample.repair().actions if item.what == "redo-unit"]
+    assert "by hand" in str(action.error)
+    assert (unit / "unit").is_file()
+
+
+def test_ids_without_known_ones() -> None:
+    assert without([(0, 9)], [(3, 4), (9, 20)]) == [(0, 2), (5, 8)]
+    assert without([(0, 9), (20, 21)], [(0, 30)]) == []
+    assert without([(5, 5)], [(4, 4), (6, 6)]) == [(5, 5)]
+
+
+def test_a_kind_of_a_newer_custody_is_shown_all_the_same() -> None:
+    found = Finding(kind="of-tomorrow", path="p", message="m")
+    assert found.document()["severity"] == KINDS["unreadable"].severity == "damage"
