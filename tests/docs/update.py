@@ -128,6 +128,7 @@ def _type(field: FieldInfo) -> str:
         Path: "path",
         int: "whole number",
         int | None: "whole number or unset",
+        str | None: "text or unset",
     }
     names = {**names, float: "number", tuple[Path, ...]: "list of paths", tuple[str, ...]: "list of texts"}
     return names[kind]
