@@ -225,7 +225,7 @@ def test_holds_and_marks_are_spelled_as_version_1_spells_them() -> None:
     for action, expected in (
         (
             Action(add_hold=hold),
-            b"\x62\x20\x0a\x01h\x12\x13\x12\x01\x05\x32\x06\x0a\x01a\x12\x01b\x62\x04DROP\x1a\x01r\x22\x01w\x28\x07",
+            b"\x62\x1e\x0a\x01h\x12\x11\x12\x01\x05\x32\x06\x0a\x01a\x12\x01b\x62\x04DROP\x1a\x01r\x22\x01w\x28\x07",
         ),
         (Action(remove_file=RemoveFile(path="p", reason=EXPIRED)), b"\x12\x05\x0a\x01p\x10\x01"),
         (
