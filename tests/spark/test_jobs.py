@@ -15,6 +15,7 @@ from custody.config import SETTINGS_FILE
 from custody.repository import Repository
 from custody.rollover import STEPS, read_report
 from custody.sample import SampleOptions, sample_files
+from custody.spark.job import ALL_STEPS
 from custody.spark.run import jobs_folder
 from custody.spark.submit import submit_command, submit_environment
 from custody.vfs import PosixFileSystem
@@ -45,10 +46,10 @@ def repository(tmp_path: Path) -> Repository:
 
 def test_there_is_one_job_a_step_and_one_for_all_of_them() -> None:
     names = {path.stem for path in jobs_folder().glob("*.py")}
-    assert names == {*STEPS, "all"}
+    assert names == {*ALL_STEPS, "all"}
 
 
-@pytest.mark.parametrize("step", ["all", *STEPS])
+@pytest.mark.parametrize("step", ["all", *ALL_STEPS])
 def test_a_job_explains_its_arguments(step: str) -> None:
     done = subprocess.run(
         [sys.executable, str(jobs_folder() / f"{step}.py"), "--help"], capture_output=True, text=True, check=False
@@ -134,3 +135,20 @@ def test_spark_reads_the_logs_without_custody(repository: Repository) -> None:
     assert found["ids"] == sum(event.event_id for event in events)
     assert found["ordinals"] == sum(event.source_ordinal or 0 for event in events)
     assert found["of_one"] == [event.event_id for event in events if event.flowfile_uuid == found["uuid"]]
+
+
+@pytest.mark.spark
+def test_the_jobs_of_retention_let_old_events_go_and_report_the_plan(repository: Repository) -> None:
+    run_steps(repository.settings)
+    root = repository.settings.root
+    text = (root / SETTINGS_FILE).read_text()
+    (root / SETTINGS_FILE).write_text(f'{text}[retention]\nage_max = "1 days"\ngrace = "0 seconds"\n')
+    plans = []
+    for step in ("retention_plan", "retention_mark", "retention_expire"):
+        done = submit(step, "--repository", str(root), "--run-id", "run")
+        assert done.returncode == 0, done.stderr
+        report = read_report(PosixFileSystem(), repository.settings.runs, "run", step)
+        plans.append(json.loads(report.details[0].note or "")["expiring"] if step != "retention_expire" else [])
+    assert len(plans[0]) == len(plans[1]) > 1, "what is marked is the plan"
+    assert list(Repository.open(root).events()) == []
+    assert not list((root / "store").rglob("data/*/events/*.parquet"))
