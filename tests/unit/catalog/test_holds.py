@@ -53,7 +53,7 @@ def test_what_did_not_know_a_hold_does_not_apply(tmp_path: Path) -> None:
     catalog = open_catalog(tmp_path)
     catalog.commit([add("a"), add("b", 1), hold("one", 1)])
     gone = Action(remove_file=RemoveFile(path="a", reason=EXPIRED))
-    with pytest.raises(ConflictError, match="what the hold one may mean was not known"):
+    with pytest.raises(ConflictError, match="what the hold one may mean: it was not known"):
         catalog.commit([gone, Action(respect_holds=RespectHolds())])
     assert set(open_catalog(tmp_path).load().files) == {"a", "b"}
     catalog.commit([gone, Action(respect_holds=RespectHolds(names=["one", "released meanwhile"]))])
