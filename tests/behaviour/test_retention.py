@@ -306,6 +306,18 @@ def test_a_held_event_is_not_hidden_by_a_rule(root: Path) -> None:
     assert 4 not in ids(opened)
 
 
+def test_a_hold_counts_for_a_writer_that_comes_later(root: Path) -> None:
+    repository_at(root, 41).hold("case", Meant(attributes={"customer": "acme"}), "asked for", "legal")
+    settings = repository_at(root, 41).settings
+    other = settings.model_copy(update={"repository": settings.repository.model_copy(update={"writer": "other"})})
+    later = Repository(other, clock=repository_at(root, 41)._clock)
+    store(later, [_made(5, 10)], [_made(0, 10)])
+    opened = repository_at(root, 4000, age_max="30 days")
+    opened.apply_retention()
+    assert [found.event_id for found in opened.events(writer="other")] == [0]
+    assert [found.event_id for found in opened.events(writer="main")] == list(range(3, 9))
+
+
 def test_a_name_is_given_to_one_hold_and_the_same_one_can_be_made_again(root: Path) -> None:
     opened = repository_at(root, 41)
     for _ in range(2):

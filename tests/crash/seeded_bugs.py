@@ -35,6 +35,7 @@ from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 from tests.crash.committing import Racing
 from tests.crash.crowd import Crowding
 from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
+from tests.crash.healing import Healing
 from tests.crash.mending import Mending, Scrubbing, damage_a_block, damage_a_journal, swap_logs
 from tests.crash.retaining import Retaining
 from tests.crash.scenarios import Appending, RollingOver, RollingOverDamage, RollingOverSplit
@@ -308,6 +309,7 @@ BUGS = [
         frozenset({FILES, BLOCKS}),
         _with(final_name_at_once=_named(".journal")),
     ),
+    Bug("what a full disk left is not cut", Healing, frozenset({KEPT}), _with(no_cut=True)),
     Bug("what recovery keeps is not synced", Appending, frozenset({FILES, BLOCKS}), _with(no_recovery_sync=True)),
     Bug("found folders are taken for durable", Appending, frozenset({KEPT}), _with(trusts_found_folders=True)),
     Bug("a found shard is taken for durable", RollingOver, frozenset({KEPT}), _with(trusts_found_shards=True)),

@@ -15,6 +15,7 @@ from tests.crash.committing import Committing, Racing
 from tests.crash.compacting import FORGOTTEN, Compacting
 from tests.crash.crowd import Crowding
 from tests.crash.enumeration import Outcome, Scenario, disks_after, enumerate_crashes, operations_of, run_to
+from tests.crash.healing import Healing
 from tests.crash.ingesting import Ingesting
 from tests.crash.mending import (
     Inflict,
@@ -137,6 +138,16 @@ def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back() 
     outcome = enumerate_crashes(Compacting(), seeds=3)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 40
+
+
+def test_a_crash_while_a_full_disk_heals_loses_no_acknowledged_event() -> None:
+    fs, promises, error = run_to(Healing())
+    assert error is None
+    assert len(promises.acknowledged) == 5
+    assert all(group.is_sealed for group in workspace(fs).groups())
+    outcome = enumerate_crashes(Healing(), seeds=4)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 60
 
 
 def test_a_crash_while_old_events_expire_loses_no_other_and_leaves_nothing_of_them() -> None:

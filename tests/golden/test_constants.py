@@ -7,7 +7,20 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from custody.catalog import Transaction, codec, objects, state
+from custody.catalog import (
+    EXPIRED,
+    Action,
+    AddHold,
+    AddMark,
+    Attribute,
+    Condition,
+    RemoveFile,
+    RespectHolds,
+    Transaction,
+    codec,
+    objects,
+    state,
+)
 from custody.catalog.transaction_pb2 import DESCRIPTOR
 from custody.eventlog import guard, toc, writer
 from custody.format import framing, names
@@ -47,6 +60,11 @@ FIELD_NUMBERS = {
         "seal": 9,
         "absorb": 10,
         "note": 11,
+        "add_hold": 12,
+        "remove_hold": 13,
+        "add_mark": 14,
+        "remove_mark": 15,
+        "respect_holds": 16,
         "add_loss": 20,
     },
     "AddFile": {
@@ -74,7 +92,7 @@ FIELD_NUMBERS = {
     "ColumnStatistics": {"column": 1, "minimum": 2, "maximum": 3, "nulls": 4, "blooms": 5},
     "Value": {"integer": 1, "number": 2, "text": 3, "binary": 4, "flag": 5},
     "SourceRange": {"node": 1, "first_ordinal": 2, "last_ordinal": 3},
-    "RemoveFile": {"path": 1},
+    "RemoveFile": {"path": 1, "reason": 2},
     "AddShard": {
         "name": 1,
         "container": 2,
@@ -86,7 +104,7 @@ FIELD_NUMBERS = {
         "last_event_time_ms": 8,
         "log_paths": 9,
     },
-    "RemoveShard": {"name": 1},
+    "RemoveShard": {"name": 1, "reason": 2},
     "AddTombstone": {
         "id": 1,
         "event_ids": 2,
@@ -99,7 +117,25 @@ FIELD_NUMBERS = {
         "created_ms": 9,
         "erased": 10,
         "erased_groups": 11,
+        "event_types": 12,
+        "unless": 13,
+        "by_retention": 14,
     },
+    "Condition": {
+        "event_ids": 2,
+        "flowfile_uuids": 3,
+        "from_time_ms": 4,
+        "to_time_ms": 5,
+        "attributes": 6,
+        "before_event_id": 7,
+        "event_types": 12,
+    },
+    "AddHold": {"name": 1, "condition": 2, "reason": 3, "who": 4, "created_ms": 5},
+    "RemoveHold": {"name": 1, "reason": 2, "who": 3, "created_ms": 4},
+    "AddMark": {"id": 1, "paths": 2, "shards": 3, "groups": 4, "events": 5, "size_bytes": 6, "created_ms": 7},
+    "MarkedShard": {"name": 1, "container": 2},
+    "RemoveMark": {"id": 1},
+    "RespectHolds": {"names": 1},
     "Attribute": {"name": 1, "value": 2},
     "SourceKeys": {"node": 1, "firsts": 2, "counts": 3},
     "AddLoss": {"id": 1, "firsts": 2, "counts": 3, "events": 4, "path": 5, "reason": 6, "created_ms": 7},
@@ -182,6 +218,26 @@ def test_the_field_numbers_of_the_catalog_stay() -> None:
     assert {
         name: {field.name: field.number for field in message.fields} for name, message in messages.items()
     } == FIELD_NUMBERS
+
+
+def test_holds_and_marks_are_spelled_as_version_1_spells_them() -> None:
+    condition = Condition(event_ids=[5], attributes=[Attribute(name="a", value="b")], event_types=["DROP"])
+    hold = AddHold(name="h", condition=condition, reason="r", who="w", created_ms=7)
+    mark = AddMark(id=b"i", paths=["p"], groups=[3], events=2, size_bytes=9, created_ms=7)
+    for action, expected in (
+        (
+            Action(add_hold=hold),
+            b"\x62\x1e\x0a\x01h\x12\x11\x12\x01\x05\x32\x06\x0a\x01a\x12\x01b\x62\x04DROP\x1a\x01r\x22\x01w\x28\x07",
+        ),
+        (Action(remove_file=RemoveFile(path="p", reason=EXPIRED)), b"\x12\x05\x0a\x01p\x10\x01"),
+        (
+            Action(add_mark=mark),
+            b"\x72\x0f\x0a\x01i\x12\x01p\x22\x01\x03\x28\x02\x30\x09\x38\x07",
+        ),
+        (Action(respect_holds=RespectHolds(names=["h"])), b"\x82\x01\x03\x0a\x01h"),
+    ):
+        assert action.SerializeToString(deterministic=True) == expected
+        assert Action.FromString(expected) == action
 
 
 def test_the_encodings_of_the_catalog_stay() -> None:

@@ -14,10 +14,10 @@ import pytest
 from custody.config import SETTINGS_FILE
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import read_scrub
-from custody.maintenance.steps import MAINTENANCE_STEPS
 from custody.repository import Repository
 from custody.rollover import STEPS, read_report
 from custody.sample import SampleOptions, sample_files
+from custody.spark.job import ALL_STEPS
 from custody.spark.run import jobs_folder
 from custody.spark.submit import submit_command, submit_environment
 from custody.vfs import PosixFileSystem
@@ -48,10 +48,10 @@ def repository(tmp_path: Path) -> Repository:
 
 def test_there_is_one_job_a_step_and_one_for_all_of_them() -> None:
     names = {path.stem for path in jobs_folder().glob("*.py")}
-    assert names == {*STEPS, *MAINTENANCE_STEPS, "all"}
+    assert names == {*ALL_STEPS, "all", "ingest"}
 
 
-@pytest.mark.parametrize("step", ["all", *STEPS, *MAINTENANCE_STEPS])
+@pytest.mark.parametrize("step", ["all", "ingest", *ALL_STEPS])
 def test_a_job_explains_its_arguments(step: str) -> None:
     done = subprocess.run(
         [sys.executable, str(jobs_folder() / f"{step}.py"), "--help"], capture_output=True, text=True, check=False
@@ -158,3 +158,20 @@ def test_the_scrub_looks_at_pieces_in_parallel_and_its_driver_keeps_what_they_fo
     assert former is not None
     assert former.pieces == report["units"]
     assert [(item.kind, item.path) for item in damages(former.findings)] == [("log-damaged", str(log))]
+
+
+@pytest.mark.spark
+def test_the_jobs_of_retention_let_old_events_go_and_report_the_plan(repository: Repository) -> None:
+    run_steps(repository.settings)
+    root = repository.settings.root
+    text = (root / SETTINGS_FILE).read_text()
+    (root / SETTINGS_FILE).write_text(f'{text}[retention]\nage_max = "1 days"\ngrace = "0 seconds"\n')
+    plans = []
+    for step in ("retention_plan", "retention_mark", "retention_expire"):
+        done = submit(step, "--repository", str(root), "--run-id", "run")
+        assert done.returncode == 0, done.stderr
+        report = read_report(PosixFileSystem(), repository.settings.runs, "run", step)
+        plans.append(json.loads(report.details[0].note or "")["expiring"] if step != "retention_expire" else [])
+    assert len(plans[0]) == len(plans[1]) > 1, "what is marked is the plan"
+    assert list(Repository.open(root).events()) == []
+    assert not list((root / "store").rglob("data/*/events/*.parquet"))

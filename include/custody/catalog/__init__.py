@@ -16,7 +16,7 @@ from custody.catalog.garbage import collect
 from custody.catalog.history import Difference
 from custody.catalog.log import Catalog
 from custody.catalog.opening import open_catalog, store_of
-from custody.catalog.prune import drop_revisions, plan_prune, prune, raise_floor, readable_checkpoints
+from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, prune, raise_floor, readable_checkpoints
 from custody.catalog.rebuild import rebuild, scan, set_aside, shard_of, wipe
 from custody.catalog.repair import RepairPlan, plan_repair, repair
 from custody.catalog.scrub import Defect, check_file, check_toc
@@ -101,6 +101,7 @@ __all__ = [
     "drop_revisions",
     "erased_among",
     "is_remnant",
+    "left_below_floor",
     "live_groups",
     "may_mean",
     "meant",

@@ -49,12 +49,13 @@ def plan_prune(catalog: Catalog, before: int, checkpoints_kept: int = CHECKPOINT
             f"the earliest revision stays {floor}: one readable checkpoint at it and {checkpoints_kept} later ones are "
             f"kept, there are {len(readable)}"
         )
-    keys = []
-    for key in catalog.objects.store.keys(catalog.objects.prefix):
-        revision = parse_revision(key.removeprefix(catalog.objects.prefix).partition("/")[0])
-        if revision is not None and revision < floor:
-            keys.append(key)
-    return PrunePlan(floor, tuple(keys), reason)
+    return PrunePlan(floor, _keys_below(catalog, floor), reason)
+
+
+def left_below_floor(catalog: Catalog) -> PrunePlan:
+    """Return what still has to be deleted below the floor that stands."""
+    floor = catalog.load().floor
+    return PrunePlan(floor, _keys_below(catalog, floor) if floor else ())
 
 
 def prune(catalog: Catalog, before: int) -> PrunePlan:
@@ -97,6 +98,15 @@ def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
 def readable_checkpoints(catalog: Catalog) -> list[int]:
     """Return the revisions of the checkpoints that can be read, the newest first."""
     return [item.revision for item in catalog.objects.checkpoints() if _is_readable(catalog, item.key)]
+
+
+def _keys_below(catalog: Catalog, floor: int) -> tuple[str, ...]:
+    keys = []
+    for key in catalog.objects.store.keys(catalog.objects.prefix):
+        revision = parse_revision(key.removeprefix(catalog.objects.prefix).partition("/")[0])
+        if revision is not None and revision < floor:
+            keys.append(key)
+    return tuple(keys)
 
 
 def _is_readable(catalog: Catalog, key: str) -> bool:

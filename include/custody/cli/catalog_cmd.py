@@ -156,6 +156,8 @@ def _print_state(state: CatalogState, *, as_json: bool) -> None:
                 "shards": [shard_row(state.shards[name]) for name in sorted(state.shards)],
                 "tombstones": [_message_of(state, name) for name in sorted(state.tombstones)],
                 "absorbed": sorted(state.absorbed),
+                "holds": sorted(state.holds),
+                "marks": sorted(name for name, mark in state.marks.items() if mark.paths or mark.shards),
             }
         )
         return

@@ -12,16 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -64,20 +55,6 @@ _NAME_CHARACTERS_MAX = 63
 _SLOTS_MAX = 256
 EVENT_SUFFIXES = (".json", ".ndjson", ".jsonl", ".gz", ".avro")
 """What the name of a file of events ends in."""
-
-
-def _checked_span(text: str) -> str:
-    span_ms(text)
-    return text
-
-
-def _checked_rule(text: str) -> str:
-    keep_rule(text)
-    return text
-
-
-_Span = Annotated[str, AfterValidator(_checked_span)]
-_Rule = Annotated[str, AfterValidator(_checked_rule)]
 
 
 class _Section(BaseModel):
@@ -339,12 +316,12 @@ class MaintenanceSection(_Section):
 class RetentionSection(_Section):
     """How long events are kept, and in how much room."""
 
-    age_max: Annotated[_Span | None, _Unset] = Field(
+    age_max: Annotated[str | None, _Unset] = Field(
         None,
         description="How long events are kept, by their own time, such as 30 days; unset keeps them for ever. An event "
         "log goes when all its events are older.",
     )
-    rules: tuple[_Rule, ...] = Field(
+    rules: tuple[str, ...] = Field(
         (),
         description="How long some events are kept, longer or shorter than the others: event_type:DROP keep 7 days, "
         "attribute:customer=acme keep 5 years. Of several rules for an event the longest counts.",
@@ -358,10 +335,24 @@ class RetentionSection(_Section):
     purge_percent: int = Field(
         90, ge=1, le=100, description="Down to how many percent of bytes_max is freed when the limit is reached."
     )
-    grace: _Span = Field(
+    grace: str = Field(
         "10 minutes",
         description="How long the files of expired events stay on disk for readers that have begun.",
     )
+
+    @field_validator("age_max", "grace")
+    @classmethod
+    def _is_span(cls, text: str | None) -> str | None:
+        if text is not None:
+            span_ms(text)
+        return text
+
+    @field_validator("rules")
+    @classmethod
+    def _are_rules(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        for text in texts:
+            keep_rule(text)
+        return texts
 
     @property
     def age_max_ms(self) -> int | None:

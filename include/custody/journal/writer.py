@@ -290,7 +290,7 @@ class JournalWriter:
                 group = self._group
             if group is not None:
                 self._seal(group)  # the next one is opened over all containers that work
-        if due:
+        if due or self._left_open:
             self._salvage()
 
     def _salvage(self) -> None:

@@ -17,11 +17,11 @@ from custody.catalog import (
     Note,
     RemoveMark,
     drop_revisions,
+    left_below_floor,
     plan_prune,
     raise_floor,
     readable_checkpoints,
 )
-from custody.catalog.prune import PrunePlan
 from custody.format.names import ContainerPaths
 from custody.maintenance import retire
 from custody.retention.usage import allocated, folder_bytes
@@ -51,7 +51,9 @@ def delete_logs(workspace: Workspace) -> tuple[int, int]:
     catalog = workspace.catalog
     catalog.settle()  # the mark may be of a process that died before it was durable
     keep_from(catalog, _revision_of(catalog, marks))
-    objects, gone = catalog.objects, {path for mark in marks for path in mark.paths}
+    # Invariant: what is live is never deleted, whatever a mark says.
+    live = {path for file in catalog.load().files.values() for path in (file.path, file.toc_path)}
+    objects, gone = catalog.objects, {path for mark in marks for path in mark.paths} - live
     found = [info for info in objects.store.list(f"{objects.home}data/") if info.key[len(objects.home) :] in gone]
     trash = f"{objects.home}trash/"  # the garbage collection may have been faster
     found += [info for info in objects.store.list(trash) if info.key.removeprefix(trash).partition("/")[2] in gone]
@@ -67,9 +69,9 @@ def delete_shards(workspace: Workspace) -> tuple[int, int]:
 
     Durability: on return they are gone for good, or `leftover_shards` finds the rest.
     """
-    workspace.catalog.settle()
+    live = {workspace.shard_path(shard) for shard in workspace.catalog.settle().shards.values()}
     folders = [folder for mark in due_marks(workspace) for folder in _folders(workspace, mark)]
-    there = [folder for folder in folders if workspace.fs.exists(folder)]
+    there = [folder for folder in folders if workspace.fs.exists(folder) and folder not in live]
     size = sum(folder_bytes(workspace.fs, folder) for folder in there)
     for folder in there:
         retire(workspace, folder)
@@ -116,18 +118,12 @@ def keep_from(catalog: Catalog, revision: int) -> None:
     raise_floor(catalog, plan_prune(catalog, at[-1], _LATER_CHECKPOINTS))
 
 
-def revisions_below_floor(catalog: Catalog) -> PrunePlan:
-    """Return what of the catalog lies before its floor."""
-    state = catalog.load()
-    return plan_prune(catalog, state.floor, _LATER_CHECKPOINTS) if state.revision >= 0 else PrunePlan(0, ())
-
-
 def delete_revisions(catalog: Catalog) -> int:
     """Delete the revisions before the floor; return how many objects.
 
     Durability: on return the deletions survive power loss.
     """
-    plan = revisions_below_floor(catalog)
+    plan = left_below_floor(catalog)
     drop_revisions(catalog, plan)
     return len(plan.keys)
 

@@ -37,7 +37,10 @@ def add_hold(workspaces: Sequence[Workspace], name: str, condition: Condition, r
         ConflictError: another hold has this name.
     """
     for workspace in workspaces:
-        standing = workspace.catalog.load().holds.get(name)
+        state = workspace.catalog.load()
+        standing = state.holds.get(name)
+        if state.seal is not None:
+            continue  # of a writer that was retired nothing goes
         if standing is not None:
             if standing.condition != condition:
                 raise ConflictError(
@@ -59,7 +62,8 @@ def release_hold(workspaces: Sequence[Workspace], name: str, reason: str, who: s
     """
     released = []
     for workspace in workspaces:
-        if name in workspace.catalog.load().holds:
+        state = workspace.catalog.load()
+        if name in state.holds and state.seal is None:
             gone = RemoveHold(name=name, reason=reason, who=who, created_ms=workspace.clock.now_ms())
             workspace.catalog.commit([Action(remove_hold=gone)])
             released.append(workspace.writer)

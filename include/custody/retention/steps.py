@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from custody.catalog import collect
+from custody.catalog import collect, left_below_floor
 from custody.catalog.garbage import TRASH_KEPT_MS
 from custody.config import Settings
 from custody.errors import StorageError
@@ -28,7 +28,6 @@ from custody.retention.deleting import (
     due_marks,
     has_settled,
     keep_from,
-    revisions_below_floor,
     settle_marks,
 )
 from custody.retention.marking import mark
@@ -130,7 +129,7 @@ class PruneRevisions(RetentionStep):
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Writers with revisions before the floor, or whose earlier revisions keep files that the limit needs."""
-        if revisions_below_floor(workspace.catalog).keys or self._keeps_too_much(workspace):
+        if left_below_floor(workspace.catalog).keys or self._keeps_too_much(workspace):
             yield Unit(workspace.writer)
 
     def work(self, workspace: Workspace, unit: str) -> UnitReport:

@@ -1,0 +1,43 @@
+"""The scenario of a disk that is full for a while: the writer seals what it left open and goes on."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from custody.errors import StorageError
+from custody.journal import writer as journal_writer
+from custody.journal.infirmary import Infirmary
+from custody.vfs import FileSystem
+from custody.vfs.faults import Fault, FaultyFileSystem
+from tests.crash.scenarios import StoreScenario
+from tests.crash.store import Promises, repository
+
+
+class Healing(StoreScenario):
+    """A write takes a part and is refused; the container comes back, and what it held is sealed while the writer lives.
+
+    The writer's own thread would do this at any time. It does nothing here, so that every run is the same.
+    """
+
+    def run(self, fs: FileSystem, record: Promises) -> None:
+        full = Fault(frozenset({"write"}), "*/journals/*", first=3, errno=errno.ENOSPC, taken_bytes=20)
+        with (
+            patch.object(journal_writer, "_keep", lambda *_: None),
+            patch.object(Infirmary, "due", _all),
+            repository(FaultyFileSystem(fs, full)).writer() as writer,
+        ):
+            record.append(writer, 2)
+            with pytest.raises(StorageError, match="No space left"):
+                record.append(writer, 1)
+            record.append(writer, 1)
+            writer.tick()
+            assert writer.failed_containers == {}
+            record.append(writer, 2)
+
+
+def _all(self: Infirmary) -> list[Path]:
+    return list(self._patients)
