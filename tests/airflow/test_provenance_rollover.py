@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS
 from custody.sample import SampleOptions, sample_files
 from custody_local.airflow import LocalAirflow
 from custody_local.rest import RestClient

@@ -18,8 +18,9 @@ import msgspec
 from custody.catalog import Catalog
 from custody.journal import lane, writer
 from custody.journal.file import JournalEnd, end_record
+from custody.recovery import STEPS
 from custody.repository.reading import Snapshot
-from custody.rollover import STEPS, Unit, UnitManifest, UnitReport, Workspace
+from custody.rollover import Unit, UnitManifest, UnitReport, Workspace
 from custody.rollover.publish import waiting_units
 from custody.vfs import FileSystem, WritableFile
 from custody.vfs.composed import TEMPORARY_SUFFIX

@@ -37,8 +37,9 @@ from custody.index.segment.writer import write_segment
 from custody.journal import JournalFile, JournalWriter
 from custody.journal.membership import decode_state
 from custody.model import Event
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS, UnitManifest, Workspace, staged_path
+from custody.rollover import UnitManifest, Workspace, staged_path
 from custody.vfs import FileSystem
 from custody.vfs.composed import TEMPORARY_SUFFIX
 from custody.vfs.memory import MemoryFileSystem

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from custody.rollover import STEPS
+from custody.recovery import STEPS
 
 # Airflow's own warnings are not this project's errors.
 pytestmark = pytest.mark.filterwarnings("default")

@@ -27,8 +27,9 @@ from custody.format.framing import MARK, frame
 from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
 from custody.journal.membership import decode_state, encode_state
 from custody.model import Event
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS, Workspace
+from custody.rollover import Workspace
 from custody.vfs import PosixFileSystem
 
 HERE = Path(__file__).resolve().parent

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from custody.config import SETTINGS_FILE
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS, read_report
+from custody.rollover import read_report
 from custody.sample import SampleOptions, sample_files
 from custody.spark.run import jobs_folder
 from custody.spark.submit import submit_command, submit_environment

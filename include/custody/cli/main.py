@@ -19,6 +19,7 @@ from custody.cli.init_cmd import init
 from custody.cli.lineage_cmd import lineage
 from custody.cli.output import clean
 from custody.cli.quarantine_cmd import quarantine
+from custody.cli.recover_cmd import recover
 from custody.cli.run_cmd import run
 from custody.cli.sample_cmd import sample
 from custody.cli.search_cmd import search
@@ -80,6 +81,7 @@ _COMMANDS = (
     init,
     lineage,
     quarantine,
+    recover,
     run,
     sample,
     search,

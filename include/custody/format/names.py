@@ -19,6 +19,7 @@ TIME_DIGITS = 13  # milliseconds since the epoch, until the year 2286
 UNIT_MANIFEST = "unit"
 BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or that died
 REMOVING_PREFIX = "removing-"  # what is on its way out: out of the way first, then gone
+COMPACT_LEASE = "compact"  # the lease of who writes live logs anew
 RELEASED_SUFFIX = ".released"  # beside an epoch whose holder did all its work
 FAILED_SUFFIX = ".failed"  # beside an epoch whose holder ended before
 BEAT_SUFFIX = ".beat"  # the last sign of life of an epoch's holder
@@ -30,6 +31,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _JOURNAL = re.compile(r"(\d{20})\.(\d+)\.(journal|sealed)")
 _UNIT = re.compile(r"\d{20}")
 _SHARD = re.compile(r"(\d{13})-(\d{20})(?:\.[0-9a-f]{16})?")
+_WRITTEN_ANEW = re.compile(r"(?:\d{13}-)?\d{20}\.[0-9a-f]{16}(?:\.\w+)*")
 _EPOCH = re.compile(r"\d{10}")
 _REVISION = re.compile(r"\d{20}")
 _LOG_PATH = re.compile(r"data/\d{4}-\d{2}-\d{2}/events/(\d{20})(?:\.[0-9a-f]{16})?\.(?:parquet|toc)")
@@ -161,6 +163,16 @@ def staged_log(first_event_id: int) -> str:
 def attempt_suffix(attempt: UUID) -> str:
     """Return what sets the files of one compaction apart from those that they replace, and from another attempt's."""
     return f".{attempt.hex[-16:]}"
+
+
+def parse_written_anew(name: str) -> bool:
+    """Whether the name of a log, a table of contents, a shard or a temporary file of one has a compaction's suffix."""
+    return _WRITTEN_ANEW.fullmatch(name) is not None
+
+
+def event_log_folder() -> str:
+    """Return the name of the folder, in that of its day, of event logs."""
+    return "events"
 
 
 def event_log_path(first_event_id: int, day: str, suffix: str = "") -> str:

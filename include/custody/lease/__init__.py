@@ -4,7 +4,7 @@ from custody.lease.attempt import Attempt
 from custody.lease.fenced import FencedFileSystem
 from custody.lease.heartbeat import Heartbeat
 from custody.lease.holder import Holder, Process, this_process
-from custody.lease.lease import Lease, LeaseStatus, is_dead, lease_status, read_holder, take
+from custody.lease.lease import Lease, LeaseStatus, is_dead, lease_status, read_holder, superseded, take
 
 __all__ = [
     "Attempt",
@@ -17,6 +17,7 @@ __all__ = [
     "is_dead",
     "lease_status",
     "read_holder",
+    "superseded",
     "take",
     "this_process",
 ]

@@ -70,13 +70,16 @@ class Lease:
 
     def check(self) -> None:
         """Raise SupersededError when another attempt took over."""
+        if not self.stands():
+            raise SupersededError(self._message())
+
+    def _message(self) -> str:
         greatest = _greatest(self._fs, self.folder)
-        if greatest != self.epoch:
-            by = read_holder(self._fs, self.folder / epoch_file(greatest)) if greatest >= 0 else None
-            raise SupersededError(
-                f"{self.folder}: expected epoch {self.epoch} to be the newest, got epoch {greatest}: "
-                f"{by or 'another attempt'} took over. Nothing to do: it does the work, this one ends here."
-            )
+        by = read_holder(self._fs, self.folder / epoch_file(greatest)) if greatest >= 0 else None
+        return (
+            f"{self.folder}: expected epoch {self.epoch} to be the newest, got epoch {greatest}: "
+            f"{by or 'another attempt'} took over. Nothing to do: it does the work, this one ends here."
+        )
 
     def release(self, *, failed: bool = False) -> None:
         """Say that the work ended; one that was superseded says nothing."""
@@ -88,6 +91,13 @@ class Lease:
         """Say that the holder lives."""
         if self.stands():
             self._fs.write_durably(self.folder / f"{epoch_file(self.epoch)}{BEAT_SUFFIX}", str(now_ms).encode())
+
+
+def superseded(lease: Lease, error: Exception) -> SupersededError:
+    """Return the error of an attempt that another one took over from, whatever it met on its way."""
+    if isinstance(error, SupersededError):
+        return error
+    return SupersededError(f"{lease.folder}: another attempt took over from epoch {lease.epoch}; then: {error}")
 
 
 def lease_status(fs: FileSystem, folder: Path) -> LeaseStatus | None:

@@ -1,9 +1,11 @@
-"""Taking a lease for the work of a step, and removing what no transaction lists so that no other attempt loses by it."""
+"""Taking a lease for a step, and removing what no transaction lists so that no other attempt loses by it."""
 
 from __future__ import annotations
 
 import errno
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from custody.catalog import Action, Note, SealedError, open_catalog
@@ -11,14 +13,14 @@ from custody.clock import Clock, SystemClock
 from custody.config import Settings
 from custody.errors import StorageError, SupersededError
 from custody.format.names import REMOVING_PREFIX, DatabasePaths
-from custody.lease import Attempt, FencedFileSystem, Lease, take
-from custody.rollover.workspace import THE_PASS, Workspace
+from custody.lease import Attempt, FencedFileSystem, Heartbeat, Lease, take
+from custody.rollover.workspace import ROLLOVER_LEASE, Workspace
 from custody.vfs import FileSystem, PosixFileSystem
 
 _HEX_DIGITS = 32
 
 
-def lease_folder(settings: Settings, writer: str, name: str = THE_PASS) -> Path:
+def lease_folder(settings: Settings, writer: str, name: str = ROLLOVER_LEASE) -> Path:
     """Return the folder of one of a writer's leases."""
     return DatabasePaths(settings.store, writer, settings.repository.database).lease(name)
 
@@ -49,7 +51,7 @@ def take_lease(
     )
 
 
-def take_pass(
+def take_rollover(
     settings: Settings,
     writer: str,
     attempt: Attempt,
@@ -71,7 +73,7 @@ def take_pass(
         settings,
         writer,
         attempt,
-        THE_PASS,
+        ROLLOVER_LEASE,
         fs=fs,
         clock=clock,
         floor=floor,
@@ -81,6 +83,52 @@ def take_pass(
     if not lease.clean:
         _fence(Workspace(settings, writer, fs, clock, lease))
     return lease
+
+
+@contextmanager
+def leased(
+    workspace: Workspace, attempt: Attempt, name: str, *, wait_seconds: float | None = None
+) -> Iterator[Workspace]:
+    """Hold one of a writer's leases for as long as the context lasts, with signs of life; yield its fenced files.
+
+    Raises:
+        LockedError: another attempt holds it.
+        SupersededError: another attempt took over.
+    """
+    fs, clock, settings = workspace.fs, workspace.clock, workspace.settings
+    lease = take_lease(settings, workspace.writer, attempt, name, fs=fs, clock=clock, wait_seconds=wait_seconds)
+    with _held(workspace, lease) as fenced:
+        yield fenced
+
+
+@contextmanager
+def rollover_lease(
+    workspace: Workspace, attempt: Attempt, *, take_over: bool = False, wait_seconds: float | None = None
+) -> Iterator[Workspace]:
+    """Hold the lease of the steps of a rollover, as `leased` does and `take_rollover` says."""
+    lease = take_rollover(
+        workspace.settings,
+        workspace.writer,
+        attempt,
+        fs=workspace.fs,
+        clock=workspace.clock,
+        take_over=take_over,
+        wait_seconds=wait_seconds,
+    )
+    with _held(workspace, lease) as fenced:
+        yield fenced
+
+
+@contextmanager
+def _held(workspace: Workspace, lease: Lease) -> Iterator[Workspace]:
+    settings = workspace.settings
+    with Heartbeat([lease], workspace.clock, settings.lease.dead_seconds):
+        try:
+            yield Workspace(settings, workspace.writer, workspace.fs, workspace.clock, lease)
+        except Exception:
+            lease.release(failed=True)
+            raise
+    lease.release()
 
 
 def _fence(workspace: Workspace) -> None:

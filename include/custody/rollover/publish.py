@@ -149,7 +149,7 @@ def lost_shards(workspace: Workspace) -> Iterator[int]:
 
 
 def _to_index(workspace: Workspace, first_event_id: int) -> tuple[Path, Iterator[pa.Table], int]:
-    """Return where a shard belongs, what it indexes and how many events that are: the catalog's word for what is live, else staging."""
+    """Return where a shard belongs, what it indexes and how many events: by the catalog if it is live, else staging."""
     state = workspace.catalog.load()
     for shard in state.shards.values():
         if shard.first_event_id == first_event_id:

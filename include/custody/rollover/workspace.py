@@ -43,7 +43,7 @@ class LogFiles:
     container: str
 
 
-THE_PASS = "pass"
+ROLLOVER_LEASE = "rollover"
 """The lease of all steps of a rollover: they work on each other's files, so a writer has one of them at a time."""
 
 
@@ -71,7 +71,7 @@ class Workspace:
         self.clock: Clock = clock or SystemClock()
         self.paths = DatabasePaths(settings.store, writer, self.database)
         self.catalog = open_catalog(settings, writer, self.fs, self.clock)
-        if lease is not None and lease.name == THE_PASS:
+        if lease is not None and lease.name == ROLLOVER_LEASE:
             self.catalog.epoch = lease.epoch
         self._live_at = -2  # no state has it
         self._live_groups: frozenset[int] = frozenset()
