@@ -24,9 +24,12 @@ from custody.config import Settings
 from custody.eventlog import EventLog, TableOfContents, read_staged
 from custody.format.names import (
     BUILDING_PREFIX,
+    FAILED_SUFFIX,
+    RELEASED_SUFFIX,
     REMOVING_PREFIX,
     UNIT_MANIFEST,
     JournalName,
+    parse_epoch,
     parse_shard,
     parse_staged_unit,
     parse_transaction,
@@ -36,6 +39,7 @@ from custody.index.manifest import Manifest
 from custody.index.segment.writer import write_segment
 from custody.journal import JournalFile, JournalWriter
 from custody.journal.membership import decode_state
+from custody.lease import Holder
 from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Repository
@@ -55,6 +59,7 @@ SETTINGS = Settings.model_validate(
         "eventlog": {"log_bytes_target": 12_000},
     }
 )
+NOW_MS = 1_772_409_600_000
 EVERYTHING = 10_000
 UNFINISHED = (builder.ATTEMPT_PREFIX, BUILDING_PREFIX, REMOVING_PREFIX)
 
@@ -82,7 +87,7 @@ class Promises:
 
 def repository(fs: FileSystem) -> Repository:
     """The repository on a disk, opened by a process that just started."""
-    return Repository(SETTINGS, fs, ManualClock(1_772_409_600_000))
+    return Repository(SETTINGS, fs, ManualClock(NOW_MS))
 
 
 def workspace(fs: FileSystem) -> Workspace:
@@ -95,8 +100,8 @@ def run_pass(fs: FileSystem, *names: str, is_segment_copied: bool = True) -> Non
     The same events are indexed at hundreds of crash points. Unless a scenario is about the writing itself, the files
     that the index writer makes of them are kept and written again, each in one piece.
     """
-    clock = ManualClock(1_772_409_600_000)
-    writing = patch.object(builder, "write_segment", _copied_segment) if is_segment_copied else nullcontext()
+    clock = ManualClock(NOW_MS)
+    writing = patch.object(builder, "write_segment", copied_segment) if is_segment_copied else nullcontext()
     with writing:
         for name in names or STEPS:
             for unit in STEPS[name].units(SETTINGS, fs):
@@ -106,7 +111,7 @@ def run_pass(fs: FileSystem, *names: str, is_segment_copied: bool = True) -> Non
 _SEGMENTS: dict[tuple[bytes, ...], tuple[Manifest, dict[str, bytes]]] = {}
 
 
-def _copied_segment(
+def copied_segment(
     fs: FileSystem, folder: Path, tables: Iterable[pa.Table], attributes: Sequence[str], *options: Any
 ) -> Manifest:
     found = list(tables)
@@ -166,7 +171,7 @@ def check_final_names(fs: FileSystem, folder: Path = SETTINGS.root) -> None:
                 _check_shard(path, tuple((file, fs.read(path / file)) for file in fs.list(path)))
             elif not name.startswith(UNFINISHED):
                 check_final_names(fs, path)
-        elif path.suffix != TEMPORARY_SUFFIX:
+        elif path.suffix != TEMPORARY_SUFFIX and not name.startswith(REMOVING_PREFIX):
             _check_whole(path, fs.read(path))
 
 
@@ -206,6 +211,10 @@ def _check_whole(path: Path, data: bytes) -> None:
         EventLog(fs, path).read()
     elif path.suffix == ".toc":
         TableOfContents.decode(data, path)
+    elif parse_epoch(path.name) is not None:
+        Holder.decode(data, path)
+    elif path.suffix in (RELEASED_SUFFIX, FAILED_SUFFIX):
+        assert data == b""
     elif path.name == "STATE":
         decode_state(data, path)
     else:

@@ -216,7 +216,7 @@ class Search:
         fs, inside = self.fs, [path]
         try:
             if fs.is_directory(path):
-                inside = [path / name for name in fs.list(path)]
+                inside = [path / name for name in fs.list(path)] or inside
             changed = [fs.modified_ms(item) for item in inside]
         except StorageError:
             return False  # gone in this moment

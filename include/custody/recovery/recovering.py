@@ -11,6 +11,7 @@ import msgspec
 from custody.errors import CustodyError, SupersededError
 from custody.format.names import ContainerPaths, parse_epoch
 from custody.journal import lock_path, seal_abandoned
+from custody.journal.membership import Membership
 from custody.journal.sealing import Sealed
 from custody.lease import Lease
 from custody.recovery.finding import Action, Finding
@@ -71,6 +72,7 @@ def seal(workspace: Workspace) -> list[Sealed]:
 
     Raises:
         LockedError: the writer came to life; it has sealed them itself.
+        StorageError: ids may be lost, and a container that knows which were reserved is missing.
     """
     fs, containers = workspace.fs, workspace.settings.containers
     with fs.lock(lock_path(containers, workspace.writer)):
@@ -79,7 +81,12 @@ def seal(workspace: Workspace) -> list[Sealed]:
             for name in fs.list(home):
                 if name.endswith(TEMPORARY_SUFFIX):
                     fs.remove(home / name)
-        return seal_abandoned(fs, containers, workspace.writer)
+
+        def keep_ids() -> None:
+            membership = Membership(fs, containers, workspace.writer)
+            membership.raise_floor(membership.reserved)
+
+        return seal_abandoned(fs, containers, workspace.writer, keep_ids)
 
 
 def _problem(work: Callable[[], object]) -> str | None:
