@@ -24,8 +24,10 @@ from custody.catalog.codec import encode
 from custody.clock import ManualClock
 from custody.config import load_settings
 from custody.format.framing import MARK, frame
+from custody.format.names import RELEASED_SUFFIX, epoch_file
 from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
 from custody.journal.membership import decode_state, encode_state
+from custody.lease import Holder
 from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Repository
@@ -63,6 +65,11 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     sealed.write_bytes(sealed.read_bytes()[: sealed.read_bytes().rindex(MARK)])  # without the end record
     sealed.rename(sealed.with_suffix(".journal"))  # as a killed writer leaves it
     _quarantine(repository, msgspec.convert(document["quarantine"], dict[str, object]))
+    holder = msgspec.convert(document["lease"], Holder)
+    leases = root / STORE / "leases" / holder.lease
+    leases.mkdir(parents=True)
+    (leases / epoch_file(holder.epoch)).write_bytes(holder.encode())
+    (leases / f"{epoch_file(holder.epoch)}{RELEASED_SUFFIX}").touch()
     (root / "containers/1/main/LOCK").unlink()
     state = root / "containers/1/main/STATE"
     made = decode_state(state.read_bytes(), state)
@@ -122,6 +129,7 @@ def make_broken(good: Path, folder: Path) -> None:
         "txn": next(good.glob(str(transactions / "*0" / "*.txn"))),
         "ckpt": next(good.glob(str(transactions / "*1" / "*.ckpt"))),
         "state": good / "containers/1/main/STATE",
+        "lease": good / STORE / "leases/rollover/0000000001",
         "unit": next(good.glob(str(STORE / "staging/*/unit"))),
     }
     for suffix, path in small.items():
