@@ -17,7 +17,7 @@ from custody.errors import CustodyError
 from custody.index import builder
 from custody.lease import Attempt
 from custody.lease import holder as holders
-from custody.recovery import STEPS, find, leftovers
+from custody.recovery import STEPS, find, leftovers, looking
 from custody.rollover import Workspace, take_rollover
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 from custody.vfs.crash import CrashMode
@@ -201,7 +201,8 @@ def side_by_side(
 
             def take_over(fs: FileSystem = fs, reached: list[int] = reached) -> None:
                 reached.append(1)
-                run_attempt(fs, task("any", 2), names, other)
+                with patch.object(looking, "YOUNG_MS", NOW_MS * 2):  # what the older one has just written is young
+                    run_attempt(fs, task("any", 2), names, other)
 
             with suppress(CustodyError):  # it is superseded, or its files are taken away
                 run_attempt(Pausing(fs, before, take_over), task("any", 1))
