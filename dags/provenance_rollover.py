@@ -8,7 +8,8 @@ read from disk, not from Airflow.
 | task | what it does |
 |---|---|
 | `wait_for_journals` | are there sealed journals, a dead writer's journals, or leftovers of an interrupted run? |
-| `recover` | seals the journals that a dead writer left open |
+| `wait_for_leftovers` | did a dead writer or an interrupted run leave anything? If not, `recover` is skipped |
+| `recover` | seals the journals that a dead writer left open, removes what interrupted steps left |
 | `rollover` | merges sealed groups in event-id order and cuts them into the events of future logs |
 | `compress` | writes event logs: Parquet in blocks of at most 1 MB, with tables of contents |
 | `index` | builds the Whoosh shard of each log |
@@ -22,11 +23,11 @@ Each task's XCom is the report of its Spark job: units, events, bytes, seconds. 
 
 from datetime import UTC, datetime, timedelta
 
-from airflow.sdk import DAG, Param, chain
+from airflow.sdk import DAG, Param, TriggerRule, chain
 
 from custody_airflow.environment import rollover_schedule
 from custody_airflow.operators import SparkStepOperator
-from custody_airflow.sensors import JournalSensor
+from custody_airflow.sensors import JournalSensor, LeftoverSensor
 
 STEPS = ("recover", "rollover", "compress", "index", "commit", "checkpoint", "sweep")
 
@@ -62,4 +63,14 @@ with DAG(
         wait_seconds="{{ params.wait_seconds }}",
         poke_interval=5,
     )
-    chain(wait_for_journals, *(SparkStepOperator(task_id=step, step=step) for step in STEPS))
+    recover, rollover, *others = (
+        SparkStepOperator(
+            task_id=step,
+            step=step,
+            # With nothing left over `recover` is skipped and the pass goes on; with nothing to do all of it is skipped.
+            trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS if step == "rollover" else TriggerRule.ALL_SUCCESS,
+        )
+        for step in STEPS
+    )
+    chain(wait_for_journals, LeftoverSensor(task_id="wait_for_leftovers"), recover, rollover, *others)
+    wait_for_journals >> rollover

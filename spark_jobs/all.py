@@ -2,7 +2,7 @@
 
 import sys
 
-from custody.rollover import STEPS
+from custody.recovery import STEPS
 from custody.spark.job import main
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ from custody.capture import Accepted, read_file
 from custody.config import Settings
 from custody.errors import StorageError
 from custody.model import ContentClaim, Event
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS, UnitReport, Workspace
+from custody.rollover import UnitReport, Workspace
 from custody.sample import SampleOptions, sample_files
 from custody.vfs import PosixFileSystem
 from custody.vfs.posix import PosixFile

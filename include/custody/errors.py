@@ -72,6 +72,13 @@ class BackpressureError(CustodyError):
     exit_code = 18
 
 
+class SupersededError(CustodyError):
+    """Another attempt took over the work; what this one wrote and did not publish is a leftover."""
+
+    kind = "superseded"
+    exit_code = 19
+
+
 class CorruptionError(CustodyError):
     """Stored bytes are not what was written; the message names file and offset."""
 

@@ -1,18 +1,18 @@
-"""The journal sensor: is there anything to roll over?"""
+"""The sensors of the rollover: is there anything to roll over, and did an interrupted run leave anything?
+
+The library is imported when a task runs: a DAG file that is parsed every few seconds shall not load Arrow.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from custody.config import load_settings
-from custody.rollover import pending
 from custody_airflow.environment import repository_folder
-from custody_airflow.triggers import JournalTrigger
+from custody_airflow.triggers import JournalTrigger, look
 
 
 class JournalSensor(BaseSensorOperator):
@@ -31,8 +31,8 @@ class JournalSensor(BaseSensorOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once, then wait in the triggerer if the run asks for it; return what waits."""
         folder = repository_folder()
-        found = pending(load_settings(folder))
-        if not found.is_any:
+        found = look(folder)
+        if found is None:
             seconds = int(self.wait_seconds)
             if seconds <= 0:
                 raise AirflowSkipException("no journals and no leftovers: nothing to roll over")
@@ -41,8 +41,9 @@ class JournalSensor(BaseSensorOperator):
                 method_name="resume",
                 timeout=timedelta(seconds=seconds),
             )
+        assert found is not None  # noqa: S101 - `defer` raises
         self.log.info("waiting: %s", found)
-        return as_dict(found)
+        return found
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Return what the trigger found."""
@@ -50,7 +51,27 @@ class JournalSensor(BaseSensorOperator):
         return event
 
 
+class LeftoverSensor(BaseSensorOperator):
+    """Succeeds when an interrupted run or a dead writer left something, and is skipped when nothing was left.
+
+    It looks once, at names only. Skipped, it skips the task `recover` behind it and no other one.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Look, and return where something was left."""
+        from custody.config import load_settings
+        from custody.recovery import leftovers
+
+        found = leftovers(load_settings(repository_folder()))
+        if not found.is_any:
+            raise AirflowSkipException("no interrupted run and no dead writer left anything")
+        self.log.info("left over: %s", found)
+        return as_dict(found)
+
+
 def as_dict(value: object) -> dict[str, Any]:
     """Return a report as plain values, which Airflow keeps as XCom."""
+    import msgspec
+
     plain: dict[str, Any] = msgspec.to_builtins(value)
     return plain

@@ -7,11 +7,23 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from custody.config import load_settings
-from custody.rollover import Pending, pending
+
+def look(repository: Path) -> dict[str, Any] | None:
+    """Return what waits in a repository, None when nothing does: counts of work, and paths of leftovers."""
+    # Not when the module is imported: the library loads Arrow, which the parser of DAG files has no use for.
+    import msgspec
+
+    from custody.config import load_settings
+    from custody.recovery import leftovers
+    from custody.rollover import pending
+
+    settings = load_settings(repository)
+    work, left = pending(settings), leftovers(settings)
+    if not (work.is_any or left.is_any):
+        return None
+    return {**msgspec.to_builtins(work), "leftovers": list(left.paths)}
 
 
 class JournalTrigger(BaseTrigger):
@@ -31,11 +43,8 @@ class JournalTrigger(BaseTrigger):
         """Look again and again; the event is what waits."""
         while True:
             # Reading folders blocks; in the event loop it would hold up all other triggers.
-            found = await asyncio.to_thread(self._look)
-            if found.is_any:
-                yield TriggerEvent(msgspec.to_builtins(found))
+            found = await asyncio.to_thread(look, Path(self.repository))
+            if found is not None:
+                yield TriggerEvent(found)
                 return
             await asyncio.sleep(self.poke_seconds)
-
-    def _look(self) -> Pending:
-        return pending(load_settings(Path(self.repository)))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS
 from custody.sample import SampleOptions, sample_files
 from custody_local.airflow import LocalAirflow
 from custody_local.rest import RestClient
@@ -60,7 +60,8 @@ def test_a_triggered_run_makes_every_event_live_and_each_task_reports(
     client: RestClient, repository: Repository
 ) -> None:
     run_id, states = _run(client)
-    assert states == dict.fromkeys(["wait_for_journals", *STEPS], "success")
+    skipped = dict.fromkeys(["wait_for_leftovers", "recover"], "skipped")
+    assert states == {**dict.fromkeys(["wait_for_journals", *STEPS], "success"), **skipped}
     waited = client.xcom(DAG_ID, run_id, "wait_for_journals")
     assert isinstance(waited, dict)
     assert waited["sealed_groups"] == 1
@@ -75,7 +76,7 @@ def test_a_triggered_run_makes_every_event_live_and_each_task_reports(
 def test_a_run_with_nothing_new_is_skipped_and_changes_nothing(client: RestClient, repository: Repository) -> None:
     before = sorted(path for path in repository.settings.root.rglob("*") if path.is_file())
     _, states = _run(client)
-    assert states == dict.fromkeys(["wait_for_journals", *STEPS], "skipped")
+    assert states == dict.fromkeys(["wait_for_journals", "wait_for_leftovers", *STEPS], "skipped")
     assert sorted(path for path in repository.settings.root.rglob("*") if path.is_file()) == before
 
 

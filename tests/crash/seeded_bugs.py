@@ -20,12 +20,13 @@ from custody.journal import lane, writer
 from custody.journal.file import JournalEnd, end_record
 from custody.maintenance import compaction
 from custody.maintenance.repair import logs as log_repairs
+from custody.recovery import STEPS
 from custody.repository import retaining
 from custody.repository.reading import Snapshot
 from custody.retention import Choice, deleting, marking, survey
 from custody.retention.deleting import due_marks
 from custody.retention.survey import Surveyed
-from custody.rollover import STEPS, Unit, UnitManifest, UnitReport, Workspace
+from custody.rollover import Unit, UnitManifest, UnitReport, Workspace
 from custody.rollover.publish import waiting_units
 from custody.vfs import FileSystem, WritableFile
 from custody.vfs.composed import TEMPORARY_SUFFIX

@@ -23,9 +23,12 @@ from custody.config import Settings
 from custody.eventlog import EventLog, TableOfContents, read_staged
 from custody.format.names import (
     BUILDING_PREFIX,
+    FAILED_SUFFIX,
+    RELEASED_SUFFIX,
     REMOVING_PREFIX,
     UNIT_MANIFEST,
     JournalName,
+    parse_epoch,
     parse_shard,
     parse_staged_unit,
     parse_transaction,
@@ -35,9 +38,11 @@ from custody.index.manifest import Manifest
 from custody.index.segment.writer import write_segment
 from custody.journal import JournalFile, JournalWriter
 from custody.journal.membership import decode_state
+from custody.lease import Holder
 from custody.model import Event
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS, UnitManifest, Workspace, staged_path
+from custody.rollover import UnitManifest, Workspace, staged_path
 from custody.vfs import FileSystem
 from custody.vfs.composed import TEMPORARY_SUFFIX
 from custody.vfs.memory import MemoryFileSystem
@@ -53,6 +58,7 @@ SETTINGS = Settings.model_validate(
         "eventlog": {"log_bytes_target": 12_000},
     }
 )
+NOW_MS = 1_772_409_600_000
 EVERYTHING = 10_000
 UNFINISHED = (builder.ATTEMPT_PREFIX, BUILDING_PREFIX, REMOVING_PREFIX)
 
@@ -80,7 +86,7 @@ class Promises:
 
 def repository(fs: FileSystem) -> Repository:
     """The repository on a disk, opened by a process that just started."""
-    return Repository(SETTINGS, fs, ManualClock(1_772_409_600_000))
+    return Repository(SETTINGS, fs, ManualClock(NOW_MS))
 
 
 def workspace(fs: FileSystem) -> Workspace:
@@ -93,7 +99,7 @@ def run_pass(fs: FileSystem, *names: str, settings: Settings = SETTINGS, is_segm
     The same events are indexed at hundreds of crash points. Unless a scenario is about the writing itself, the files
     that the index writer makes of them are kept and written again, each in one piece.
     """
-    clock = ManualClock(1_772_409_600_000)
+    clock = ManualClock(NOW_MS)
     writing = patch.object(builder, "write_segment", copied_segment) if is_segment_copied else nullcontext()
     with writing:
         for name in names or STEPS:
@@ -164,7 +170,7 @@ def check_final_names(fs: FileSystem, folder: Path = SETTINGS.root) -> None:
                 _check_shard(path, tuple((file, fs.read(path / file)) for file in fs.list(path)))
             elif not name.startswith(UNFINISHED):
                 check_final_names(fs, path)
-        elif path.suffix != TEMPORARY_SUFFIX:
+        elif path.suffix != TEMPORARY_SUFFIX and not name.startswith(REMOVING_PREFIX):
             _check_whole(path, fs.read(path))
 
 
@@ -204,6 +210,10 @@ def _check_whole(path: Path, data: bytes) -> None:
         EventLog(fs, path).read()
     elif path.suffix == ".toc":
         TableOfContents.decode(data, path)
+    elif parse_epoch(path.name) is not None:
+        Holder.decode(data, path)
+    elif path.suffix in (RELEASED_SUFFIX, FAILED_SUFFIX):
+        assert data == b""
     elif path.name == "STATE":
         decode_state(data, path)
     else:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from custody.rollover import STEPS
+from custody.recovery import STEPS
 
 # Airflow's own warnings are not this project's errors.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -38,10 +40,29 @@ def test_no_dag_file_fails_to_import(bag: Any) -> None:
 
 
 def test_the_sensor_comes_first_and_the_steps_follow_in_the_library_s_order(dag: Any) -> None:
-    order = ["wait_for_journals", *STEPS]
+    order = ["wait_for_journals", "wait_for_leftovers", *STEPS]
     assert [task.task_id for task in dag.topological_sort()] == order
     for first, second in pairwise(order):
-        assert dag.get_task(first).downstream_task_ids == {second}
+        assert second in dag.get_task(first).downstream_task_ids
+    assert dag.get_task("wait_for_journals").downstream_task_ids == {"wait_for_leftovers", "rollover"}
+
+
+def test_nothing_left_over_skips_recovery_alone_and_nothing_to_do_skips_all(dag: Any) -> None:
+    rules = {task.task_id: task.trigger_rule.value for task in dag.tasks}
+    assert rules.pop("rollover") == "none_failed_min_one_success"
+    assert dag.get_task("rollover").upstream_task_ids == {"wait_for_journals", "recover"}
+    assert set(rules.values()) == {"all_success"}
+
+
+def test_parsing_the_dag_loads_no_arrow() -> None:
+    code = f"import runpy, sys; runpy.run_path({str(DAGS / 'provenance_rollover.py')!r}); print(*sys.modules)"
+    path = os.pathsep.join([str(DAGS.parent / "plugins"), str(DAGS.parent / "include")])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.split()
+    assert "custody_airflow.sensors" in loaded
+    assert not {"pyarrow", "numpy", "custody.rollover", "custody.recovery"}.intersection(loaded)
 
 
 def test_every_step_is_a_spark_submit_of_its_own_job(dag: Any) -> None:

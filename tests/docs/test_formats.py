@@ -33,6 +33,8 @@ from custody.index.builder import ATTEMPT_PREFIX
 from custody.journal import JournalFile, membership
 from custody.journal import file as journal
 from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, Record, decode
+from custody.lease import Holder, Process
+from custody.lease.holder import PREAMBLE as LEASE_PREAMBLE
 from custody.maintenance import scrub
 from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
 from custody.quarantine import Entry, Quarantine
@@ -48,6 +50,7 @@ PREAMBLES = {
     "catalog": codec.PREAMBLE,
     "writer-state": membership.PREAMBLE,
     "staging": UNIT_PREAMBLE,
+    "lease": LEASE_PREAMBLE,
     "scrub": scrub.PREAMBLE,
 }
 
@@ -113,6 +116,8 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("scrub", "## Round", scrub.Round),
         ("event-log", "## Metadata", LogMetadata),
         ("staging", "### Manifest", UnitManifest),
+        ("lease", "## Layout", Holder),
+        ("lease", "## Process", Process),
         ("staging", "### Log", StagedLog),
         ("staging", "### Batch", StagedBatch),
         ("quarantine", "## Layout", Entry),
@@ -294,3 +299,11 @@ def test_the_example_of_a_quarantine_entry_is_what_the_code_writes(tmp_path: Pat
     identity = json.dumps(json.loads(shown["identity"]), separators=(",", ":"))
     assert identity == shown["identity"].strip()
     assert hashlib.sha256(identity.encode()).hexdigest()[:16] == entry.key
+
+
+def test_the_example_of_a_lease_is_what_the_code_writes() -> None:
+    shown = examples(read("formats/lease.md"))["document"].strip().encode()
+    holder = msgspec.json.decode(shown, type=Holder)
+    assert holder.encode() == LEASE_PREAMBLE + framing.frame(1, shown)
+    assert Holder.decode(holder.encode(), Path("0000000001")) == holder
+    assert names.epoch_file(holder.epoch) == "0000000001"

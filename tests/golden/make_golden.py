@@ -24,14 +24,17 @@ from custody.catalog.codec import encode
 from custody.clock import ManualClock
 from custody.config import load_settings
 from custody.format.framing import MARK, frame
+from custody.format.names import RELEASED_SUFFIX, epoch_file
 from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
 from custody.journal.membership import decode_state, encode_state
 from custody.landing import Ledger, Taken
+from custody.lease import Holder
 from custody.maintenance.findings import Finding
 from custody.maintenance.scrub import Round, Scrub, encode_scrub
 from custody.model import Event
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS, Workspace
+from custody.rollover import Workspace
 from custody.vfs import PosixFileSystem
 
 HERE = Path(__file__).resolve().parent
@@ -77,6 +80,11 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     sealed.write_bytes(sealed.read_bytes()[: sealed.read_bytes().rindex(MARK)])  # without the end record
     sealed.rename(sealed.with_suffix(".journal"))  # as a killed writer leaves it
     _quarantine(repository, msgspec.convert(document["quarantine"], dict[str, object]))
+    holder = msgspec.convert(document["lease"], Holder)
+    leases = root / STORE / "leases" / holder.lease
+    leases.mkdir(parents=True)
+    (leases / epoch_file(holder.epoch)).write_bytes(holder.encode())
+    (leases / f"{epoch_file(holder.epoch)}{RELEASED_SUFFIX}").touch()
     (root / "containers/1/main/LOCK").unlink()
     found = Finding(kind="toc-damaged", writer="main", path="/store/1.toc", message="changed", name="data/1.parquet")
     former = Round(started_ms=1, finished_ms=2, pieces=9, bytes=4096, findings=(found,))
@@ -143,6 +151,7 @@ def make_broken(good: Path, folder: Path) -> None:
         "ckpt": next(good.glob(str(transactions / "*1" / "*.ckpt"))),
         "state": good / "containers/1/main/STATE",
         "scrub": good / "maintenance/scrub",
+        "lease": good / STORE / "leases/rollover/0000000001",
         "unit": next(good.glob(str(STORE / "staging/*/unit"))),
     }
     for suffix, path in small.items():

@@ -13,6 +13,7 @@ from custody.eventlog import EventLog, StagedLog, TableOfContents, read_staged
 from custody.index import search_shard
 from custody.journal import JournalFile
 from custody.journal.membership import decode_state
+from custody.lease import Holder
 from custody.maintenance.scrub import decode_scrub
 from custody.model import to_events
 from custody.quarantine import Quarantine
@@ -43,6 +44,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".state": lambda path: decode_state(path.read_bytes(), path),
     ".arrow": lambda path: list(read_staged(FS, path, _staged())),
     ".scrub": lambda path: decode_scrub(path.read_bytes(), path),
+    ".lease": lambda path: Holder.decode(path.read_bytes(), path),
     ".unit": lambda path: UnitManifest.decode(path.read_bytes(), path),
     ".parquet": lambda path: EventLog(FS, path).read(),
     ".toc": lambda path: TableOfContents.decode(path.read_bytes(), path),
@@ -55,7 +57,7 @@ FILES = sorted(path for path in BROKEN.iterdir() if path.is_file() and path.name
 
 def test_every_format_with_a_preamble_has_a_broken_file_of_each_kind() -> None:
     names = {path.name for path in FILES}
-    for suffix in (".toc", ".txn", ".ckpt", ".state", ".unit", ".scrub"):
+    for suffix in (".toc", ".txn", ".ckpt", ".state", ".unit", ".scrub", ".lease"):
         assert {f"{defect}{suffix}" for defect in ("bad-preamble", "future-version", "truncated", "flipped")} <= names
 
 

@@ -17,6 +17,7 @@ from custody.format.names import parse_shard
 from custody.index import search_shard
 from custody.journal import JournalFile
 from custody.landing import Ledger
+from custody.lease import Holder, lease_status
 from custody.model import EVENT_SCHEMA, Event, to_events
 from custody.query import parse_query
 from custody.repository import Repository
@@ -58,6 +59,14 @@ def test_a_journal_gives_its_events(golden: Path, name: str) -> None:
 def test_a_journal_header_says_who_wrote_what(golden: Path) -> None:
     journal = JournalFile.read(FS, golden / JOURNALS / "00000000000000000003.0.sealed")
     assert msgspec.to_builtins(journal.header) == EXPECTED["header"]
+
+
+def test_a_lease_says_who_took_it(golden: Path) -> None:
+    path = golden / STORE / "leases/rollover/0000000001"
+    assert msgspec.to_builtins(Holder.decode(path.read_bytes(), path)) == EXPECTED["lease"]
+    status = lease_status(FS, path.parent)
+    assert status is not None
+    assert (status.epoch, status.released, status.is_open) == (1, True, False)
 
 
 def test_a_staging_file_gives_the_events_of_its_group(golden: Path) -> None:

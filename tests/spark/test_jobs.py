@@ -14,8 +14,9 @@ import pytest
 from custody.config import SETTINGS_FILE
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import read_scrub
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS, read_report
+from custody.rollover import read_report
 from custody.sample import SampleOptions, sample_files
 from custody.spark.job import ALL_STEPS
 from custody.spark.run import jobs_folder

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from custody.capture import event_to_json
 from custody.cli.main import cli
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS
 from custody.sample import SampleOptions, sample_files
 
 pytestmark = pytest.mark.spark

@@ -12,7 +12,7 @@ from custody.catalog.conflict import (
 from custody.catalog.erased import erased_among, live_groups, merged_remnant, source_keys
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
 from custody.catalog.footers import describe, stored_footer
-from custody.catalog.garbage import collect
+from custody.catalog.garbage import collect, kept_files
 from custody.catalog.history import Difference
 from custody.catalog.log import Catalog
 from custody.catalog.opening import open_catalog, store_of
@@ -101,6 +101,7 @@ __all__ = [
     "drop_revisions",
     "erased_among",
     "is_remnant",
+    "kept_files",
     "left_below_floor",
     "live_groups",
     "may_mean",

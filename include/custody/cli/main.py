@@ -21,6 +21,7 @@ from custody.cli.landing_cmd import landing
 from custody.cli.lineage_cmd import lineage
 from custody.cli.output import clean
 from custody.cli.quarantine_cmd import quarantine
+from custody.cli.recover_cmd import recover
 from custody.cli.repair_cmd import repair
 from custody.cli.retention_cmd import retention
 from custody.cli.run_cmd import run
@@ -87,6 +88,7 @@ _COMMANDS = (
     landing,
     lineage,
     quarantine,
+    recover,
     repair,
     retention,
     run,

@@ -12,19 +12,22 @@ import msgspec
 from custody.cli.output import clean, json_option, print_json, print_table, size_text, stderr
 from custody.config import load_settings
 from custody.maintenance.steps import MAINTENANCE_STEPS
-from custody.rollover import STEPS, StepReport, UnitReport
+from custody.recovery import STEPS
+from custody.rollover import StepReport, UnitReport
 from custody.spark.run import run_job
 
 
 @click.command()
 @click.argument("step", type=click.Choice(["all", *STEPS, *MAINTENANCE_STEPS]))
 @click.option("--verbose", "-v", is_flag=True, help="Show Spark's log.")
+@click.option("--take-over", is_flag=True, help="Take the work over from an attempt that lives; it then ends with 19.")
 @json_option
 @click.pass_obj
-def run(repository: Path, step: str, verbose: bool, as_json: bool) -> None:
+def run(repository: Path, step: str, verbose: bool, take_over: bool, as_json: bool) -> None:
     """Submit the Spark job of STEP; `all` runs every step of a rollover in one driver.
 
-    The master is the setting spark.master. The exit code is the job's.
+    The master is the setting spark.master. The exit code is the job's: 14 when another attempt holds a writer's lease,
+    19 when another one took over.
 
     \b
     Example:
@@ -46,7 +49,7 @@ def run(repository: Path, step: str, verbose: bool, as_json: bool) -> None:
         else:
             talk.print(f"{report.step}: {report.units} units, {report.events} events, {report.seconds:.1f} s")
 
-    code, tail = run_job(step, settings, on_line, os.environ)
+    code, tail = run_job(step, settings, on_line, os.environ, arguments=["--take-over"] * take_over)
     if code != 0 and not any(report.failed for report in reports):
         for line in tail:
             talk.print(clean(line))

@@ -370,6 +370,25 @@ class RetentionSection(_Section):
         return span_ms(self.grace)
 
 
+class LeaseSection(_Section):
+    """How attempts at one piece of work make way for each other."""
+
+    wait_seconds: float = Field(
+        30.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="How long a step waits for another attempt that lives and holds its lease, before it fails with an "
+        "error. A later try of the same Airflow task takes over at once.",
+    )
+    dead_seconds: float = Field(
+        120.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Age of the last sign of life after which a holder on another machine counts as dead. "
+        "On the same machine the process itself is looked for.",
+    )
+
+
 class QuerySection(_Section):
     """Bounds of questions."""
 
@@ -420,6 +439,7 @@ class Settings(BaseSettings):
     catalog: CatalogSection = Field(default_factory=CatalogSection)
     maintenance: MaintenanceSection = Field(default_factory=MaintenanceSection)
     retention: RetentionSection = Field(default_factory=RetentionSection)
+    lease: LeaseSection = Field(default_factory=LeaseSection)
     query: QuerySection = Field(default_factory=QuerySection)
     spark: SparkSection = Field(default_factory=SparkSection)
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from custody.errors import ConflictError
 from custody.eventlog.blocks import Sizes, blocks_of, encoded_bytes
 from custody.eventlog.encoding import SHARES, LogOptions
 from custody.eventlog.guard import GuardedSink
@@ -28,6 +29,7 @@ from custody.vfs import FileSystem, temporary
 
 METADATA_KEY = b"custody"
 _OVERHEAD_BYTES = 32 << 10  # of a block: dictionaries and heads of pages
+_READ_BYTES = 16 << 20
 _TRANSACTION_NAMESPACE = uuid.UUID("0f0c7b0e-4c0b-4f3e-9a55-5b8c0a4c7d21")  # part of the format: names attempts
 
 
@@ -101,8 +103,13 @@ def write_log(
 
     Of a stream of tables, one and the next block are in memory. How large a block is before compression is known when
     it is encoded. If one is larger than allowed, which takes unusual events, all is written again with fewer events a
-    block: then `events` is called once more.
-    Durability: on return both survive power loss; a second call replaces both with the same content.
+    block: then `events` is called once more. Files of these names that are there are kept if they are the same bytes;
+    nothing is ever replaced, as somebody may have listed it.
+
+    Durability: on return both survive power loss.
+
+    Raises:
+        ConflictError: other bytes have one of the names.
     """
     fs.make_directory(path.parent)
     tables = (lambda: [events]) if isinstance(events, pa.Table) else events
@@ -124,8 +131,13 @@ def write_log(
         aim = min(aim * most // largest, aim - aim // 16)
     toc = contents.encode()
     toc_file = path.with_name(toc_path(path.name))
-    fs.write_durably(toc_file, toc)
-    fs.rename(partial, path)
+    if not fs.publish_if_absent(toc_file, toc) and fs.read(toc_file) != toc:
+        raise _taken(toc_file)
+    published = fs.link(partial, path)
+    same = published or _sha256(fs, path) == sink.sha256.digest()
+    fs.remove(partial)
+    if not same:
+        raise _taken(path)
     fs.sync_directory(path.parent)
     return WrittenLog(path, size, sink.sha256.digest(), toc_file, hashlib.sha256(toc).digest(), len(contents.blocks))
 
@@ -143,3 +155,18 @@ def _write_blocks(sink: GuardedSink, schema: pa.Schema, blocks: Iterable[pa.Tabl
         sink.hold()
     groups = [made[0].row_group(number) for number in range(made[0].num_row_groups)]
     return max((group.total_byte_size for group in groups if group.num_rows > 1), default=0)
+
+
+def _sha256(fs: FileSystem, path: Path) -> bytes:
+    digest = hashlib.sha256()
+    data = fs.view(path)
+    for start in range(0, len(data), _READ_BYTES):
+        digest.update(data[start : start + _READ_BYTES])
+    return digest.digest()
+
+
+def _taken(path: Path) -> ConflictError:
+    return ConflictError(
+        f"{path}: expected a free name, or the same bytes under it, got other bytes: an attempt with other settings "
+        "published them. Run the step again: it removes what no transaction lists."
+    )

@@ -12,12 +12,18 @@ from uuid import UUID
 
 from custody.errors import ConfigurationError
 
+EPOCH_DIGITS = 10
 ID_DIGITS = 20  # as many as the greatest unsigned 64-bit number has
 TIME_DIGITS = 13  # milliseconds since the epoch, until the year 2286
 
 UNIT_MANIFEST = "unit"
 BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or that died
-REMOVING_PREFIX = "removing-"  # a staged unit that is live, on its way out
+REMOVING_PREFIX = "removing-"  # what is on its way out: out of the way first, then gone
+COMPACT_LEASE = "compact"  # the lease of who writes live logs anew
+RETENTION_LEASE = "retention"  # the lease of who lets old events go
+RELEASED_SUFFIX = ".released"  # beside an epoch whose holder did all its work
+FAILED_SUFFIX = ".failed"  # beside an epoch whose holder ended before
+BEAT_SUFFIX = ".beat"  # the last sign of life of an epoch's holder
 
 OPEN_SUFFIX = ".journal"
 SEALED_SUFFIX = ".sealed"
@@ -26,6 +32,8 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _JOURNAL = re.compile(r"(\d{20})\.(\d+)\.(journal|sealed)")
 _UNIT = re.compile(r"\d{20}")
 _SHARD = re.compile(r"(\d{13})-(\d{20})(?:\.[0-9a-f]{16})?")
+_WRITTEN_ANEW = re.compile(r"(?:\d{13}-)?\d{20}\.[0-9a-f]{16}(?:\.\w+)*")
+_EPOCH = re.compile(r"\d{10}")
 _REVISION = re.compile(r"\d{20}")
 _LOG_PATH = re.compile(r"data/\d{4}-\d{2}-\d{2}/events/(\d{20})(?:\.[0-9a-f]{16})?\.(?:parquet|toc)")
 _TRANSACTION = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.(txn|ckpt)")
@@ -124,6 +132,10 @@ class DatabasePaths:
         """The catalog."""
         return self.home / "transactions"
 
+    def lease(self, name: str) -> Path:
+        """The folder of one of the writer's leases."""
+        return self.home / "leases" / name
+
     def staged_unit(self, first_event_id: int) -> Path:
         """The unit of merged groups whose first one begins with this id."""
         return self.staging / f"{first_event_id:0{ID_DIGITS}d}"
@@ -134,6 +146,16 @@ def parse_staged_unit(name: str) -> int | None:
     return int(name) if _UNIT.fullmatch(name) else None
 
 
+def epoch_file(epoch: int) -> str:
+    """Return the name of an epoch's file in its lease's folder."""
+    return f"{epoch:0{EPOCH_DIGITS}d}"
+
+
+def parse_epoch(name: str) -> int | None:
+    """Return the epoch that a file names, None for any other name."""
+    return int(name) if _EPOCH.fullmatch(name) else None
+
+
 def staged_log(first_event_id: int) -> str:
     """Return the name, in its unit's folder, of the events of one future log."""
     return f"{first_event_id:0{ID_DIGITS}d}.arrow"
@@ -142,6 +164,16 @@ def staged_log(first_event_id: int) -> str:
 def attempt_suffix(attempt: UUID) -> str:
     """Return what sets the files of one compaction apart from those that they replace, and from another attempt's."""
     return f".{attempt.hex[-16:]}"
+
+
+def parse_written_anew(name: str) -> bool:
+    """Whether the name of a log, a table of contents, a shard or a temporary file of one has a compaction's suffix."""
+    return _WRITTEN_ANEW.fullmatch(name) is not None
+
+
+def event_log_folder() -> str:
+    """Return the name of the folder, in that of its day, of event logs."""
+    return "events"
 
 
 def event_log_path(first_event_id: int, day: str, suffix: str = "") -> str:

@@ -5,7 +5,7 @@ The caller holds the writer's lock, so that the journal cannot grow meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -68,22 +68,32 @@ def _seal(fs: FileSystem, path: Path) -> Path:
     return target
 
 
-def seal_abandoned(fs: FileSystem, containers: Iterable[Path], writer: str) -> list[Sealed]:
+def seal_abandoned(
+    fs: FileSystem,
+    containers: Iterable[Path],
+    writer: str,
+    on_uncertain: Callable[[], None] = lambda: None,
+) -> list[Sealed]:
     """Seal what a dead writer left open: cut the torn tail, count what is left, sync, rename.
 
     An empty journal is removed, and so are those that never got their name. A damaged one is sealed as it is: its
     intact records are rolled over, and the rest is reported then.
+
+    `on_uncertain` is called before a journal is sealed that may have lost ids which were told: sealed, it does not show
+    that any more, so that what is known of ids has to be durable by then.
     """
     containers = tuple(containers)
     _remove_unnamed(fs, containers, writer)
     found = groups(fs, containers, writer)
-    return [_seal_one(fs, path) for group in found for path in group.open]
+    return [_seal_one(fs, path, on_uncertain) for group in found for path in group.open]
 
 
-def _seal_one(fs: FileSystem, path: Path) -> Sealed:
+def _seal_one(fs: FileSystem, path: Path, on_uncertain: Callable[[], None]) -> Sealed:
     journal = JournalFile.read(fs, path)
     lost = journal.torn.lost_bytes if journal.torn else 0
     may_have_lost = bool(journal.damage) or (journal.header is not None and journal.header.sync != "always")
+    if may_have_lost:
+        on_uncertain()
     if journal.is_empty:
         fs.remove(path)
         fs.sync_directory(path.parent)

@@ -126,7 +126,10 @@ class JournalWriter:
             self._membership = Membership(fs, self._containers, writer)
             for root in self._containers:
                 fs.make_directory(ContainerPaths(root, writer).journals)
-            self.recovered: list[Sealed] = seal_abandoned(fs, self._containers, writer)
+            members = self._membership
+            self.recovered: list[Sealed] = seal_abandoned(
+                fs, self._containers, writer, lambda: members.raise_floor(members.reserved)
+            )
             self._next_event_id = least_free_id(fs, self._containers, writer, self._membership, self.recovered)
             self._pressure.count()
         except BaseException:

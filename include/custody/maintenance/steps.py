@@ -17,6 +17,7 @@ import msgspec
 from custody.clock import SystemClock
 from custody.config import Settings
 from custody.errors import NotFoundError
+from custody.format.names import COMPACT_LEASE
 from custody.maintenance import compaction
 from custody.maintenance.findings import Finding, damages
 from custody.maintenance.scrub import Slice, advance, check, next_slice
@@ -60,6 +61,7 @@ class Compact(MaintenanceStep):
     """Erases forgotten events and joins small logs."""
 
     name = "compact"
+    lease = COMPACT_LEASE
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Logs that become one, and tombstones and old shards that are to go."""
@@ -79,6 +81,7 @@ class Rebuild(MaintenanceStep):
     """Builds shards anew that are gone, damaged at their begin, or of other settings."""
 
     name = "rebuild"
+    lease = COMPACT_LEASE
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """The stale shards."""
@@ -102,6 +105,7 @@ class ScrubStep(MaintenanceStep):
     """Reads what is due of everything."""
 
     name = "scrub"
+    lease = None
 
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
         """Return the pieces that are due, of all writers."""

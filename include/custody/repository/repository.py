@@ -19,12 +19,15 @@ from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
 from custody.flow import Component, Session
+from custody.format.names import COMPACT_LEASE
 from custody.index import BuiltShard, Shards
+from custody.lease import Attempt
 from custody.lineage import Lineage, trace
 from custody.maintenance import Compacted, Rewriting, compact, planned
 from custody.model import Acknowledged, Event, require_valid, require_valid_columns
 from custody.quarantine import Quarantine
 from custody.query import check_facets, facets_of, facets_of_table, parse_query, structured_query
+from custody.recovery import Finding, Recovered, find, recover
 from custody.repository import forgetting, reading
 from custody.repository.burial import buried_ids
 from custody.repository.forgetting import Forgotten, Meant
@@ -36,7 +39,7 @@ from custody.repository.searching import Page, SearchResult, Source, search
 from custody.repository.slots import SlotWriter, take_slot
 from custody.repository.status import RepositoryStatus, repository_status
 from custody.retention import Hold, Plan, add_hold, release_hold, standing_holds
-from custody.rollover import Workspace, is_stale, rebuild_shard
+from custody.rollover import Workspace, is_stale, leased, rebuild_shard, rollover_lease
 from custody.vfs import FileSystem, PosixFileSystem
 
 if TYPE_CHECKING:
@@ -333,13 +336,38 @@ class Repository:
         left to a later call. What went wrong with a unit stands in its report; the others are done all the same.
 
         Durability: on return what the reports without an error say survives power loss.
+
+        Raises:
+            LockedError: another compaction of a writer's logs is under way, and went on for `lease.wait_seconds`.
         """
         reports = []
-        for workspace in self._meant(writer):
-            for report in compact(workspace):
-                on_done(report)
-                reports.append(report)
+        attempt = Attempt.new("custody-compact")
+        for found in self._meant(writer):
+            with leased(found, attempt, COMPACT_LEASE) as workspace:
+                for report in compact(workspace):
+                    on_done(report)
+                    reports.append(report)
         return reports
+
+    def recoverable(self) -> list[Finding]:
+        """Return what interrupted work left, and what `recover` would do about it."""
+        return [found for workspace in self.workspaces() for found in find(workspace)]
+
+    def recover(self, *, take_over: bool = False) -> dict[str, Recovered]:
+        """Seal what dead writers left open and remove what interrupted work left, by writer.
+
+        Durability: on return what the reports say survives power loss. Done again, it ends in the same state.
+
+        Raises:
+            LockedError: another attempt works on a writer's files, and went on for `lease.wait_seconds`.
+            SupersededError: another attempt took over.
+        """
+        attempt = Attempt.new("custody-recover")
+        done = {}
+        for found in self.workspaces():
+            with rollover_lease(found, attempt, take_over=take_over) as workspace:
+                done[workspace.writer] = recover(workspace)
+        return done
 
     def compactions(self, writer: str | None = None) -> list[Rewriting]:
         """Return what `compact` would write anew; the logs that tombstones may mean are read for it."""

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import msgspec
 
@@ -21,6 +22,7 @@ from custody.catalog import collect, left_below_floor
 from custody.catalog.garbage import TRASH_KEPT_MS
 from custody.config import Settings
 from custody.errors import StorageError
+from custody.format.names import RETENTION_LEASE
 from custody.retention.deleting import (
     delete_logs,
     delete_revisions,
@@ -39,6 +41,8 @@ from custody.vfs import FileSystem
 
 class RetentionStep(Step):
     """One step of retention."""
+
+    lease: ClassVar[str | None] = RETENTION_LEASE
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Do one unit; doing it again changes nothing. Every step of retention begins here, and nowhere else."""
@@ -72,6 +76,7 @@ class MakePlan(_WholeRepository):
     """Says what would go; changes nothing."""
 
     name = "retention_plan"
+    lease = None
 
     def work(self, workspace: Workspace, unit: str) -> UnitReport:
         """Return the plan as the report's note."""
@@ -171,6 +176,7 @@ class Check(_WholeRepository):
     """Fails when the limit cannot be kept, after all that may go is gone."""
 
     name = "retention_check"
+    lease = None
 
     def work(self, workspace: Workspace, unit: str) -> UnitReport:
         """Plan once more.

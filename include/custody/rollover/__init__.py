@@ -1,14 +1,29 @@
 """Room `rollover`: from sealed groups to live event logs, one idempotent step after the other."""
 
+from custody.rollover.fencing import (
+    discard,
+    lease_folder,
+    leased,
+    name_before,
+    put_back,
+    remove,
+    rollover_lease,
+    set_aside,
+    take_lease,
+    take_rollover,
+    take_step_lease,
+)
 from custody.rollover.history import read_report, report_path, write_report
 from custody.rollover.manifest import UnitManifest, staged_path
-from custody.rollover.pending import Pending, pending
+from custody.rollover.pending import Pending, is_live, pending
 from custody.rollover.publish import add_file, add_shard, is_stale, rebuild_shard
 from custody.rollover.report import StepReport, UnitReport
 from custody.rollover.steps import STEPS, Step, Unit
-from custody.rollover.workspace import LogFiles, Workspace
+from custody.rollover.sweeping import sweep_unit, swept_groups
+from custody.rollover.workspace import ROLLOVER_LEASE, LogFiles, Workspace
 
 __all__ = [
+    "ROLLOVER_LEASE",
     "STEPS",
     "LogFiles",
     "Pending",
@@ -20,11 +35,25 @@ __all__ = [
     "Workspace",
     "add_file",
     "add_shard",
+    "discard",
+    "is_live",
     "is_stale",
+    "lease_folder",
+    "leased",
+    "name_before",
     "pending",
+    "put_back",
     "read_report",
     "rebuild_shard",
+    "remove",
     "report_path",
+    "rollover_lease",
+    "set_aside",
     "staged_path",
+    "sweep_unit",
+    "swept_groups",
+    "take_lease",
+    "take_rollover",
+    "take_step_lease",
     "write_report",
 ]

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from custody.catalog import Action, AddFile, AddShard, SourceRange, describe
-from custody.errors import CorruptionError, FormatVersionError, NotFoundError
+from custody.catalog import Action, AddFile, AddShard, SourceRange, describe, kept_files
+from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, read_staged, write_log
 from custody.index import BuiltShard, Indexed, build_shard, describe_shard
+from custody.rollover.fencing import discard
 from custody.rollover.manifest import UnitManifest, staged_path
 from custody.rollover.report import UnitReport
 from custody.rollover.workspace import LogFiles, Workspace
@@ -63,14 +64,20 @@ def find_staged(workspace: Workspace, first_event_id: int) -> Staged:
 
 
 def compress_log(workspace: Workspace, unit: str, first_event_id: int) -> UnitReport:
-    """Write an event log and its table of contents from what is staged."""
+    """Write an event log and its table of contents from what is staged; what an attempt before left goes first.
+
+    Raises:
+        ConflictError: a kept revision lists a log of this name, or another attempt published one just now.
+    """
     staged = find_staged(workspace, first_event_id)
     metadata, source = staged.metadata, staged.path(workspace)
+    files = workspace.files(metadata)
+    _clear(workspace, files)
 
     def events() -> Iterator[pa.Table]:
         return read_staged(workspace.fs, source, staged.log)
 
-    log = write_log(workspace.fs, workspace.files(metadata).log, events, metadata, workspace.log_options)
+    log = write_log(workspace.fs, files.log, events, metadata, workspace.log_options)
     return UnitReport(
         unit=unit,
         events=staged.log.rows,
@@ -80,11 +87,26 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int) -> UnitRe
     )
 
 
+def _clear(workspace: Workspace, files: LogFiles) -> None:
+    """Remove a log and its table of contents that no kept revision lists."""
+    there = [path for path in (files.toc, files.log) if workspace.fs.exists(path)]
+    if there and {files.relative_log, files.relative_toc} & kept_files(workspace.catalog):
+        raise ConflictError(
+            f"{files.log}: expected a log that no revision lists, got one that is listed. "
+            "Its group was live before: it must not become live again. Run the sweep step."
+        )
+    for path in there:
+        discard(workspace, path)
+
+
 def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitReport:
     """Build the index shard of a staged log, or of a live log whose shard is gone or old; a good one is kept."""
-    path, tables = _to_index(workspace, first_event_id)
+    path, tables, documents = _to_index(workspace, first_event_id)
     sizes: list[int] = []
     index = workspace.settings.index
+    replace = is_old(workspace, path)
+    if not replace and workspace.fs.exists(path) and describe_shard(workspace.fs, path).documents != documents:
+        discard(workspace, path)  # of the same first event, but of a log that was cut elsewhere
     shard = build_shard(
         workspace.fs,
         path,
@@ -92,7 +114,7 @@ def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitRep
         index.attributes,
         standard=index.fields,
         ranges=index.ranges,
-        replace=is_old(workspace, path),
+        replace=replace,
     )
     return UnitReport(
         unit=unit, events=shard.documents, bytes_in=sum(sizes), bytes=shard.size_bytes, note=shard.path.name
@@ -155,14 +177,15 @@ def lost_shards(workspace: Workspace) -> Iterator[int]:
             yield shard.first_event_id
 
 
-def _to_index(workspace: Workspace, first_event_id: int) -> tuple[Path, Iterator[pa.Table]]:
-    """Return where a shard belongs and what it indexes: the catalog's word for what is live, else staging."""
+def _to_index(workspace: Workspace, first_event_id: int) -> tuple[Path, Iterator[pa.Table], int]:
+    """Return where a shard belongs, what it indexes and how many events: by the catalog if it is live, else staging."""
     state = workspace.catalog.load()
     for shard in state.shards.values():
         if shard.first_event_id == first_event_id:
-            return workspace.shard_path(shard), _of_logs(workspace, shard)
+            return workspace.shard_path(shard), _of_logs(workspace, shard), shard.documents
     staged = find_staged(workspace, first_event_id)
-    return workspace.files(staged.metadata).shard, read_staged(workspace.fs, staged.path(workspace), staged.log)
+    events = read_staged(workspace.fs, staged.path(workspace), staged.log)
+    return workspace.files(staged.metadata).shard, events, staged.log.rows
 
 
 def actions_of(workspace: Workspace, manifest: UnitManifest) -> tuple[list[Action], int]:

@@ -17,6 +17,8 @@ class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     note: str | None = None
     error: str | None = None
+    error_kind: str | None = None
+    """Of an error of custody, its `kind`."""
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):

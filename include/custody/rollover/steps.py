@@ -2,7 +2,6 @@
 
 | step | unit | reads | writes |
 |---|---|---|---|
-| recover | writer | dead writers' open journals | sealed journals |
 | rollover | groups | sealed journals | staged unit |
 | compress | log | staged unit | event log, table of contents |
 | index | log | staged unit | index shard |
@@ -22,15 +21,13 @@ import msgspec
 
 from custody.config import Settings
 from custody.errors import CorruptionError, CustodyError, NotFoundError
-from custody.journal import Group, seal_abandoned
-from custody.journal.writer import lock_path
+from custody.journal import Group
 from custody.rollover.merge import merge_unit
-from custody.rollover.pending import is_live
 from custody.rollover.planning import plan
 from custody.rollover.publish import actions_of, build_index, compress_log, lost_shards, old_shards, waiting_units
 from custody.rollover.report import UnitReport
 from custody.rollover.sweeping import sweep_unit, swept_groups
-from custody.rollover.workspace import Workspace
+from custody.rollover.workspace import ROLLOVER_LEASE, Workspace
 from custody.vfs import FileSystem
 
 
@@ -52,6 +49,8 @@ class Step(ABC):
     """One step: which units wait for it, and what it does with one."""
 
     name: ClassVar[str]
+    lease: ClassVar[str | None] = ROLLOVER_LEASE
+    """Which of a writer's leases an attempt at the step holds; None for a step that publishes nothing."""
 
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
         """Return the units that wait, in the order in which they must be done."""
@@ -64,26 +63,6 @@ class Step(ABC):
     @abstractmethod
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Do one unit; doing it again changes nothing."""
-
-
-class Recover(Step):
-    """Seals the journals that a dead writer left open."""
-
-    name = "recover"
-
-    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Writers with open journals and no live process."""
-        has_open = any(group.open for group in workspace.groups())
-        if has_open and not is_live(workspace.fs, workspace.settings, workspace.writer):
-            yield Unit(workspace.writer)
-
-    def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Take the writer's lock and seal; a writer that came to life meanwhile has sealed them itself."""
-        containers = workspace.settings.containers
-        with workspace.fs.lock(lock_path(containers, unit.writer)):
-            sealed = seal_abandoned(workspace.fs, containers, unit.writer)
-        lost = sum(item.lost_bytes for item in sealed)
-        return UnitReport(unit=str(unit), note=f"{len(sealed)} journals sealed, {lost} unacknowledged bytes cut")
 
 
 class Rollover(Step):
@@ -172,6 +151,7 @@ class Commit(Step):
             except (NotFoundError, CorruptionError) as error:
                 failure = failure or error
                 continue
+            workspace.check()
             next_event_id = manifest.logs[-1].last_event_id + 1
             state = workspace.catalog.commit(actions, next_event_id=next_event_id, attempt=manifest.transaction)
             revisions.append(state.revision)
@@ -224,9 +204,9 @@ class Sweep(Step):
 
 
 STEPS: Mapping[str, Step] = {
-    step.name: step for step in (Recover(), Rollover(), Compress(), Index(), Commit(), Checkpoint(), Sweep())
+    step.name: step for step in (Rollover(), Compress(), Index(), Commit(), Checkpoint(), Sweep())
 }
-"""All steps by name, in the order in which a pass runs them."""
+"""Its steps by name, in the order in which a pass runs them; `custody.recovery.STEPS` are all of a pass."""
 
 
 def _staged_logs(workspace: Workspace) -> Iterator[Unit]:

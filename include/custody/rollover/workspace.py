@@ -26,6 +26,7 @@ from custody.format.names import (
     toc_path,
 )
 from custody.journal import Group, groups, writers
+from custody.lease import FencedFileSystem, Lease
 from custody.rollover.manifest import UnitManifest
 from custody.vfs import FileSystem, PosixFileSystem
 
@@ -43,8 +44,15 @@ class LogFiles:
     container: str
 
 
+ROLLOVER_LEASE = "rollover"
+"""The lease of all steps of a rollover: they work on each other's files, so a writer has one of them at a time."""
+
+
 class Workspace:
-    """One writer's files of one repository."""
+    """One writer's files of one repository.
+
+    With a `lease`, every effect that others see is refused once another attempt took over.
+    """
 
     def __init__(
         self,
@@ -52,14 +60,20 @@ class Workspace:
         writer: str,
         fs: FileSystem | None = None,
         clock: Clock | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self.settings = settings
         self.writer = check_name("writer", writer)
         self.database = settings.repository.database
+        self.lease = lease
         self.fs: FileSystem = fs or PosixFileSystem()
+        if lease is not None:
+            self.fs = FencedFileSystem(self.fs, lease)
         self.clock: Clock = clock or SystemClock()
         self.paths = DatabasePaths(settings.store, writer, self.database)
         self.catalog = open_catalog(settings, writer, self.fs, self.clock)
+        if lease is not None and lease.name == ROLLOVER_LEASE:
+            self.catalog.epoch = lease.epoch
         self._live_at = -2  # no state has it
         self._live_groups: frozenset[int] = frozenset()
 
@@ -77,6 +91,11 @@ class Workspace:
         """How logs are written here."""
         options = self.settings.eventlog
         return LogOptions(options.block_bytes_max, options.compression, options.compression_level)
+
+    def check(self) -> None:
+        """Raise SupersededError when another attempt took over the lease."""
+        if self.lease is not None:
+            self.lease.check()
 
     def groups(self) -> list[Group]:
         """Return the groups whose journals are still on disk, by first event id."""

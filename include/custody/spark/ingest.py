@@ -79,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--repository", type=Path, required=True, help="folder of the repository")
     parser.add_argument("--run-id", help="keep the report under this run, in the repository's runs folder")
+    parser.add_argument("--attempt", help="who does this, for the log: a writer's lock keeps others away from its slot")
     parser.add_argument("--start", required=True, help="begin of the interval, ISO 8601 (UTC without an offset)")
     parser.add_argument("--end", required=True, help="end of the interval, which does not belong to it")
     return parser

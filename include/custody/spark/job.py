@@ -1,7 +1,8 @@
 """What every Spark job does: list the units of its steps, do them in parallel, print one JSON report line a step.
 
-The driver finds the units on disk, Spark hands each one to a Python worker, each unit is idempotent. A unit that
-fails does not stop the others; the job then ends with exit code 1 and the report names the error.
+The driver finds the units on disk and takes the leases of their writers, Spark hands each unit to a Python worker, each
+unit is idempotent. A unit that fails does not stop the others; the job then ends with exit code 1 and the report names
+the error. A job that was superseded by another attempt ends with 19, one that waited for another in vain with 14.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.errors import CustodyError
+from custody.errors import CustodyError, LockedError, SupersededError
+from custody.lease import Attempt, Heartbeat, Lease, superseded
 from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
+from custody.recovery import STEPS
 from custody.retention import RETENTION_STEPS
-from custody.rollover import STEPS, Step, StepReport, Unit, UnitReport, Workspace, write_report
+from custody.rollover import Step, StepReport, Unit, UnitReport, Workspace, lease_folder, take_step_lease, write_report
 from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:
@@ -40,55 +44,106 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
     except CustodyError as error:
         sys.stderr.write(f"custody: {error}\n")
         return error.exit_code
+    attempt = Attempt.parse(arguments.attempt) if arguments.attempt else Attempt.new("spark")
     session: SparkSession | None = None
     try:
         for name in steps:
-            report, session = run_step(name, settings, session)
+            report, session = run_step(name, settings, session, attempt, take_over=arguments.take_over)
             sys.stdout.write(report.line() + "\n")
             sys.stdout.flush()
-            if arguments.run_id is not None:
+            code = exit_code(report)
+            # The report of a run's step is that of the attempt that won.
+            if arguments.run_id is not None and code != SupersededError.exit_code:
                 write_report(PosixFileSystem(), settings.runs, arguments.run_id, report)
-            if report.failed:
-                return EXIT_FAILED
+            if code:
+                return code
     finally:
         if session is not None:
             session.stop()
     return 0
 
 
-def run_step(name: str, settings: Settings, session: SparkSession | None) -> tuple[StepReport, SparkSession | None]:
-    """Do all units of a step; a session is started only when there are any, and returned for the next step."""
+def exit_code(report: StepReport) -> int:
+    """Return the exit code of a step: 0, that of being superseded or locked out, or 1."""
+    kinds = {unit.error_kind for unit in report.details if unit.error is not None}
+    if SupersededError.kind in kinds:
+        return SupersededError.exit_code
+    if kinds == {LockedError.kind}:
+        return LockedError.exit_code
+    return EXIT_FAILED if report.failed else 0
+
+
+def run_step(
+    name: str, settings: Settings, session: SparkSession | None, attempt: Attempt, *, take_over: bool = False
+) -> tuple[StepReport, SparkSession | None]:
+    """Do all units of a step, each writer's under its lease.
+
+    A session is started only when there are units, and returned for the next step. A writer whose lease cannot be had
+    costs an error in the report; the others' units are done.
+    """
     started = time.monotonic()
     step = ALL_STEPS[name]
-    units = step.units(settings)
     details: list[UnitReport] = []
-    if units:
-        session = session or start_session(name)
-        work = partial(execute, name, settings.to_json())
-        pieces = session.sparkContext.parallelize([msgspec.json.encode(unit) for unit in units], len(units))
-        kind = step.report_type if isinstance(step, MaintenanceStep) else UnitReport
-        details = [msgspec.json.decode(done, type=kind) for done in pieces.map(work).collect()]
-        if isinstance(step, MaintenanceStep):
-            details = step.finish(settings, units, details)
+    leases: dict[str, Lease] = {}
+    units = step.units(settings)
+    if step.lease is not None:
+        for writer in sorted({unit.writer for unit in units}):
+            try:
+                leases[writer] = take_step_lease(settings, writer, attempt, step.lease, take_over=take_over)
+            except CustodyError as error:
+                details.append(_failed(writer, error))
+        # Listed again: what another attempt did until now is done.
+        units = [unit for unit in step.units(settings) if unit.writer in leases] if leases else []
+    done: list[UnitReport] = []
+    with Heartbeat(leases.values(), SystemClock(), settings.lease.dead_seconds):
+        try:
+            if units:
+                session = session or start_session(name)
+                epochs = {writer: lease.epoch for writer, lease in leases.items()}
+                work = partial(execute, name, settings.to_json(), epochs)
+                pieces = session.sparkContext.parallelize([msgspec.json.encode(unit) for unit in units], len(units))
+                kind = step.report_type if isinstance(step, MaintenanceStep) else UnitReport
+                done = [msgspec.json.decode(report, type=kind) for report in pieces.map(work).collect()]
+                if isinstance(step, MaintenanceStep):
+                    done = step.finish(settings, units, done)
+        except BaseException:
+            _release(leases, leases)
+            raise
+    _release(leases, [unit.writer for unit, report in zip(units, done, strict=True) if report.error is not None])
     seconds = time.monotonic() - started
-    return StepReport.of(name, str(settings.root), seconds, details), session
+    return StepReport.of(name, str(settings.root), seconds, [*details, *done]), session
 
 
-def execute(name: str, settings_json: str, unit_json: bytes) -> bytes:
-    """Do one unit in a Python worker; return its report as JSON."""
+def execute(name: str, settings_json: str, epochs: Mapping[str, int], unit_json: bytes) -> bytes:
+    """Do one unit in a Python worker, under the epoch of its writer's lease; return its report as JSON."""
     # Into the executor's log: how far a long unit has come.
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     step = ALL_STEPS[name]
     unit = msgspec.json.decode(unit_json, type=step.unit_type if isinstance(step, MaintenanceStep) else Unit)
     settings = Settings.from_json(settings_json)
-    workspace = Workspace(settings, unit.writer or settings.repository.writer)
+    lease = None
+    if step.lease is not None:
+        lease = Lease(PosixFileSystem(), lease_folder(settings, unit.writer, step.lease), epochs[unit.writer])
     started = time.monotonic()
     try:
-        report = step.run(workspace, unit)
+        if lease is not None:
+            lease.check()
+        report = step.run(Workspace(settings, unit.writer or settings.repository.writer, lease=lease), unit)
     except Exception as error:  # noqa: BLE001 - one bad unit must not stop the others; the report names it
-        report = UnitReport(unit=str(unit), error=f"{type(error).__name__}: {error}")
+        # Who is superseded meets errors of many kinds: the other attempt takes its files away.
+        report = _failed(str(unit), error if lease is None or lease.stands() else superseded(lease, error))
     seconds = round(time.monotonic() - started, 3)
     return msgspec.json.encode(msgspec.structs.replace(report, seconds=seconds))
+
+
+def _failed(unit: str, error: Exception) -> UnitReport:
+    kind = error.kind if isinstance(error, CustodyError) else None
+    return UnitReport(unit=unit, error=f"{type(error).__name__}: {error}", error_kind=kind)
+
+
+def _release(leases: Mapping[str, Lease], failed: Collection[str]) -> None:
+    for writer, lease in leases.items():
+        lease.release(failed=writer in failed)
 
 
 def start_session(name: str) -> SparkSession:
@@ -108,4 +163,10 @@ def _parser(steps: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--repository", type=Path, required=True, help="folder of the repository")
     parser.add_argument("--run-id", help="keep the report under this run, in the repository's runs folder")
+    parser.add_argument(
+        "--attempt", help="who does this, <task>/<try>: a later try of a task takes over from an earlier one at once"
+    )
+    parser.add_argument(
+        "--take-over", action="store_true", help="take the work over from an attempt that lives; it ends as superseded"
+    )
     return parser

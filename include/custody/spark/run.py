@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import custody
@@ -34,15 +34,20 @@ def jobs_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def run_job(
-    step: str, settings: Settings, on_line: Callable[[str], None], environ: Mapping[str, str] = os.environ
+    step: str,
+    settings: Settings,
+    on_line: Callable[[str], None],
+    environ: Mapping[str, str] = os.environ,
+    *,
+    arguments: Sequence[str] = (),
 ) -> tuple[int, list[str]]:
-    """Submit the job of a step (or `all`); return its exit code and its last lines.
+    """Submit the job of a step (or `all`) with more arguments; return its exit code and its last lines.
 
     `on_line` gets every line of the job's output and log as it comes.
     """
     command = submit_command(
         jobs_folder(environ) / f"{step}.py",
-        ["--repository", str(settings.root)],
+        ["--repository", str(settings.root), *arguments],
         master=settings.spark.master,
         environ=environ,
     )

@@ -174,7 +174,8 @@ class MemoryFileSystem(ComposedOperations):
 
     def modified_ms(self, path: Path) -> int:
         """Return 0: a disk in memory has no clock, all of it is old."""
-        self.size(path)
+        if not self.is_directory(path):
+            self.size(path)
         return 0
 
     def space(self, folder: Path) -> Space | None:

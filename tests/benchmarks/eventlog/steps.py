@@ -17,8 +17,9 @@ import msgspec
 
 import custody
 from custody.config import load_settings
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS, Workspace
+from custody.rollover import Workspace
 from custody.vfs import PosixFileSystem
 from tests.benchmarks.catalog.peer import peak_rss_mib
 from tests.benchmarks.eventlog.bulk import tables, write_journals

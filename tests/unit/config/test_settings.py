@@ -60,6 +60,8 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("retention", "bytes_max", [1 << 20, 1 << 50, ""], [(1 << 20) - 1, -1]),
     ("retention", "purge_percent", [1, 90, 100], [0, 101]),
     ("retention", "grace", ["0 seconds", "2 hours"], ["", "soon", 5]),
+    ("lease", "wait_seconds", [0, 0.5, 3600], [-1, float("nan"), float("inf")]),
+    ("lease", "dead_seconds", [0.5, 3600], [0, -1, float("nan"), float("inf")]),
     ("query", "results_default", [1, 10_000_000], [0]),
     ("query", "lineage_events_max", [1, 10_000_000], [0]),
     ("query", "open_shards_max", [1, 10_000], [0]),

@@ -19,8 +19,9 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.eventlog import EventLog, read_staged
 from custody.eventlog.blocks import encoded_bytes
 from custody.format.names import UNIT_MANIFEST
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS, Unit, UnitManifest, Workspace, merge, staged_path
+from custody.rollover import Unit, UnitManifest, Workspace, merge, staged_path
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.benchmarks.eventlog.bulk import tables, write_journals

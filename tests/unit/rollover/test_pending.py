@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from custody.errors import NotFoundError
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS, StepReport, UnitReport, pending, read_report, report_path, write_report
+from custody.rollover import StepReport, UnitReport, pending, read_report, report_path, write_report
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, run_steps
 

@@ -11,8 +11,9 @@ from custody.config import SETTINGS_FILE
 from custody.errors import NotFoundError
 from custody.eventlog import EventLog
 from custody.model import Event
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS, Unit, Workspace, pending
+from custody.rollover import Unit, Workspace, pending
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, files_below, numbered, run_steps, sample, unnumbered
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.config import load_settings
+from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
 from tests.benchmarks.eventlog.bulk import tables, write_journals
 from tests.benchmarks.eventlog.measuring import Task, bytes_of, forget, pace, points, tell, warm

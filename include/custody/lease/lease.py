@@ -1,0 +1,219 @@
+"""Leases with epochs: who works on a writer's files, so that of two attempts only one publishes.
+
+A lease is a folder, an epoch a file in it, named by a number of ten digits and made only if its name is free. The
+greatest epoch is the holder; whoever takes the lease makes the next one. What ended says so in a file beside:
+`.released` when all was done, `.failed` when not. Who holds an epoch checks that it still is the greatest before each
+effect that others see (`FencedFileSystem`). docs/formats/lease.md, docs/design/017-leases.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from custody.clock import Clock
+from custody.errors import CorruptionError, FormatVersionError, LockedError, StorageError, SupersededError
+from custody.format.names import (
+    BEAT_SUFFIX,
+    FAILED_SUFFIX,
+    RELEASED_SUFFIX,
+    epoch_file,
+    parse_epoch,
+)
+from custody.lease import holder as holders
+from custody.lease.attempt import Attempt
+from custody.lease.holder import Holder
+from custody.vfs import FileSystem
+
+_POLL_SECONDS = 0.25
+_KEPT = 2
+"""The holder's epoch and the one before it, which says whom it took over from."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStatus:
+    """The newest epoch of a lease, and how it ended, if it did."""
+
+    path: Path
+    epoch: int
+    released: bool
+    """All was done: nothing was left behind."""
+    failed: bool
+    """It ended, and may have left something behind."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it did not end: its holder works on, or died."""
+        return not (self.released or self.failed)
+
+
+class Lease:
+    """An epoch of a lease, for its holder and for the workers that it sends out; cheap to make."""
+
+    def __init__(self, fs: FileSystem, folder: Path, epoch: int, *, clean: bool = True) -> None:
+        self.folder = folder
+        self.epoch = epoch
+        self.clean = clean
+        """Whether the holder before had done all its work; else it, or its workers, may go on somewhere."""
+        self._fs = fs
+
+    @property
+    def name(self) -> str:
+        """Which lease it is of."""
+        return self.folder.name
+
+    def stands(self) -> bool:
+        """Whether nobody took over."""
+        return _greatest(self._fs, self.folder) == self.epoch
+
+    def check(self) -> None:
+        """Raise SupersededError when another attempt took over."""
+        if not self.stands():
+            raise SupersededError(self._message())
+
+    def _message(self) -> str:
+        greatest = _greatest(self._fs, self.folder)
+        by = read_holder(self._fs, self.folder / epoch_file(greatest)) if greatest >= 0 else None
+        return (
+            f"{self.folder}: expected epoch {self.epoch} to be the newest, got epoch {greatest}: "
+            f"{by or 'another attempt'} took over. Nothing to do: it does the work, this one ends here."
+        )
+
+    def release(self, *, failed: bool = False) -> None:
+        """Say that the work ended; one that was superseded says nothing."""
+        if self.stands():
+            suffix = FAILED_SUFFIX if failed else RELEASED_SUFFIX
+            self._fs.publish_if_absent(self.folder / f"{epoch_file(self.epoch)}{suffix}", b"")
+
+    def beat(self, now_ms: int) -> None:
+        """Say that the holder lives."""
+        if self.stands():
+            self._fs.write_durably(self.folder / f"{epoch_file(self.epoch)}{BEAT_SUFFIX}", str(now_ms).encode())
+
+
+def superseded(lease: Lease, error: Exception) -> SupersededError:
+    """Return the error of an attempt that another one took over from, whatever it met on its way."""
+    if isinstance(error, SupersededError):
+        return error
+    return SupersededError(f"{lease.folder}: another attempt took over from epoch {lease.epoch}; then: {error}")
+
+
+def lease_status(fs: FileSystem, folder: Path) -> LeaseStatus | None:
+    """Return how far a lease is, by names alone; None when nobody ever took it."""
+    names = set(fs.list(folder))
+    epoch = max((number for name in names if (number := parse_epoch(name)) is not None), default=None)
+    if epoch is None:
+        return None
+    name = epoch_file(epoch)
+    return LeaseStatus(
+        folder / name, epoch, released=name + RELEASED_SUFFIX in names, failed=name + FAILED_SUFFIX in names
+    )
+
+
+def read_holder(fs: FileSystem, path: Path) -> Holder | None:
+    """Return who an epoch's file names; None when it is damaged, of another version, or gone."""
+    try:
+        return Holder.decode(fs.read(path), path)
+    except (CorruptionError, FormatVersionError, StorageError):
+        return None
+
+
+def is_dead(fs: FileSystem, found: LeaseStatus, now_ms: int, dead_seconds: float) -> bool:
+    """Whether the holder of an open epoch is gone: its process, or, where that cannot be known, its sign of life."""
+    named = read_holder(fs, found.path)
+    gone = holders.is_gone(named.process, holders.this_process()) if named is not None else None
+    if gone is not None:
+        return gone
+    beat = found.path.with_name(found.path.name + BEAT_SUFFIX)
+    try:
+        last = int(fs.read(beat)) if fs.exists(beat) else named.taken_ms if named else fs.modified_ms(found.path)
+    except (StorageError, ValueError):
+        return False  # written, or taken over, in this moment
+    return now_ms - last > dead_seconds * 1000
+
+
+def take(
+    fs: FileSystem,
+    folder: Path,
+    writer: str,
+    attempt: Attempt,
+    clock: Clock,
+    *,
+    wait_seconds: float,
+    dead_seconds: float,
+    floor: int = 0,
+    take_over: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Lease:
+    """Take a lease: at once when it is free, its holder is dead or an earlier try of the same task, else after it ends.
+
+    `floor` is an epoch that was given out before, whatever the folder says. `take_over` takes it from anybody.
+
+    Durability: on return the epoch survives power loss.
+
+    Raises:
+        LockedError: another attempt held it all the time; the message says which.
+        SupersededError: a later try of the same task has it, or had it.
+    """
+    fs.make_directory(folder)
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        found = lease_status(fs, folder)
+        if found is None or take_over or _is_free(fs, found, attempt, clock.now_ms(), dead_seconds):
+            lease = _try_next(fs, folder, writer, attempt, clock, found, floor)
+            if lease is not None:
+                return lease
+        elif time.monotonic() >= deadline:
+            named = read_holder(fs, found.path)
+            raise LockedError(
+                f"{found.path}: expected a lease that is free, got one that {named or 'an unknown attempt'} holds. "
+                "Wait until it ends; if it hangs, take its work over: custody run STEP --take-over"
+            )
+        else:
+            sleep(_POLL_SECONDS)
+
+
+def _is_free(fs: FileSystem, found: LeaseStatus, attempt: Attempt, now_ms: int, dead_seconds: float) -> bool:
+    named = read_holder(fs, found.path)
+    other = Attempt.parse(named.attempt) if named is not None else None
+    if other is not None and other.task == attempt.task and other.number != attempt.number:
+        if other.number > attempt.number:
+            raise SupersededError(f"{found.path}: {named} is a later try of what {attempt} tries. It does the work.")
+        return True
+    return not found.is_open or is_dead(fs, found, now_ms, dead_seconds)
+
+
+def _try_next(
+    fs: FileSystem,
+    folder: Path,
+    writer: str,
+    attempt: Attempt,
+    clock: Clock,
+    found: LeaseStatus | None,
+    floor: int,
+) -> Lease | None:
+    """Make the next epoch; None when another attempt was faster."""
+    epoch = max(found.epoch if found else 0, floor) + 1
+    holder = Holder(
+        lease=folder.name,
+        writer=writer,
+        epoch=epoch,
+        attempt=str(attempt),
+        process=holders.this_process(),
+        taken_ms=clock.now_ms(),
+    )
+    if not fs.publish_if_absent(folder / epoch_file(epoch), holder.encode()):
+        return None
+    if _greatest(fs, folder) != epoch:
+        return None  # who listed the folder long ago finds a number free that was pruned
+    for name in fs.list(folder):
+        number = parse_epoch(name.partition(".")[0])
+        if number is not None and number <= epoch - _KEPT:
+            fs.remove(folder / name)
+    return Lease(fs, folder, epoch, clean=found is None or found.released)
+
+
+def _greatest(fs: FileSystem, folder: Path) -> int:
+    return max((number for name in fs.list(folder) if (number := parse_epoch(name)) is not None), default=-1)

@@ -1,0 +1,78 @@
+"""A pass under leases, crashed at every operation; and an attempt that is overtaken at every operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from custody.config import Settings
+from custody.lease import Lease, lease_status
+from custody.recovery import STEPS
+from custody.rollover import ROLLOVER_LEASE
+from custody.vfs.crash import CrashMode
+from custody.vfs.memory import MemoryFileSystem
+from tests.crash.attempts import INTERRUPTED, OTHER_SETTINGS, Passing, PassingAgain, interrupted, side_by_side
+from tests.crash.enumeration import enumerate_crashes
+from tests.crash.store import SETTINGS, Promises, repository, workspace
+
+MODES = (CrashMode.ALL_KEPT, CrashMode.RANDOM_BLOCKS)
+"""A killed process, and the hardest power loss; the other two are tried on the steps without leases."""
+Start = Callable[[], tuple[MemoryFileSystem, Promises]]
+
+
+def waiting() -> tuple[MemoryFileSystem, Promises]:
+    """Two groups that wait to be rolled over."""
+    fs, promises = MemoryFileSystem(), Promises()
+    for _ in range(2):
+        with repository(fs).writer() as writer:
+            promises.append(writer, 2)
+    return fs, promises
+
+
+def left_over() -> tuple[MemoryFileSystem, Promises]:
+    """A log and a shard that no transaction lists: an attempt died just before its commit."""
+    return _seen_to_be_dead(*interrupted("a shard is there"))
+
+
+def half_swept() -> tuple[MemoryFileSystem, Promises]:
+    """A live log whose journals are there: an attempt died before it removed the first one."""
+    return _seen_to_be_dead(*interrupted("the group is live"))
+
+
+def _seen_to_be_dead(fs: MemoryFileSystem, promises: Promises) -> tuple[MemoryFileSystem, Promises]:
+    found = lease_status(fs, workspace(fs).paths.lease(ROLLOVER_LEASE))
+    assert found is not None
+    Lease(fs, found.path.parent, found.epoch).release(failed=True)
+    return fs, promises
+
+
+def test_after_a_crash_anywhere_in_a_pass_the_next_run_ends_as_an_undisturbed_one() -> None:
+    outcome = enumerate_crashes(Passing(), modes=MODES, seeds=1)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 150
+
+
+@pytest.mark.parametrize("what", INTERRUPTED)
+def test_after_a_crash_of_the_run_that_recovers_the_next_one_ends_as_an_undisturbed_one(what: str) -> None:
+    outcome = enumerate_crashes(PassingAgain(*interrupted(what)), modes=MODES, seeds=1)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 15
+
+
+@pytest.mark.parametrize(
+    ("start", "settings"),
+    [(waiting, SETTINGS), (waiting, OTHER_SETTINGS), (left_over, OTHER_SETTINGS), (half_swept, SETTINGS)],
+    ids=["same settings", "other settings", "leftovers", "half swept"],
+)
+def test_an_attempt_that_is_overtaken_anywhere_changes_nothing(start: Start, settings: Settings) -> None:
+    assert side_by_side(start, other=settings) > 15
+
+
+@pytest.mark.parametrize(
+    ("start", "steps"),
+    [(left_over, slice(1)), (waiting, slice(4)), (left_over, slice(4)), (waiting, slice(1, None))],
+    ids=["recover", "recover to index", "recover to index of leftovers", "a retry of the step, without recover"],
+)
+def test_an_attempt_goes_on_while_the_one_that_overtook_it_is_halfway(start: Start, steps: slice) -> None:
+    assert side_by_side(start, other=OTHER_SETTINGS, names=list(STEPS)[steps]) > 40
