@@ -207,8 +207,8 @@ def test_of_two_compactions_of_the_same_logs_one_wins(repository: Repository) ->
     barrier = Barrier(2)
     original = rewriting.write_anew
 
-    def together(*arguments: Any) -> object:
-        done = original(*arguments)
+    def together(*arguments: Any, **options: Any) -> object:
+        done = original(*arguments, **options)
         barrier.wait(60)
         return done
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from custody.capture import Format, dataset_uuid
 from custody.cli.main import cli
 from custody.model import Event
+from custody.quarantine.store import with_checksum
 from custody.repository import Repository, ingest
 from tests.support import run_steps
 from tests.unit.capture.captured import (
@@ -138,8 +139,8 @@ def test_an_entry_of_before_the_formats_is_nifi(root: Path, tmp_path: Path) -> N
     custody(root, "ingest", file)
     [envelope] = (root / "quarantine").glob("*.json")
     document = json.loads(envelope.read_bytes())
-    del document["format"]
-    envelope.write_text(json.dumps(document))
+    del document["format"], document["checksum"]
+    envelope.write_bytes(with_checksum(json.dumps(document).encode()))
     [entry] = Repository.open(root).quarantine.entries()
     assert entry.format == "nifi"
 
@@ -149,7 +150,9 @@ def test_an_entry_of_a_format_to_come_is_left_where_it_is(root: Path, tmp_path: 
     file.write_bytes(array([{**payloads(1)[0], "entitySize": -1}]))
     custody(root, "ingest", file)
     [envelope] = (root / "quarantine").glob("*.json")
-    envelope.write_text(json.dumps({**json.loads(envelope.read_bytes()), "format": "tomorrow"}))
+    document = {**json.loads(envelope.read_bytes()), "format": "tomorrow"}
+    del document["checksum"]
+    envelope.write_bytes(with_checksum(json.dumps(document).encode()))
     code, _, said = custody(root, "quarantine", "resubmit", "--all")
     assert code != 0
     assert "expected a format out of nifi, nifi-rest" in said

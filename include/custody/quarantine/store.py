@@ -150,8 +150,13 @@ class Quarantine:
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Return an envelope's bytes: JSON that people read, whose last key is the SHA-256 of all before it."""
-    body = msgspec.json.format(msgspec.json.encode(entry), indent=1).removesuffix(b"\n}")
+    """Return an envelope's bytes."""
+    return with_checksum(msgspec.json.encode(entry))
+
+
+def with_checksum(document: bytes) -> bytes:
+    """Return a JSON object as people read it, with a last key, the SHA-256 of all before it."""
+    body = msgspec.json.format(document, indent=1).removesuffix(b"\n}")
     return body + _CHECKSUM % hashlib.sha256(body).hexdigest().encode()
 
 
