@@ -22,7 +22,7 @@ from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError, LockedError, SupersededError
 from custody.lease import Attempt, Heartbeat, Lease, superseded
-from custody.recovery import STEPS
+from custody.recovery import STEPS, Recover
 from custody.rollover import StepReport, Unit, UnitReport, Workspace, lease_folder, take_rollover, write_report
 from custody.vfs import PosixFileSystem
 
@@ -97,9 +97,9 @@ def run_step(
                 pieces = session.sparkContext.parallelize([msgspec.json.encode(unit) for unit in units], len(units))
                 done = [msgspec.json.decode(report, type=UnitReport) for report in pieces.map(work).collect()]
         except BaseException:
-            _release(leases, leases)
+            _release(name, leases, leases)
             raise
-    _release(leases, [unit.writer for unit, report in zip(units, done, strict=True) if report.error is not None])
+    _release(name, leases, [unit.writer for unit, report in zip(units, done, strict=True) if report.error is not None])
     seconds = time.monotonic() - started
     return StepReport.of(name, str(settings.root), seconds, [*details, *done]), session
 
@@ -127,9 +127,9 @@ def _failed(unit: str, error: Exception) -> UnitReport:
     return UnitReport(unit=unit, error=f"{type(error).__name__}: {error}", error_kind=kind)
 
 
-def _release(leases: Mapping[str, Lease], failed: Collection[str]) -> None:
+def _release(name: str, leases: Mapping[str, Lease], failed: Collection[str]) -> None:
     for writer, lease in leases.items():
-        lease.release(failed=writer in failed)
+        lease.release(failed=writer in failed, recovered=name == Recover.name)
 
 
 def _session(name: str) -> SparkSession:
