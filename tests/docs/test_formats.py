@@ -113,7 +113,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("event-log", "## Metadata", LogMetadata),
         ("staging", "### Manifest", UnitManifest),
         ("lease", "## Layout", Holder),
-        ("lease", "### Process", Process),
+        ("lease", "## Process", Process),
         ("staging", "### Log", StagedLog),
         ("staging", "### Batch", StagedBatch),
         ("quarantine", "## Layout", Entry),
