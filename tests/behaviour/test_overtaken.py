@@ -148,5 +148,7 @@ def test_of_two_spark_drivers_of_one_step_the_later_try_wins(repository: Reposit
     kept = read_report(PosixFileSystem(), repository.settings.runs, "run", step)
     assert kept.failed == 0
     check_undisturbed(repository)
+    assert leftovers(repository.settings).is_any, "an attempt was overtaken: the next run looks for what it left"
+    repository.recover()
     assert find(repository.workspace()) == []
     assert not leftovers(repository.settings).is_any

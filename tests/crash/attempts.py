@@ -66,7 +66,7 @@ def run_attempt(
             except Exception:
                 lease.release(failed=True)
                 raise
-            lease.release()
+            lease.release(recovered=name == "recover")
 
 
 @contextmanager

@@ -81,10 +81,15 @@ class Lease:
             f"{by or 'another attempt'} took over. Nothing to do: it does the work, this one ends here."
         )
 
-    def release(self, *, failed: bool = False) -> None:
-        """Say that the work ended; one that was superseded says nothing."""
+    def release(self, *, failed: bool = False, recovered: bool = False) -> None:
+        """Say that the work ended; one that was superseded says nothing.
+
+        What the holder before left is still there after a lease that was not clean, unless this one `recovered`: then
+        the lease stays unclean, so that recovery hears of it.
+        """
         if self.stands():
-            suffix = FAILED_SUFFIX if failed else RELEASED_SUFFIX
+            done = not failed and (self.clean or recovered)
+            suffix = RELEASED_SUFFIX if done else FAILED_SUFFIX
             self._fs.publish_if_absent(self.folder / f"{epoch_file(self.epoch)}{suffix}", b"")
 
     def beat(self, now_ms: int) -> None:

@@ -112,7 +112,7 @@ def leased(
 def rollover_lease(
     workspace: Workspace, attempt: Attempt, *, take_over: bool = False, wait_seconds: float | None = None
 ) -> Iterator[Workspace]:
-    """Hold the lease of the steps of a rollover, as `leased` does and `take_rollover` says."""
+    """Hold the lease of the steps of a rollover, as `leased` does and `take_rollover` says, to recover under it."""
     lease = take_rollover(
         workspace.settings,
         workspace.writer,
@@ -122,12 +122,12 @@ def rollover_lease(
         take_over=take_over,
         wait_seconds=wait_seconds,
     )
-    with _held(workspace, lease) as fenced:
+    with _held(workspace, lease, recovered=True) as fenced:
         yield fenced
 
 
 @contextmanager
-def _held(workspace: Workspace, lease: Lease) -> Iterator[Workspace]:
+def _held(workspace: Workspace, lease: Lease, *, recovered: bool = False) -> Iterator[Workspace]:
     settings = workspace.settings
     with Heartbeat([lease], workspace.clock, settings.lease.dead_seconds):
         try:
@@ -135,7 +135,7 @@ def _held(workspace: Workspace, lease: Lease) -> Iterator[Workspace]:
         except Exception:
             lease.release(failed=True)
             raise
-    lease.release()
+    lease.release(recovered=recovered)
 
 
 def _fence(workspace: Workspace) -> None:

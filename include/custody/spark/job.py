@@ -23,7 +23,7 @@ from custody.config import Settings, load_settings
 from custody.errors import CustodyError, LockedError, SupersededError
 from custody.lease import Attempt, Heartbeat, Lease, superseded
 from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
-from custody.recovery import STEPS
+from custody.recovery import STEPS, Recover
 from custody.retention import RETENTION_STEPS
 from custody.rollover import Step, StepReport, Unit, UnitReport, Workspace, lease_folder, take_step_lease, write_report
 from custody.vfs import PosixFileSystem
@@ -107,9 +107,9 @@ def run_step(
                 if isinstance(step, MaintenanceStep):
                     done = step.finish(settings, units, done)
         except BaseException:
-            _release(leases, leases)
+            _release(name, leases, leases)
             raise
-    _release(leases, [unit.writer for unit, report in zip(units, done, strict=True) if report.error is not None])
+    _release(name, leases, [unit.writer for unit, report in zip(units, done, strict=True) if report.error is not None])
     seconds = time.monotonic() - started
     return StepReport.of(name, str(settings.root), seconds, [*details, *done]), session
 
@@ -141,9 +141,9 @@ def _failed(unit: str, error: Exception) -> UnitReport:
     return UnitReport(unit=unit, error=f"{type(error).__name__}: {error}", error_kind=kind)
 
 
-def _release(leases: Mapping[str, Lease], failed: Collection[str]) -> None:
+def _release(name: str, leases: Mapping[str, Lease], failed: Collection[str]) -> None:
     for writer, lease in leases.items():
-        lease.release(failed=writer in failed)
+        lease.release(failed=writer in failed, recovered=name == Recover.name)
 
 
 def start_session(name: str) -> SparkSession:

@@ -52,6 +52,21 @@ def test_a_free_lease_is_taken_with_the_next_epoch() -> None:
     assert (taken(fs, OTHER).epoch, taken(fs, OTHER, take_over=True).clean) == (3, False)
 
 
+def test_what_was_left_is_not_forgotten_by_work_that_did_not_recover() -> None:
+    fs = MemoryFileSystem()
+    taken(fs, FIRST).release(failed=True)
+    retry = taken(fs, SECOND)
+    assert not retry.clean
+    retry.release()
+    status = lease_status(fs, FOLDER)
+    assert status is not None
+    assert status.failed
+    recovering = taken(fs, OTHER)
+    assert not recovering.clean
+    recovering.release(recovered=True)
+    assert taken(fs, OTHER).clean
+
+
 def test_a_live_holder_is_waited_for_and_then_named() -> None:
     fs = MemoryFileSystem()
     taken(fs, FIRST)
