@@ -33,6 +33,10 @@ class NumberColumn:
         self._stored = file.size // _WIDTH
         self._left_out = left_out
         self.zones = np.empty((2, 0), np.int64) if zones is None else zones
+        self.least, self.greatest = -ABSENT, ABSENT
+        """No number is smaller or greater; of a column without zones nothing is known."""
+        if self.zones.shape[1]:
+            self.least, self.greatest = int(self.zones[0].min()), int(self.zones[1].max())
 
     def span(self, low: int, high: int) -> npt.NDArray[np.int64]:
         """Return the numbers of the documents from `low` to before `high`."""

@@ -26,7 +26,7 @@ _SLOT = struct.Struct(">Iq")
 _TABLE = struct.Struct(">qi")
 _KEY_BYTES_MAX = 1 << 20
 _CRC32, _MD5 = 1, 0
-_FEW, _PROBES_MAX = 4, 8
+_PROBES = 8
 _TEXT_BYTES_KEPT = 1 << 20
 _FREQUENCY = 5  # where it stands in ABOUT
 
@@ -254,22 +254,19 @@ class Dictionary:
         place, slots = tables["place"].astype(np.int64), tables["slots"].astype(np.int64)
         slot = (wanted >> np.uint32(8)).astype(np.int64) % np.maximum(slots, 1)
         records = np.zeros(len(keys), np.int64)
-        left = np.flatnonzero(slots > 0)
-        for _ in range(_PROBES_MAX):
-            if len(left) <= _FEW:
-                break
-            at = place[left] + slot[left] * SLOT.itemsize
-            terms.require(at, SLOT.itemsize)
-            found = window(terms.data, SLOT)[at]
-            record = found["place"].astype(np.int64)
-            is_used = record != 0
-            is_hit = (found["hash"] == wanted[left]) & is_used
-            records[left[is_hit]] = record[is_hit]
-            left = left[is_used & ~is_hit]
-            slot[left] += 1
-            slot[left[slot[left] == slots[left]]] = 0
-        # A key that comes late in its table costs less alone.
-        for number in left.tolist():
+        known = np.flatnonzero(slots > 0)
+        # The next slots of each key, all at once: a key is in the first one with its hash, if none before is empty.
+        nearby = (slot[known, None] + np.arange(_PROBES)) % slots[known, None]
+        at = place[known, None] + nearby * SLOT.itemsize
+        terms.require(at.ravel(), SLOT.itemsize)
+        found = window(terms.data, SLOT)[at]
+        is_empty = found["place"] == 0
+        is_end = is_empty | (found["hash"] == wanted[known, None])
+        first = is_end.argmax(axis=1)
+        row = np.arange(len(known))
+        is_hit = is_end[row, first] & ~is_empty[row, first]
+        records[known[is_hit]] = found["place"][row, first][is_hit]
+        for number in known[~is_end[row, first]].tolist():
             records[number] = self._find_crc(keys[number]) or 0
         return self._verified(keys, records)
 

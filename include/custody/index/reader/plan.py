@@ -110,7 +110,10 @@ def _between(shard: Shard, name: str, first: int, last: int) -> Node:
     if first > last or absent == shard.documents:
         return Nothing()  # Whoosh's own writer makes no file for a column of nothing
     has_absent = absent > 0
-    return InRange(shard.numbers(name), shard.documents, first, last, has_absent=has_absent)
+    column = shard.numbers(name)
+    if not has_absent and first <= column.least and column.greatest <= last:
+        return All(shard.documents)
+    return InRange(column, shard.documents, first, last, has_absent=has_absent)
 
 
 def _and(shard: Shard, question: query.And) -> Node:
@@ -118,9 +121,10 @@ def _and(shard: Shard, question: query.And) -> Node:
 
 
 def _all(parts: list[Node], shard: Shard) -> Node:
-    if not parts:
+    told = [part for part in parts if not isinstance(part, All)]
+    if not told:
         return All(shard.documents)
-    return parts[0] if len(parts) == 1 else AllOf(parts)
+    return told[0] if len(told) == 1 else AllOf(told)
 
 
 def _or(shard: Shard, question: query.Or) -> Node:
