@@ -63,8 +63,14 @@ def find_staged(workspace: Workspace, first_event_id: int) -> Staged:
     )
 
 
-def compress_log(workspace: Workspace, unit: str, first_event_id: int) -> UnitReport:
+def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_listed: bool = False) -> UnitReport:
     """Write an event log and its table of contents from what is staged; what an attempt before left goes first.
+
+    Args:
+        workspace: the files of the writer.
+        unit: what the report is about.
+        first_event_id: names the log.
+        is_listed: the log is live and its file is lost: what is left of it makes room.
 
     Raises:
         ConflictError: a kept revision lists a log of this name, or another attempt published one just now.
@@ -72,7 +78,7 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int) -> UnitRe
     staged = find_staged(workspace, first_event_id)
     metadata, source = staged.metadata, staged.path(workspace)
     files = workspace.files(metadata)
-    _clear(workspace, files)
+    _clear(workspace, files, is_listed=is_listed)
 
     def events() -> Iterator[pa.Table]:
         return read_staged(workspace.fs, source, staged.log)
@@ -87,10 +93,16 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int) -> UnitRe
     )
 
 
-def _clear(workspace: Workspace, files: LogFiles) -> None:
-    """Remove a log and its table of contents that no kept revision lists."""
+def _clear(workspace: Workspace, files: LogFiles, *, is_listed: bool) -> None:
+    """Remove a log and its table of contents; only where that is known, one that a kept revision lists."""
     there = [path for path in (files.toc, files.log) if workspace.fs.exists(path)]
-    if there and {files.relative_log, files.relative_toc} & kept_files(workspace.catalog):
+    lost = {loss.path for loss in workspace.catalog.load().losses.values()} if there else set()
+    if (
+        there
+        and not is_listed
+        and files.relative_log not in lost
+        and {files.relative_log, files.relative_toc} & kept_files(workspace.catalog)
+    ):
         raise ConflictError(
             f"{files.log}: expected a log that no revision lists, got one that is listed. "
             "Its group was live before: it must not become live again. Run the sweep step."

@@ -22,7 +22,7 @@ SETTINGS = """
 containers = ["disk1", "disk2"]
 [eventlog]
 block_bytes_max = 4096
-log_bytes_target = 20000
+log_bytes_target = 24000
 [index]
 attributes = ["kind"]
 """

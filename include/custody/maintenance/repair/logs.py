@@ -68,7 +68,7 @@ def restore(workspace: Workspace, path: str) -> str:
         return source
     if source == "journals":
         merge_unit(workspace, path, _journals(workspace, state, file))
-    compress_log(workspace, path, file.first_event_id)
+    compress_log(workspace, path, file.first_event_id, is_listed=True)
     if sha256_of(workspace, path) != file.sha256:
         return f"{source}; with the settings of today its bytes are others: it needs to be listed anew"
     return source
