@@ -30,7 +30,7 @@ from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 from tests.crash.committing import Racing
 from tests.crash.crowd import Crowding
 from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
-from tests.crash.scenarios import Appending, RollingOver, RollingOverDamage, RollingOverSplit
+from tests.crash.scenarios import Appending, RollingOver, RollingOverDamage, RollingOverRetried, RollingOverSplit
 
 KEPT, SYNCED, FILES, BLOCKS = CrashMode
 ALL = frozenset(CrashMode)
@@ -268,7 +268,7 @@ BUGS = [
     ),
     Bug("what recovery keeps is not synced", Appending, frozenset({FILES, BLOCKS}), _with(no_recovery_sync=True)),
     Bug("found folders are taken for durable", Appending, frozenset({KEPT}), _with(trusts_found_folders=True)),
-    Bug("a found shard is taken for durable", RollingOver, frozenset({KEPT}), _with(trusts_found_shards=True)),
+    Bug("a found shard is taken for durable", RollingOverRetried, frozenset({KEPT}), _with(trusts_found_shards=True)),
     Bug(
         "a found transaction is taken for durable",
         lambda: Racing(8),
