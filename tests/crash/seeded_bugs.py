@@ -39,7 +39,7 @@ from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, 
 from tests.crash.healing import Healing
 from tests.crash.mending import Mending, Scrubbing, damage_a_block, damage_a_journal, swap_logs
 from tests.crash.retaining import Retaining
-from tests.crash.scenarios import Appending, RollingOver, RollingOverDamage, RollingOverSplit
+from tests.crash.scenarios import Appending, RollingOver, RollingOverDamage, RollingOverRetried, RollingOverSplit
 
 KEPT, SYNCED, FILES, BLOCKS = CrashMode
 ALL = frozenset(CrashMode)
@@ -313,7 +313,7 @@ BUGS = [
     Bug("what a full disk left is not cut", Healing, frozenset({KEPT}), _with(no_cut=True)),
     Bug("what recovery keeps is not synced", Appending, frozenset({FILES, BLOCKS}), _with(no_recovery_sync=True)),
     Bug("found folders are taken for durable", Appending, frozenset({KEPT}), _with(trusts_found_folders=True)),
-    Bug("a found shard is taken for durable", RollingOver, frozenset({KEPT}), _with(trusts_found_shards=True)),
+    Bug("a found shard is taken for durable", RollingOverRetried, frozenset({KEPT}), _with(trusts_found_shards=True)),
     Bug(
         "a found transaction is taken for durable",
         lambda: Racing(8),

@@ -25,7 +25,7 @@ from custody.catalog.objects import Objects
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange
 from custody.clock import Clock
 from custody.errors import CorruptionError, CustodyError, InvalidInputError
-from custody.format.names import TIME_DIGITS, parse_event_log, shard_name, toc_path
+from custody.format.names import TIME_DIGITS, parse_event_log, shard_container, shard_name, toc_path
 
 METADATA_KEY = b"custody"
 
@@ -82,7 +82,7 @@ def shard_of(file: AddFile, containers: Sequence[str]) -> AddShard:
     """Return the index shard that belongs to an event log by name; the index step builds it if it is gone."""
     return AddShard(
         name=shard_name(file.first_event_time_ms, file.first_event_id),
-        container=containers[file.first_event_id % len(containers)],
+        container=containers[shard_container(file.first_event_id, len(containers))],
         documents=file.rows,
         first_event_id=file.first_event_id,
         last_event_id=file.last_event_id,

@@ -6,6 +6,7 @@ Numbers in names are zero-padded so that names sort as their numbers do.
 from __future__ import annotations
 
 import re
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -19,6 +20,7 @@ TIME_DIGITS = 13  # milliseconds since the epoch, until the year 2286
 UNIT_MANIFEST = "unit"
 BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or that died
 REMOVING_PREFIX = "removing-"  # what is on its way out: out of the way first, then gone
+LEASES = "leases"  # the folder of a writer's leases
 COMPACT_LEASE = "compact"  # the lease of who writes live logs anew
 RETENTION_LEASE = "retention"  # the lease of who lets old events go
 RELEASED_SUFFIX = ".released"  # beside an epoch whose holder did all its work
@@ -134,7 +136,7 @@ class DatabasePaths:
 
     def lease(self, name: str) -> Path:
         """The folder of one of the writer's leases."""
-        return self.home / "leases" / name
+        return self.home / LEASES / name
 
     def staged_unit(self, first_event_id: int) -> Path:
         """The unit of merged groups whose first one begins with this id."""
@@ -192,6 +194,14 @@ def shard_name(first_event_time_ms: int, first_event_id: int, suffix: str = "") 
     The event id behind it keeps two shards apart whose first events share a millisecond.
     """
     return f"{first_event_time_ms:0{TIME_DIGITS}d}-{first_event_id:0{ID_DIGITS}d}{suffix}"
+
+
+def shard_container(first_event_id: int, containers: int) -> int:
+    """Return in which of so many containers the shard of a log lies, by a digest.
+
+    Not by the id alone: the first ids of logs of one size have a factor in common, and would share one disk.
+    """
+    return zlib.crc32(str(first_event_id).encode()) % containers
 
 
 def parse_shard(name: str) -> tuple[int, int] | None:

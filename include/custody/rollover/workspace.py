@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +21,7 @@ from custody.format.names import (
     event_log_path,
     is_name,
     parse_staged_unit,
+    shard_container,
     shard_name,
     toc_path,
 )
@@ -151,8 +151,7 @@ class Workspace:
         """Return where the files of a log belong; `suffix` is that of the compaction that writes it."""
         relative = event_log_path(metadata.first_event_id, metadata.partition, suffix)
         log = self.paths.home / relative
-        # Not by the id alone: the first ids of logs of one size have a factor in common, and would share one disk.
-        number = zlib.crc32(str(metadata.first_event_id).encode()) % len(self.settings.containers)
+        number = shard_container(metadata.first_event_id, len(self.settings.containers))
         name = shard_name(metadata.first_event_time_ms, metadata.first_event_id, suffix)
         return LogFiles(
             log=log,

@@ -10,12 +10,13 @@ from custody.catalog import Action as CatalogAction
 from custody.errors import ConflictError, CustodyError, NotFoundError
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal import Group, decode_state, encode_state, lock_path, read_end, seal_abandoned
+from custody.lease import Attempt
 from custody.maintenance.repair.actions import keep_evidence, loss
 from custody.maintenance.shards import retire
 from custody.maintenance.verification.ids import lost_ranges, without
 from custody.maintenance.verification.journals import read_journal, records_of
 from custody.quarantine import Quarantine
-from custody.rollover import STEPS, Workspace, rebuild_shard
+from custody.rollover import STEPS, Workspace, rebuild_shard, rollover_lease
 from custody.rollover.steps import Step
 
 
@@ -25,7 +26,7 @@ def roll_over(workspace: Workspace, first_event_id: int) -> str:
     First the catalog is told which ids are lost.
 
     Raises:
-        LockedError: a live writer holds the group's open journal.
+        LockedError: a live writer holds the group's open journal, or another attempt works on the writer's files.
     """
     group = _group(workspace, first_event_id)
     if group.open:
@@ -42,8 +43,9 @@ def roll_over(workspace: Workspace, first_event_id: int) -> str:
             where = str(group.sealed[0])
             made = loss(gaps, noted, "", f"records of {where} were damaged", workspace.clock.now_ms())
             workspace.catalog.commit([CatalogAction(add_loss=made)])
-    for step in STEPS.values():
-        _run(workspace, step)
+    with rollover_lease(workspace, Attempt.new("repair")) as fenced:
+        for step in STEPS.values():
+            _run(fenced, step)
     return f"rolled over; {noted} events lost"
 
 

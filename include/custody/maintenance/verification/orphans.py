@@ -17,6 +17,7 @@ from custody.errors import CustodyError, StorageError
 from custody.eventlog import EventLog, LogMetadata
 from custody.format.names import (
     BUILDING_PREFIX,
+    LEASES,
     REMOVING_PREFIX,
     UNIT_MANIFEST,
     ContainerPaths,
@@ -37,7 +38,7 @@ from custody.rollover import LogFiles, UnitManifest, Workspace
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 
 _SET_ASIDE = ("transactions-damaged-", "transactions-replaced-")
-_OURS = (SETTINGS_FILE, "quarantine", "runs", "turns", "maintenance")
+_OURS = (SETTINGS_FILE, "quarantine", "runs", "turns", "maintenance", "landed")
 
 
 def orphans(workspaces: list[Workspace], settings: Settings, fs: FileSystem) -> Iterator[Finding]:
@@ -75,7 +76,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
             yield from _transactions(workspace)
         elif name == "trash":
             yield from (_orphan(fs, path, "trash", workspace.writer) for path in _files(fs, home / name))
-        else:
+        elif name != LEASES:
             kind = "set-aside" if name.startswith(_SET_ASIDE) else "foreign"
             yield _orphan(fs, home / name, kind, workspace.writer)
 
