@@ -67,7 +67,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
     for name in fs.list(home.parent):
         if name != home.name:
             yield _orphan(fs, home.parent / name, "foreign", workspace.writer)
-    for name in fs.list(home):
+    for name in sorted({*fs.list(home)} - {LEASES}):
         if name == "data":
             yield from _data(workspace, state, kept)
         elif name == "staging":
@@ -76,7 +76,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
             yield from _transactions(workspace)
         elif name == "trash":
             yield from (_orphan(fs, path, "trash", workspace.writer) for path in _files(fs, home / name))
-        elif name != LEASES:
+        else:
             kind = "set-aside" if name.startswith(_SET_ASIDE) else "foreign"
             yield _orphan(fs, home / name, kind, workspace.writer)
 
