@@ -13,7 +13,8 @@ needed. One run is one pass; a run after a crash goes on where the last one stop
 
 Each task's XCom is the report of its Spark job: units, events, bytes, seconds. What the scrub found is kept in the
 repository (`custody verify --last`, `custody status`); damage does not fail the run, as a second try would not mend it:
-`custody repair` says what would. The repository is the folder that `CUSTODY_REPOSITORY` names in Airflow's environment;
+`custody repair` says what would. The schedule is nightly; `CUSTODY_MAINTENANCE_SCHEDULE` in Airflow's environment names
+another one, empty for none. The repository is the folder that `CUSTODY_REPOSITORY` names in Airflow's environment;
 the Spark master is the connection `spark_default`.
 """
 
@@ -21,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, chain
 
+from custody_airflow.environment import maintenance_schedule
 from custody_airflow.operators import SparkStepOperator
 
 STEPS = ("compact", "rebuild", "scrub")
@@ -29,7 +31,7 @@ with DAG(
     dag_id="provenance_maintenance",
     description="Compacts logs, rebuilds stale shards, reads everything in turn",
     doc_md=__doc__,
-    schedule="30 3 * * *",
+    schedule=maintenance_schedule(),
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,

@@ -21,11 +21,11 @@ environment names another one, empty for none. The repository is the folder that
 master is the connection `spark_default`.
 """
 
-import os
 from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, Param, chain, task
 
+from custody_airflow.environment import retention_schedule
 from custody_airflow.operators import SparkStepOperator
 
 AFTER_THE_PLAN = ("mark", "expire", "drop_shards", "prune", "collect_garbage", "check")
@@ -44,7 +44,7 @@ with DAG(
     dag_id="provenance_retention",
     description="Events that are too old, or have no room, go",
     doc_md=__doc__,
-    schedule=os.environ.get("CUSTODY_RETENTION_SCHEDULE", "0 * * * *") or None,
+    schedule=retention_schedule(),
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,

@@ -10,11 +10,14 @@ from custody.errors import ConfigurationError
 
 REPOSITORY_VARIABLE = "CUSTODY_REPOSITORY"
 SCHEDULE_VARIABLE = "CUSTODY_ROLLOVER_SCHEDULE"
+RETENTION_SCHEDULE_VARIABLE = "CUSTODY_RETENTION_SCHEDULE"
+MAINTENANCE_SCHEDULE_VARIABLE = "CUSTODY_MAINTENANCE_SCHEDULE"
 INGEST_SCHEDULE_VARIABLE = "CUSTODY_INGEST_SCHEDULE"
 INGEST_SINCE_VARIABLE = "CUSTODY_INGEST_SINCE"
 FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 _EVERY_MINUTE = "* * * * *"
 _EVERY_HOUR = "0 * * * *"
+_EVERY_NIGHT = "30 3 * * *"
 
 
 def repository_folder() -> Path:
@@ -34,12 +37,22 @@ def repository_folder() -> Path:
 
 def rollover_schedule() -> str | None:
     """Return the cron schedule of the rollover; an empty variable means that only people trigger it."""
-    return os.environ.get(SCHEDULE_VARIABLE, _EVERY_MINUTE).strip() or None
+    return _schedule(SCHEDULE_VARIABLE, _EVERY_MINUTE)
 
 
 def ingest_schedule() -> str | None:
     """Return the cron schedule of the ingest's intervals; an empty variable means that only people trigger it."""
-    return os.environ.get(INGEST_SCHEDULE_VARIABLE, _EVERY_HOUR).strip() or None
+    return _schedule(INGEST_SCHEDULE_VARIABLE, _EVERY_HOUR)
+
+
+def retention_schedule() -> str | None:
+    """Return the cron schedule of the retention; an empty variable means that only people trigger it."""
+    return _schedule(RETENTION_SCHEDULE_VARIABLE, _EVERY_HOUR)
+
+
+def maintenance_schedule() -> str | None:
+    """Return the cron schedule of the maintenance; an empty variable means that only people trigger it."""
+    return _schedule(MAINTENANCE_SCHEDULE_VARIABLE, _EVERY_NIGHT)
 
 
 def ingest_since() -> tuple[datetime, bool]:
@@ -59,3 +72,7 @@ def ingest_since() -> tuple[datetime, bool]:
             "Correct it and restart Airflow."
         ) from error
     return since.replace(tzinfo=UTC) if since.tzinfo is None else since, True
+
+
+def _schedule(variable: str, otherwise: str) -> str | None:
+    return os.environ.get(variable, otherwise).strip() or None
