@@ -27,6 +27,8 @@ from tests.crash.store import EVERYTHING, SETTINGS, WRITER, Promises, check_even
 from tests.crash.store import repository as opened
 
 NOW_MS = 1_772_409_600_000
+EACH = 26
+"""Events of a log: two blocks of them."""
 SMALL_BLOCKS = Settings.model_validate(
     {
         "root": SETTINGS.root,
@@ -60,7 +62,7 @@ class Mending(StoreScenario):
         self._promises = Held()
         self._accept_loss = accept_loss
         for _ in range(2):
-            _append(disk, self._promises, 14)
+            _append(disk, self._promises, EACH)
             _steps(disk, *STEPS)
         _append(disk, self._promises, 2, 2)
         held = len(self._promises.acknowledged)
@@ -109,7 +111,7 @@ class Scrubbing(StoreScenario):
     def __init__(self) -> None:
         disk = MemoryFileSystem()
         self._promises = Promises()
-        _append(disk, self._promises, 14)
+        _append(disk, self._promises, EACH)
         _steps(disk, *STEPS)
         damage_a_block(disk, Workspace(SMALL_BLOCKS, WRITER, disk), self._promises)
         self._disk = disk
@@ -169,7 +171,7 @@ def damage_a_journal(fs: MemoryFileSystem, workspace: Workspace, promises: Promi
     [group] = workspace.groups()
     [path] = group.sealed
     _flip(fs, path, len(fs.read(path)) - 200)
-    for event_id in (30, 31):
+    for event_id in (2 * EACH + 2, 2 * EACH + 3):
         del promises.acknowledged[event_id]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from custody.format.names import shard_container
 from custody.recovery import STEPS
 from custody.vfs import FileSystem
 from custody.vfs.crash import CrashMode
@@ -85,7 +86,16 @@ class RollingOver(StoreScenario):
 
 
 class RollingOverRetried(RollingOver):
-    """After a crash the steps are tried again without recovery, as a task's retry does: what is there is used."""
+    """After a crash the steps are tried again without recovery, as a task's retry does: what is there is used.
+
+    The group that comes later has its shard on the other disk: there nothing makes the first one's name durable.
+    """
+
+    def run(self, fs: FileSystem, record: Promises) -> None:
+        with repository(fs).writer() as writer:
+            record.append(writer, 4)
+        assert shard_container(0, 2) != shard_container(4, 2)
+        run_pass(fs, is_segment_copied=False)
 
     def use(self, fs: FileSystem, record: Promises) -> None:
         run_pass(fs, *list(STEPS)[1:])
