@@ -39,6 +39,8 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("index", "ranges", [[], ["event_time", "file_size"]], ["event_time", ["details"]]),
     ("catalog", "checkpoint_every", [1, 10_000], [0]),
     ("catalog", "put_if_absent", [True, False], ["maybe", 2, []]),
+    ("maintenance", "scrub_days", [0.1, 365], [0, -1, float("nan"), float("inf")]),
+    ("maintenance", "scrub_bytes_per_run", [1, 1 << 50], [0]),
     ("query", "results_default", [1, 10_000_000], [0]),
     ("query", "lineage_events_max", [1, 10_000_000], [0]),
     ("query", "cache_bytes", [0, 1 << 40], [-1]),
