@@ -22,6 +22,7 @@ from custody.vfs import FileSystem
 from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
 from custody.vfs.wrapping import WrappingFileSystem
+from tests.crash.attempts import processes
 from tests.crash.scenarios import StoreScenario
 from tests.crash.store import EVERYTHING, SETTINGS, WRITER, Promises, check_events, copied_segment, run_pass
 from tests.crash.store import repository as opened
@@ -77,7 +78,8 @@ class Mending(StoreScenario):
         return self._promises.copy()
 
     def run(self, fs: FileSystem, record: Promises) -> None:
-        with patch.object(builder, "write_segment", copied_segment):
+        # Who crashed is gone, though it was this very process.
+        with patch.object(builder, "write_segment", copied_segment), processes(gone=True):
             repair(SMALL_BLOCKS, fs, ManualClock(NOW_MS), accept_loss=self._accept_loss)
 
     def check(self, fs: FileSystem, record: Promises) -> None:

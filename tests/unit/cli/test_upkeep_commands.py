@@ -54,7 +54,7 @@ def test_a_defect_says_how_many_events_it_costs_and_what_mends_it(sample: Sample
     flip(sample.logs()[1], 2000)
     [found] = document(sample, "verify", code=20)
     [defect] = found["defects"]
-    assert (defect["kind"], defect["severity"], defect["events"]) == ("log-damaged", "damage", 11)
+    assert (defect["kind"], defect["severity"], defect["events"]) == ("log-damaged", "damage", 21)
     assert (defect["first_event_id"], defect["last_event_id"]) == (30, 40)
     assert "custody repair" in defect["repair"]
     assert "30 to 40" in run(sample, "verify", code=20).stdout
@@ -85,19 +85,19 @@ def test_repair_prints_first_and_acts_only_when_asked(sample: Sample) -> None:
     flip(sample.logs()[1], 2000)
     before = files_below(sample.root)
     plan = document(sample, "repair", code=20)
-    assert [(item["what"], item["events"], item["outcome"]) for item in plan["actions"]] == [("rewrite-log", 11, None)]
+    assert [(item["what"], item["events"], item["outcome"]) for item in plan["actions"]] == [("rewrite-log", 21, None)]
     assert "nothing is changed without --apply" in run(sample, "repair", code=20).stdout
     assert files_below(sample.root) == before
     done = document(sample, "repair", "--apply")
     assert done["damage_left"] == []
-    assert "11 lost" in done["actions"][0]["outcome"]
+    assert "21 lost" in done["actions"][0]["outcome"]
     report = json.loads(Path(done["report"]).read_text())
-    assert (report["step"], report["failed"], report["events"]) == ("repair", 0, 11)
+    assert (report["step"], report["failed"], report["events"]) == ("repair", 0, 21)
     [found] = document(sample, "verify", "--deep")
-    assert [item["events"] for item in found["known_losses"]] == [11]
+    assert [item["events"] for item in found["known_losses"]] == [21]
     assert document(sample, "repair")["actions"] == []
     [writer] = document(sample, "status")["writers"]
-    assert (writer["events_lost"], writer["events_live"]) == (11, 99)
+    assert (writer["events_lost"], writer["events_live"]) == (21, 89)
 
 
 def test_what_is_lost_is_given_up_only_when_that_is_accepted(sample: Sample) -> None:
