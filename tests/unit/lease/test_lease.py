@@ -225,15 +225,15 @@ def test_every_effect_that_others_see_is_refused_to_who_was_overtaken(effect: st
     fs = MemoryFileSystem()
     first = taken(fs, FIRST)
     fenced = FencedFileSystem(fs, first)
-    fs.make_directory(Path("/work/empty"))
-    fs.write_durably(Path("/work/file"), b"content")
+    fs.make_directory(Path("/shared/empty"))
+    fs.write_durably(Path("/shared/file"), b"content")
     before = fs.files()
     calls: dict[str, Callable[[], object]] = {
-        "rename": lambda: fenced.rename(Path("/work/file"), Path("/work/other")),
-        "link": lambda: fenced.link(Path("/work/file"), Path("/work/other")),
-        "remove": lambda: fenced.remove(Path("/work/file")),
-        "remove_directory": lambda: fenced.remove_directory(Path("/work/empty")),
-        "cut": lambda: fenced.cut(Path("/work/file"), 2),
+        "rename": lambda: fenced.rename(Path("/shared/file"), Path("/shared/other")),
+        "link": lambda: fenced.link(Path("/shared/file"), Path("/shared/other")),
+        "remove": lambda: fenced.remove(Path("/shared/file")),
+        "remove_directory": lambda: fenced.remove_directory(Path("/shared/empty")),
+        "cut": lambda: fenced.cut(Path("/shared/file"), 2),
     }
     taken(fs, SECOND)
     with pytest.raises(SupersededError):
