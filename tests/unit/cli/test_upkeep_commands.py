@@ -57,7 +57,7 @@ def test_a_defect_says_how_many_events_it_costs_and_what_mends_it(sample: Sample
     assert (defect["kind"], defect["severity"], defect["events"]) == ("log-damaged", "damage", 21)
     assert (defect["first_event_id"], defect["last_event_id"]) == (30, 50)
     assert "custody repair" in defect["repair"]
-    assert "30 to 40" in run(sample, "verify", code=20).stdout
+    assert "30 to 50" in run(sample, "verify", code=20).stdout
 
 
 def test_what_is_no_writer_s_has_a_document_of_its_own(sample: Sample) -> None:
