@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from custody.clock import SystemClock
-from custody.journal import JournalFile, JournalWriter, groups
+from custody.journal import JournalFile, JournalOptions, JournalWriter, groups
 from custody.model import Event, to_batch
 from custody.vfs import PosixFileSystem
 from tests.benchmarks.append import load
@@ -28,7 +28,9 @@ _WRITER = "bench"
 def open_writer(folder: Path, next_event_id: int = 0) -> JournalWriter:
     """Open the writer that is measured, with what production uses: real files, a real clock, sync always."""
     folder.mkdir(exist_ok=True)
-    writer = JournalWriter(PosixFileSystem(), [folder], _WRITER, _WRITER, SystemClock())
+    # Nothing is rolled over here, however much waits.
+    options = JournalOptions(waiting_bytes_max=1 << 50)
+    writer = JournalWriter(PosixFileSystem(), [folder], _WRITER, _WRITER, SystemClock(), options)
     writer.begin(next_event_id)
     return writer
 
