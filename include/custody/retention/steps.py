@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -48,9 +49,9 @@ class RetentionStep(Step):
         """Do one unit; doing it again changes nothing. Every step of retention begins here, and nowhere else."""
         return self.work(workspace, str(unit))
 
+    @abstractmethod
     def work(self, workspace: Workspace, unit: str) -> UnitReport:
         """Do one unit."""
-        raise NotImplementedError
 
 
 class _WholeRepository(RetentionStep):

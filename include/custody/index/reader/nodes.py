@@ -7,6 +7,7 @@ is decoded for the rest. A node gives its documents in a range (`chunks`) and sa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -46,7 +47,7 @@ class Node(Protocol):
         ...
 
 
-class _Counted:
+class _Counted(ABC):
     """Counts by going through all chunks, of which one is in memory at a time."""
 
     size: int
@@ -56,8 +57,8 @@ class _Counted:
     def count(self) -> int:
         return sum(map(len, self.chunks(self.low, self.high)))
 
-    def chunks(self, low: int, high: int) -> Iterator[Ints]:
-        raise NotImplementedError
+    @abstractmethod
+    def chunks(self, low: int, high: int) -> Iterator[Ints]: ...
 
 
 class Nothing:
