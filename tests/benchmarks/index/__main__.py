@@ -18,7 +18,10 @@ import click
 
 from tests.benchmarks.append.machine import Machine
 from tests.benchmarks.index.growth import draw_growth
-from tests.benchmarks.index.peers import PEERS, Answer, Cost, Custody, Peer, add_packages
+from tests.benchmarks.index.peers import PEERS
+from tests.benchmarks.index.peers.base import Answer, Cost, Peer
+from tests.benchmarks.index.peers.custody_peer import Custody
+from tests.benchmarks.index.peers.tantivy_peer import add_packages
 from tests.benchmarks.index.plot import draw
 from tests.benchmarks.index.workload import Question, Rows, pieces, shapes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from custody.index.manifest import Description
 from custody.index.reader.pages import CheckedFile, numbers, window
 from custody.index.reader.postings import NONE, InlineList, KeptLists, PostingList
 from custody.index.reader.single import SingleBlocks, single_blocks
+from custody.index.reader.wanted import Hashes, TermSet
 from custody.index.segment.arrays import Ints, copy_pieces, starts
 from custody.index.segment.dictionary import ABOUT, HEADER, ORDER_TYPES, SLOT, TABLE, TABLES
 from custody.index.segment.postings import DATA_OPEN, FIRST_BYTES
@@ -26,7 +27,7 @@ _SLOT = struct.Struct(">Iq")
 _TABLE = struct.Struct(">qi")
 _KEY_BYTES_MAX = 1 << 20
 _CRC32, _MD5 = 1, 0
-_PROBES = 8
+_PROBES = 16
 _TEXT_BYTES_KEPT = 1 << 20
 _FREQUENCY = 5  # where it stands in ABOUT
 
@@ -71,15 +72,14 @@ class Dictionary:
         record = self._find_crc(key) if self._hash_type == _CRC32 else self._find_ordered(key)
         return None if record is None else self._list_of(record)
 
-    def union_of(self, field: str, terms: Iterable[bytes]) -> Ints:
+    def union_of(self, field: str, wanted: TermSet) -> Ints:
         """Return the documents that have any of some terms, going up; many terms are found at once."""
         number = self._fields.get(field)
         if number is None:
             return NONE
-        prefix = number.to_bytes(2, "big")
-        keys = [prefix + term for term in terms]
+        keys, hashes = wanted.hashed(number.to_bytes(2, "big"))
         if self._hash_type == _CRC32:
-            return self._union(self._find_all_crc(keys))
+            return self._union(self._find_all_crc(keys, hashes))
         found = (self._find_ordered(key) for key in keys)
         return self._union(np.array([record for record in found if record is not None], np.int64))
 
@@ -245,10 +245,9 @@ class Dictionary:
             slot = slot + 1 if slot + 1 < slots else 0
         return None
 
-    def _find_all_crc(self, keys: Sequence[bytes]) -> Ints:
+    def _find_all_crc(self, keys: Sequence[bytes], wanted: Hashes) -> Ints:
         """Return where the records of those of some keys lie that are there."""
         terms = self._terms
-        wanted = np.fromiter(map(zlib.crc32, keys), np.uint32, len(keys))
         terms.span(self._directory, self._directory + TABLES * TABLE.itemsize)
         tables = np.frombuffer(terms.data, TABLE, TABLES, self._directory)[wanted & np.uint32(TABLES - 1)]
         place, slots = tables["place"].astype(np.int64), tables["slots"].astype(np.int64)

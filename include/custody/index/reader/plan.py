@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,6 +15,7 @@ from custody.index.reader.columns import NumberColumn
 from custody.index.reader.dictionary import Dictionary
 from custody.index.reader.nodes import All, AllOf, AnyOf, InRange, Known, Listed, Node, NoneOf, Nothing
 from custody.index.reader.phrases import phrase
+from custody.index.reader.wanted import alternatives, encoded
 
 _SMALLEST, _GREATEST = -(1 << 63), (1 << 63) - 2
 _MANY_TERMS = 16
@@ -61,17 +61,17 @@ def _every(shard: Shard, question: query.Every) -> Node:
 
 
 def _term(shard: Shard, question: query.Term) -> Node:
-    found = shard.terms.find(question.fieldname, _bytes(question.text))
+    found = shard.terms.find(question.fieldname, encoded(question.text))
     return Nothing() if found is None else Listed(found)
 
 
 def _prefix(shard: Shard, question: query.Prefix) -> Node:
-    return _range(shard, shard.terms.with_prefix(question.fieldname, _bytes(question.text)))
+    return _range(shard, shard.terms.with_prefix(question.fieldname, encoded(question.text)))
 
 
 def _term_range(shard: Shard, question: query.TermRange) -> Node:
-    low = None if question.start is None else _bytes(question.start)
-    high = None if question.end is None else _bytes(question.end)
+    low = None if question.start is None else encoded(question.start)
+    high = None if question.end is None else encoded(question.end)
     bounds = shard.terms.between(
         question.fieldname, low, high, after_low=bool(question.startexcl), with_high=not question.endexcl
     )
@@ -86,7 +86,7 @@ def _range(shard: Shard, bounds: tuple[int, int]) -> Node:
 
 
 def _wildcard(shard: Shard, question: query.Wildcard) -> Node:
-    first, end = shard.terms.with_prefix(question.fieldname, _bytes(literal_prefix(question.text)))
+    first, end = shard.terms.with_prefix(question.fieldname, encoded(literal_prefix(question.text)))
     found = [
         np.flatnonzero(matching(shard.terms.texts(start, min(start + _TEXTS_AT_ONCE, end)), question.text)) + start
         for start in range(first, end, _TEXTS_AT_ONCE)
@@ -95,7 +95,7 @@ def _wildcard(shard: Shard, question: query.Wildcard) -> Node:
 
 
 def _phrase(shard: Shard, question: query.Phrase) -> Node:
-    lists = [shard.terms.find(question.fieldname, _bytes(word)) for word in question.words]
+    lists = [shard.terms.find(question.fieldname, encoded(word)) for word in question.words]
     return phrase([found for found in lists if found is not None]) if lists and None not in lists else Nothing()
 
 
@@ -129,20 +129,15 @@ def _all(parts: list[Node], shard: Shard) -> Node:
 
 def _or(shard: Shard, question: query.Or) -> Node:
     """Answer an OR; many terms of one field, such as the uuids of a lineage, are found before anything else."""
-    terms: dict[str, list[bytes]] = defaultdict(list)
-    parts: list[Node] = []
-    for part in question.children():
-        if type(part) is query.Term:
-            terms[part.fieldname].append(_bytes(part.text))
-        else:
-            parts.append(plan(shard, part))
-    for name, texts in terms.items():
-        if len(texts) < _MANY_TERMS:
-            lists = (shard.terms.find(name, text) for text in dict.fromkeys(texts))
+    asked = alternatives(question)
+    parts = [plan(shard, part) for part in asked.others]
+    for name, wanted in asked.terms.items():
+        if len(wanted) < _MANY_TERMS:
+            lists = (shard.terms.find(name, text) for text in wanted.terms)
             parts += [Listed(found) for found in lists if found is not None]
         else:
-            found = shard.terms.union_of(name, dict.fromkeys(texts))
-            parts += [Known(found)] if len(found) else []
+            documents = shard.terms.union_of(name, wanted)
+            parts += [Known(documents)] if len(documents) else []
     parts = [part for part in parts if not isinstance(part, Nothing)]
     return parts[0] if len(parts) == 1 else AnyOf(parts) if parts else Nothing()
 
@@ -161,10 +156,6 @@ def _and_maybe(shard: Shard, question: query.AndMaybe) -> Node:
 
 def _require(shard: Shard, question: query.Require) -> Node:
     return _all([plan(shard, question.a), plan(shard, question.b)], shard)
-
-
-def _bytes(text: str | bytes) -> bytes:
-    return text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
 
 
 _ANSWERS: dict[type, Callable[[Shard, query.Query], Node]] = {

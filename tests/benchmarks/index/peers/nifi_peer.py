@@ -16,7 +16,7 @@ import msgspec
 
 from custody.model import to_events
 from tests.benchmarks.append.peers.nifi_peer import JAVA_OPTIONS, VERSION, build, java_version
-from tests.benchmarks.index.peers import TIMED, Answer, Cost
+from tests.benchmarks.index.peers.base import TIMED, Answer, Cost
 from tests.benchmarks.index.workload import ATTRIBUTES, LIMIT, Question, Rows
 
 _MAIN = "custody.benchmarks.append.IndexHarness"

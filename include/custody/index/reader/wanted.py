@@ -1,0 +1,77 @@
+"""Many terms that are looked for in shard after shard: what is the same for all shards is made once."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+from whoosh import query
+
+Hashes = npt.NDArray[np.uint32]
+_QUESTIONS_KEPT = 16
+
+
+def encoded(text: str | bytes) -> bytes:
+    """Return a term as it stands in a dictionary."""
+    return text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
+
+
+class TermSet:
+    """Different terms of one field."""
+
+    def __init__(self, terms: Iterable[bytes]) -> None:
+        self.terms = tuple(dict.fromkeys(terms))
+        self._hashed: dict[bytes, tuple[list[bytes], Hashes]] = {}
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def hashed(self, prefix: bytes) -> tuple[list[bytes], Hashes]:
+        """Return the terms with what a shard puts before those of the field, and the hash of each, shape (terms,)."""
+        found = self._hashed.get(prefix)
+        if found is None:
+            keys = [prefix + term for term in self.terms]
+            found = keys, np.fromiter(map(zlib.crc32, keys), np.uint32, len(keys))
+            self._hashed[prefix] = found
+        return found
+
+
+class Alternatives:
+    """An OR, taken apart: the terms of each field, and all other parts."""
+
+    def __init__(self, question: query.Or) -> None:
+        terms: dict[str, list[bytes]] = defaultdict(list)
+        self.others: list[query.Query] = []
+        for part in question.children():
+            if type(part) is query.Term:
+                terms[part.fieldname].append(encoded(part.text))
+            else:
+                self.others.append(part)
+        self.terms = {name: TermSet(texts) for name, texts in terms.items()}
+
+
+class _Kept:
+    """What was made of the last questions, known by the objects that they are: to compare them takes as long."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: OrderedDict[int, tuple[query.Or, Alternatives]] = OrderedDict()
+
+    def __call__(self, question: query.Or) -> Alternatives:
+        kept = self._found.get(id(question))
+        if kept is not None:  # it is held here, so that no other one has its id
+            return kept[1]
+        made = Alternatives(question)
+        with self._lock:
+            self._found[id(question)] = question, made
+            while len(self._found) > _QUESTIONS_KEPT:
+                self._found.popitem(last=False)
+        return made
+
+
+alternatives = _Kept()
+"""Take an OR apart, once for all shards that are asked."""
