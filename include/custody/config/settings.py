@@ -212,7 +212,7 @@ class EventLogSection(_Section):
         "A point read decodes one block.",
     )
     log_bytes_target: int = Field(
-        128 << 20,
+        256 << 20,
         ge=4096,
         le=16 << 30,
         description="Size of an event log, in uncompressed bytes: a larger group is split into several logs, "

@@ -53,7 +53,7 @@ class Figures:
 
 @click.command(help=__doc__)
 @click.option("--events", default=100_000, show_default=True, help="Events to index: 100000, 1000000, 10000000.")
-@click.option("--shard", default=100_000, show_default=True, help="Events of a piece; custody makes a shard of each.")
+@click.option("--shard", default=250_000, show_default=True, help="Events of a piece; custody makes a shard of each.")
 @click.option("--questions", default=30, show_default=True, help="Questions of each shape, each asked three times.")
 @click.option("--peer", "names", multiple=True, type=click.Choice(list(PEERS)), help="Only these; may be repeated.")
 @click.option("--output", type=click.Path(path_type=Path), default=LOCAL, show_default=True)
