@@ -22,6 +22,8 @@ from custody.spark.submit import submit_environment
 
 USER = "admin"
 LOOPBACK = "127.0.0.1"
+SPARK_POOL = "custody_spark"
+"""The pool of Spark drivers; the DAGs use it only where their environment says that it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ def airflow_environment(
     # An Airflow that the user has configured elsewhere must not shine through, its database least of all.
     result = {key: value for key, value in environ.items() if not key.startswith("AIRFLOW__")}
     result |= submit_environment(environ)
+    if SPARK_POOL in {pool.name for pool in read_pools(project)}:
+        result["CUSTODY_SPARK_POOL"] = SPARK_POOL
     python_path = [str(project / "include"), environ.get("PYTHONPATH")]
     return result | {
         "PYTHONPATH": os.pathsep.join(part for part in python_path if part),
