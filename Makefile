@@ -25,8 +25,9 @@ $(STAMP): pyproject.toml requirements.lock .ci/environment .ci/uv
 	@.ci/environment $(PYTHON)
 	@touch $@
 
-demo: env ## run the demo (REPO=folder uses a repository of yours, UI=1 leaves Airflow open)
-	@$(BIN)/python -m custody_local.demo $(if $(REPO),--repository "$(REPO)") $(if $(UI),--ui)
+demo: env ## run the demo (REPO=folder uses a repository of yours, UI=1 leaves Airflow open, DATABASE=url)
+	@$(BIN)/python -m custody_local.demo $(if $(REPO),--repository "$(REPO)") $(if $(UI),--ui) \
+		$(if $(DATABASE),--database "$(DATABASE)")
 
 stop: env ## stop the Airflow that the demo left open with UI=1
 	@$(BIN)/python -m custody_local.demo --stop

@@ -32,6 +32,8 @@ class Run:
     state: str
     start: datetime | None
     end: datetime | None
+    kind: str = "manual"
+    """What started it: manual, scheduled, asset_triggered or backfill."""
 
     @property
     def has_ended(self) -> bool:
@@ -167,6 +169,33 @@ class RestClient:
         found = self._get(path, order_by="-run_after", limit="100")
         return [_run(entry) for entry in found["dag_runs"]]
 
+    def asset_events(self, name: str) -> list[dict[str, Any]]:
+        """Return the events of the asset of a name, oldest first; none when there is no such asset yet."""
+        found = self._get("/assets", name_pattern=name, limit="100")["assets"]
+        [asset] = [entry for entry in found if entry["name"] == name] or [None]
+        if asset is None:
+            return []
+        events: list[dict[str, Any]] = self._get(
+            "/assets/events", asset_id=str(asset["id"]), order_by="id", limit="100"
+        )["asset_events"]
+        return events
+
+    def wait_for_runs(self, dag_id: str, count: int, *, timeout_s: float = 120) -> list[Run]:
+        """Wait until a DAG has so many runs, all ended, and return them, oldest first.
+
+        Raises:
+            LocalAirflowError: it has not in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while len(runs := self.runs(dag_id)) < count or not all(run.has_ended for run in runs):
+            if time.monotonic() > deadline:
+                states = [f"{run.run_id}: {run.state}" for run in runs]
+                raise LocalAirflowError(
+                    f"DAG {dag_id}: expected {count} runs within {timeout_s:.0f} s, it has {len(runs)}: {states}"
+                )
+            time.sleep(_POLL_SECONDS)
+        return runs[::-1]
+
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return the run's state: queued, running, success or failed."""
         return self.run(dag_id, run_id).state
@@ -300,6 +329,7 @@ def _run(entry: Mapping[str, Any]) -> Run:
         state=entry["state"],
         start=_time(entry["start_date"]),
         end=_time(entry["end_date"]),
+        kind=entry["run_type"],
     )
 
 
