@@ -159,6 +159,22 @@ class RestClient:
                 )
             time.sleep(_POLL_SECONDS)
 
+    def newest_backfill(self, dag_id: str) -> int:
+        """Return the id of the backfill that was created last, by whomever.
+
+        Raises:
+            LocalAirflowError: the DAG has none.
+        """
+        found = self._get("/backfills", dag_id=dag_id, order_by="-id", limit="1")["backfills"]
+        if not found:
+            raise LocalAirflowError(f"DAG {dag_id}: expected a backfill, it has none.")
+        return int(found[0]["id"])
+
+    def count_runs(self, dag_id: str, state: str | None = None) -> int:
+        """Return how many runs the DAG has, or has in a state."""
+        query = {"limit": "1"} if state is None else {"limit": "1", "state": state}
+        return int(self._get(f"/dags/{quote(dag_id)}/dagRuns", **query)["total_entries"])
+
     def run(self, dag_id: str, run_id: str) -> Run:
         """Return one run as it is now."""
         return _run(self._get(_run_path(dag_id, run_id)))

@@ -66,7 +66,12 @@ def _running(programs: Path, home: Path, user: pwd.struct_passwd | None) -> Iter
     subprocess.run([*initdb, "-E", "UTF8"], env=environ, cwd=home, capture_output=True, check=True, **identity)  # type: ignore[call-overload]
     port = choose_port(None)
     options = {"listen_addresses": LOOPBACK, "port": port, "unix_socket_directories": home, "fsync": "off"}
-    command = [programs / "postgres", "-D", data, *(part for key in options for part in ("-c", f"{key}={options[key]}"))]
+    command = [
+        programs / "postgres",
+        "-D",
+        data,
+        *(part for key in options for part in ("-c", f"{key}={options[key]}")),
+    ]
     with (home / "log").open("wb") as log:
         server = subprocess.Popen(command, env=environ, cwd=home, stdout=log, stderr=log, **identity)  # type: ignore[call-overload]
     try:
@@ -83,7 +88,7 @@ def _running(programs: Path, home: Path, user: pwd.struct_passwd | None) -> Iter
 
 def _create(programs: Path, environ: dict[str, str], port: int, server: subprocess.Popen[bytes]) -> None:
     """Make the database, as soon as the server answers."""
-    command = [programs / "createdb", "-h", LOOPBACK, "-p", str(port), "-U", _USER, _USER]
+    command: list[str | Path] = [programs / "createdb", "-h", LOOPBACK, "-p", str(port), "-U", _USER, _USER]
     deadline = time.monotonic() + _START_SECONDS
     while (done := subprocess.run(command, env=environ, capture_output=True, text=True, check=False)).returncode:
         if server.poll() is not None or time.monotonic() > deadline:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,22 @@ pytestmark = pytest.mark.airflow
 PROJECT = Path(__file__).resolve().parents[2]
 DAG_ID = "provenance_rollover"
 EVENTS = 2_000
+FOLLOWER = """\
+from airflow.sdk import dag, task
+from custody_airflow.assets import commits
+
+
+@dag(schedule=[commits()], is_paused_upon_creation=False)
+def follower():
+    @task
+    def look(triggering_asset_events=None):
+        return [event.extra for event in triggering_asset_events[commits()]]
+
+    look()
+
+
+follower()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +51,16 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 @pytest.fixture(scope="module")
 def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestClient]:
     home = tmp_path_factory.mktemp("airflow")
-    settings = {"CUSTODY_ROLLOVER_SCHEDULE": ""}
+    # The project's DAGs, and one of a user that follows the commits.
+    dags = tmp_path_factory.mktemp("dags") / "dags"
+    shutil.copytree(PROJECT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
+    (dags / "follower.py").write_text(FOLLOWER)
+    settings = {"CUSTODY_ROLLOVER_SCHEDULE": "", "AIRFLOW__CORE__DAGS_FOLDER": str(dags)}
     airflow = LocalAirflow(PROJECT, home=home, repository=repository.settings.root, settings=settings)
     with airflow, airflow.client() as client:
-        client.wait_for_dag(DAG_ID)
-        client.unpause(DAG_ID)
+        for dag_id in (DAG_ID, "provenance_maintenance", "follower"):
+            client.wait_for_dag(dag_id)
+            client.unpause(dag_id)
         yield client
 
 
@@ -73,11 +96,29 @@ def test_a_triggered_run_makes_every_event_live_and_each_task_reports(
     assert "spark-submit" in client.task_log(DAG_ID, run_id, "compress")
 
 
+def test_a_commit_is_an_event_that_starts_the_dags_that_follow_it(client: RestClient, repository: Repository) -> None:
+    [run] = client.wait_for_runs("follower", 1)
+    assert (run.state, run.kind) == ("success", "asset_triggered")
+    catalog = repository.workspace().catalog.load()
+    [told] = _as_list(client.xcom("follower", run.run_id, "look"))
+    assert told == {
+        "repository": str(repository.settings.root),
+        "since": {},
+        "revisions": {"main": catalog.revision},
+        "files": len(catalog.files),
+        "events": EVENTS,
+        "bytes": sum(file.size_bytes for file in catalog.files.values()),
+    }
+    [event] = client.asset_events("custody_commits")
+    assert (event["uri"], event["extra"]) == ("custody://repository/commits", told)
+
+
 def test_a_run_with_nothing_new_is_skipped_and_changes_nothing(client: RestClient, repository: Repository) -> None:
     before = sorted(path for path in repository.settings.root.rglob("*") if path.is_file())
     _, states = _run(client)
     assert states == dict.fromkeys(["wait_for_journals", "wait_for_leftovers", *STEPS], "skipped")
     assert sorted(path for path in repository.settings.root.rglob("*") if path.is_file()) == before
+    assert len(client.asset_events("custody_commits")) == 1
 
 
 def test_a_run_that_waits_goes_on_once_events_arrive(
@@ -90,6 +131,43 @@ def test_a_run_that_waits_goes_on_once_events_arrive(
     states = {task.task_id: task.state for task in client.task_instances(DAG_ID, run_id)}
     assert states["sweep"] == "success"
     assert repository.status().pending.sealed_groups == 0
+    first, second = client.wait_for_runs("follower", 2)
+    [before] = _as_list(client.xcom("follower", first.run_id, "look"))
+    [told] = _as_list(client.xcom("follower", second.run_id, "look"))
+    assert (told["since"], told["files"], told["events"]) == (before["revisions"], 1, 100)
+
+
+def test_a_newly_indexed_field_reaches_old_shards_some_in_each_run_and_all_by_the_maintenance(
+    client: RestClient, repository: Repository, tmp_path: Path
+) -> None:
+    root = repository.settings.root
+    old = len(repository.workspace().catalog.load().shards)
+    assert old > 1
+    (root / "custody.toml").write_text('[index]\nattributes = ["order.region"]\nbackfill_shards_max = 1\n')
+    changed = Repository.open(root)
+    question = "attribute.order.region:emea"
+    expected = changed.search(question)
+    assert expected.total > 0
+    assert expected.explained["main"].old == old
+    _ingest(changed, tmp_path, SampleOptions(events=50, nodes=1, seed=5))
+
+    run_id, states = _run(client)
+    assert states["index"] == "success"
+    report = client.xcom(DAG_ID, run_id, "index")
+    assert isinstance(report, dict)
+    assert (report["units"], report["failed"]) == (2, 0), "the new log, and one old shard"
+    assert changed.search(question).explained["main"].old == old - 1
+
+    dag_id = "provenance_maintenance"
+    run_id = client.trigger(dag_id, {"steps": ["rebuild"]})
+    assert client.wait_for_run(dag_id, run_id).state == "success"
+    states = {task.task_id: task.state for task in client.task_instances(dag_id, run_id)}
+    assert states == {"compact": "skipped", "rebuild": "success", "scrub": "skipped"}
+    found = changed.search(question)
+    assert found.explained["main"].old == 0
+    assert found.total >= expected.total
+    ids = {stored.event.event_id for stored in found.events}
+    assert {stored.event.event_id for stored in expected.events} <= ids
 
 
 def test_the_journals_of_a_writer_that_died_are_recovered_by_the_next_run(
@@ -130,3 +208,8 @@ def _wait_for_state(client: RestClient, run_id: str, state: str) -> None:
             return
         time.sleep(0.5)
     pytest.fail(f"no task came to be {state}")
+
+
+def _as_list(value: object) -> list[dict[str, Any]]:
+    assert isinstance(value, list)
+    return value
