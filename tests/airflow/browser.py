@@ -51,8 +51,8 @@ def _install() -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (stamp.exists() and stamp.read_bytes() == REQUIREMENTS.read_bytes()):
             shutil.rmtree(PACKAGES, ignore_errors=True)
-            install = ["pip", "install", "--quiet", "--target", str(PACKAGES), "--require-hashes", "-r", REQUIREMENTS]
-            subprocess.run([ROOT / ".ci" / "uv", *install], check=True)
+            command = [str(ROOT / ".ci" / "uv"), "pip", "install", "--quiet", "--require-hashes"]
+            subprocess.run([*command, "--target", str(PACKAGES), "-r", str(REQUIREMENTS)], check=True)
             stamp.write_bytes(REQUIREMENTS.read_bytes())
 
 

@@ -1,4 +1,4 @@
-"""A past week of hourly drops, backfilled by the hour, once more, and by the day backwards: the same events each time."""
+"""A past week of hourly drops: backfilled by the hour, once more, and by the day backwards; always the same events."""
 
 from __future__ import annotations
 
