@@ -179,6 +179,11 @@ class RestClient:
         """Return one run as it is now."""
         return _run(self._get(_run_path(dag_id, run_id)))
 
+    def params(self, dag_id: str, run_id: str) -> dict[str, Any]:
+        """Return the parameters that a run was started with, as its form sent them."""
+        conf: dict[str, Any] = self._get(_run_path(dag_id, run_id))["conf"]
+        return conf
+
     def runs(self, dag_id: str) -> list[Run]:
         """Return the DAG's newest hundred runs, newest first."""
         path = f"/dags/{quote(dag_id)}/dagRuns"

@@ -30,14 +30,14 @@ EACH = 20
 BACKFILL_SECONDS_MAX = 3600
 
 
-def dropped(root: Path) -> Repository:
-    """Make a repository into whose landing folders one file was dropped in each hour of a past week."""
+def dropped(root: Path, hours: int = HOURS) -> Repository:
+    """Make a repository into whose landing folders one file was dropped in each hour of a past time."""
     Repository.create(root)
     (root / "custody.toml").write_text('[landing]\nfolder = "landing/%Y-%m-%d/%H"\nlate_minutes = 0\n')
-    [(_, data)] = sample_files(SampleOptions(events=HOURS * EACH, nodes=1))
+    [(_, data)] = sample_files(SampleOptions(events=hours * EACH, nodes=1))
     events = json.loads(data)
     an_hour_ago = time.time() - 3600
-    for hour in range(HOURS):
+    for hour in range(hours):
         folder = root / f"landing/{FIRST + timedelta(hours=hour):%Y-%m-%d/%H}"
         folder.mkdir(parents=True)
         path = folder / f"part-{hour}.json"

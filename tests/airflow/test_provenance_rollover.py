@@ -55,7 +55,11 @@ def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> 
     dags = tmp_path_factory.mktemp("dags") / "dags"
     shutil.copytree(PROJECT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
     (dags / "follower.py").write_text(FOLLOWER)
-    settings = {"CUSTODY_ROLLOVER_SCHEDULE": "", "AIRFLOW__CORE__DAGS_FOLDER": str(dags)}
+    settings = {
+        "CUSTODY_ROLLOVER_SCHEDULE": "",
+        "CUSTODY_MAINTENANCE_SCHEDULE": "",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+    }
     airflow = LocalAirflow(PROJECT, home=home, repository=repository.settings.root, settings=settings)
     with airflow, airflow.client() as client:
         for dag_id in (DAG_ID, "provenance_maintenance", "follower"):
