@@ -16,7 +16,7 @@ import httpx
 from custody_local.errors import LocalAirflowError
 
 _POLL_SECONDS = 0.5
-_REQUEST_SECONDS = 30.0
+_REQUEST_SECONDS = 60.0
 _ENDED = frozenset({"success", "failed"})
 # Said by Airflow when its database is busy, or by its server while it starts: the next try succeeds.
 _BUSY = frozenset({502, 503, 504})
@@ -197,7 +197,7 @@ class RestClient:
         if asset is None:
             return []
         events: list[dict[str, Any]] = self._get(
-            "/assets/events", asset_id=str(asset["id"]), order_by="id", limit="100"
+            "/assets/events", asset_id=str(asset["id"]), order_by="timestamp", limit="100"
         )["asset_events"]
         return events
 

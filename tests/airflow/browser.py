@@ -70,7 +70,7 @@ def page() -> Iterator[Any]:
             context = browser.new_context(viewport=SIZE, locale="en-GB", timezone_id="UTC", color_scheme="light")
             opened = context.new_page()
             opened.on("pageerror", lambda error: errors.append(str(error)))
-            opened.set_default_timeout(30_000)
+            opened.set_default_timeout(120_000)
             yield opened
         finally:
             browser.close()
