@@ -13,7 +13,7 @@ LOCK_OPTIONS := --all-extras --universal --python-version 3.11 --generate-hashes
 PARALLEL := -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 SPELLED := $(wildcard *.md .ci dags docs include plugins spark_jobs tests Dockerfile Makefile)
 
-.PHONY: help env demo stop test lint types unit slow bench proto lock clean
+.PHONY: help env demo stop test lint types unit slow ui bench proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,8 +25,9 @@ $(STAMP): pyproject.toml requirements.lock .ci/environment .ci/uv
 	@.ci/environment $(PYTHON)
 	@touch $@
 
-demo: env ## run the demo (REPO=folder uses a repository of yours, UI=1 leaves Airflow open)
-	@$(BIN)/python -m custody_local.demo $(if $(REPO),--repository "$(REPO)") $(if $(UI),--ui)
+demo: env ## run the demo (REPO=folder uses a repository of yours, UI=1 leaves Airflow open, DATABASE=url)
+	@$(BIN)/python -m custody_local.demo $(if $(REPO),--repository "$(REPO)") $(if $(UI),--ui) \
+		$(if $(DATABASE),--database "$(DATABASE)")
 
 stop: env ## stop the Airflow that the demo left open with UI=1
 	@$(BIN)/python -m custody_local.demo --stop
@@ -46,8 +47,11 @@ types: env ## type check
 unit: env ## the tests that start neither Spark nor Airflow
 	$(BIN)/pytest $(PARALLEL) -m "not spark and not airflow and not slow and not benchmark"
 
-slow: env ## the long tests: killed writers and drivers, repairs crashed in every mode
+slow: env ## the long tests: killed processes, repairs crashed in every mode, a week's backfill, a browser
 	$(BIN)/pytest -m slow
+
+ui: env ## Airflow's page in the system's Chromium, on the system's PostgreSQL; renews the pictures in docs/images
+	$(BIN)/pytest -m slow tests/airflow/test_page.py
 
 bench: env ## acknowledged events a second beside NiFi, SQLite and the raw disk (ten minutes)
 	PYTHONPATH=include $(BIN)/python -m tests.benchmarks.append

@@ -17,11 +17,10 @@ Missed intervals are made up from the date that `CUSTODY_INGEST_SINCE` names on;
 `CUSTODY_INGEST_SCHEDULE` is the cron schedule of the intervals, hourly unless said otherwise.
 """
 
-from datetime import timedelta
-
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, chain
 
 from custody_airflow.environment import ingest_schedule, ingest_since
+from custody_airflow.frame import frame
 from custody_airflow.landing import LandingSensor
 from custody_airflow.operators import SparkStepOperator
 
@@ -35,11 +34,6 @@ with DAG(
     description="Files of events that landed become acknowledged events",
     doc_md=__doc__,
     schedule=CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None,
-    start_date=since,
-    catchup=is_catching_up,
-    max_active_runs=2,
-    dagrun_timeout=timedelta(hours=6),
-    tags=["custody", "provenance"],
     params={
         "start": Param(
             None,
@@ -58,18 +52,11 @@ with DAG(
             description="Seconds to wait for a file before the run is skipped; 0 looks once.",
         ),
     },
-    default_args={
-        "owner": "custody",
-        "retries": 2,
-        "retry_delay": timedelta(seconds=30),
-        "execution_timeout": timedelta(hours=2),
-    },
+    # Intervals in any order give the same events, so runs need not wait for each other.
+    **frame(run_hours=6, task_hours=2, priority=5, max_active_runs=2, since=since, catchup=is_catching_up),
 ):
     wait_for_files = LandingSensor(
-        task_id="wait_for_files",
-        wait_seconds="{{ params.wait_seconds }}",
-        poke_interval=5,
-        timeout=3600,
+        task_id="wait_for_files", wait_seconds="{{ params.wait_seconds }}", poke_interval=5, timeout=3600
     )
     ingest = SparkStepOperator(
         task_id="ingest",

@@ -13,16 +13,17 @@ needed. One run is one pass; a run after a crash goes on where the last one stop
 
 Each task's XCom is the report of its Spark job: units, events, bytes, seconds. What the scrub found is kept in the
 repository (`custody verify --last`, `custody status`); damage does not fail the run, as a second try would not mend it:
-`custody repair` says what would. The schedule is nightly; `CUSTODY_MAINTENANCE_SCHEDULE` in Airflow's environment names
-another one, empty for none. The repository is the folder that `CUSTODY_REPOSITORY` names in Airflow's environment;
-the Spark master is the connection `spark_default`.
+`custody repair` says what would. A run by hand may do some of the tasks only. The schedule is nightly;
+`CUSTODY_MAINTENANCE_SCHEDULE` in Airflow's environment names another one, empty for none. The repository is the folder
+that `CUSTODY_REPOSITORY` names; the Spark master is the connection `spark_default`.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from airflow.sdk import DAG, chain
+from airflow.sdk import DAG, Param, TriggerRule, chain
 
 from custody_airflow.environment import maintenance_schedule
+from custody_airflow.frame import TAKE_OVER, TAKE_OVER_PARAM, frame
 from custody_airflow.operators import SparkStepOperator
 
 STEPS = ("compact", "rebuild", "scrub")
@@ -32,17 +33,29 @@ with DAG(
     description="Compacts logs, rebuilds stale shards, reads everything in turn",
     doc_md=__doc__,
     schedule=maintenance_schedule(),
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
-    dagrun_timeout=timedelta(hours=20),
-    tags=["custody", "provenance", "maintenance"],
-    default_args={
-        "owner": "custody",
-        "retries": 2,
-        "retry_delay": timedelta(minutes=5),
-        "execution_timeout": timedelta(hours=8),
+    params={
+        "steps": Param(
+            list(STEPS),
+            type="array",
+            items={"type": "string", "enum": list(STEPS)},
+            examples=list(STEPS),
+            title="Tasks",
+            description="What the run does; the others are skipped.",
+        ),
+        "take_over": TAKE_OVER_PARAM,
     },
+    **frame("maintenance", run_hours=20, task_hours=8, retry_delay=timedelta(minutes=5)),
 ):
-    # A repository that cannot be compacted is looked at all the same.
-    chain(*(SparkStepOperator(task_id=step, step=step, trigger_rule="all_done") for step in STEPS))
+    chain(
+        *(
+            SparkStepOperator(
+                task_id=step,
+                step=step,
+                arguments=[TAKE_OVER],
+                wanted=f"{{{{ '{step}' in params.steps }}}}",
+                # A repository that cannot be compacted is looked at all the same.
+                trigger_rule=TriggerRule.ALL_DONE,
+            )
+            for step in STEPS
+        )
+    )

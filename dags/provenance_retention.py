@@ -21,11 +21,10 @@ environment names another one, empty for none. The repository is the folder that
 master is the connection `spark_default`.
 """
 
-from datetime import UTC, datetime, timedelta
-
 from airflow.sdk import DAG, Param, chain, task
 
 from custody_airflow.environment import retention_schedule
+from custody_airflow.frame import TAKE_OVER, TAKE_OVER_PARAM, frame
 from custody_airflow.operators import SparkStepOperator
 
 AFTER_THE_PLAN = ("mark", "expire", "drop_shards", "prune", "collect_garbage", "check")
@@ -37,7 +36,7 @@ def is_wanted(plan_only: str) -> bool:
 
 
 def step(name: str) -> SparkStepOperator:
-    return SparkStepOperator(task_id=name, step=f"retention_{name}")
+    return SparkStepOperator(task_id=name, step=f"retention_{name}", arguments=[TAKE_OVER])
 
 
 with DAG(
@@ -45,11 +44,6 @@ with DAG(
     description="Events that are too old, or have no room, go",
     doc_md=__doc__,
     schedule=retention_schedule(),
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
-    dagrun_timeout=timedelta(hours=6),
-    tags=["custody", "provenance"],
     params={
         "plan_only": Param(
             False,
@@ -57,12 +51,8 @@ with DAG(
             title="Plan only",
             description="Show what would go, and change nothing.",
         ),
+        "take_over": TAKE_OVER_PARAM,
     },
-    default_args={
-        "owner": "custody",
-        "retries": 2,
-        "retry_delay": timedelta(seconds=30),
-        "execution_timeout": timedelta(hours=2),
-    },
+    **frame(run_hours=6, task_hours=2, priority=3),
 ):
     chain(step("plan"), is_wanted("{{ params.plan_only }}"), *map(step, AFTER_THE_PLAN))

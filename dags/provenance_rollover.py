@@ -13,34 +13,29 @@ read from disk, not from Airflow.
 | `rollover` | merges sealed groups in event-id order and cuts them into the events of future logs |
 | `compress` | writes event logs: Parquet in blocks of at most 1 MB, with tables of contents |
 | `index` | builds the Whoosh shard of each log |
-| `commit` | makes logs and shards live, in one catalog transaction a unit of groups |
+| `commit` | makes logs and shards live, in one catalog transaction a unit of groups; then tells of it |
 | `checkpoint` | writes a catalog checkpoint when one is due |
 | `sweep` | deletes the journals and staged units of what is live |
 
-Each task's XCom is the report of its Spark job: units, events, bytes, seconds. The repository is the folder that
-`CUSTODY_REPOSITORY` names in Airflow's environment; the Spark master is the connection `spark_default`.
+Each task's XCom is the report of its Spark job: units, events, bytes, seconds. Where events became live, the asset
+`custody_commits` gets an event with revisions, files and events, which DAGs of yours can follow. The schedule is every
+minute unless `CUSTODY_ROLLOVER_SCHEDULE` says otherwise; with `CUSTODY_ROLLOVER_WATCH` sealed journals start a run by
+themselves. The repository is the folder that `CUSTODY_REPOSITORY` names; the Spark master is the connection
+`spark_default`.
 """
-
-from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, Param, TriggerRule, chain
 
-from custody_airflow.environment import rollover_schedule
-from custody_airflow.operators import SparkStepOperator
+from custody_airflow.assets import rollover_timing
+from custody_airflow.frame import TAKE_OVER, TAKE_OVER_PARAM, frame
+from custody_airflow.operators import CommitOperator, SparkStepOperator
 from custody_airflow.sensors import JournalSensor, LeftoverSensor
-
-STEPS = ("recover", "rollover", "compress", "index", "commit", "checkpoint", "sweep")
 
 with DAG(
     dag_id="provenance_rollover",
     description="Journals become live, searchable event logs",
     doc_md=__doc__,
-    schedule=rollover_schedule(),
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
-    dagrun_timeout=timedelta(hours=6),
-    tags=["custody", "provenance"],
+    schedule=rollover_timing(),
     params={
         "wait_seconds": Param(
             0,
@@ -50,27 +45,20 @@ with DAG(
             title="Wait for journals",
             description="Seconds to wait for something to roll over before the run is skipped; 0 looks once.",
         ),
+        "take_over": TAKE_OVER_PARAM,
     },
-    default_args={
-        "owner": "custody",
-        "retries": 2,
-        "retry_delay": timedelta(seconds=30),
-        "execution_timeout": timedelta(hours=2),
-    },
+    **frame(run_hours=6, task_hours=2, priority=10),
 ):
+
+    def step(name: str, **more: str) -> SparkStepOperator:
+        return SparkStepOperator(task_id=name, step=name, arguments=[TAKE_OVER], **more)
+
     wait_for_journals = JournalSensor(
-        task_id="wait_for_journals",
-        wait_seconds="{{ params.wait_seconds }}",
-        poke_interval=5,
+        task_id="wait_for_journals", wait_seconds="{{ params.wait_seconds }}", poke_interval=5
     )
-    recover, rollover, *others = (
-        SparkStepOperator(
-            task_id=step,
-            step=step,
-            # With nothing left over `recover` is skipped and the pass goes on; with nothing to do all of it is skipped.
-            trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS if step == "rollover" else TriggerRule.ALL_SUCCESS,
-        )
-        for step in STEPS
-    )
-    chain(wait_for_journals, LeftoverSensor(task_id="wait_for_leftovers"), recover, rollover, *others)
-    wait_for_journals >> rollover
+    # With nothing left over `recover` is skipped and the pass goes on; with nothing to do all of it is skipped.
+    rollover = step("rollover", trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
+    commit = CommitOperator(task_id="commit", arguments=[TAKE_OVER])
+    chain(wait_for_journals, LeftoverSensor(task_id="wait_for_leftovers"), step("recover"), rollover)
+    chain(wait_for_journals, rollover)
+    chain(rollover, step("compress"), step("index"), commit, step("checkpoint"), step("sweep"))

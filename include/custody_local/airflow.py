@@ -82,6 +82,7 @@ class LocalAirflow:
         repository: Path | None = None,
         master: str = "local[*]",
         parallelism: int = 2,
+        database: str | None = None,
         settings: Mapping[str, str] | None = None,
         environ: Mapping[str, str] = os.environ,
         progress: Callable[[str], None] = ignore,
@@ -92,6 +93,7 @@ class LocalAirflow:
         self._repository = repository
         self._master = master
         self._parallelism = parallelism
+        self._database = database
         self._settings = dict(settings or {})
         self._environ = environ
         self._progress = progress
@@ -181,7 +183,29 @@ class LocalAirflow:
     def _logs(self) -> Path:
         return self._home / "logs" / "components"
 
-    def _launch(self, port: int) -> None:
+    def command(self, *arguments: str, timeout_s: float = 120) -> str:
+        """Run Airflow's own command line against it, such as `backfill create`; return what it printed.
+
+        Raises:
+            LocalAirflowError: it is not running, or the command failed; the end of what it said is in the message.
+        """
+        port = int(self.url.rpartition(":")[2])
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", *arguments],
+            env=self._environment(port),
+            cwd=self._project,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        if done.returncode:
+            tail = "\n".join((done.stdout + done.stderr).splitlines()[-_TAIL_LINES:])
+            raise LocalAirflowError(f"airflow {' '.join(arguments)}: exit code {done.returncode}.\n{tail}")
+        return done.stdout
+
+    def _environment(self, port: int) -> dict[str, str]:
         environ = airflow_environment(
             self._project,
             self._home,
@@ -189,13 +213,18 @@ class LocalAirflow:
             master=self._master,
             parallelism=self._parallelism,
             environ=self._environ,
+            database=self._database,
         )
         if self._repository is not None:
             environ["CUSTODY_REPOSITORY"] = str(self._repository.resolve())
+        return environ | self._settings
+
+    def _launch(self, port: int) -> None:
+        environ = self._environment(port)
         with (self._logs / "start.log").open("wb") as log:
             self._leader = subprocess.Popen(
                 [sys.executable, "-m", "custody_local.components", str(self._logs)],
-                env=environ | self._settings,
+                env=environ,
                 cwd=self._project,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

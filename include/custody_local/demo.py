@@ -35,15 +35,21 @@ _TREE_EVENTS_MAX = 16
 @click.option("--repository", type=click.Path(path_type=Path), default=PROJECT / "repository", show_default=True)
 @click.option("--events", type=click.IntRange(min=100), default=10_000, show_default=True, help="Sample events.")
 @click.option("--ui", is_flag=True, help="Leave Airflow running at the end.")
+@click.option(
+    "--database",
+    metavar="URL",
+    envvar="CUSTODY_LOCAL_DATABASE",
+    help="Airflow's database, postgresql+psycopg2://...; SQLite without one.",
+)
 @click.option("--stop", is_flag=True, help="Only stop an Airflow that an earlier --ui left.")
-def main(repository: Path, events: int, ui: bool, stop: bool) -> None:
+def main(repository: Path, events: int, ui: bool, database: str | None, stop: bool) -> None:
     """Ingest a sample, run the pipeline in Airflow, and ask the repository some questions."""
     if stop:
         was_running = stop_running(PROJECT / ".local" / "airflow")
         click.echo("stopped" if was_running else "no local Airflow is running", err=True)
         return
     try:
-        Demo(repository.resolve(), events).run(leave_airflow=ui)
+        Demo(repository.resolve(), events, database).run(leave_airflow=ui)
     except CustodyError as error:
         click.echo(f"demo: {error}", err=True)
         sys.exit(error.exit_code)
@@ -52,9 +58,10 @@ def main(repository: Path, events: int, ui: bool, stop: bool) -> None:
 class Demo:
     """One pass over everything; prints as it goes."""
 
-    def __init__(self, repository: Path, events: int) -> None:
+    def __init__(self, repository: Path, events: int, database: str | None) -> None:
         self._folder = repository
         self._events = events
+        self._database = database
         self._console = Console(soft_wrap=True, highlight=False)
         self._failed = False
 
@@ -71,7 +78,11 @@ class Demo:
         if running is not None:
             stop_running(PROJECT / ".local" / "airflow")
         airflow = LocalAirflow(
-            PROJECT, repository=self._folder, settings={"CUSTODY_ROLLOVER_SCHEDULE": ""}, progress=self._say
+            PROJECT,
+            repository=self._folder,
+            database=self._database,
+            settings={"CUSTODY_ROLLOVER_SCHEDULE": ""},
+            progress=self._say,
         )
         airflow.start()
         try:

@@ -16,7 +16,7 @@ import httpx
 from custody_local.errors import LocalAirflowError
 
 _POLL_SECONDS = 0.5
-_REQUEST_SECONDS = 30.0
+_REQUEST_SECONDS = 60.0
 _ENDED = frozenset({"success", "failed"})
 # Said by Airflow when its database is busy, or by its server while it starts: the next try succeeds.
 _BUSY = frozenset({502, 503, 504})
@@ -32,6 +32,8 @@ class Run:
     state: str
     start: datetime | None
     end: datetime | None
+    kind: str = "manual"
+    """What started it: manual, scheduled, asset_triggered or backfill."""
 
     @property
     def has_ended(self) -> bool:
@@ -157,15 +159,63 @@ class RestClient:
                 )
             time.sleep(_POLL_SECONDS)
 
+    def newest_backfill(self, dag_id: str) -> int:
+        """Return the id of the backfill that was created last, by whomever.
+
+        Raises:
+            LocalAirflowError: the DAG has none.
+        """
+        found = self._get("/backfills", dag_id=dag_id, order_by="-id", limit="1")["backfills"]
+        if not found:
+            raise LocalAirflowError(f"DAG {dag_id}: expected a backfill, it has none.")
+        return int(found[0]["id"])
+
+    def count_runs(self, dag_id: str, state: str | None = None) -> int:
+        """Return how many runs the DAG has, or has in a state."""
+        query = {"limit": "1"} if state is None else {"limit": "1", "state": state}
+        return int(self._get(f"/dags/{quote(dag_id)}/dagRuns", **query)["total_entries"])
+
     def run(self, dag_id: str, run_id: str) -> Run:
         """Return one run as it is now."""
         return _run(self._get(_run_path(dag_id, run_id)))
+
+    def params(self, dag_id: str, run_id: str) -> dict[str, Any]:
+        """Return the parameters that a run was started with, as its form sent them."""
+        conf: dict[str, Any] = self._get(_run_path(dag_id, run_id))["conf"]
+        return conf
 
     def runs(self, dag_id: str) -> list[Run]:
         """Return the DAG's newest hundred runs, newest first."""
         path = f"/dags/{quote(dag_id)}/dagRuns"
         found = self._get(path, order_by="-run_after", limit="100")
         return [_run(entry) for entry in found["dag_runs"]]
+
+    def asset_events(self, name: str) -> list[dict[str, Any]]:
+        """Return the events of the asset of a name, oldest first; none when there is no such asset yet."""
+        found = self._get("/assets", name_pattern=name, limit="100")["assets"]
+        [asset] = [entry for entry in found if entry["name"] == name] or [None]
+        if asset is None:
+            return []
+        events: list[dict[str, Any]] = self._get(
+            "/assets/events", asset_id=str(asset["id"]), order_by="timestamp", limit="100"
+        )["asset_events"]
+        return events
+
+    def wait_for_runs(self, dag_id: str, count: int, *, timeout_s: float = 120) -> list[Run]:
+        """Wait until a DAG has so many runs, all ended, and return them, oldest first.
+
+        Raises:
+            LocalAirflowError: it has not in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while len(runs := self.runs(dag_id)) < count or not all(run.has_ended for run in runs):
+            if time.monotonic() > deadline:
+                states = [f"{run.run_id}: {run.state}" for run in runs]
+                raise LocalAirflowError(
+                    f"DAG {dag_id}: expected {count} runs within {timeout_s:.0f} s, it has {len(runs)}: {states}"
+                )
+            time.sleep(_POLL_SECONDS)
+        return runs[::-1]
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """Return the run's state: queued, running, success or failed."""
@@ -300,6 +350,7 @@ def _run(entry: Mapping[str, Any]) -> Run:
         state=entry["state"],
         start=_time(entry["start_date"]),
         end=_time(entry["end_date"]),
+        kind=entry["run_type"],
     )
 
 

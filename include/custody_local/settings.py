@@ -13,6 +13,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import util
 from pathlib import Path
 
 import yaml  # type: ignore[import-untyped]
@@ -22,6 +23,8 @@ from custody.spark.submit import submit_environment
 
 USER = "admin"
 LOOPBACK = "127.0.0.1"
+SPARK_POOL = "custody_spark"
+"""The pool of Spark drivers; the DAGs use it only where their environment says that it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +108,49 @@ def read_pools(project: Path) -> list[Pool]:
     ]
 
 
+def check_database(url: str) -> str:
+    """Return the URL of a database, if Airflow can reach it with the drivers that are installed.
+
+    Raises:
+        ConfigurationError: it is another kind of database, or a driver is missing.
+    """
+    if url.startswith("sqlite:///"):
+        return url
+    if not url.startswith("postgresql"):
+        raise ConfigurationError(
+            f"database {url.partition(':')[0]}: expected postgresql+psycopg2://user:password@host:port/name, or none."
+        )
+    # The server of the web page uses the second one, whatever the URL says.
+    if missing := [name for name in ("psycopg2", "asyncpg") if util.find_spec(name) is None]:
+        raise ConfigurationError(
+            f"PostgreSQL: {', '.join(missing)} not installed. Run: pip install 'custody[postgres]'"
+        )
+    return url
+
+
 def airflow_environment(
-    project: Path, home: Path, *, port: int, master: str, parallelism: int, environ: Mapping[str, str]
+    project: Path,
+    home: Path,
+    *,
+    port: int,
+    master: str,
+    parallelism: int,
+    environ: Mapping[str, str],
+    database: str | None = None,
 ) -> dict[str, str]:
-    """Return the whole environment of the local Airflow's processes."""
+    """Return the whole environment of the local Airflow's processes; `database` is a URL, SQLite without one."""
     url = f"http://{LOOPBACK}:{port}"
     keys = load_secrets(home)
     # An Airflow that the user has configured elsewhere must not shine through, its database least of all.
     result = {key: value for key, value in environ.items() if not key.startswith("AIRFLOW__")}
     result |= submit_environment(environ)
+    if SPARK_POOL in {pool.name for pool in read_pools(project)}:
+        result["CUSTODY_SPARK_POOL"] = SPARK_POOL
     python_path = [str(project / "include"), environ.get("PYTHONPATH")]
     return result | {
         "PYTHONPATH": os.pathsep.join(part for part in python_path if part),
         "AIRFLOW_HOME": str(home),
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": check_database(database or f"sqlite:///{home}/airflow.db"),
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs" / "tasks"),
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         # Each worker is a process that always runs; one Spark driver fills two cores anyway.

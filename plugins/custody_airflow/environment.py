@@ -1,7 +1,8 @@
-"""What the deployment says: which repository, which schedule."""
+"""What the deployment says: which repository, which schedules, which pool."""
 
 from __future__ import annotations
 
+import math
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,11 +11,14 @@ from custody.errors import ConfigurationError
 
 REPOSITORY_VARIABLE = "CUSTODY_REPOSITORY"
 SCHEDULE_VARIABLE = "CUSTODY_ROLLOVER_SCHEDULE"
+WATCH_VARIABLE = "CUSTODY_ROLLOVER_WATCH"
 RETENTION_SCHEDULE_VARIABLE = "CUSTODY_RETENTION_SCHEDULE"
 MAINTENANCE_SCHEDULE_VARIABLE = "CUSTODY_MAINTENANCE_SCHEDULE"
 INGEST_SCHEDULE_VARIABLE = "CUSTODY_INGEST_SCHEDULE"
 INGEST_SINCE_VARIABLE = "CUSTODY_INGEST_SINCE"
+SPARK_POOL_VARIABLE = "CUSTODY_SPARK_POOL"
 FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
+DEFAULT_POOL = "default_pool"
 _EVERY_MINUTE = "* * * * *"
 _EVERY_HOUR = "0 * * * *"
 _EVERY_NIGHT = "30 3 * * *"
@@ -35,9 +39,38 @@ def repository_folder() -> Path:
     return Path(named)
 
 
+def spark_pool() -> str:
+    """Return the pool of Spark drivers; Airflow's own pool where the deployment names none.
+
+    A task of a pool that does not exist is never started, and Airflow says so in its log only: so the pool is used
+    where whoever made it says that it is there.
+    """
+    return os.environ.get(SPARK_POOL_VARIABLE, "").strip() or DEFAULT_POOL
+
+
 def rollover_schedule() -> str | None:
     """Return the cron schedule of the rollover; an empty variable means that only people trigger it."""
     return _schedule(SCHEDULE_VARIABLE, _EVERY_MINUTE)
+
+
+def rollover_watch() -> float | None:
+    """Return how often the triggerer looks for journals, in seconds; None where only a schedule starts the rollover.
+
+    Raises:
+        ConfigurationError: CUSTODY_ROLLOVER_WATCH is no number of seconds above 0.
+    """
+    named = os.environ.get(WATCH_VARIABLE, "").strip()
+    if not named:
+        return None
+    try:
+        seconds = float(named)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise ConfigurationError(
+            f"{WATCH_VARIABLE}: expected seconds above 0, such as 1, got {named!r}. Correct it and restart Airflow."
+        )
+    return seconds
 
 
 def ingest_schedule() -> str | None:

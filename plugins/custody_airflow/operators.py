@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, Context
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
 
 from custody.errors import ConfigurationError
-from custody_airflow.environment import repository_folder
+from custody_airflow.assets import commits, commits_of_a_run
+from custody_airflow.environment import repository_folder, spark_pool
 from custody_airflow.sensors import as_dict
+
+_EVENTS_LOOKED_AT = 100
 
 
 class SparkStepOperator(SparkSubmitOperator):
@@ -19,21 +22,25 @@ class SparkStepOperator(SparkSubmitOperator):
 
     :param step: name of the step; the file of that name in `spark_jobs/` is submitted.
     :param arguments: further arguments of the job (templated).
+    :param wanted: the task is skipped when this is "False" (templated).
 
     Java, Spark and Python come from the environment that Airflow runs in, with flags for a quick start. The master
-    comes from the connection, which has to exist: without it the provider would submit to YARN.
+    comes from the connection, which has to exist: without it the provider would submit to YARN. Drivers share the pool
+    that the deployment names.
 
     The job is told which attempt it is: should an earlier driver of this task have outlived its supervisor, the later
     try takes the work over, and the earlier one ends with exit code 19.
     """
 
-    template_fields = (*SparkSubmitOperator.template_fields, "arguments")
+    template_fields = (*SparkSubmitOperator.template_fields, "arguments", "wanted")
 
-    def __init__(self, *, step: str, arguments: Sequence[str] = (), **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
+    def __init__(self, *, step: str, arguments: Sequence[str] = (), wanted: str = "True", **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
         kwargs.setdefault("name", f"custody-{step}")
+        kwargs.setdefault("pool", spark_pool())
         super().__init__(application=f"{step}.py", **kwargs)
         self.step = step
         self.arguments = list(arguments)
+        self.wanted = wanted
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the provider's has no result
         """Submit, wait, and return the report that the job left."""
@@ -44,11 +51,13 @@ class SparkStepOperator(SparkSubmitOperator):
         from custody.spark.submit import spark_conf, submit_environment
         from custody.vfs import PosixFileSystem
 
+        if self.wanted == "False":
+            raise AirflowSkipException(f"{self.step}: not wanted by the parameters of this run")
         folder = repository_folder()
         run_id = context["run_id"]
         self.application = str(jobs_folder() / f"{self.step}.py")
         identity = ["--run-id", run_id, "--attempt", attempt_name(context)]
-        self.application_args = ["--repository", str(folder), *identity, *self.arguments]
+        self.application_args = ["--repository", str(folder), *identity, *filter(None, self.arguments)]
         self.conf = {**spark_conf(self._master()), **(self.conf or {})}
         self.env_vars = {**submit_environment(), **(self.env_vars or {})}
         super().execute(context)
@@ -65,6 +74,37 @@ class SparkStepOperator(SparkSubmitOperator):
                 """AIRFLOW_CONN_SPARK_DEFAULT='{"conn_type": "spark", "host": "local[*]"}'."""
             ) from error
         return connection.host or ""
+
+
+class CommitOperator(SparkStepOperator):
+    """Submits the step `commit`, and tells of what became live since Airflow last told of it.
+
+    What was told is read from the last event of the asset, which Airflow keeps together with the task's success. So a
+    try whose worker died after the commit costs no event, and a run that commits nothing makes none.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
+        # The asset itself is no outlet, for it would get an event from every success; the alias gets what is added.
+        super().__init__(step="commit", inlets=[commits()], outlets=[commits_of_a_run()], **kwargs)
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the provider's has no result
+        """Submit, wait, add the event if there is one, and return the report."""
+        from custody.config import load_settings
+        from custody.rollover import commits_since
+
+        report = super().execute(context)
+        asset = commits()
+        newest = context["inlet_events"][asset].ascending(False).limit(_EVENTS_LOOKED_AT)
+        news = commits_since(load_settings(repository_folder()), told_revisions(event.extra for event in newest))
+        if news is not None:
+            self.log.info("told: %s", news)
+            context["outlet_events"][commits_of_a_run()].add(asset, extra=as_dict(news))
+        return report
+
+
+def told_revisions(extras: Iterable[Mapping[str, Any] | None]) -> dict[str, int]:
+    """Return the revisions of the newest event that has any: events made by hand on the asset's page have none."""
+    return next((dict(extra["revisions"]) for extra in extras if extra and "revisions" in extra), {})
 
 
 def attempt_name(context: Context) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
@@ -20,6 +23,22 @@ pytestmark = pytest.mark.airflow
 PROJECT = Path(__file__).resolve().parents[2]
 DAG_ID = "provenance_rollover"
 EVENTS = 2_000
+FOLLOWER = """\
+from airflow.sdk import dag, task
+from custody_airflow.assets import commits
+
+
+@dag(schedule=[commits()], is_paused_upon_creation=False)
+def follower():
+    @task
+    def look(triggering_asset_events=None):
+        return [event.extra for event in triggering_asset_events[commits()]]
+
+    look()
+
+
+follower()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +52,20 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 @pytest.fixture(scope="module")
 def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestClient]:
     home = tmp_path_factory.mktemp("airflow")
-    settings = {"CUSTODY_ROLLOVER_SCHEDULE": ""}
+    # The project's DAGs, and one of a user that follows the commits.
+    dags = tmp_path_factory.mktemp("dags") / "dags"
+    shutil.copytree(PROJECT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
+    (dags / "follower.py").write_text(FOLLOWER)
+    settings = {
+        "CUSTODY_ROLLOVER_SCHEDULE": "",
+        "CUSTODY_MAINTENANCE_SCHEDULE": "",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+    }
     airflow = LocalAirflow(PROJECT, home=home, repository=repository.settings.root, settings=settings)
     with airflow, airflow.client() as client:
-        client.wait_for_dag(DAG_ID)
-        client.unpause(DAG_ID)
+        for dag_id in (DAG_ID, "provenance_maintenance", "follower"):
+            client.wait_for_dag(dag_id)
+            client.unpause(dag_id)
         yield client
 
 
@@ -73,11 +101,29 @@ def test_a_triggered_run_makes_every_event_live_and_each_task_reports(
     assert "spark-submit" in client.task_log(DAG_ID, run_id, "compress")
 
 
+def test_a_commit_is_an_event_that_starts_the_dags_that_follow_it(client: RestClient, repository: Repository) -> None:
+    [run] = client.wait_for_runs("follower", 1)
+    assert (run.state, run.kind) == ("success", "asset_triggered")
+    catalog = repository.workspace().catalog.load()
+    [told] = _as_list(client.xcom("follower", run.run_id, "look"))
+    assert told == {
+        "repository": str(repository.settings.root),
+        "since": {},
+        "revisions": {"main": catalog.revision},
+        "files": len(catalog.files),
+        "events": EVENTS,
+        "bytes": sum(file.size_bytes for file in catalog.files.values()),
+    }
+    [event] = client.asset_events("custody_commits")
+    assert (event["uri"], event["extra"]) == ("custody://repository/commits", told)
+
+
 def test_a_run_with_nothing_new_is_skipped_and_changes_nothing(client: RestClient, repository: Repository) -> None:
     before = sorted(path for path in repository.settings.root.rglob("*") if path.is_file())
     _, states = _run(client)
     assert states == dict.fromkeys(["wait_for_journals", "wait_for_leftovers", *STEPS], "skipped")
     assert sorted(path for path in repository.settings.root.rglob("*") if path.is_file()) == before
+    assert len(client.asset_events("custody_commits")) == 1
 
 
 def test_a_run_that_waits_goes_on_once_events_arrive(
@@ -90,6 +136,16 @@ def test_a_run_that_waits_goes_on_once_events_arrive(
     states = {task.task_id: task.state for task in client.task_instances(DAG_ID, run_id)}
     assert states["sweep"] == "success"
     assert repository.status().pending.sealed_groups == 0
+    first, second = client.wait_for_runs("follower", 2)
+    [before] = _as_list(client.xcom("follower", first.run_id, "look"))
+    [told] = _as_list(client.xcom("follower", second.run_id, "look"))
+    assert (told["since"], told["files"], told["events"]) == (before["revisions"], 1, 100)
+
+
+def test_after_a_change_of_what_is_indexed_answers_are_right_and_old_shards_are_known(repository: Repository) -> None:
+    settings = '[index]\nattributes = ["order.region"]\nbackfill_shards_max = 1\n'
+    (repository.settings.root / "custody.toml").write_text(settings)
+    assert _old_shards(repository) == 2
 
 
 def test_the_journals_of_a_writer_that_died_are_recovered_by_the_next_run(
@@ -111,6 +167,22 @@ def test_the_journals_of_a_writer_that_died_are_recovered_by_the_next_run(
     assert isinstance(report, dict)
     assert report["units"] == 1
     assert repository.search("", limit=1).total == live + len(ids)
+    # And one of the old shards was built anew, as many as the setting allows in a run.
+    report = client.xcom(DAG_ID, run_id, "index")
+    assert isinstance(report, dict)
+    assert (report["units"], report["failed"]) == (2, 0)
+    assert _old_shards(repository) == 1
+
+
+def test_the_maintenance_builds_the_other_old_shards_anew_when_asked_for_that_alone(
+    client: RestClient, repository: Repository
+) -> None:
+    dag_id = "provenance_maintenance"
+    run_id = client.trigger(dag_id, {"steps": ["rebuild"]})
+    assert client.wait_for_run(dag_id, run_id).state == "success"
+    states = {task.task_id: task.state for task in client.task_instances(dag_id, run_id)}
+    assert states == {"compact": "skipped", "rebuild": "success", "scrub": "skipped"}
+    assert _old_shards(repository) == 0
 
 
 def test_a_value_out_of_the_form_s_bounds_is_refused(client: RestClient) -> None:
@@ -130,3 +202,22 @@ def _wait_for_state(client: RestClient, run_id: str, state: str) -> None:
             return
         time.sleep(0.5)
     pytest.fail(f"no task came to be {state}")
+
+
+def _old_shards(repository: Repository) -> int:
+    """Return how many shards do not know the attribute; what is found does not depend on that."""
+    opened = Repository.open(repository.settings.root)
+    found = opened.search("attribute.order.region:emea", limit=100_000)
+    expected = [event.event_id for event in opened.events(0, 100_000) if _region(event) == "emea"]
+    assert expected
+    assert sorted(stored.event.event_id for stored in found.events) == expected
+    return found.explained["main"].old
+
+
+def _region(event: Event) -> str | None:
+    return {**event.previous_attributes, **event.updated_attributes}.get("order.region")
+
+
+def _as_list(value: object) -> list[dict[str, Any]]:
+    assert isinstance(value, list)
+    return value

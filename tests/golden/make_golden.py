@@ -34,7 +34,7 @@ from custody.maintenance.scrub import Round, Scrub, encode_scrub
 from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import Workspace
+from custody.rollover import GroupWatch, News, Workspace
 from custody.vfs import PosixFileSystem
 
 HERE = Path(__file__).resolve().parent
@@ -92,6 +92,8 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     (root / "maintenance").mkdir()
     (root / "maintenance/scrub").write_bytes(encode_scrub(scrub))
     Ledger(PosixFileSystem(), root / "landed").add(Path("/landing/07/part-1.json"), TAKEN)
+    watch = GroupWatch(PosixFileSystem(), repository.settings, clock, again_ms=60_000)
+    watch.took(News(groups={"main": 3}, again=False))
     state = root / "containers/1/main/STATE"
     made = decode_state(state.read_bytes(), state)
     here = "6f1c2d3e000040008000000000000001"

@@ -21,7 +21,7 @@ from custody.lease import Holder, lease_status
 from custody.model import EVENT_SCHEMA, Event, to_events
 from custody.query import parse_query
 from custody.repository import Repository
-from custody.rollover import UnitManifest, staged_path
+from custody.rollover import UnitManifest, read_mark, staged_path
 from custody.vfs import PosixFileSystem
 from tests.golden.make_golden import HERE, JOURNALS, STORE, TAKEN, expected_events, main
 
@@ -221,3 +221,7 @@ def test_the_golden_files_stay_small() -> None:
 
 def test_a_ledger_entry_says_what_became_of_a_file(golden: Path) -> None:
     assert Ledger(FS, golden / "landed").find(Path(TAKEN.file)) == TAKEN
+
+
+def test_the_mark_of_a_watcher_says_which_groups_it_has_told(golden: Path) -> None:
+    assert read_mark(FS, golden / "watch/groups.json").groups == {"main": 3}

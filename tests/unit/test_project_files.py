@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from custody_local.settings import SPARK_POOL
+
 ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?==([^\s;]+)")
 
@@ -132,7 +134,11 @@ def test_airflow_settings_name_the_spark_connection_and_its_pool() -> None:
     assert connections["spark_default"]["conn_type"] == "spark"
     assert connections["spark_default"]["conn_host"] == "local[*]"
     pools = {entry["pool_name"]: entry["pool_slot"] for entry in settings["pools"]}
-    assert pools == {"spark": 1}
+    assert pools == {SPARK_POOL: 2}
+    # Named in the file that only `astro dev start` reads, as it reads the settings: elsewhere nobody made the pool.
+    compose = yaml.safe_load(text("docker-compose.override.yml"))
+    assert compose["x-custody"]["environment"]["CUSTODY_SPARK_POOL"] == SPARK_POOL
+    assert "CUSTODY_SPARK_POOL" not in text("Dockerfile")
 
 
 def test_settings_file_is_not_ignored_by_git() -> None:

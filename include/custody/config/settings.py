@@ -500,6 +500,11 @@ class Settings(BaseSettings):
         return self.root / "maintenance"
 
     @property
+    def watch_mark(self) -> Path:
+        """Where a watcher keeps which groups of journals it has told of."""
+        return self.root / "watch" / "groups.json"
+
+    @property
     def runs(self) -> Path:
         """Where the steps leave their reports."""
         return self.root / "runs"

@@ -1,5 +1,6 @@
 """Room `rollover`: from sealed groups to live event logs, one idempotent step after the other."""
 
+from custody.rollover.commits import Commits, commits_since
 from custody.rollover.fencing import (
     discard,
     lease_folder,
@@ -20,12 +21,17 @@ from custody.rollover.publish import add_file, add_shard, is_stale, rebuild_shar
 from custody.rollover.report import StepReport, UnitReport
 from custody.rollover.steps import STEPS, Step, Unit
 from custody.rollover.sweeping import sweep_unit, swept_groups
+from custody.rollover.watching import GroupWatch, Mark, News, read_mark, waiting_groups
 from custody.rollover.workspace import ROLLOVER_LEASE, LogFiles, Workspace
 
 __all__ = [
     "ROLLOVER_LEASE",
     "STEPS",
+    "Commits",
+    "GroupWatch",
     "LogFiles",
+    "Mark",
+    "News",
     "Pending",
     "Step",
     "StepReport",
@@ -35,6 +41,7 @@ __all__ = [
     "Workspace",
     "add_file",
     "add_shard",
+    "commits_since",
     "discard",
     "is_live",
     "is_stale",
@@ -43,6 +50,7 @@ __all__ = [
     "name_before",
     "pending",
     "put_back",
+    "read_mark",
     "read_report",
     "rebuild_shard",
     "remove",
@@ -55,5 +63,6 @@ __all__ = [
     "take_lease",
     "take_rollover",
     "take_step_lease",
+    "waiting_groups",
     "write_report",
 ]

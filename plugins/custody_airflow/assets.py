@@ -1,0 +1,59 @@
+"""The assets of a repository: what users' DAGs follow, and what starts a rollover where it is watched.
+
+A DAG that follows the commits: `schedule=[commits()]`. The names are the same in every deployment, the URIs have the
+name of the repository's folder.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from airflow.sdk import Asset, AssetAlias, AssetOrTimeSchedule, AssetWatcher, CronTriggerTimetable
+
+from custody_airflow.environment import REPOSITORY_VARIABLE, repository_folder, rollover_schedule, rollover_watch
+from custody_airflow.watch import JournalWatch
+
+COMMITS = "custody_commits"
+JOURNALS = "custody_journals"
+_GROUP = "custody"
+_AGAIN_SECONDS = 900.0
+
+
+def commits() -> Asset:
+    """Return the asset of the commits: it has an event for each rollover that made events live."""
+    return Asset(name=COMMITS, uri=_uri("commits"), group=_GROUP)
+
+
+def commits_of_a_run() -> AssetAlias:
+    """Return what the task `commit` names as its outlet: an event of the commits where there were any, else nothing."""
+    return AssetAlias(name="custody_commits_of_a_run", group=_GROUP)
+
+
+def journals(poke_seconds: float) -> Asset:
+    """Return the asset of the journals that wait for a rollover, watched by the triggerer.
+
+    Raises:
+        ConfigurationError: CUSTODY_REPOSITORY is not set.
+    """
+    watch = JournalWatch(str(repository_folder()), poke_seconds, _AGAIN_SECONDS)
+    return Asset(
+        name=JOURNALS, uri=_uri("journals"), group=_GROUP, watchers=[AssetWatcher(name=JOURNALS, trigger=watch)]
+    )
+
+
+def rollover_timing() -> str | list[Asset] | AssetOrTimeSchedule | None:
+    """Return when the rollover runs: by its schedule, when journals wait, or both; None when only people start it."""
+    cron, seconds = rollover_schedule(), rollover_watch()
+    if seconds is None:
+        return cron
+    watched = [journals(seconds)]
+    if cron is None:
+        return watched
+    return AssetOrTimeSchedule(timetable=CronTriggerTimetable(cron, timezone="UTC"), assets=watched)
+
+
+def _uri(what: str) -> str:
+    name = Path(os.environ.get(REPOSITORY_VARIABLE) or "repository").name
+    return f"custody://{quote(name, safe='')}/{what}"

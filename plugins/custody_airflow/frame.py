@@ -1,0 +1,61 @@
+"""What all DAGs of custody have in common, said once."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow.sdk import Param
+
+from custody_airflow.environment import FIRST_DAY
+
+TAKE_OVER_PARAM = Param(
+    False,
+    type="boolean",
+    title="Take the work over",
+    description="From an attempt that lives but hangs; it ends as superseded. Otherwise tasks wait for it, then fail.",
+)
+TAKE_OVER = "{{ '--take-over' if params.take_over else '' }}"
+"""The argument of a job that says so, or none."""
+
+_RETRIES = 2
+
+
+def frame(
+    *tags: str,
+    run_hours: int,
+    task_hours: int,
+    retry_delay: timedelta = timedelta(seconds=30),
+    priority: int = 1,
+    max_active_runs: int = 1,
+    since: datetime = FIRST_DAY,
+    catchup: bool = False,
+) -> dict[str, Any]:
+    """Return the arguments of a DAG that are the same in all of them, but for these.
+
+    Args:
+        tags: further ones.
+        run_hours: a run that takes longer has failed.
+        task_hours: a try of a task that takes longer has failed.
+        retry_delay: how long a failed task waits for its next try.
+        priority: which DAG's tasks go first when a pool is full; a larger number goes first.
+        max_active_runs: how many runs may go on at once; 1 where one run is one pass over the repository.
+        since: the first instant that a schedule knows.
+        catchup: whether intervals that were missed are made up.
+    """
+    return {
+        "start_date": since,
+        "catchup": catchup,
+        "max_active_runs": max_active_runs,
+        "dagrun_timeout": timedelta(hours=run_hours),
+        "tags": ["custody", "provenance", *tags],
+        "default_args": {
+            "owner": "custody",
+            "retries": _RETRIES,
+            "retry_delay": retry_delay,
+            "execution_timeout": timedelta(hours=task_hours),
+            "priority_weight": priority,
+            # The DAG's number as it is; Airflow would add up those of the tasks that follow.
+            "weight_rule": "absolute",
+        },
+    }

@@ -1,0 +1,77 @@
+"""The system's Chromium, driven by Playwright; for tests of Airflow's page.
+
+Playwright comes from PyPI into a folder of its own under `.local`, made by the first test that needs it: 150 MB that
+nothing else needs. It brings no browser, and none is downloaded: `CUSTODY_CHROMIUM` names another one than the
+system's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUIREMENTS = Path(__file__).with_name("ui-requirements.txt")
+PACKAGES = ROOT / ".local" / "ui"
+SIZE = {"width": 1280, "height": 800}
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def chromium() -> str | None:
+    """Return the browser's program, None when there is none."""
+    return os.environ.get("CUSTODY_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+def missing() -> str | None:
+    """Say what is missing to drive a browser; None when nothing is. Playwright is fetched here if it can be."""
+    if chromium() is None:
+        return f"Chromium: none of {', '.join(_NAMES)} on this machine (Debian: apt install chromium)"
+    if util.find_spec("playwright") is not None:
+        return None
+    try:
+        _install()
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"Playwright: neither installed nor to be had from PyPI: {error}"
+    sys.path.append(str(PACKAGES))
+    return None
+
+
+def _install() -> None:
+    PACKAGES.parent.mkdir(parents=True, exist_ok=True)
+    stamp = PACKAGES / "made-from"
+    with (PACKAGES.parent / "ui.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (stamp.exists() and stamp.read_bytes() == REQUIREMENTS.read_bytes()):
+            shutil.rmtree(PACKAGES, ignore_errors=True)
+            command = [str(ROOT / ".ci" / "uv"), "pip", "install", "--quiet", "--require-hashes"]
+            subprocess.run([*command, "--target", str(PACKAGES), "-r", str(REQUIREMENTS)], check=True)
+            stamp.write_bytes(REQUIREMENTS.read_bytes())
+
+
+@contextmanager
+def page() -> Iterator[Any]:
+    """Open an empty page of a new browser; an error in the page's own code fails the test at the end."""
+    from playwright.sync_api import sync_playwright
+
+    # Root may not use the sandbox; everything that is shown here is this project's own.
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    errors: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=[*arguments, "--no-proxy-server"])
+        try:
+            context = browser.new_context(viewport=SIZE, locale="en-GB", timezone_id="UTC", color_scheme="light")
+            opened = context.new_page()
+            opened.on("pageerror", lambda error: errors.append(str(error)))
+            opened.set_default_timeout(120_000)
+            yield opened
+        finally:
+            browser.close()
+    assert errors == []
