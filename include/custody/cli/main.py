@@ -11,6 +11,7 @@ import click
 from custody.cli.catalog_change_cmd import catalog
 from custody.cli.compact_cmd import compact
 from custody.cli.containers_cmd import containers
+from custody.cli.content_cmd import content
 from custody.cli.events_cmd import event, events
 from custody.cli.forget_cmd import forget
 from custody.cli.hold_cmd import hold
@@ -78,6 +79,7 @@ _COMMANDS = (
     catalog,
     compact,
     containers,
+    content,
     event,
     events,
     forget,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
@@ -51,6 +52,7 @@ _IndexedField = Literal[
     "source_node",
     "details",
 ]
+_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _NAME_CHARACTERS_MAX = 63
 _SLOTS_MAX = 256
 EVENT_SUFFIXES = (".json", ".ndjson", ".jsonl", ".gz", ".avro")
@@ -98,6 +100,13 @@ class RepositorySection(_Section):
     def slots(self) -> tuple[str, ...]:
         """The writer names that processes take, in the order in which they are tried."""
         return (self.writer, *(f"{self.writer}-{number}" for number in range(2, self.writer_slots + 1)))
+
+    @field_validator("database")
+    @classmethod
+    def _database_leaves_room_for_contents(cls, name: str) -> str:
+        if name in ("content", "flowfiles"):
+            raise ValueError("content and flowfiles are folders beside databases; choose another name")
+        return name
 
     @model_validator(mode="after")
     def _slot_names_fit(self) -> Self:
@@ -199,6 +208,39 @@ class JournalSection(_Section):
     backpressure_seconds: float = Field(
         30.0, ge=0, description="How long an append is held back before it fails with an error that says why."
     )
+
+
+class ContentSection(_Section):
+    """How contents are kept."""
+
+    containers: tuple[str, ...] = Field(
+        ("1",),
+        min_length=1,
+        description="Names of the folders, below a writer's content on the store, that contents are spread over. "
+        "Mount a disk there to use several.",
+    )
+    claim_bytes: int = Field(
+        1 << 20,
+        ge=4096,
+        le=64 << 20,
+        description="Size of a file that holds several contents; a larger content gets a file of its own. Larger "
+        "files are fewer, and go later: when no event speaks of any of their contents.",
+    )
+    unused_minutes: float = Field(
+        1440.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="How long a content that no event speaks of is kept, since its file was written last: longer than "
+        "a producer needs between a content and the event about it.",
+    )
+
+    @field_validator("containers")
+    @classmethod
+    def _containers_are_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _NAME_PATTERN.fullmatch(name):
+                raise ValueError(f"expected names of a-z, 0-9, _ and -, got {name!r}")
+        return names
 
 
 class EventLogSection(_Section):
@@ -434,6 +476,7 @@ class Settings(BaseSettings):
     capture: CaptureSection = Field(default_factory=CaptureSection)
     landing: LandingSection = Field(default_factory=LandingSection)
     journal: JournalSection = Field(default_factory=JournalSection)
+    content: ContentSection = Field(default_factory=ContentSection)
     eventlog: EventLogSection = Field(default_factory=EventLogSection)
     index: IndexSection = Field(default_factory=IndexSection)
     catalog: CatalogSection = Field(default_factory=CatalogSection)
