@@ -243,6 +243,63 @@ class ContentSection(_Section):
         return names
 
 
+class ReceiverSection(_Section):
+    """The receiver of NGSI notifications, `custody ngsi serve`."""
+
+    host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on. Beyond this machine the receiver starts only with a token_file or a "
+        "tls_client_ca.",
+    )
+    port: int = Field(5050, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
+    path: str = Field(
+        "/notify",
+        pattern=r"^(/[A-Za-z0-9._~-]+)+$",
+        description="Path that notifications are posted to; what follows a question mark in a request is ignored.",
+    )
+    body_bytes_max: int = Field(
+        1 << 20, ge=1024, le=64 << 20, description="Largest notification, in bytes; a larger one is answered with 413."
+    )
+    header_bytes_max: int = Field(
+        16 << 10, ge=1024, le=1 << 20, description="Most bytes of a request's line and headers together."
+    )
+    body_seconds: float = Field(
+        30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long a request's body may take to arrive; then it is answered with 408.",
+    )
+    requests_max: int = Field(
+        512, ge=1, le=65_536, description="Requests that wait at once; more are answered with 503 and Retry-After."
+    )
+    stop_seconds: int = Field(
+        30, ge=1, description="How long requests that have begun may go on after SIGTERM, before they are cut off."
+    )
+    strict_content_type: bool = Field(
+        False, description="Whether a Content-Type has to say charset=utf-8, as Cygnus wants it."
+    )
+    key_values: bool = Field(
+        False,
+        description="Whether notifications without types (keyValues, simplified, custom) are taken; otherwise they are "
+        "answered with 400.",
+    )
+    token_file: Annotated[Path | None, _Unset] = Field(
+        None,
+        description="File with one token a line, of 16 characters or more, readable by its owner only; a request has "
+        "to bring one as Authorization: Bearer or X-Auth-Token. Unset: none is asked for.",
+    )
+    tls_certificate: Annotated[Path | None, _Unset] = Field(
+        None, description="File with the certificate chain of the receiver (PEM); with it, it speaks TLS only."
+    )
+    tls_key: Annotated[Path | None, _Unset] = Field(None, description="File with the key of the certificate (PEM).")
+    tls_client_ca: Annotated[Path | None, _Unset] = Field(
+        None,
+        description="File with certificates (PEM) of which one has to have signed the certificate that a client "
+        "shows; needs tls_certificate.",
+    )
+
+
 class EventLogSection(_Section):
     """How event logs are written."""
 
@@ -482,6 +539,7 @@ class Settings(BaseSettings):
     catalog: CatalogSection = Field(default_factory=CatalogSection)
     maintenance: MaintenanceSection = Field(default_factory=MaintenanceSection)
     retention: RetentionSection = Field(default_factory=RetentionSection)
+    receiver: ReceiverSection = Field(default_factory=ReceiverSection)
     lease: LeaseSection = Field(default_factory=LeaseSection)
     query: QuerySection = Field(default_factory=QuerySection)
     spark: SparkSection = Field(default_factory=SparkSection)
