@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
+from custody.clock import ManualClock
+from custody.config.settings import RetentionSection
+from custody.flow.content import with_content
 from custody.flow.content.record import ContentRecord, read_header, scan
 from custody.format.names import is_claim
-from custody.repository import SlotWriter
+from custody.repository import Meant, SlotWriter
+from custody.repository.retaining import apply_retention
 from custody.vfs import FileSystem
+from custody.vfs.crash import CrashMode
+from custody.vfs.memory import MemoryFileSystem
 from tests.crash.scenarios import StoreScenario
-from tests.crash.store import SETTINGS, Promises, check_catalog, repository
+from tests.crash.store import SETTINGS, Promises, check_catalog, repository, run_pass
 from tests.support import event
 
 LIMITED = SETTINGS.model_copy(
@@ -68,6 +76,65 @@ class Storing(StoreScenario):
         assert isinstance(record, Contents)
         with repository(fs, LIMITED).writer() as writer:
             record.store(writer, 40)
+
+
+OLD, HELD = 0, 1
+"""The events of the two logs, both old; each has a file of contents, and they share a third one."""
+KEPT_MS = 9_900
+EXPIRING = LIMITED.model_copy(
+    update={
+        "retention": RetentionSection(age_max="5 seconds", grace="0 seconds"),
+        "content": LIMITED.content.model_copy(update={"unused_minutes": 0.0}),
+    }
+)
+
+
+class Dropping(StoreScenario):
+    """A log expires and the file of contents that only its event speaks of goes; what a held event speaks of stays."""
+
+    def __init__(self) -> None:
+        disk = MemoryFileSystem()
+        self._contents = Contents()
+        with repository(disk, LIMITED).writer() as writer:
+            shared = writer.content.put(b"both")
+            for number in (OLD, HELD):
+                body = bytes([number]) * 5000
+                told = with_content(event(number), writer.content.put(body))
+                [found] = writer.append([msgspec.structs.replace(told, previous_content_claim=shared.claim)])
+                self._contents.contents[found] = body
+                self._contents.bodies.append(body)
+                writer.seal()
+                run_pass(disk, settings=LIMITED)
+        self._contents.tried = 2
+        repository(disk).hold("case", Meant(flowfile_uuids=[event(HELD).flowfile_uuid]), "asked for", "legal")
+        self._disk = disk
+
+    def start(self) -> MemoryFileSystem:
+        return self._disk.crashed(CrashMode.ALL_KEPT)
+
+    def new_record(self) -> Contents:
+        return self._contents.copy()
+
+    def run(self, fs: FileSystem, record: Promises) -> None:
+        assert isinstance(record, Contents)
+        apply_retention(EXPIRING, fs, ManualClock(event(HELD).event_time + KEPT_MS))
+        record.contents.pop(OLD, None)
+
+    def check(self, fs: FileSystem, record: Promises) -> None:
+        assert isinstance(record, Contents)
+        at = repository(fs, LIMITED)
+        found = {item.event_id: item for item in at.events(0, 100)}
+        assert HELD in found, "a held event is gone"
+        for number, item in found.items():
+            assert at.content(item).read() == record.bodies[number], "an event is there without its content"
+            assert at.content(item, previous=True).read() == b"both"
+        is_done = OLD not in record.contents
+        assert len(list(at.contents())) == (2 if is_done else len(list(at.contents()))), "contents are left"
+        if is_done:
+            assert list(found) == [HELD]
+
+    def use(self, fs: FileSystem, record: Promises) -> None:
+        self.run(fs, record)
 
 
 def check_claims(fs: FileSystem, record: Contents) -> None:

@@ -37,8 +37,8 @@ def _journal(path: Path) -> None:
 def _claim(path: Path) -> None:
     """All contents of a resource claim; the golden one has three, and nothing behind them."""
     file = ClaimFile.read(FS, path)
-    for damage in file.damage():
-        raise damage
+    for _, error in file.damage():
+        raise error
     if len(file.contents) < len(CONTENTS):
         raise CorruptionError(f"{path}: expected {len(CONTENTS)} contents, got {len(file.contents)}.")
 

@@ -11,6 +11,7 @@ from threading import Event as Signal
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from custody.clock import SystemClock
 from custody.config import Settings
@@ -112,6 +113,25 @@ def test_a_quarantine_that_cannot_be_written_is_answered_with_503() -> None:
     with place.receiver() as run:
         run(work)
     assert len(list(place.repository.quarantine.entries())) == 1
+
+
+def test_the_application_can_be_mounted_in_another_one() -> None:
+    place = Place()
+    with place.repository.writer() as writer, Intake(writer, 4) as intake:
+        receiver = Receiver(place.settings, intake, place.repository.quarantine, SystemClock())
+        outer = FastAPI()
+        outer.mount("/custody", create_app(receiver, "/ngsi/notify"))
+
+        async def work() -> None:
+            transport = httpx.ASGITransport(app=outer)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                answer = await client.post("/custody/ngsi/notify", content=notification(1), headers=JSON)
+                assert answer.status_code == 200
+                assert (await client.get("/custody/health")).json()["notifications"] == 1
+
+        asyncio.run(work())
+    [found] = place.repository.events()
+    assert found.transit_uri == "http://test/custody/ngsi/notify"
 
 
 TOKENS = {

@@ -15,7 +15,7 @@ import msgspec
 from custody.format.names import ContentPaths, is_claim, is_name, is_section
 from custody.model import ContentClaim, Event
 
-SCHEME = "custody:"
+CLAIM_SCHEME = "custody:"
 DIGEST_ATTRIBUTE = "content.sha256"
 """The attribute of an event that binds it to its content: the SHA-256 of the content, hexadecimal."""
 
@@ -39,9 +39,9 @@ class ResourceClaim:
     @classmethod
     def parse(cls, container: str, section: str, identifier: str) -> ResourceClaim | None:
         """Return the file that the three fields of a claim name, None unless they are custody's."""
-        if not container.startswith(SCHEME) or not is_section(section) or not is_claim(identifier):
+        if not container.startswith(CLAIM_SCHEME) or not is_section(section) or not is_claim(identifier):
             return None
-        writer, _, name = container.removeprefix(SCHEME).partition("/")
+        writer, _, name = container.removeprefix(CLAIM_SCHEME).partition("/")
         return cls(writer, name, section, identifier) if is_name(writer) and is_name(name) else None
 
     def path(self, store: Path) -> Path:
@@ -51,7 +51,7 @@ class ResourceClaim:
     def claim(self, offset: int, size: int) -> ContentClaim:
         """Return the claim of a content in this file; bytes."""
         return ContentClaim(
-            container=f"{SCHEME}{self.writer}/{self.container}",
+            container=f"{CLAIM_SCHEME}{self.writer}/{self.container}",
             section=self.section,
             identifier=self.identifier,
             offset=offset,

@@ -45,19 +45,18 @@ class ClaimFile:
         last = self.gaps[-1] if self.gaps else None
         return last if last is not None and last.offset + last.length == len(self.data) else None
 
-    def damage(self) -> Iterator[CorruptionError]:
-        """Check every byte of every content; yield what is wrong, by offset. The torn end is not judged here."""
+    def damage(self) -> Iterator[tuple[int, CorruptionError]]:
+        """Check every byte of every content; yield what is wrong, and where. The torn end is not judged here."""
         for gap in self.gaps:
             if gap is not self.torn:
-                yield CorruptionError(
-                    f"{self.path} @{gap.offset}: expected contents with their records, got {gap.length} other bytes."
-                )
+                text = f"expected contents with their records, got {gap.length} other bytes."
+                yield gap.offset, CorruptionError(f"{self.path} @{gap.offset}: {text}")
         for record in self.contents:
             try:
                 for _ in record.whole(self.data, self.path) if record.erased_ms is None else ():
                     pass
             except CorruptionError as error:
-                yield error
+                yield record.offset, error
 
 
 def containers_of(fs: FileSystem, store: Path, writer: str) -> list[str]:
