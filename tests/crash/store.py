@@ -84,9 +84,9 @@ class Promises:
         self.acknowledged.update({found.event_id: found for found in numbered(events, ids.start)})
 
 
-def repository(fs: FileSystem) -> Repository:
+def repository(fs: FileSystem, settings: Settings = SETTINGS) -> Repository:
     """The repository on a disk, opened by a process that just started."""
-    return Repository(SETTINGS, fs, ManualClock(NOW_MS))
+    return Repository(settings, fs, ManualClock(NOW_MS))
 
 
 def workspace(fs: FileSystem) -> Workspace:

@@ -13,6 +13,7 @@ from tests.crash.backfilling import BackFilling
 from tests.crash.catalog_care import Collecting, Kept, Pruning, Repairing
 from tests.crash.committing import Committing, Racing
 from tests.crash.compacting import FORGOTTEN, Compacting
+from tests.crash.contents import HELD, Contents, Dropping, Storing
 from tests.crash.crowd import Crowding
 from tests.crash.enumeration import Outcome, Scenario, disks_after, enumerate_crashes, operations_of, run_to
 from tests.crash.healing import Healing
@@ -60,6 +61,16 @@ def test_a_crash_while_several_threads_share_a_sync_loses_no_acknowledged_event(
     outcome = enumerate_crashes(Crowding())
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 20
+
+
+def test_a_crash_while_contents_are_stored_loses_none_that_was_acknowledged() -> None:
+    _, contents, error = run_to(Storing())
+    assert error is None
+    assert isinstance(contents, Contents)
+    assert len(contents.contents) == 7
+    outcome = enumerate_crashes(Storing(), seeds=2)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 80
 
 
 def test_a_crash_in_a_pass_of_all_steps_loses_no_acknowledged_event() -> None:
@@ -154,6 +165,18 @@ def test_a_crash_while_old_events_expire_loses_no_other_and_leaves_nothing_of_th
     outcome = enumerate_crashes(Retaining(), seeds=2)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 100
+
+
+def test_a_crash_while_contents_go_leaves_no_event_without_its_content() -> None:
+    fs, contents, error = run_to(Dropping())
+    assert error is None
+    assert isinstance(contents, Contents)
+    assert list(contents.contents) == [HELD]
+    assert len(fs.list(workspace(fs).settings.store / "main/content/c1")) > 0
+    modes = (CrashMode.ALL_KEPT, CrashMode.RANDOM_BLOCKS)
+    outcome = enumerate_crashes(Dropping(), modes=modes, seeds=1)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 40
 
 
 def test_a_crash_while_committing_keeps_the_chain() -> None:

@@ -27,6 +27,7 @@ from custody.eventlog import (
     toc,
     write_log,
 )
+from custody.flow.content import record as content
 from custody.format import framing, names
 from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard
 from custody.index.builder import ATTEMPT_PREFIX
@@ -52,6 +53,7 @@ PREAMBLES = {
     "staging": UNIT_PREAMBLE,
     "lease": LEASE_PREAMBLE,
     "scrub": scrub.PREAMBLE,
+    "content": content.PREAMBLE,
 }
 
 
@@ -121,6 +123,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("staging", "### Log", StagedLog),
         ("staging", "### Batch", StagedBatch),
         ("quarantine", "## Layout", Entry),
+        ("content", "## Layout", content.ClaimHeader),
     ],
 )
 def test_every_key_of_a_json_document_is_in_its_table(page: str, heading: str, struct: type[msgspec.Struct]) -> None:
@@ -199,6 +202,23 @@ def test_the_example_of_rows_is_what_the_writer_writes_and_reads() -> None:
     assert to_events(decode([Record.of(item, Path("example"), 0, JOURNAL_SCHEMA)])) == events
     assert Prepared([msgspec.structs.replace(item, event_id=UNASSIGNED) for item in events]).records(42) == [shown]
     assert f"at most {ROWS_MAX} events" in page
+
+
+def test_the_example_of_a_content_is_what_the_code_writes_and_finds(tmp_path: Path) -> None:
+    page = read("formats/content.md")
+    header = msgspec.json.decode(examples(page)["document"], type=content.ClaimHeader)
+    head = content.head(header)
+    assert head.partition(b"{")[2] == examples(page)["document"].strip().encode()[1:]
+    assert f"at offset {len(head)}, " in page
+    digest = content.Digest()
+    digest.update(b"abc")
+    shown = _example("content", "content")
+    assert b"abc" + digest.record(len(head)).encode(header.key) == shown
+    [found] = content.scan(memoryview(head + shown), header.key, len(head))
+    assert isinstance(found, content.ContentRecord)
+    assert b"".join(found.whole(memoryview(head + shown), tmp_path)) == b"abc"
+    assert f"chunk size, {content.CHUNK_BYTES}" in page
+    assert f"kind {content.KIND_CONTENT} or {content.KIND_ERASED}" in page
 
 
 def test_the_example_of_a_table_of_contents_is_what_the_code_writes() -> None:

@@ -16,6 +16,7 @@ PRINTED = {
     "batch": "main [0]\n",
     "stream": "three events of writer main\n",
     "session": "main ['FORK', 'ROUTE', 'DROP']\n",
+    "content": "17 id,amount\n",
     "columns": "",
     "threads": "",
 }

@@ -23,6 +23,7 @@ from custody.catalog import Transaction
 from custody.catalog.codec import encode
 from custody.clock import ManualClock
 from custody.config import load_settings
+from custody.flow.content import ContentWriter
 from custody.format.framing import MARK, frame
 from custody.format.names import RELEASED_SUFFIX, epoch_file
 from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
@@ -52,6 +53,8 @@ TAKEN = Taken(
     run_id="scheduled__2026-03-01T10:00:00+00:00",
 )
 STORE = Path("store/main/provenance")
+CLAIM = Path("store/main/content/1/0000/1772409602500-0")
+CONTENTS = (b'{"subscriptionId":"s","data":[]}', b"", bytes(range(256)))
 JOURNALS = Path("containers/1/main/journals")
 
 
@@ -80,6 +83,9 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     sealed.write_bytes(sealed.read_bytes()[: sealed.read_bytes().rindex(MARK)])  # without the end record
     sealed.rename(sealed.with_suffix(".journal"))  # as a killed writer leaves it
     _quarantine(repository, msgspec.convert(document["quarantine"], dict[str, object]))
+    contents = ContentWriter(PosixFileSystem(), root / "store", "main", clock)
+    contents.put_many(CONTENTS)
+    contents.close()
     holder = msgspec.convert(document["lease"], Holder)
     leases = root / STORE / "leases" / holder.lease
     leases.mkdir(parents=True)
@@ -154,6 +160,7 @@ def make_broken(good: Path, folder: Path) -> None:
         "state": good / "containers/1/main/STATE",
         "scrub": good / "maintenance/scrub",
         "lease": good / STORE / "leases/rollover/0000000001",
+        "claim": good / CLAIM,
         "unit": next(good.glob(str(STORE / "staging/*/unit"))),
     }
     for suffix, path in small.items():

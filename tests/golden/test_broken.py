@@ -10,6 +10,7 @@ from whoosh.query import Every
 from custody.catalog.codec import decode
 from custody.errors import CorruptionError, CustodyError, FormatVersionError
 from custody.eventlog import EventLog, StagedLog, TableOfContents, read_staged
+from custody.flow.content import ClaimFile
 from custody.index import search_shard
 from custody.journal import JournalFile
 from custody.journal.membership import decode_state
@@ -20,7 +21,7 @@ from custody.quarantine import Quarantine
 from custody.query import parse_query
 from custody.rollover import UnitManifest
 from custody.vfs import PosixFileSystem
-from tests.golden.make_golden import HERE, STORE
+from tests.golden.make_golden import CONTENTS, HERE, STORE
 from tests.golden.test_golden import EVENTS, EXPECTED
 
 BROKEN = HERE / "broken"
@@ -31,6 +32,15 @@ def _journal(path: Path) -> None:
     """A journal is read without what of it is damaged: the damage is what there is to report."""
     for damage in JournalFile.read(FS, path).damage:
         raise CorruptionError(str(damage))
+
+
+def _claim(path: Path) -> None:
+    """All contents of a resource claim; the golden one has three, and nothing behind them."""
+    file = ClaimFile.read(FS, path)
+    for _, error in file.damage():
+        raise error
+    if len(file.contents) < len(CONTENTS):
+        raise CorruptionError(f"{path}: expected {len(CONTENTS)} contents, got {len(file.contents)}.")
 
 
 def _staged() -> StagedLog:
@@ -46,6 +56,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".scrub": lambda path: decode_scrub(path.read_bytes(), path),
     ".lease": lambda path: Holder.decode(path.read_bytes(), path),
     ".unit": lambda path: UnitManifest.decode(path.read_bytes(), path),
+    ".claim": _claim,
     ".parquet": lambda path: EventLog(FS, path).read(),
     ".toc": lambda path: TableOfContents.decode(path.read_bytes(), path),
     ".txn": lambda path: decode(path.read_bytes(), path),
@@ -57,7 +68,7 @@ FILES = sorted(path for path in BROKEN.iterdir() if path.is_file() and path.name
 
 def test_every_format_with_a_preamble_has_a_broken_file_of_each_kind() -> None:
     names = {path.name for path in FILES}
-    for suffix in (".toc", ".txn", ".ckpt", ".state", ".unit", ".scrub", ".lease"):
+    for suffix in (".toc", ".txn", ".ckpt", ".state", ".unit", ".scrub", ".lease", ".claim"):
         assert {f"{defect}{suffix}" for defect in ("bad-preamble", "future-version", "truncated", "flipped")} <= names
 
 

@@ -13,6 +13,7 @@ from custody.catalog.codec import decode, digest
 from custody.catalog.state import EMPTY
 from custody.eventlog import EventLog, TableOfContents, read_staged
 from custody.eventlog.toc import PREAMBLE as TOC_PREAMBLE
+from custody.flow.content import ClaimFile, ResourceClaim, find_content
 from custody.format.names import parse_shard
 from custody.index import search_shard
 from custody.journal import JournalFile
@@ -23,7 +24,7 @@ from custody.query import parse_query
 from custody.repository import Repository
 from custody.rollover import UnitManifest, read_mark, staged_path
 from custody.vfs import PosixFileSystem
-from tests.golden.make_golden import HERE, JOURNALS, STORE, TAKEN, expected_events, main
+from tests.golden.make_golden import CLAIM, CONTENTS, HERE, JOURNALS, STORE, TAKEN, expected_events, main
 
 EXPECTED: dict[str, Any] = msgspec.json.decode((HERE / "expected.json").read_bytes())
 EVENTS = expected_events(EXPECTED)
@@ -67,6 +68,15 @@ def test_a_lease_says_who_took_it(golden: Path) -> None:
     status = lease_status(FS, path.parent)
     assert status is not None
     assert (status.epoch, status.released, status.is_open) == (1, True, False)
+
+
+def test_a_resource_claim_gives_its_contents(golden: Path) -> None:
+    file = ClaimFile.read(FS, golden / CLAIM)
+    assert list(file.damage()) == []
+    assert file.gaps == ()
+    resource = ResourceClaim("main", "1", "0000", CLAIM.name)
+    claims = [resource.claim(record.offset, record.length) for record in file.contents]
+    assert [find_content(FS, golden / "store", claim).read() for claim in claims] == list(CONTENTS)
 
 
 def test_a_staging_file_gives_the_events_of_its_group(golden: Path) -> None:

@@ -11,6 +11,7 @@ import click
 from custody.cli.catalog_change_cmd import catalog
 from custody.cli.compact_cmd import compact
 from custody.cli.containers_cmd import containers
+from custody.cli.content_cmd import content
 from custody.cli.events_cmd import event, events
 from custody.cli.forget_cmd import forget
 from custody.cli.hold_cmd import hold
@@ -19,6 +20,7 @@ from custody.cli.ingest_cmd import ingest
 from custody.cli.init_cmd import init
 from custody.cli.landing_cmd import landing
 from custody.cli.lineage_cmd import lineage
+from custody.cli.ngsi_cmd import ngsi
 from custody.cli.output import clean
 from custody.cli.quarantine_cmd import quarantine
 from custody.cli.recover_cmd import recover
@@ -78,6 +80,7 @@ _COMMANDS = (
     catalog,
     compact,
     containers,
+    content,
     event,
     events,
     forget,
@@ -87,6 +90,7 @@ _COMMANDS = (
     init,
     landing,
     lineage,
+    ngsi,
     quarantine,
     recover,
     repair,

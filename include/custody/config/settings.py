@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
@@ -51,6 +52,7 @@ _IndexedField = Literal[
     "source_node",
     "details",
 ]
+_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _NAME_CHARACTERS_MAX = 63
 _SLOTS_MAX = 256
 EVENT_SUFFIXES = (".json", ".ndjson", ".jsonl", ".gz", ".avro")
@@ -98,6 +100,13 @@ class RepositorySection(_Section):
     def slots(self) -> tuple[str, ...]:
         """The writer names that processes take, in the order in which they are tried."""
         return (self.writer, *(f"{self.writer}-{number}" for number in range(2, self.writer_slots + 1)))
+
+    @field_validator("database")
+    @classmethod
+    def _database_leaves_room_for_contents(cls, name: str) -> str:
+        if name in ("content", "flowfiles"):
+            raise ValueError("content and flowfiles are folders beside databases; choose another name")
+        return name
 
     @model_validator(mode="after")
     def _slot_names_fit(self) -> Self:
@@ -198,6 +207,96 @@ class JournalSection(_Section):
     )
     backpressure_seconds: float = Field(
         30.0, ge=0, description="How long an append is held back before it fails with an error that says why."
+    )
+
+
+class ContentSection(_Section):
+    """How contents are kept."""
+
+    containers: tuple[str, ...] = Field(
+        ("1",),
+        min_length=1,
+        description="Names of the folders, below a writer's content on the store, that contents are spread over. "
+        "Mount a disk there to use several.",
+    )
+    claim_bytes: int = Field(
+        1 << 20,
+        ge=4096,
+        le=64 << 20,
+        description="Size of a file that holds several contents; a larger content gets a file of its own. Larger "
+        "files are fewer, and go later: when no event speaks of any of their contents.",
+    )
+    unused_minutes: float = Field(
+        1440.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="How long a content that no event speaks of is kept, since its file was written last: longer than "
+        "a producer needs between a content and the event about it.",
+    )
+
+    @field_validator("containers")
+    @classmethod
+    def _containers_are_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _NAME_PATTERN.fullmatch(name):
+                raise ValueError(f"expected names of a-z, 0-9, _ and -, got {name!r}")
+        return names
+
+
+class ReceiverSection(_Section):
+    """The receiver of NGSI notifications, `custody ngsi serve`."""
+
+    host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on. Beyond this machine the receiver starts only with a token_file or a "
+        "tls_client_ca.",
+    )
+    port: int = Field(5050, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
+    path: str = Field(
+        "/notify",
+        pattern=r"^(/[A-Za-z0-9._~-]+)+$",
+        description="Path that notifications are posted to; what follows a question mark in a request is ignored.",
+    )
+    body_bytes_max: int = Field(
+        1 << 20, ge=1024, le=64 << 20, description="Largest notification, in bytes; a larger one is answered with 413."
+    )
+    header_bytes_max: int = Field(
+        16 << 10, ge=1024, le=1 << 20, description="Most bytes of a request's line and headers together."
+    )
+    body_seconds: float = Field(
+        30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long a request's body may take to arrive; then it is answered with 408.",
+    )
+    requests_max: int = Field(
+        512, ge=1, le=65_536, description="Requests that wait at once; more are answered with 503 and Retry-After."
+    )
+    stop_seconds: int = Field(
+        30, ge=1, description="How long requests that have begun may go on after SIGTERM, before they are cut off."
+    )
+    strict_content_type: bool = Field(
+        False, description="Whether a Content-Type has to say charset=utf-8, as Cygnus wants it."
+    )
+    key_values: bool = Field(
+        False,
+        description="Whether notifications without types (keyValues, simplified, custom) are taken; otherwise they are "
+        "answered with 400.",
+    )
+    token_file: Annotated[Path | None, _Unset] = Field(
+        None,
+        description="File with one token a line, of 16 characters or more, readable by its owner only; a request has "
+        "to bring one as Authorization: Bearer or X-Auth-Token. Unset: none is asked for.",
+    )
+    tls_certificate: Annotated[Path | None, _Unset] = Field(
+        None, description="File with the certificate chain of the receiver (PEM); with it, it speaks TLS only."
+    )
+    tls_key: Annotated[Path | None, _Unset] = Field(None, description="File with the key of the certificate (PEM).")
+    tls_client_ca: Annotated[Path | None, _Unset] = Field(
+        None,
+        description="File with certificates (PEM) of which one has to have signed the certificate that a client "
+        "shows; needs tls_certificate.",
     )
 
 
@@ -434,11 +533,13 @@ class Settings(BaseSettings):
     capture: CaptureSection = Field(default_factory=CaptureSection)
     landing: LandingSection = Field(default_factory=LandingSection)
     journal: JournalSection = Field(default_factory=JournalSection)
+    content: ContentSection = Field(default_factory=ContentSection)
     eventlog: EventLogSection = Field(default_factory=EventLogSection)
     index: IndexSection = Field(default_factory=IndexSection)
     catalog: CatalogSection = Field(default_factory=CatalogSection)
     maintenance: MaintenanceSection = Field(default_factory=MaintenanceSection)
     retention: RetentionSection = Field(default_factory=RetentionSection)
+    receiver: ReceiverSection = Field(default_factory=ReceiverSection)
     lease: LeaseSection = Field(default_factory=LeaseSection)
     query: QuerySection = Field(default_factory=QuerySection)
     spark: SparkSection = Field(default_factory=SparkSection)

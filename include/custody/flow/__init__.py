@@ -1,4 +1,7 @@
-"""Room `flow`: FlowFiles, and the sessions in which things happen to them; nothing here touches a disk."""
+"""Room `flow`: FlowFiles, the sessions in which things happen to them, and their contents (`custody.flow.content`).
+
+Sessions touch no disk; contents do.
+"""
 
 from custody.flow.flowfile import Component, FlowFile
 from custody.flow.ledger import Appender

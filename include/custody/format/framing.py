@@ -73,9 +73,9 @@ def frames(data: bytes | memoryview, start: int = 0) -> Iterator[Frame | Gap]:
     view = memoryview(data)
     offset = start
     while offset < len(view):
-        record = _whole_record(view, offset)
+        record = whole_record(view, offset)
         if record is None:
-            record = _next_whole_record(view, offset + 1)
+            record = _nextwhole_record(view, offset + 1)
             end = len(view) if record is None else record.offset
             yield Gap(offset, end - offset)
             if record is None:
@@ -89,16 +89,16 @@ def misplaced_parts(data: bytes | memoryview, start: int = 0) -> Iterator[int]:
     return (item.offset for item in frames(data, start) if isinstance(item, Frame) and item.is_part)
 
 
-def _next_whole_record(view: memoryview, start: int) -> Frame | None:
+def _nextwhole_record(view: memoryview, start: int) -> Frame | None:
     """Return the first whole record that begins at `start` or behind it; a bad record's length cannot be trusted."""
     for match in _ANY_MARK.finditer(view, start):
-        record = _whole_record(view, match.start())
+        record = whole_record(view, match.start())
         if record is not None:
             return record
     return None
 
 
-def _whole_record(view: memoryview, offset: int) -> Frame | None:
+def whole_record(view: memoryview, offset: int) -> Frame | None:
     """Return the record at `offset`, None unless all of it is there and its checksum right."""
     if offset + HEAD_BYTES > len(view):
         return None

@@ -38,6 +38,8 @@ _WRITTEN_ANEW = re.compile(r"(?:\d{13}-)?\d{20}\.[0-9a-f]{16}(?:\.\w+)*")
 _EPOCH = re.compile(r"\d{10}")
 _REVISION = re.compile(r"\d{20}")
 _LOG_PATH = re.compile(r"data/\d{4}-\d{2}-\d{2}/events/(\d{20})(?:\.[0-9a-f]{16})?\.(?:parquet|toc)")
+_CLAIM = re.compile(r"\d{13}-\d{1,20}")
+_SECTION = re.compile(r"\d{4}")
 _TRANSACTION = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.(txn|ckpt)")
 
 
@@ -141,6 +143,51 @@ class DatabasePaths:
     def staged_unit(self, first_event_id: int) -> Path:
         """The unit of merged groups whose first one begins with this id."""
         return self.staging / f"{first_event_id:0{ID_DIGITS}d}"
+
+
+CONTENT = "content"  # the folder, in a writer's on the store, of the content repository
+SECTIONS = 1024  # folders of a content container; part of no format: a reader takes the section from the claim
+
+
+@dataclass(frozen=True, slots=True)
+class ContentPaths:
+    """Where one writer keeps contents on the store; a container may be a disk of its own, mounted there."""
+
+    root: Path
+    writer: str
+
+    @property
+    def home(self) -> Path:
+        """The folder of the containers."""
+        return self.root / self.writer / CONTENT
+
+    def section(self, container: str, section: str) -> Path:
+        """The folder of resource claims whose numbers share a remainder."""
+        return self.home / container / section
+
+    def claim(self, container: str, section: str, identifier: str) -> Path:
+        """The file of a resource claim."""
+        return self.section(container, section) / identifier
+
+
+def claim_name(created_ms: int, number: int) -> str:
+    """Return the identifier of a resource claim: when it was made, and its number in the process that made it."""
+    return f"{created_ms:0{TIME_DIGITS}d}-{number}"
+
+
+def claim_section(number: int) -> str:
+    """Return the section in which a resource claim of this number lies."""
+    return f"{number % SECTIONS:04d}"
+
+
+def is_claim(name: str) -> bool:
+    """Whether a name is that of a resource claim."""
+    return _CLAIM.fullmatch(name) is not None
+
+
+def is_section(name: str) -> bool:
+    """Whether a folder's name is that of a section."""
+    return _SECTION.fullmatch(name) is not None
 
 
 def parse_staged_unit(name: str) -> int | None:

@@ -14,12 +14,14 @@ from pathlib import Path
 
 from custody.catalog import CatalogState, kept_files, live_groups
 from custody.errors import CorruptionError, FormatVersionError, StorageError
+from custody.flow.content import sections_of
 from custody.format.names import (
     BUILDING_PREFIX,
     COMPACT_LEASE,
     REMOVING_PREFIX,
     RETENTION_LEASE,
     ContainerPaths,
+    ContentPaths,
     event_log_folder,
     parse_event_log,
     parse_shard,
@@ -51,6 +53,7 @@ class Search:
         yield from self._logs()
         yield from self._shards()
         yield from self._catalog()
+        yield from self._contents()
         yield from self._done()
 
     @cached_property
@@ -188,6 +191,13 @@ class Search:
         folder = self.workspace.paths.transactions
         for place in (folder, *(folder / name for name in self.fs.list(folder))):
             for partial in self._partials(place) if self.fs.is_directory(place) else ():
+                if self._is_old(partial):
+                    yield self._found(partial, "temporary file", "remove", "who wrote it never gave it a name")
+
+    def _contents(self) -> Iterator[Finding]:
+        store, writer = self.workspace.settings.store, self.workspace.writer
+        for container, section in sections_of(self.fs, store, writer):
+            for partial in self._partials(ContentPaths(store, writer).section(container, section)):
                 if self._is_old(partial):
                     yield self._found(partial, "temporary file", "remove", "who wrote it never gave it a name")
 

@@ -1,6 +1,7 @@
 """Room `repository`: custody's Python API."""
 
 from custody.flow import Component, FlowFile, Session
+from custody.flow.content import Content, StoredContent
 from custody.maintenance import Compacted, Rewriting
 from custody.model import Acknowledged
 from custody.repository.forgetting import Forgotten, Meant
@@ -19,6 +20,7 @@ __all__ = [
     "BudgetStatus",
     "Compacted",
     "Component",
+    "Content",
     "DiskStatus",
     "EventStream",
     "Events",
@@ -38,6 +40,7 @@ __all__ = [
     "SearchResult",
     "Session",
     "SlotWriter",
+    "StoredContent",
     "StoredEvent",
     "WriterStatus",
 ]

@@ -19,17 +19,19 @@ from custody.clock import Clock, SystemClock
 from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
 from custody.flow import Component, Session
+from custody.flow.content import Content, content_of, find_content
 from custody.format.names import COMPACT_LEASE
 from custody.index import BuiltShard, Shards
 from custody.lease import Attempt
 from custody.lineage import Lineage, trace
 from custody.maintenance import Compacted, Rewriting, compact, planned
-from custody.model import Acknowledged, Event, require_valid, require_valid_columns
+from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
 from custody.quarantine import Quarantine
 from custody.query import check_facets, facets_of, facets_of_table, parse_query, structured_query
 from custody.recovery import Finding, Recovered, find, recover
 from custody.repository import forgetting, reading
 from custody.repository.burial import buried_ids
+from custody.repository.contents import ListedClaim, listed
 from custody.repository.forgetting import Forgotten, Meant
 from custody.repository.found import Events, EventStream, Notices
 from custody.repository.ingest import Ingest
@@ -154,6 +156,40 @@ class Repository:
         valid = require_valid_columns(events)
         with self.writer(wait_seconds=wait_seconds) as writer:
             return Acknowledged(writer.name, writer.append_columns(valid))
+
+    def append_with_content(
+        self, events: Iterable[Event], content: bytes | Iterable[bytes], *, wait_seconds: float | None = None
+    ) -> Acknowledged:
+        """Store a content and append the events that speak of it, as `append` does; docs/content.md tells more.
+
+        Durability: on return content and events are acknowledged; no event is stored without its content.
+
+        Raises:
+            InvalidInputError: an event breaks a rule; nothing was stored.
+            LockedError, BackpressureError, StorageError: as `append` does.
+        """
+        chosen = list(events)
+        require_valid(chosen)
+        with self.writer(wait_seconds=wait_seconds) as writer:
+            return Acknowledged(writer.name, writer.append_with_content(chosen, content))
+
+    def content(self, of: Event | ContentClaim, *, previous: bool = False) -> Content:
+        """Return the content that an event or a claim speaks of; with `previous`, an event's before the event.
+
+        Its bytes are read and checked when they are asked for: `chunks` for any size, `read` for what fits in memory.
+
+        Raises:
+            NotFoundError: there is no claim, or its content is elsewhere, expired or erased.
+            CorruptionError: the file is there and does not hold the content as it was written.
+        """
+        if isinstance(of, ContentClaim):
+            return find_content(self._fs, self.settings.store, of)
+        return content_of(self._fs, self.settings.store, of, previous=previous)
+
+    def contents(self, writer: str | None = None) -> Iterator[ListedClaim]:
+        """Yield the files of the content repository, of one writer or of all."""
+        for name in [found.writer for found in self.workspaces()] if writer is None else [writer]:
+            yield from listed(self._fs, self.settings.store, name)
 
     @contextmanager
     def session(

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
+from threading import Lock
 
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import LockedError
+from custody.flow.content import ContentOptions, ContentWriter, with_content
 from custody.journal import JournalOptions, JournalWriter, SyncPolicy, lock_path
+from custody.model import Event, require_valid
 from custody.vfs import FileSystem
 
 # Who only looks whether a slot is taken holds its lock for an instant: one look proves nothing.
@@ -30,6 +34,46 @@ class SlotWriter(JournalWriter):
         super().__init__(fs, settings.containers, name, settings.repository.database, clock, options)
         self.name = name
         """The writer name, to which the ids of the appended events belong."""
+        self._content: ContentWriter | None = None
+        self._make_content = partial(ContentWriter, fs, writer=name, clock=clock, options=content_options(settings))
+        self._settings = settings
+        self._making = Lock()
+
+    @property
+    def content(self) -> ContentWriter:
+        """Where contents are stored under this name, before the events that speak of them.
+
+        Raises:
+            ConfigurationError: the store is no folder of this machine.
+        """
+        with self._making:
+            if self._content is None:
+                self._content = self._make_content(store=self._settings.store)
+            return self._content
+
+    def append_with_content(self, events: Sequence[Event], content: bytes | Iterable[bytes]) -> range:
+        """Store a content and append the events that speak of it, all of them of the same; return their ids.
+
+        A content in pieces may be larger than memory. The events get its claim, its size and its digest.
+
+        Durability: on return content and events are acknowledged. On raise it is unknown which events are, and none
+        is stored without its content.
+
+        Raises:
+            InvalidInputError: an event breaks a rule; nothing was stored.
+            ClosedError, BackpressureError, StorageError: as of `append`.
+        """
+        require_valid(events)
+        stored = self.content.put(content) if isinstance(content, bytes) else self.content.put_stream(content)
+        return self.append([with_content(event, stored) for event in events])
+
+    def close(self) -> None:
+        """Seal, end the contents, and let the writer name go."""
+        try:
+            if self._content is not None:
+                self._content.close()
+        finally:
+            super().close()
 
 
 def take_slot(fs: FileSystem, settings: Settings, clock: Clock, wait_seconds: float | None = None) -> SlotWriter:
@@ -71,6 +115,12 @@ def journal_options(settings: Settings) -> JournalOptions:
         waiting_bytes_max=chosen.waiting_bytes_max,
         backpressure_seconds=chosen.backpressure_seconds,
     )
+
+
+def content_options(settings: Settings) -> ContentOptions:
+    """Return how contents are written, as the settings say; a policy that may lose events may lose contents."""
+    is_synced = SyncPolicy(settings.journal.sync) is not SyncPolicy.NEVER
+    return ContentOptions(settings.content.containers, settings.content.claim_bytes, is_synced)
 
 
 def _take_any(fs: FileSystem, settings: Settings, clock: Clock, slots: Sequence[str]) -> SlotWriter | None:

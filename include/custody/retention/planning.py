@@ -20,6 +20,7 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.format.names import ContainerPaths
 from custody.maintenance import conditions_for
+from custody.retention.contents import ContentUse
 from custody.retention.keeping import Hiding, Keeping
 from custody.retention.survey import HeldLog, Surveyed
 from custody.retention.usage import DiskUse, allocated, folder_bytes, measure
@@ -31,7 +32,7 @@ BY_SIZE = "size"
 
 
 class Expiring(msgspec.Struct, frozen=True, kw_only=True):
-    """A live log that goes; times in ms since the epoch, bytes on disk with its shards."""
+    """A live log that goes; times in ms since the epoch, bytes on disk with its shards and contents."""
 
     writer: str
     path: str
@@ -86,8 +87,11 @@ def choose(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequenc
     keeping = Keeping(now_ms, chosen.age_max_ms, chosen.keep_rules)
     surveyed = [Surveyed.of(item, keeping, conditions_for(item, workspaces)) for item in workspaces]
     use = measure(settings, fs)
+    contents = ContentUse(settings, fs, clock, surveyed)
     waiting = sum(waiting_bytes(item, now_ms) for item in workspaces)
-    chooser = _Chooser(surveyed)
+    if chosen.bytes_max is not None and use.kinds.get("content"):
+        waiting += contents.unused_bytes
+    chooser = _Chooser(surveyed, contents)
     chooser.by_age()
     if chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max:
         chooser.by_size(use.total_bytes - waiting - chosen.bytes_max * chosen.purge_percent // 100)
@@ -124,10 +128,11 @@ def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
 
 
 class _Chooser:
-    """Chooses logs of several writers; a shard's room counts with the log that is the last one to leave it."""
+    """Chooses logs of several writers; the room of a shard, or of contents, counts with the last log that leaves it."""
 
-    def __init__(self, writers: Sequence[Surveyed]) -> None:
+    def __init__(self, writers: Sequence[Surveyed], contents: ContentUse) -> None:
         self._writers = writers
+        self._contents = contents
         self.gone: dict[str, dict[str, AddFile]] = {item.workspace.writer: {} for item in writers}
         self.expiring: list[Expiring] = []
         self.held: dict[tuple[str, str], HeldLog] = {}
@@ -163,7 +168,7 @@ class _Chooser:
             return
         gone = self.gone[name]
         gone[file.path] = file
-        size = writer.room(file, writer.leaving([file.path], gone))
+        size = writer.room(file, writer.leaving([file.path], gone)) + self._contents.released(name, file.path)
         self.freed += size
         self.expiring.append(
             Expiring(

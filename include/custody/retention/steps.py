@@ -7,7 +7,7 @@
 | retention_expire | writer | marks older than the grace | the catalog's floor; deletes event logs |
 | retention_drop_shards | writer | the same | deletes index shards of which no log is left |
 | retention_prune | writer | catalog | deletes revisions before the floor |
-| retention_collect_garbage | writer | catalog, store | shortens marks; deletes what no kept revision lists |
+| retention_collect_garbage | writer | catalog, store | shortens marks; deletes what no revision lists, and contents |
 | retention_check | repository | catalogs, disk | nothing; fails when the limit cannot be kept |
 """
 
@@ -22,8 +22,9 @@ import msgspec
 from custody.catalog import collect, left_below_floor
 from custody.catalog.garbage import TRASH_KEPT_MS
 from custody.config import Settings
-from custody.errors import StorageError
+from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
 from custody.format.names import RETENTION_LEASE
+from custody.retention.contents import drop_unused
 from custody.retention.deleting import (
     delete_logs,
     delete_revisions,
@@ -152,7 +153,7 @@ class PruneRevisions(RetentionStep):
 
 
 class CollectGarbage(RetentionStep):
-    """Shortens marks whose files are gone, and deletes what no kept revision lists."""
+    """Shortens marks whose files are gone, and deletes what no kept revision lists, contents included."""
 
     name = "retention_collect_garbage"
 
@@ -162,10 +163,21 @@ class CollectGarbage(RetentionStep):
             yield Unit(workspace.writer)
 
     def work(self, workspace: Workspace, unit: str) -> UnitReport:
-        """Do both; the trash is kept for a while, unless the limit needs its room."""
-        settled = settle_marks(workspace)
+        """Do all of it; the trash is kept for a while, unless the limit needs its room.
+
+        Contents come before the marks: whoever is killed in between finds the mark again, and looks once more.
+        """
         count, size = self._collect(workspace, dry_run=False)
-        return UnitReport(unit=unit, bytes=size, note=f"{settled} marks done, {count} files moved or deleted")
+        settings, fs = workspace.settings, workspace.fs
+        writers = [Workspace(settings, found.writer, fs, workspace.clock) for found in Workspace.all(settings, fs)]
+        try:
+            contents, freed = drop_unused(writers, settings, fs, workspace.clock)
+            problem = ""
+        except (NotFoundError, CorruptionError, FormatVersionError) as error:
+            contents, freed, problem = 0, 0, f"; contents stay, for an event cannot be read: {error}"
+        settled = settle_marks(workspace)
+        note = f"{settled} marks done, {count} files moved or deleted, {contents} files of contents deleted{problem}"
+        return UnitReport(unit=unit, bytes=size + freed, note=note)
 
     def _collect(self, workspace: Workspace, *, dry_run: bool) -> tuple[int, int]:
         kept_ms = 0 if _is_over(workspace) else TRASH_KEPT_MS

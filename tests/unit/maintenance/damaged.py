@@ -30,6 +30,7 @@ LIVE = 90
 """Events of the first three groups, which are live in several logs."""
 EVENTS = 125
 STORE = Path("store/main/provenance")
+CONTENT = b"what five events speak of" * 40
 
 
 def build(root: Path) -> None:
@@ -62,7 +63,10 @@ def _append(repository: Repository, first: int, count: int) -> None:
             events = [
                 event(number, updated_attributes={"kind": f"k{number % 3}"}) for number in range(start, start + 5)
             ]
-            writer.append(events)
+            if start == 0:
+                writer.append_with_content(events, CONTENT)
+            else:
+                writer.append(events)
 
 
 def _steps(repository: Repository, *names: str) -> None:
@@ -115,6 +119,11 @@ class Sample:
     def logs(self) -> list[Path]:
         """The swept logs: nothing else holds their events."""
         return [path for path in self.glob(str(STORE / "data/*/events/*.parquet")) if int(path.stem) < LIVE]
+
+    def claim(self) -> Path:
+        """The one file of contents."""
+        [found] = self.glob("store/main/content/*/*/*")
+        return found
 
     def transactions(self) -> list[Path]:
         return self.glob(str(STORE / "transactions/*/*.txn"))

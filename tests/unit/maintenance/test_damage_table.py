@@ -215,6 +215,13 @@ CASES: dict[str, Case] = {
     "a piece in the quarantine is gone": Case(
         lambda s: _first(s, "quarantine/*.raw").unlink(), "quarantine-missing", Level.QUICK, accept_loss=True
     ),
+    "a byte of a content changed": Case(lambda s: flip(s.claim(), 500), "content-damaged", mended=False),
+    "a byte behind a content changed": Case(lambda s: flip(s.claim(), -60), "content-damaged"),
+    "a byte of the head of a file of contents changed": Case(
+        lambda s: flip(s.claim(), 40), "content-damaged", Level.QUICK
+    ),
+    "a file of contents was cut short": Case(lambda s: cut(s.claim(), 900), "content-damaged", mended=False),
+    "a file of contents is gone": Case(lambda s: s.claim().unlink(), "content-missing", mended=False),
     "a log that nothing lists": Case(_stray_log, "unlisted-log", Level.QUICK, mended=False),
     "a foreign file": Case(
         lambda s: (s.root / "disk1/notes.txt").write_text("?"), "foreign", Level.QUICK, mended=False

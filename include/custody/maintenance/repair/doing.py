@@ -17,7 +17,7 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CustodyError
 from custody.maintenance.findings import Finding, Level
-from custody.maintenance.repair import catalogs, logs, others
+from custody.maintenance.repair import catalogs, contents, logs, others
 from custody.maintenance.repair.actions import Action
 from custody.maintenance.repair.planning import plan
 from custody.maintenance.verification import verify_repository
@@ -40,6 +40,7 @@ _DO: dict[str, Callable[[Workspace, Action], str]] = {
     "give-up-log": lambda at, action: logs.give_up(at, action.target),
     "rewrite-toc": lambda at, action: logs.rewrite_toc(at, action.target),
     "rebuild-shard": lambda at, action: others.rebuild(at, action.target),
+    "mend-content": lambda at, action: contents.mend(at, action.target),
     "mend-quarantine": lambda at, action: others.mend_quarantine(at, action.target, action.reason),
     "drop-entry": lambda at, action: others.drop_entry(at, action.target),
     "note-ids": lambda at, action: catalogs.note_ids(at),

@@ -28,6 +28,7 @@ ORDER = (
     "give-up-log",
     "rewrite-toc",
     "rebuild-shard",
+    "mend-content",
     "mend-quarantine",
     "drop-entry",
     "note-ids",
@@ -44,6 +45,7 @@ _ONE_BY_ONE = {
     "shard-missing": ("rebuild-shard", "name"),
     "shard-damaged": ("rebuild-shard", "name"),
     "shard-different": ("rebuild-shard", "name"),
+    "content-damaged": ("mend-content", "name"),
     "quarantine-damaged": ("mend-quarantine", "name"),
     "quarantine-missing": ("drop-entry", "name"),
 }

@@ -17,11 +17,15 @@ from custody.errors import CustodyError, StorageError
 from custody.eventlog import EventLog, LogMetadata
 from custody.format.names import (
     BUILDING_PREFIX,
+    CONTENT,
     LEASES,
     REMOVING_PREFIX,
     UNIT_MANIFEST,
     ContainerPaths,
+    ContentPaths,
     JournalName,
+    is_claim,
+    is_section,
     parse_event_log,
     parse_revision,
     parse_shard,
@@ -65,8 +69,9 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
         yield from _container(workspace, ContainerPaths(container, workspace.writer), state)
     fs, home = workspace.fs, workspace.paths.home
     for name in fs.list(home.parent):
-        if name != home.name:
+        if name not in (home.name, CONTENT):
             yield _orphan(fs, home.parent / name, "foreign", workspace.writer)
+    yield from _content(workspace)
     for name in sorted({*fs.list(home)} - {LEASES}):
         if name == "data":
             yield from _data(workspace, state, kept)
@@ -116,6 +121,22 @@ def _container(workspace: Workspace, paths: ContainerPaths, state: CatalogState 
             kind = "unlisted-shard" if parse_shard(name) is not None and state is not None else _kind_of(name)
             if kind != "foreign" or parse_shard(name) is None:
                 yield _orphan(fs, path, kind, workspace.writer)
+
+
+def _content(workspace: Workspace) -> Iterator[Finding]:
+    fs, home = workspace.fs, ContentPaths(workspace.settings.store, workspace.writer).home
+    for container in fs.list(home):
+        if not fs.is_directory(home / container):
+            yield _orphan(fs, home / container, _kind_of(container), workspace.writer)
+            continue
+        for section in fs.list(home / container):
+            folder = home / container / section
+            if not is_section(section) or not fs.is_directory(folder):
+                yield _orphan(fs, folder, _kind_of(section), workspace.writer)
+                continue
+            for name in fs.list(folder):
+                if not is_claim(name):
+                    yield _orphan(fs, folder / name, _kind_of(name), workspace.writer)
 
 
 def _in_shard(workspace: Workspace, folder: Path) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from custody.config import Settings
 from custody.errors import CustodyError
 from custody.maintenance.findings import Finding, Level, damages
 from custody.maintenance.verification.catalogs import check_catalog
+from custody.maintenance.verification.contents import check_claims, check_section
 from custody.maintenance.verification.ids import check_ids
 from custody.maintenance.verification.indexes import check_shard
 from custody.maintenance.verification.journals import check_group
@@ -106,6 +107,10 @@ def _found(
         yield from check_states(workspace)
     elif piece.kind == "journals":
         yield from check_group(workspace, int(piece.name), level)
+    elif piece.kind == "content":
+        yield from check_section(workspace, piece.name, level)
+    elif piece.kind == "claims":
+        yield from check_claims(workspace, level)
     elif piece.kind == "unit":
         yield from check_unit(workspace, int(piece.name), level)
     else:

@@ -1,0 +1,113 @@
+"""`custody content`: what FlowFiles held, out of the content repository."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from custody.cli.output import json_option, print_json, print_table, size_text, writer_option
+from custody.errors import ConfigurationError
+from custody.repository import Content, Repository
+from custody.vfs import PosixFileSystem, temporary
+
+_UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+@click.group()
+def content() -> None:
+    """Read the contents that events speak of."""
+
+
+@content.command()
+@click.argument("event_id", type=click.IntRange(min=0))
+@click.option("--previous", is_flag=True, help="The content before the event, not after it.")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write to this new file, not to stdout."
+)
+@click.option("--raw", is_flag=True, help="Write to a terminal whatever it is, control characters included.")
+@writer_option
+@click.pass_obj
+def get(repository: Path, event_id: int, previous: bool, output: Path | None, raw: bool, writer: str | None) -> None:
+    """Write the content of the event with the id EVENT_ID, checked while it is written.
+
+    A file gets its name when all of it is there. On damage the exit code is 20, and stdout has only what
+    is right. Control characters go to a terminal only with --raw.
+
+    \b
+    Example:
+      custody -r demo content get 42 -o notification.json
+    """
+    at = Repository.open(repository)
+    found = at.content(at.get(event_id, writer), previous=previous)
+    if output is not None:
+        _write_file(output, found)
+        return
+    stream = sys.stdout.buffer
+    chunks = found.chunks()
+    for chunk in _printable(chunks) if stream.isatty() and not raw else chunks:
+        stream.write(chunk)
+    stream.flush()
+
+
+@content.command("list")
+@writer_option
+@json_option
+@click.pass_obj
+def list_claims(repository: Path, writer: str | None, as_json: bool) -> None:
+    """List the files of the content repository, with their sizes and how many contents each holds.
+
+    \b
+    Example:
+      custody -r demo content list
+    """
+    found = Repository.open(repository).contents(writer)
+    if as_json:
+        for item in found:
+            print_json(msgspec.to_builtins(item))
+        return
+    rows = [(item.claim, item.contents, size_text(item.bytes), item.problem) for item in found]
+    print_table("", ("claim", "contents#", "size#", "problem"), rows)
+
+
+def _write_file(path: Path, found: Content) -> None:
+    fs = PosixFileSystem()
+    if fs.exists(path):
+        raise ConfigurationError(f"{path}: exists already. Name a new file.")
+    partial = temporary(path)
+    try:
+        with fs.create(partial) as file:
+            for chunk in found.chunks():
+                file.write(chunk)
+            file.sync()
+        fs.rename(partial, path)
+    except BaseException:
+        fs.remove(partial)
+        raise
+    fs.sync_directory(path.absolute().parent)
+
+
+def _printable(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield chunks that a terminal only shows.
+
+    Raises:
+        ConfigurationError: one would drive it, or is no text.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for chunk in chunks:
+        try:
+            text = decoder.decode(chunk)
+        except UnicodeDecodeError:
+            raise _refused("is no text") from None
+        if _UNSAFE.search(text):
+            raise _refused("has control characters")
+        yield chunk
+
+
+def _refused(what: str) -> ConfigurationError:
+    return ConfigurationError(f"the content {what}, which can drive a terminal. Use -o FILE, a pipe, or --raw.")

@@ -1,0 +1,39 @@
+"""Room `flow`, contents: what FlowFiles hold, kept in resource claims on the store and found again by their claims."""
+
+from custody.flow.content.claims import (
+    CLAIM_SCHEME,
+    DIGEST_ATTRIBUTE,
+    ResourceClaim,
+    StoredContent,
+    claims_of,
+    with_content,
+)
+from custody.flow.content.inventory import (
+    ClaimFile,
+    claims_in,
+    claims_on_disk,
+    sections_of,
+)
+from custody.flow.content.lane import OPEN_SECONDS_MAX
+from custody.flow.content.reader import Content, content_of, find_content
+from custody.flow.content.writer import ContentOptions, ContentSink, ContentWriter
+
+__all__ = [
+    "CLAIM_SCHEME",
+    "DIGEST_ATTRIBUTE",
+    "OPEN_SECONDS_MAX",
+    "ClaimFile",
+    "Content",
+    "ContentOptions",
+    "ContentSink",
+    "ContentWriter",
+    "ResourceClaim",
+    "StoredContent",
+    "claims_in",
+    "claims_of",
+    "claims_on_disk",
+    "content_of",
+    "find_content",
+    "sections_of",
+    "with_content",
+]

@@ -1,0 +1,210 @@
+"""One resource claim on disk: a header, then contents, each followed by the record that describes it.
+
+Layout (docs/formats/content.md): 8 bytes preamble; a header frame with a JSON document; then content, record, content,
+record. A content lies there as it is, so that a claim is an offset and a length and a part of a content is a claim too.
+The record behind it has length, SHA-256 and a CRC-32 for each chunk. It repeats a random number of the header: bytes
+that somebody stores as content cannot pass for a record. Numbers below are part of the format: add, never change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from custody.errors import CorruptionError, FormatVersionError
+from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, whole_record
+
+PREAMBLE = b"CUSTCLM\x01"
+FORMAT_VERSION = PREAMBLE[7]
+KIND_HEADER = 1
+KIND_CONTENT = 2
+KIND_ERASED = 3
+CHUNK_BYTES = 256 << 10
+"""What one CRC-32 covers, and what is read at once."""
+NONCE_BYTES = 16
+_CONTENT = struct.Struct("<16sQQ32sI")
+_ERASED = struct.Struct("<16sQQQ")
+
+
+class ClaimHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """Which resource claim a file is."""
+
+    writer: str
+    container: str
+    section: str
+    identifier: str
+    created_ms: int
+    nonce: str
+    """32 hexadecimal digits that every record of the file repeats as 16 bytes."""
+    format_version: int = FORMAT_VERSION
+
+    @property
+    def key(self) -> bytes:
+        """The nonce as records have it."""
+        return bytes.fromhex(self.nonce)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentRecord:
+    """What is known of one content; offset and length in bytes."""
+
+    offset: int
+    length: int
+    sha256: bytes = b""
+    checksums: tuple[int, ...] = ()
+    chunk_bytes: int = CHUNK_BYTES
+    erased_ms: int | None = None
+    """When its bytes were overwritten with zeros, None for one that is there."""
+
+    @property
+    def end(self) -> int:
+        """Where its record begins."""
+        return self.offset + self.length
+
+    def encode(self, key: bytes) -> bytes:
+        """Return the frame that follows the content."""
+        if self.erased_ms is not None:
+            return frame(KIND_ERASED, _ERASED.pack(key, self.offset, self.length, self.erased_ms))
+        head = _CONTENT.pack(key, self.offset, self.length, self.sha256, self.chunk_bytes)
+        return frame(KIND_CONTENT, head, struct.pack(f"<{len(self.checksums)}I", *self.checksums))
+
+    def whole(self, data: memoryview, path: Path) -> Iterator[memoryview]:
+        """Yield the content's chunks out of its file, each checked, and the whole at the end.
+
+        Raises:
+            CorruptionError: a chunk is not what was written.
+        """
+        digest = hashlib.sha256()
+        for part in self.part(data, path, self.offset, self.length):
+            digest.update(part)
+            yield part
+        if digest.digest() != self.sha256:
+            raise CorruptionError(
+                f"{path} @{self.offset}: expected content with the SHA-256 {self.sha256.hex()}, "
+                f"got {digest.hexdigest()}."
+            )
+
+    def part(self, data: memoryview, path: Path, offset: int, length: int) -> Iterator[memoryview]:
+        """Yield a part of the content; every chunk that it touches is checked as a whole before it is given out."""
+        end = offset + length
+        at = self.offset + (offset - self.offset) // self.chunk_bytes * self.chunk_bytes
+        while at < end:
+            stop = min(at + self.chunk_bytes, self.end)
+            chunk = data[at:stop]
+            expected = self.checksums[(at - self.offset) // self.chunk_bytes]
+            found = zlib.crc32(chunk)
+            if found != expected:
+                raise CorruptionError(
+                    f"{path} @{at}: expected {stop - at} bytes of content with the CRC-32 {expected:08x}, "
+                    f"got {found:08x}."
+                )
+            yield chunk[max(offset - at, 0) : end - at]
+            at = stop
+
+
+class Digest:
+    """Counts and checks a content while it streams by."""
+
+    def __init__(self) -> None:
+        self._sha256 = hashlib.sha256()
+        self._checksums: list[int] = []
+        self._open = 0
+        self._open_bytes = 0
+        self.length = 0
+
+    def update(self, data: bytes | memoryview) -> None:
+        """Take more bytes in."""
+        view = memoryview(data).cast("B")
+        self._sha256.update(view)
+        self.length += len(view)
+        while view:
+            taken = view[: CHUNK_BYTES - self._open_bytes]
+            self._open = zlib.crc32(taken, self._open)
+            self._open_bytes += len(taken)
+            view = view[len(taken) :]
+            if self._open_bytes == CHUNK_BYTES:
+                self._checksums.append(self._open)
+                self._open, self._open_bytes = 0, 0
+
+    def record(self, offset: int) -> ContentRecord:
+        """Return the record of what was taken in, for a content that begins at `offset` of its file."""
+        checksums = (*self._checksums, *([self._open] if self._open_bytes else []))
+        return ContentRecord(offset, self.length, self._sha256.digest(), checksums)
+
+
+def head(header: ClaimHeader) -> bytes:
+    """Return all that precedes the first content."""
+    return PREAMBLE + frame(KIND_HEADER, msgspec.json.encode(header))
+
+
+def read_header(data: memoryview, path: Path) -> tuple[ClaimHeader, int]:
+    """Return the header of a resource claim, and where its first content begins.
+
+    Raises:
+        FormatVersionError: it is of a version that this code does not know.
+        CorruptionError: the header cannot be read.
+    """
+    shown = bytes(data[: len(PREAMBLE)])
+    if shown != PREAMBLE:
+        if shown[:-1] == PREAMBLE[:-1]:
+            raise FormatVersionError(
+                f"{path} @7: expected content version {FORMAT_VERSION}, got {shown[7]}. "
+                "The file was written by a newer custody; use that one."
+            )
+        raise CorruptionError(f"{path} @0: expected {PREAMBLE!r}, got {shown!r}.")
+    first = whole_record(data, len(PREAMBLE))
+    if first is None or first.kind != KIND_HEADER or first.is_part:
+        raise CorruptionError(f"{path} @{len(PREAMBLE)}: expected the header of a resource claim, got other bytes.")
+    try:
+        return msgspec.json.decode(first.payload, type=ClaimHeader), first.end
+    except msgspec.DecodeError as error:
+        raise CorruptionError(f"{path} @{first.offset}: expected the header of a resource claim: {error}.") from error
+
+
+def record_at(data: memoryview, key: bytes, offset: int, length: int) -> ContentRecord | None:
+    """Return the record that stands behind a content of this place and length, None if there is none."""
+    record = _decoded(whole_record(data, offset + length), key)
+    return record if record is not None and (record.offset, record.length) == (offset, length) else None
+
+
+def scan(data: memoryview, key: bytes, start: int) -> Iterator[ContentRecord | Gap]:
+    """Yield all contents of a resource claim, and what lies between and behind them and belongs to none.
+
+    Records are found by the key that they begin with, which no content can know.
+    """
+    at = start
+    for match in re.finditer(re.escape(key), data[start:]):
+        found = whole_record(data, start + match.start() - HEAD_BYTES)
+        record = _decoded(found, key)
+        if found is None or record is None or record.offset < at or record.end != found.offset:
+            continue
+        if record.offset > at:
+            yield Gap(at, record.offset - at)
+        yield record
+        at = found.end
+    if at < len(data):
+        yield Gap(at, len(data) - at)
+
+
+def _decoded(found: Frame | None, key: bytes) -> ContentRecord | None:
+    if found is None or found.is_part:
+        return None
+    payload = found.payload
+    if found.kind == KIND_CONTENT and len(payload) >= _CONTENT.size:
+        nonce, offset, length, sha256, chunk_bytes = _CONTENT.unpack_from(payload)
+        count = -(-length // chunk_bytes) if chunk_bytes else -1
+        if nonce != key or len(payload) != _CONTENT.size + 4 * count:
+            return None
+        checksums = struct.unpack_from(f"<{count}I", payload, _CONTENT.size)
+        return ContentRecord(offset, length, sha256, checksums, chunk_bytes)
+    if found.kind == KIND_ERASED and len(payload) == _ERASED.size:
+        nonce, offset, length, erased_ms = _ERASED.unpack(payload)
+        return ContentRecord(offset, length, erased_ms=erased_ms) if nonce == key else None
+    return None

@@ -1,0 +1,125 @@
+"""Repairs of resource claims: a content that its event vouches for gets its record back, and a file its head.
+
+Of a content there is one copy, so that damaged bytes of it stay damaged. What surrounds contents can be written anew:
+the digest in the event says that the content is whole, and its checksums follow from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from custody.catalog import kept_files
+from custody.errors import CorruptionError, CustodyError, NotFoundError
+from custody.eventlog import EventLog
+from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ResourceClaim
+from custody.flow.content.record import NONCE_BYTES, ClaimHeader, Digest, head, read_header
+from custody.format.framing import whole_record
+from custody.journal import JournalFile, lock_path
+from custody.rollover import Workspace
+
+_COLUMNS = ["content_claim", "updated_attributes"]
+Voucher = tuple[int, int, str]
+"""Offset, length and SHA-256 of a content, as an event says."""
+
+
+def mend(workspace: Workspace, name: str) -> str:
+    """Write a resource claim anew, with the head and the records that it lacks; `name` is its path on the store.
+
+    Durability: on return the file survives power loss; its contents lie where they lay.
+
+    Raises:
+        NotFoundError: no event vouches for anything that could be mended; the file is as it was.
+        LockedError: the writer that may append to the file lives.
+    """
+    writer, _, container, section, identifier = PurePath(name).parts
+    resource = ResourceClaim(writer, container, section, identifier)
+    fs, settings = workspace.fs, workspace.settings
+    path = resource.path(settings.store)
+    with fs.lock(lock_path(settings.containers, writer)):
+        data = fs.read(path)
+        vouched = [item for item in sorted(_vouchers(workspace, resource)) if _is_whole(data, item)]
+        made, key = bytearray(data), _key(data, path, vouched)
+        first = head(_header(resource, key))
+        if vouched and len(first) <= vouched[0][0]:
+            made[: len(first)] = first
+        for offset, length, _ in vouched:
+            digest = Digest()
+            digest.update(memoryview(data)[offset : offset + length])
+            record = digest.record(offset).encode(key)
+            made[offset + length : offset + length + len(record)] = record
+        if bytes(made) == data:
+            raise NotFoundError(f"{path}: nothing that an event vouches for can be mended. Use a backup of the file.")
+        fs.write_durably(path, bytes(made))
+    return f"{len(vouched)} contents are whole and have their records"
+
+
+def _vouchers(workspace: Workspace, resource: ResourceClaim) -> set[Voucher]:
+    """Return what readable events say of the contents of a file."""
+    found: set[Voucher] = set()
+    for other in Workspace.all(workspace.settings, workspace.fs):
+        for table in _tables(other):
+            for row in table.filter(_speaks_of(table.column("content_claim"), resource)).to_pylist():
+                claim, sha256 = row["content_claim"], dict(row["updated_attributes"]).get(DIGEST_ATTRIBUTE)
+                if sha256 is not None and claim["offset"] is not None and claim["size"] is not None:
+                    found.add((claim["offset"], claim["size"], sha256))
+    return found
+
+
+def _tables(workspace: Workspace) -> Iterator[pa.Table]:
+    for group in workspace.groups():
+        for path in (*group.sealed, *group.open):
+            try:
+                yield JournalFile.read(workspace.fs, path).table().select(_COLUMNS)
+            except CustodyError:
+                continue  # found elsewhere; others may vouch
+    for relative in sorted(kept_files(workspace.catalog)):
+        if relative.endswith(".parquet"):
+            try:
+                log = EventLog(workspace.fs, workspace.paths.home / relative)
+                yield from log.tables(range(len(log.toc.blocks)), _COLUMNS, lambda damage: None)
+            except CustodyError:
+                continue
+
+
+def _speaks_of(claims: pa.ChunkedArray, resource: ResourceClaim) -> pa.ChunkedArray:
+    wanted = {
+        "container": f"{CLAIM_SCHEME}{resource.writer}/{resource.container}",
+        "section": resource.section,
+        "identifier": resource.identifier,
+    }
+    masks = [pc.equal(pc.struct_field(claims, name), value) for name, value in wanted.items()]
+    return pc.fill_null(pc.and_(pc.and_(masks[0], masks[1]), masks[2]), False)
+
+
+def _is_whole(data: bytes, voucher: Voucher) -> bool:
+    offset, length, sha256 = voucher
+    content = memoryview(data)[offset : offset + length]
+    return len(content) == length and hashlib.sha256(content).hexdigest() == sha256
+
+
+def _key(data: bytes, path: Path, vouched: list[Voucher]) -> bytes:
+    """Return what the records of a file begin with: as its head says, or one of them."""
+    try:
+        return read_header(memoryview(data), path)[0].key
+    except CorruptionError:
+        for offset, length, _ in vouched:
+            record = whole_record(memoryview(data), offset + length)
+            if record is not None:
+                return bytes(record.payload[:NONCE_BYTES])
+    raise NotFoundError(f"{path}: neither its head nor a record that an event vouches for is whole. Use a backup.")
+
+
+def _header(resource: ResourceClaim, key: bytes) -> ClaimHeader:
+    return ClaimHeader(
+        writer=resource.writer,
+        container=resource.container,
+        section=resource.section,
+        identifier=resource.identifier,
+        created_ms=int(resource.identifier.partition("-")[0]),
+        nonce=key.hex(),
+    )

@@ -1,0 +1,1 @@
+"""Room `ngsi`: notifications of context brokers, from their receipt to files and tables."""

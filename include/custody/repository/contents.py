@@ -1,0 +1,39 @@
+"""The content repository as people look at it: one line a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from custody.errors import CustodyError
+from custody.flow.content import ClaimFile, claims_on_disk
+from custody.vfs import FileSystem
+
+
+class ListedClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource claim on disk; sizes in bytes."""
+
+    writer: str
+    claim: str
+    """Writer, container, section and identifier."""
+    bytes: int
+    contents: int
+    problem: str | None = None
+    """Why its contents cannot be told, None when they can. Their bytes are not checked: that is `custody verify`."""
+
+
+def listed(fs: FileSystem, store: Path, writer: str) -> Iterator[ListedClaim]:
+    """Yield the resource claims of a writer; one that goes meanwhile is left out."""
+    for resource in claims_on_disk(fs, store, writer):
+        path = resource.path(store)
+        problem, count = None, 0
+        try:
+            count = len(ClaimFile.read(fs, path).contents)
+        except CustodyError as error:
+            if not fs.exists(path):
+                continue
+            problem = str(error)
+        name = f"{resource.writer}/{resource.container}/{resource.section}/{resource.identifier}"
+        yield ListedClaim(writer=writer, claim=name, bytes=fs.size(path), contents=count, problem=problem)

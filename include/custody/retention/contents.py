@@ -1,0 +1,132 @@
+"""Contents go when no event speaks of them any more: how much room goes with which logs, and the deletion.
+
+A resource claim is deleted as a whole, once no journal and no log that a kept revision lists speaks of any of its
+contents. So the events go first, in their own transaction, then their logs, then the contents. What a producer has
+stored and not yet told of is kept for `content.unused_minutes`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from custody.clock import Clock
+from custody.config import Settings
+from custody.errors import CustodyError, StorageError
+from custody.flow.content import OPEN_SECONDS_MAX, ResourceClaim, claims_on_disk, sections_of
+from custody.format.names import ContentPaths
+from custody.maintenance import all_references, in_journals, log_tables, open_file, references_of
+from custody.retention.survey import Surveyed
+from custody.retention.usage import file_bytes
+from custody.rollover import Workspace, is_live
+from custody.vfs import FileSystem
+
+_MINUTE_MS = 60_000
+_WRITTEN_MS = int(2 * OPEN_SECONDS_MAX * 1000)
+"""A live writer appends to no file that is older than half of this."""
+
+
+class ContentUse:
+    """How many of the logs of a plan speak of each resource claim. Nothing is read before the first question.
+
+    Args:
+        settings: those of the repository.
+        fs: where they lie.
+        clock: tells which contents are old enough to go.
+        writers: all writers, as the plan looks at them.
+    """
+
+    def __init__(self, settings: Settings, fs: FileSystem, clock: Clock, writers: Sequence[Surveyed]) -> None:
+        self._settings = settings
+        self._fs = fs
+        self._clock = clock
+        self._writers = writers
+
+    def released(self, writer: str, path: str) -> int:
+        """Return the bytes of contents that go when a log goes too; ask once a log."""
+        size = 0
+        for resource in self._claims.get((writer, path), ()) if self._removable else ():
+            self._logs[resource] -= 1
+            if not self._logs[resource]:
+                size += self._removable.get(resource, 0)
+        return size
+
+    @cached_property
+    def unused_bytes(self) -> int:
+        """The bytes of contents that no event speaks of and that go with the next pass."""
+        return sum(size for resource, size in self._removable.items() if not self._logs[resource])
+
+    @cached_property
+    def _removable(self) -> dict[ResourceClaim, int]:
+        """Room of the files that may go as far as their age and the journals say; none when that cannot be told."""
+        workspaces = [item.workspace for item in self._writers]
+        try:
+            pinned = {resource for workspace in workspaces for resource in in_journals(workspace)}
+            self._logs  # noqa: B018 - may fail too
+        except CustodyError:
+            return {}
+        store = self._settings.store
+        old = old_claims(workspaces, self._settings, self._clock)
+        return {item: file_bytes(self._fs, item.path(store)) for item in old if item not in pinned}
+
+    @cached_property
+    def _claims(self) -> dict[tuple[str, str], frozenset[ResourceClaim]]:
+        store = self._settings.store
+        if not any(_has_contents(item.workspace.fs, store, item.workspace.writer) for item in self._writers):
+            return {}
+        return {
+            (item.workspace.writer, path): frozenset(references_of(log_tables(open_file(item.workspace, file))))
+            for item in self._writers
+            for path, file in item.state.files.items()
+        }
+
+    @cached_property
+    def _logs(self) -> Counter[ResourceClaim]:
+        return Counter(resource for claims in self._claims.values() for resource in claims)
+
+
+def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSystem, clock: Clock) -> tuple[int, int]:
+    """Delete the resource claims that no event speaks of and that are old enough; return how many, and their bytes.
+
+    Durability: on return the deletions survive power loss. Can be done again from any crash.
+
+    Raises:
+        CustodyError: an event cannot be read, so that nobody knows what it speaks of; nothing was deleted.
+    """
+    old = old_claims(workspaces, settings, clock)
+    known = all_references(workspaces) if old else {}
+    gone = [resource for resource in old if resource not in known]
+    size = 0
+    for resource in gone:
+        path = resource.path(settings.store)
+        size += file_bytes(fs, path)
+        fs.remove(path)
+    # Of all sections: a process that died may have removed files and not have made that durable.
+    for workspace in workspaces:
+        for container, section in sections_of(fs, settings.store, workspace.writer):
+            fs.sync_directory(ContentPaths(settings.store, workspace.writer).section(container, section))
+    return len(gone), size
+
+
+def old_claims(workspaces: Iterable[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:
+    """Return the resource claims that nobody appends to, and whose events would have come by now."""
+    found = []
+    for workspace in workspaces:
+        fs, writer = workspace.fs, workspace.writer
+        kept_ms = int(settings.content.unused_minutes * _MINUTE_MS)
+        if is_live(fs, settings, writer):
+            kept_ms = max(kept_ms, _WRITTEN_MS)
+        before = clock.now_ms() - kept_ms
+        for resource in claims_on_disk(fs, settings.store, writer):
+            try:
+                if fs.modified_ms(resource.path(settings.store)) <= before:
+                    found.append(resource)
+            except StorageError:
+                continue  # gone in this moment
+    return found
+
+
+def _has_contents(fs: FileSystem, store: Path, writer: str) -> bool:
+    return next(claims_on_disk(fs, store, writer), None) is not None
