@@ -34,10 +34,12 @@ stop: env ## stop the Airflow that the demo left open with UI=1
 test: env lint types ## all checks and all tests, with real Spark and real Airflow
 	$(BIN)/pytest $(PARALLEL)
 
-lint: env ## style, import contracts, spelling
+lint: env ## style, import contracts, spelling, containers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
+	$(BIN)/hadolint --failure-threshold warning Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.override.yml
 	$(BIN)/codespell --skip '*_pb2.py*,*/__pycache__/*' $(SPELLED)
 
 types: env ## type check
