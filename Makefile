@@ -48,7 +48,7 @@ types: env ## type check
 unit: env ## the tests that start neither Spark nor Airflow
 	$(BIN)/pytest $(PARALLEL) -m "not spark and not airflow and not slow and not benchmark"
 
-slow: env ## the long tests: killed writers and drivers, repairs crashed in every mode
+slow: env ## the long tests: killed writers, drivers and Airflows, repairs crashed in every mode
 	$(BIN)/pytest -m slow
 
 bench: env ## acknowledged events a second beside NiFi, SQLite and the raw disk (ten minutes)
