@@ -117,9 +117,10 @@ def test_all_that_can_be_killed_is_killed_once_in_one_run(
     wait_until_at_work(repository, "compress").jvm.kill()
 
     old = wait_until_at_work(repository, "index")
+    # In this order: stopped processes whose supervisor ends are sent SIGHUP, running ones live on.
+    old.supervisor.kill()
     # Stopped for as long as Airflow needs to miss the supervisor; then both attempts work at once.
     with old.stopped():
-        old.supervisor.kill()
         wait_for(lambda: (new := holder(repository)) is not None and new.attempt.endswith("/index/2"))
         assert old.driver.is_running(), "it outlived its supervisor"
     assert old.ends_within(WAIT_SECONDS), "it was told that it is superseded"
