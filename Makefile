@@ -35,10 +35,12 @@ stop: env ## stop the Airflow that the demo left open with UI=1
 test: env lint types ## all checks and all tests, with real Spark and real Airflow
 	$(BIN)/pytest $(PARALLEL)
 
-lint: env ## style, import contracts, spelling
+lint: env ## style, import contracts, spelling, containers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
+	$(BIN)/hadolint --failure-threshold warning Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.override.yml
 	$(BIN)/codespell --skip '*_pb2.py*,*/__pycache__/*' $(SPELLED)
 
 types: env ## type check
@@ -47,7 +49,7 @@ types: env ## type check
 unit: env ## the tests that start neither Spark nor Airflow
 	$(BIN)/pytest $(PARALLEL) -m "not spark and not airflow and not slow and not benchmark"
 
-slow: env ## the long tests: killed processes, repairs crashed in every mode, a week's backfill, a browser
+slow: env ## the long tests: killed processes and Airflows, repairs crashed in every mode, a week's backfill, a browser
 	$(BIN)/pytest -m slow
 
 ui: env ## Airflow's page in the system's Chromium, on the system's PostgreSQL; renews the pictures in docs/images

@@ -1,8 +1,9 @@
 """The first process of a local Airflow: sets the database up and runs the four components.
 
 `airflow standalone` would do about the same, but its log servers listen on all interfaces, it goes on
-when a component has died, and it does not end its components when it is told to end. Here the first
-component that ends, ends all. Each writes its own log into the folder given as argument.
+when a component has died, and it does not end its components when it is told to end. Here a component
+that was killed is started again, as a supervisor such as systemd would; one that ends by itself, ends
+all. Each writes its own log into the folder given as argument.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -23,6 +25,7 @@ COMPONENTS = {
     "triggerer": ("triggerer", "--skip-serve-logs"),
 }
 _STOP_SECONDS = 30
+_RESTART_SECONDS = 1.0
 
 
 def _command(*arguments: str) -> list[str]:
@@ -30,7 +33,7 @@ def _command(*arguments: str) -> list[str]:
 
 
 def _start(name: str, logs: Path) -> subprocess.Popen[bytes]:
-    with (logs / f"{name}.log").open("wb") as log:
+    with (logs / f"{name}.log").open("ab") as log:
         return subprocess.Popen(_command(*COMPONENTS[name]), stdout=log, stderr=subprocess.STDOUT)
 
 
@@ -48,23 +51,44 @@ def _on_terminate(_number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(0)
 
 
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
 def main(logs: Path) -> int:
-    """Run all components until one ends or a SIGTERM comes; return the exit code."""
+    """Run all components until one ends by itself or a SIGTERM comes; return the exit code."""
     signal.signal(signal.SIGTERM, _on_terminate)
     with (logs / "database.log").open("wb") as log:
         migrate = _command("db", "migrate")
         subprocess.run(migrate, stdout=log, stderr=subprocess.STDOUT, check=True)
     running: dict[str, subprocess.Popen[bytes]] = {}
+    for name in COMPONENTS:
+        (logs / f"{name}.log").unlink(missing_ok=True)
     try:
         for name in COMPONENTS:
             running[name] = _start(name, logs)
-        ended, status = os.wait()
-        names = [name for name, process in running.items() if process.pid == ended]
-        code = os.waitstatus_to_exitcode(status)
-        sys.stderr.write(f"{', '.join(names)} ended by itself with exit code {code}\n")
-        return 1
+        while True:
+            name, code = _wait(running)
+            if code >= 0:
+                _say(f"{name} ended by itself with exit code {code}")
+                return 1
+            _say(f"{name} was killed by signal {-code}, and is started again")
+            # Whatever kills it again and again shall not keep this machine busy.
+            time.sleep(_RESTART_SECONDS)
+            running[name] = _start(name, logs)
     finally:
         _stop(running)
+
+
+def _wait(running: dict[str, subprocess.Popen[bytes]]) -> tuple[str, int]:
+    """Wait until a component has ended; return its name and exit code, a signal's number below zero."""
+    ended, status = os.wait()
+    code = os.waitstatus_to_exitcode(status)
+    [name] = [name for name, process in running.items() if process.pid == ended]
+    # Collected behind its back: it must not wait for that number again.
+    running[name].returncode = code
+    return name, code
 
 
 if __name__ == "__main__":

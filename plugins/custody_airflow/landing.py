@@ -1,4 +1,7 @@
-"""The landing sensor: did files of events land in an interval, and are they whole?"""
+"""The landing sensor: did files of events land in an interval, and are they whole?
+
+The library is imported when a task runs: a DAG file that is parsed every few seconds has no use for it.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,19 @@ import time
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from custody.clock import SystemClock
-from custody.config import load_settings
-from custody.landing import Interval, instant, landed_files
-from custody.vfs import PosixFileSystem
 from custody_airflow.environment import repository_folder
+from custody_airflow.polling import SharedLooks
 
+if TYPE_CHECKING:
+    from custody.landing import Interval
+
+_LOOKS: SharedLooks[dict[str, Any]] = SharedLooks()
 START = "{{ params.start or (data_interval_start if data_interval_start is defined and data_interval_start else '') }}"
 END = "{{ params.end or (data_interval_end if data_interval_end is defined and data_interval_end else '') }}"
 """The interval of a run: of its form, else of its schedule; a run by hand has neither."""
@@ -88,10 +92,12 @@ class LandingTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look again and again; the event is what was found last."""
+        from custody.landing import Interval
+
         interval = Interval.parse(self.start, self.end)
+        about = (self.repository, self.start, self.end)
         while True:
-            # Reading folders blocks; in the event loop it would hold up all other triggers.
-            found = await asyncio.to_thread(look, Path(self.repository), interval)
+            found = await _LOOKS.ask(about, lambda: look(Path(self.repository), interval), self.poke_seconds / 2)
             if not found["writing"] and (found["files"] or time.time() >= self.until):
                 yield TriggerEvent(found)
                 return
@@ -104,6 +110,8 @@ def interval_of(start: str, end: str, run_after: datetime) -> Interval:
     Raises:
         InvalidInputError: start or end is no instant.
     """
+    from custody.landing import Interval, instant
+
     begun = instant(start) if start else run_after.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     ended = instant(end) if end else max(begun, run_after)
     return Interval.parse(begun.isoformat(), ended.isoformat())
@@ -111,6 +119,11 @@ def interval_of(start: str, end: str, run_after: datetime) -> Interval:
 
 def look(repository: Path, interval: Interval) -> dict[str, Any]:
     """Return how many files wait and how many are being written to, with the interval; sizes in bytes."""
+    from custody.clock import SystemClock
+    from custody.config import load_settings
+    from custody.landing import landed_files
+    from custody.vfs import PosixFileSystem
+
     files = landed_files(PosixFileSystem(), load_settings(repository), interval, SystemClock().now_ms())
     waiting = [file for file in files if file.waits]
     return {

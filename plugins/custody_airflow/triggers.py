@@ -9,6 +9,10 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from custody_airflow.polling import SharedLooks
+
+_LOOKS: SharedLooks[dict[str, Any] | None] = SharedLooks()
+
 
 def look(repository: Path) -> dict[str, Any] | None:
     """Return what waits in a repository, None when nothing does: counts of work, and paths of leftovers."""
@@ -42,8 +46,7 @@ class JournalTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look again and again; the event is what waits."""
         while True:
-            # Reading folders blocks; in the event loop it would hold up all other triggers.
-            found = await asyncio.to_thread(look, Path(self.repository))
+            found = await _LOOKS.ask(self.repository, lambda: look(Path(self.repository)), self.poke_seconds / 2)
             if found is not None:
                 yield TriggerEvent(found)
                 return

@@ -29,7 +29,9 @@ ENVIRONMENT = {**os.environ, **submit_environment()}
 
 def submit(step: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = submit_command(jobs_folder() / f"{step}.py", arguments, master="local[2]")
-    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, env={**os.environ, **submit_environment()}, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture
@@ -77,6 +79,9 @@ def test_one_driver_does_all_steps_and_prints_one_report_line_each(repository: R
     reports = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [report["step"] for report in reports] == list(STEPS)
     assert {report["step"]: report["units"] for report in reports}["rollover"] == 2
+    starts = {report["step"]: report["startup_seconds"] for report in reports}
+    # The Java process and Python before the first step, Spark's session before the first one that has work.
+    assert {step for step, seconds in starts.items() if seconds > 0} == {"recover", "rollover"}
     ingested = repository.status().writers[0].next_event_id
     assert repository.search("", limit=1).total == repository.status().writers[0].events_live == ingested > 0
     kept = read_report(PosixFileSystem(), repository.settings.runs, "../../weekly run/1", "commit")

@@ -123,7 +123,9 @@ def test_containers_and_image_mean_the_same_repository_folder() -> None:
     folder = loaded["x-custody"]["environment"]["CUSTODY_REPOSITORY"]
     assert f"CUSTODY_REPOSITORY={folder}\n" in text("Dockerfile")
     assert f"--group=0 {folder}\n" in text("Dockerfile")
-    for service in loaded["services"].values():
+    for name in ("scheduler", "triggerer", "api-server", "dag-processor"):
+        service = loaded["services"][name]
+        assert service["environment"]["CUSTODY_REPOSITORY"] == folder
         assert f"repository:{folder}" in service["volumes"]
         assert any(mount.startswith("./spark_jobs:") for mount in service["volumes"])
 

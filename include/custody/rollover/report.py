@@ -22,7 +22,10 @@ class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step did with all its units; sizes in bytes, read (`bytes_in`) and written or removed (`bytes`)."""
+    """What a step did with all its units; sizes in bytes, read (`bytes_in`) and written or removed (`bytes`).
+
+    `seconds` are those of the work; until it could begin, from the submit on, it took `startup_seconds`.
+    """
 
     step: str
     repository: str
@@ -33,9 +36,12 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     details: tuple[UnitReport, ...]
     bytes_in: int = 0
+    startup_seconds: float = 0.0
 
     @classmethod
-    def of(cls, step: str, repository: str, seconds: float, details: Sequence[UnitReport]) -> StepReport:
+    def of(
+        cls, step: str, repository: str, seconds: float, details: Sequence[UnitReport], *, startup_seconds: float = 0.0
+    ) -> StepReport:
         """Add up the reports of the units."""
         return cls(
             step=step,
@@ -45,6 +51,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
             bytes_in=sum(unit.bytes_in for unit in details),
             bytes=sum(unit.bytes for unit in details),
             seconds=round(seconds, 3),
+            startup_seconds=round(startup_seconds, 3),
             failed=sum(unit.error is not None for unit in details),
             details=tuple(details),
         )

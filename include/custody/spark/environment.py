@@ -15,6 +15,7 @@ from pathlib import Path
 
 from custody.errors import ConfigurationError
 from custody.spark.java import find_java
+from custody.spark.startup import submit_moment
 
 # A quick start matters most: such a job is over before the optimizing compiler pays for itself.
 QUICK_START_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
@@ -77,6 +78,8 @@ def submit_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str
         # The small JVM that only puts the command line together.
         "SPARK_LAUNCHER_OPTS": environ.get("SPARK_LAUNCHER_OPTS") or " ".join(QUICK_START_FLAGS),
         "PYTHONWARNINGS": _joined(",", environ.get("PYTHONWARNINGS"), _QUIET),
+        # The job reports how long it took to start.
+        **submit_moment(),
     }
     if environ.get("PYTHONPATH"):
         result["PYTHONPATH"] = environ["PYTHONPATH"]

@@ -22,6 +22,7 @@ from custody.repository import Repository
 from custody.repository.landed import ingest_landed, shares, waiting_files
 from custody.rollover import StepReport, UnitReport, write_report
 from custody.spark.job import EXIT_FAILED, start_session
+from custody.spark.startup import seconds_since_submit
 from custody.vfs import PosixFileSystem
 
 NAME = "ingest"
@@ -29,17 +30,19 @@ NAME = "ingest"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Ingest what waits in an interval; print one JSON report line and return the process's exit code."""
+    startup = seconds_since_submit()
     arguments = _parser().parse_args(argv)
     try:
         interval = Interval.parse(arguments.start, arguments.end)
         repository = Repository.open(arguments.repository)
         started = time.monotonic()
-        details = _ingest(repository, interval, arguments.run_id)
+        details, session_seconds = _ingest(repository, interval, arguments.run_id)
     except CustodyError as error:
         sys.stderr.write(f"custody: {error}\n")
         return error.exit_code
     settings = repository.settings
-    report = StepReport.of(NAME, str(settings.root), time.monotonic() - started, details)
+    seconds = time.monotonic() - started - session_seconds
+    report = StepReport.of(NAME, str(settings.root), seconds, details, startup_seconds=startup + session_seconds)
     sys.stdout.write(report.line() + "\n")
     sys.stdout.flush()
     if arguments.run_id is not None:
@@ -47,12 +50,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return EXIT_FAILED if report.failed else 0
 
 
-def _ingest(repository: Repository, interval: Interval, run_id: str | None) -> list[UnitReport]:
+def _ingest(repository: Repository, interval: Interval, run_id: str | None) -> tuple[list[UnitReport], float]:
+    """Ingest what waits; return what became of each file, and the seconds in which Spark started."""
     files = waiting_files(repository, interval)
     if not files:
-        return []
+        return [], 0.0
     dealt = shares(files, repository.settings.repository.writer_slots)
+    before = time.monotonic()
     session = start_session(NAME)
+    session_seconds = time.monotonic() - before
     try:
         work = partial(_execute, repository.settings.to_json(), run_id)
         pieces = session.sparkContext.parallelize([msgspec.json.encode(share) for share in dealt], len(dealt))
@@ -60,7 +66,7 @@ def _ingest(repository: Repository, interval: Interval, run_id: str | None) -> l
     finally:
         session.stop()
     order = {file.file: place for place, file in enumerate(files)}
-    return sorted(done, key=lambda report: order.get(report.unit, len(order)))
+    return sorted(done, key=lambda report: order.get(report.unit, len(order))), session_seconds
 
 
 _Reports = list[UnitReport]

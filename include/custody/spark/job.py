@@ -26,6 +26,7 @@ from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
 from custody.recovery import STEPS, Recover
 from custody.retention import RETENTION_STEPS
 from custody.rollover import Step, StepReport, Unit, UnitReport, Workspace, lease_folder, take_step_lease, write_report
+from custody.spark.startup import seconds_since_submit
 from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ ALL_STEPS: Mapping[str, Step] = {**STEPS, **RETENTION_STEPS, **MAINTENANCE_STEPS
 
 def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
     """Run steps in order within one Spark session; return the process's exit code."""
+    startup = seconds_since_submit()
     arguments = _parser(steps).parse_args(argv)
     try:
         settings = load_settings(arguments.repository)
@@ -48,7 +50,10 @@ def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
     session: SparkSession | None = None
     try:
         for name in steps:
-            report, session = run_step(name, settings, session, attempt, take_over=arguments.take_over)
+            report, session = run_step(
+                name, settings, session, attempt, take_over=arguments.take_over, startup_seconds=startup
+            )
+            startup = 0.0
             sys.stdout.write(report.line() + "\n")
             sys.stdout.flush()
             code = exit_code(report)
@@ -74,12 +79,19 @@ def exit_code(report: StepReport) -> int:
 
 
 def run_step(
-    name: str, settings: Settings, session: SparkSession | None, attempt: Attempt, *, take_over: bool = False
+    name: str,
+    settings: Settings,
+    session: SparkSession | None,
+    attempt: Attempt,
+    *,
+    take_over: bool = False,
+    startup_seconds: float = 0.0,
 ) -> tuple[StepReport, SparkSession | None]:
     """Do all units of a step, each writer's under its lease.
 
     A session is started only when there are units, and returned for the next step. A writer whose lease cannot be had
-    costs an error in the report; the others' units are done.
+    costs an error in the report; the others' units are done. What it took to come here is told in `startup_seconds`,
+    the start of a session is added to it.
     """
     started = time.monotonic()
     step = ALL_STEPS[name]
@@ -98,7 +110,11 @@ def run_step(
     with Heartbeat(leases.values(), SystemClock(), settings.lease.dead_seconds):
         try:
             if units:
-                session = session or start_session(name)
+                if session is None:
+                    before = time.monotonic()
+                    session = start_session(name)
+                    seconds = time.monotonic() - before
+                    started, startup_seconds = started + seconds, startup_seconds + seconds
                 epochs = {writer: lease.epoch for writer, lease in leases.items()}
                 work = partial(execute, name, settings.to_json(), epochs)
                 pieces = session.sparkContext.parallelize([msgspec.json.encode(unit) for unit in units], len(units))
@@ -111,7 +127,8 @@ def run_step(
             raise
     _release(name, leases, [unit.writer for unit, report in zip(units, done, strict=True) if report.error is not None])
     seconds = time.monotonic() - started
-    return StepReport.of(name, str(settings.root), seconds, [*details, *done]), session
+    report = StepReport.of(name, str(settings.root), seconds, [*details, *done], startup_seconds=startup_seconds)
+    return report, session
 
 
 def execute(name: str, settings_json: str, epochs: Mapping[str, int], unit_json: bytes) -> bytes:

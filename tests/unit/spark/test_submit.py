@@ -14,6 +14,7 @@ import pytest
 from custody.errors import ConfigurationError
 from custody.spark.archive import archive_flags, archive_path, make_archive, option_string
 from custody.spark.java import find_java
+from custody.spark.startup import SUBMITTED_VARIABLE, seconds_since_submit, submit_moment
 from custody.spark.submit import (
     pyspark_versions_agree,
     spark_conf,
@@ -170,7 +171,21 @@ def test_environment_keeps_what_was_set() -> None:
 
 def test_environment_made_from_itself_does_not_grow() -> None:
     once = {**os.environ, **submit_environment()}
-    assert submit_environment(once).items() <= once.items()
+    again = submit_environment(once)
+    assert int(again.pop(SUBMITTED_VARIABLE)) >= int(once[SUBMITTED_VARIABLE])
+    assert again.items() <= once.items()
+
+
+def test_a_job_knows_how_long_ago_it_was_submitted() -> None:
+    now = submit_moment()
+    assert 0 <= seconds_since_submit(now) < 60
+    earlier = {SUBMITTED_VARIABLE: str(int(now[SUBMITTED_VARIABLE]) - 7_000)}
+    assert 7 <= seconds_since_submit(earlier) < 67
+
+
+@pytest.mark.parametrize("said", [{}, {SUBMITTED_VARIABLE: "soon"}, {SUBMITTED_VARIABLE: "9" * 15}])
+def test_a_moment_that_nobody_said_or_that_is_none_costs_no_job(said: dict[str, str]) -> None:
+    assert seconds_since_submit(said) == 0
 
 
 def test_pyspark_is_not_imported_by_putting_a_command_together() -> None:
