@@ -19,6 +19,7 @@ from custody.cli.ingest_cmd import ingest
 from custody.cli.init_cmd import init
 from custody.cli.landing_cmd import landing
 from custody.cli.lineage_cmd import lineage
+from custody.cli.ngsi_cmd import ngsi
 from custody.cli.output import clean
 from custody.cli.quarantine_cmd import quarantine
 from custody.cli.recover_cmd import recover
@@ -87,6 +88,7 @@ _COMMANDS = (
     init,
     landing,
     lineage,
+    ngsi,
     quarantine,
     recover,
     repair,

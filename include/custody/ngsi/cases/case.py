@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -64,6 +65,16 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def sent(self) -> tuple[Sent, ...]:
         """The notifications in their order."""
         return self.events or (Sent(body=self.body, body_raw=self.body_raw),)
+
+    def expected(self, profile: str) -> dict[str, Any]:
+        """Return what a profile expects; nothing where it says nothing. `cygnus-*` stands for all that begin so."""
+        if profile == EXPECT:
+            return self.expect
+        for item in self.alternates:
+            named = str(item.get("profile", ""))
+            if any(fnmatchcase(profile, part) for part in (named, *named.split("/"))):
+                return item
+        return {}
 
     def bytes_of(self, sent: Sent) -> bytes:
         """Return the body of a notification as it is sent; null is an empty one, a text is sent as it is."""

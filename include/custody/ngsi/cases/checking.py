@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from importlib.resources import files
-from typing import Any
 
 from custody.errors import InvalidInputError
 from custody.ngsi.cases.case import EXPECT, Case, read_cases
@@ -31,15 +29,17 @@ class Verdict:
         return self.is_checked and not self.differences
 
 
-def check(cases: Iterable[Case], profile: str = EXPECT) -> Iterator[Verdict]:
+def check_cases(cases: Iterable[Case], profile: str = EXPECT) -> Iterator[Verdict]:
     """Yield the verdict on each case.
 
     The profile `expect` is what custody promises. Any other names what another system does, among the alternates of
-    a case: the verdict then says where custody differs from it. A case without such an alternate, or with one that
-    says nothing that can be compared, is not checked.
+    a case: the verdict then says where custody differs from it. Of an alternate only what can be compared counts; a
+    case that has none is not checked.
     """
     for case in cases:
-        expected = case.expect if profile == EXPECT else _alternate(case, profile)
+        expected = case.expected(profile)
+        if profile != EXPECT:
+            expected = {key: value for key, value in expected.items() if key in KNOWN}
         if not expected:
             yield Verdict(case.id, case.title, (), is_checked=False)
             continue
@@ -53,14 +53,6 @@ def check(cases: Iterable[Case], profile: str = EXPECT) -> Iterator[Verdict]:
 def profiles(cases: Iterable[Case]) -> list[str]:
     """Return the profiles that cases name, besides the one that is always there."""
     return sorted({str(item["profile"]) for case in cases for item in case.alternates if "profile" in item})
-
-
-def _alternate(case: Case, profile: str) -> Mapping[str, Any]:
-    for item in case.alternates:
-        named = str(item.get("profile", ""))
-        if any(fnmatchcase(profile, part) or part == profile for part in (named, *named.split("/"))):
-            return {key: value for key, value in item.items() if key in KNOWN}
-    return {}
 
 
 def shipped_cases() -> tuple[Case, ...]:

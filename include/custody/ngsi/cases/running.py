@@ -6,6 +6,7 @@ import itertools
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import msgspec
 import pyarrow.parquet as pq
@@ -57,8 +58,20 @@ class Outcome:
         """Return the lines of a file; of Parquet, each row as JSON."""
         data = self.files[path]
         if path.endswith(".parquet"):
-            return [msgspec.json.encode(row).decode() for row in pq.read_table(BufferReader(data)).to_pylist()]
+            return [_row_json(row) for row in pq.read_table(BufferReader(data)).to_pylist()]
         return data.decode().split("\n")[:-1]
+
+
+def _row_json(row: dict[str, object]) -> str:
+    """Return a row as JSON, times as they stand in lines of text."""
+    return msgspec.json.encode(
+        {
+            name: value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            if isinstance(value, datetime)
+            else value
+            for name, value in row.items()
+        }
+    ).decode()
 
 
 def run(case: Case) -> Outcome:
