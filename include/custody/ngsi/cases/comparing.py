@@ -63,7 +63,7 @@ def _event_headers(value: dict[str, str], outcome: Outcome) -> Iterator[str]:
         if expected.startswith("== "):  # `== transaction-id (uuid4)`: equal to another header, and of that kind
             other, _, kind = expected.removeprefix("== ").partition(" ")
             is_same = got is not None and got == outcome.headers.get(other)
-            if not is_same or (kind == "(uuid4)" and not _is_uuid(got or "")):
+            if not is_same or not (kind == "" or (kind == "(uuid4)" and _is_uuid(got or ""))):
                 yield f"header {name}: expected {expected}, got {got} and {other} {outcome.headers.get(other)}"
         elif got != expected:
             yield f"header {name}: expected {expected!r}, got {got!r}"

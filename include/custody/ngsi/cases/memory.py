@@ -73,7 +73,7 @@ class MemoryHdfs:
         if host in self.faults.standby_hosts:
             return _remote(FORBIDDEN, "StandbyException", "Operation category READ is not supported in state standby")
         failing = self.faults.failing_attempts
-        is_failing = failing is None or self.attempt <= failing
+        is_failing = failing is None or 0 < self.attempt <= failing
         answer = _remote(_ERROR, "IOException", "made to fail") if is_failing else self._answer(call)
         is_data = call.target.startswith(_DATA_NODE)
         self.calls.append((call.method, LOCATION if is_data else call.target, answer.status))
