@@ -21,17 +21,17 @@ _QUOTE = '"'
 
 def line(fields: Iterable[str | None], separator: str) -> str:
     """Return a line without its end; None is no value."""
-    return separator.join(_field(value, separator) for value in fields)
+    return separator.join(_field(item, separator) for item in fields)
 
 
-def _field(value: str | None, separator: str) -> str:
-    if value is None:
+def _field(item: str | None, separator: str) -> str:
+    if item is None:
         return NULL
-    if _NEEDS_ESCAPES.search(value):
-        value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    if separator in value or _QUOTE in value or value == NULL:
-        return _QUOTE + value.replace(_QUOTE, _QUOTE * 2) + _QUOTE
-    return value
+    if _NEEDS_ESCAPES.search(item):
+        item = item.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    if separator in item or _QUOTE in item or item == NULL:
+        return _QUOTE + item.replace(_QUOTE, _QUOTE * 2) + _QUOTE
+    return item
 
 
 def read_line(text: str, separator: str) -> list[str | None]:
@@ -40,12 +40,11 @@ def read_line(text: str, separator: str) -> list[str | None]:
     Raises:
         InvalidInputError: a quote is not closed, or stands where none may.
     """
-    return [_value(field, is_quoted=is_quoted) for field, is_quoted in _fields(text, separator)]
+    return [None if field == NULL and not is_quoted else value(field) for field, is_quoted in _fields(text, separator)]
 
 
-def _value(field: str, *, is_quoted: bool) -> str | None:
-    if field == NULL and not is_quoted:
-        return None
+def value(field: str) -> str:
+    """Return the value of a field whose quotes are gone, as any reader of CSV gives it."""
     return _LOOKS_ESCAPED.sub(lambda found: _MEANS[found[0]], field)
 
 

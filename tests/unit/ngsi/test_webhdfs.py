@@ -35,7 +35,7 @@ def test_an_empty_file_is_made_and_nothing_is_appended_to_it() -> None:
 
 
 def test_the_token_goes_along_and_data_are_octets() -> None:
-    used = parameters(**{"oauth2_token": "hush"})
+    used = parameters(oauth2_token="hush")  # noqa: S106
     asked: list[Call] = []
 
     def ask(host: str, call: Call) -> Answer:
