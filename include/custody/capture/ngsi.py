@@ -24,6 +24,12 @@ from custody.model import Event, EventType, Problem, Severity
 SOURCE_FORMAT = "ngsi"
 KEYS = frozenset(["subscriptionId", "data", "contextResponses", "originator", "notifiedAt", "headers", "body"])
 """Keys that tell this format from others; a bare entity has `id` and `type`."""
+VERSION, SHAPE = "ngsi.version", "ngsi.format"
+SERVICE, SERVICE_PATH = "ngsi.service", "ngsi.service_path"
+ENTITY_INDEX, CORRELATOR = "ngsi.entity.index", "ngsi.correlator"
+UNNAMED = "ngsi.unnamed"
+"""Attributes of an event from which, with the body, the entity can be read again. `ngsi.unnamed` says which of service
+and path no header named, so that they are defaults."""
 _DEFAULT_SERVICE = "default"
 _DEFAULT_PATH = "/"
 
@@ -88,20 +94,23 @@ def _event(arrived: _Arrived, entity: Entity, digest: str, context: Context) -> 
         *(str(entity.index), entity.id, entity.type, digest, None if said == "arrival" else str(time)),
     ]
     attributes: dict[str, str | None] = {
-        "ngsi.version": notification.version.value,
-        "ngsi.format": entity.shape.value,
-        "ngsi.service": service,
-        "ngsi.service_path": path,
+        VERSION: notification.version.value,
+        SHAPE: entity.shape.value,
+        SERVICE: service,
+        SERVICE_PATH: path,
         "ngsi.entity.id": entity.id,
         "ngsi.entity.type": entity.type,
-        "ngsi.entity.index": str(entity.index),
+        ENTITY_INDEX: str(entity.index),
         "ngsi.payload.sha256": digest,
         "ngsi.time": said,
     }
+    unnamed = [name for name, said in ((SERVICE, notification.service), (SERVICE_PATH, entity.path)) if not said]
+    if unnamed:
+        attributes[UNNAMED] = ",".join(unnamed)
     if subscription is not None:
         attributes["ngsi.subscription_id"] = subscription
     if notification.correlator is not None:
-        attributes["ngsi.correlator"] = notification.correlator
+        attributes[CORRELATOR] = notification.correlator
     return Event(
         event_type=EventType.RECEIVE,
         event_time=context.received_ms if time is None else time,

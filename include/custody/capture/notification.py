@@ -7,12 +7,12 @@ metadata here; those of a sub-attribute get both names, `reliability.observedAt`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import msgspec
 
-from custody.capture.exact import Exact, elements, members, optional_text
+from custody.capture.exact import elements, members, optional_text
 from custody.capture.ngsi_attributes import Attribute, Shape, read_attributes, read_legacy_attributes, shape_of
 from custody.capture.times import parse_iso
 from custody.capture.values import wrong
@@ -71,6 +71,17 @@ class Notification:
     def size(self) -> int:
         """How many entities it has, the broken ones counted."""
         return len(self.entities) + len(self.broken)
+
+    def only(self, index: int) -> Notification:
+        """Return the notification with one of its entities.
+
+        Raises:
+            InvalidInputError: it has no such entity, or that one cannot be read.
+        """
+        found = tuple(entity for entity in self.entities if entity.index == index)
+        if not found:
+            raise InvalidInputError(f"entity {index}: expected one of {self.size} entities that can be read")
+        return replace(self, entities=found, broken=())
 
 
 def read_notification(
@@ -181,6 +192,3 @@ def _type(document: dict[str, msgspec.Raw], *, is_linked: bool) -> str:
         except msgspec.ValidationError:
             raise wrong("type", "text or an array of texts", msgspec.json.decode(raw)) from None
     return optional_text("type", document) or ""
-
-
-__all__ = ["Attribute", "Broken", "Entity", "Exact", "Notification", "Shape", "Version", "read_notification"]

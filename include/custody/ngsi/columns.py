@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from custody.capture.notification import Attribute
+from custody.capture.ngsi_attributes import Attribute
 
 FIXED = ("recvTime", "fiwareServicePath", "entityId", "entityType")
 MD, MD_FILE = "_md", "_md_file"

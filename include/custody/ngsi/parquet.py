@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.capture.exact import Kind
-from custody.capture.notification import Attribute
+from custody.capture.ngsi_attributes import Attribute
 from custody.capture.times import parse_iso
 from custody.errors import InvalidInputError
 from custody.ngsi.parameters import Parameters

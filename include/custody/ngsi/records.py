@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from custody.capture.notification import Attribute, Entity, Notification
+from custody.capture.ngsi_attributes import Attribute
+from custody.capture.notification import Entity, Notification
 from custody.capture.times import format_time
 from custody.errors import InvalidInputError
 from custody.model.validation import TIME_MS_MAX

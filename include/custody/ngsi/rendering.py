@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from custody.capture.exact import Exact, Kind, exact_text
-from custody.capture.notification import Attribute
+from custody.capture.ngsi_attributes import Attribute
 from custody.errors import InvalidInputError
 from custody.ngsi import csv
 from custody.ngsi.columns import MD, columns, extended
@@ -31,7 +31,8 @@ class Rendered:
     files: dict[str, list[str]] = field(default_factory=dict)
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Of the destinations in column modes, the new columns at the end."""
-    unplaced: list[Unplaced] = field(default_factory=list)
+    unplaced: dict[int, Unplaced] = field(default_factory=dict)
+    """Records whose metadata have no file, by their place among the records; nothing of them is in the lines."""
 
     def add(self, path: str, lines: Iterable[str]) -> None:
         """Add lines to a file."""
@@ -47,7 +48,7 @@ def render(found: Iterable[Record], parameters: Parameters, known: Known) -> Ren
     """Return the lines of some records in the mode that the parameters choose; `parquet` has no lines."""
     rendered = Rendered()
     is_column, is_csv = parameters.format.endswith("column"), parameters.format.startswith("csv")
-    for record in found:
+    for number, record in enumerate(found):
         location, path = record.placed.destination.location, record.placed.destination.file
         have = rendered.columns.get(location, known.get(location, ()))
         if is_column:
@@ -58,7 +59,7 @@ def render(found: Iterable[Record], parameters: Parameters, known: Known) -> Ren
             try:
                 metadata = _metadata_files(record, parameters)
             except InvalidInputError as error:
-                rendered.unplaced.append(Unplaced(record.entity, str(error)))
+                rendered.unplaced[number] = Unplaced(record.entity, str(error))
                 continue
             lines = (
                 _csv_column(record, metadata, have, parameters) if is_column else _csv_row(record, metadata, parameters)

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from custody.capture.judge import NOT_JSON
-from custody.capture.notification import Notification, Shape, Version, read_notification
+from custody.capture.ngsi_attributes import Shape
+from custody.capture.notification import Notification, Version, read_notification
 from custody.config.ngsi import LEVEL_CHARACTERS_MAX, PATH_LEVELS_MAX, SERVICE_CHARACTERS_MAX
 from custody.errors import InvalidInputError
 from custody.ngsi.parameters import Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -14,15 +14,14 @@ from pyarrow import BufferReader
 
 from custody.capture.notification import Notification
 from custody.errors import InvalidInputError, StorageError
-from custody.ngsi import parquet
 from custody.ngsi.batches import Batch, cut, waits_ms
 from custody.ngsi.cases.case import Case
 from custody.ngsi.cases.memory import Faults, MemoryHdfs
+from custody.ngsi.contents import contents
 from custody.ngsi.hive import Table, table
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters, read_names
 from custody.ngsi.records import Arrival, Record, Unplaced, records
-from custody.ngsi.rendering import Rendered, file_text, render
 from custody.ngsi.request import Refusal, judge_request
 from custody.ngsi.webhdfs import Endpoints, add_lines, converse
 
@@ -152,34 +151,19 @@ class _Sink:
             if isinstance(item, Unplaced):
                 self._outcome.errors.append(f"entity {item.entity.id[:80]}: {item.reason}")
         placed = [item for item in batch.items if isinstance(item, Record)]
-        rendered, files = self._files(placed)
-        self._outcome.errors += [item.reason for item in rendered.unplaced]
-        if not self._write_with_retries(files):
+        made = contents(placed, self._parameters, self._columns, part=f"part-{self._outcome.batches:05d}")
+        self._outcome.errors += [item.reason for item in made.unplaced.values()]
+        if not self._write_with_retries(made.files):
             self._outcome.is_dropped = True
             return
-        self._columns |= rendered.columns
+        self._columns |= made.columns
         if self._parameters.values.hive:
             for destination in {
                 record.placed.destination.location: record.placed.destination for record in placed
             }.values():
                 self._describe(destination)
 
-    def _files(self, placed: list[Record]) -> tuple[Rendered, dict[str, bytes]]:
-        if self._parameters.format != "parquet":
-            rendered = render(placed, self._parameters, self._columns)
-            return rendered, {path: file_text(lines).encode() for path, lines in rendered.files.items()}
-        folders = [f"{record.placed.destination.location}/dt={parquet.day(record)}" for record in placed]
-        name = f"part-{self._outcome.batches:05d}.parquet"
-        return Rendered(), {
-            f"{folder}/{name}": parquet.file_bytes(
-                parquet.table(
-                    (record for record, its in zip(placed, folders, strict=True) if its == folder), self._parameters
-                )
-            )
-            for folder in dict.fromkeys(folders)
-        }
-
-    def _write_with_retries(self, files: dict[str, bytes]) -> bool:
+    def _write_with_retries(self, files: Mapping[str, bytes]) -> bool:
         """Write files; each is written once, whatever was tried before. Return whether all of them are."""
         left, offset = dict(files), 0
         for wait in itertools.chain([0], itertools.islice(waits_ms(self._parameters), ATTEMPTS_MAX)):
