@@ -212,8 +212,7 @@ class Sink:
         return data
 
     def _apply(self, path: str, data: bytes) -> None:
-        batch, body = staged.decode(data, self._store.locate(f"{self._home}{path}"))
-        for part, content in staged.contents(batch, body):
+        for part, content in staged.decode(data, self._store.locate(f"{self._home}{path}")):
             self._target.apply(part, content)
 
 
