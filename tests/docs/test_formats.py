@@ -38,6 +38,7 @@ from custody.lease import Holder, Process
 from custody.lease.holder import PREAMBLE as LEASE_PREAMBLE
 from custody.maintenance import scrub
 from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
+from custody.ngsi import staged
 from custody.quarantine import Entry, Quarantine
 from custody.rollover import UnitManifest
 from custody.rollover.manifest import PREAMBLE as UNIT_PREAMBLE
@@ -54,6 +55,7 @@ PREAMBLES = {
     "lease": LEASE_PREAMBLE,
     "scrub": scrub.PREAMBLE,
     "content": content.PREAMBLE,
+    "ngsi-batch": staged.PREAMBLE,
 }
 
 
@@ -124,6 +126,9 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("staging", "### Batch", StagedBatch),
         ("quarantine", "## Layout", Entry),
         ("content", "## Layout", content.ClaimHeader),
+        ("ngsi-batch", "## Layout", staged.Staged),
+        ("ngsi-batch", "## Part", staged.Part),
+        ("ngsi-batch", "## What has no destination", staged.Left),
     ],
 )
 def test_every_key_of_a_json_document_is_in_its_table(page: str, heading: str, struct: type[msgspec.Struct]) -> None:
@@ -327,3 +332,10 @@ def test_the_example_of_a_lease_is_what_the_code_writes() -> None:
     assert holder.encode() == LEASE_PREAMBLE + framing.frame(1, shown)
     assert Holder.decode(holder.encode(), Path("0000000001")) == holder
     assert names.epoch_file(holder.epoch) == "0000000001"
+
+
+def test_the_example_of_a_batch_of_the_sink_is_what_the_code_writes() -> None:
+    data = b"oak\n"
+    batch = staged.Staged(first_event_id=7, next_event_id=8, parts=(staged.part("/user/u/a.txt", 4, data),))
+    assert staged.encode(batch, {"/user/u/a.txt": data}) == _example("ngsi-batch", "file")
+    assert list(staged.decode(_example("ngsi-batch", "file"), "a.batch")) == [(batch.parts[0], data)]

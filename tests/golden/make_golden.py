@@ -33,10 +33,13 @@ from custody.lease import Holder
 from custody.maintenance.findings import Finding
 from custody.maintenance.scrub import Round, Scrub, encode_scrub
 from custody.model import Event
+from custody.ngsi.sink import Sink
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.rollover import GroupWatch, News, Workspace
 from custody.vfs import PosixFileSystem
+from tests.crash.sinking import items
+from tests.unit.ngsi.notified import parameters
 
 HERE = Path(__file__).resolve().parent
 SETTINGS = "# The smallest block, so that three events fill two.\n[eventlog]\nblock_bytes_max = 4096\n"
@@ -55,6 +58,7 @@ TAKEN = Taken(
 STORE = Path("store/main/provenance")
 CLAIM = Path("store/main/content/1/0000/1772409602500-0")
 CONTENTS = (b'{"subscriptionId":"s","data":[]}', b"", bytes(range(256)))
+SUNK = parameters(file_format="csv-column")
 JOURNALS = Path("containers/1/main/journals")
 
 
@@ -100,6 +104,10 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     Ledger(PosixFileSystem(), root / "landed").add(Path("/landing/07/part-1.json"), TAKEN)
     watch = GroupWatch(PosixFileSystem(), repository.settings, clock, again_ms=60_000)
     watch.took(News(groups={"main": 3}, again=False))
+    with Sink.open(PosixFileSystem(), root / "ngsi", root / "hdfs", "main", ManualClock(1), SUNK) as sink:
+        sink.write(items(SUNK, 0, 4), 4)  # the files of its destinations are no format of custody's
+    shutil.rmtree(root / "hdfs")
+    (root / "ngsi/main/LOCK").unlink()
     state = root / "containers/1/main/STATE"
     made = decode_state(state.read_bytes(), state)
     here = "6f1c2d3e000040008000000000000001"

@@ -11,6 +11,7 @@ import pytest
 from custody.catalog import Transaction
 from custody.catalog.codec import decode, digest
 from custody.catalog.state import EMPTY
+from custody.clock import ManualClock
 from custody.eventlog import EventLog, TableOfContents, read_staged
 from custody.eventlog.toc import PREAMBLE as TOC_PREAMBLE
 from custody.flow.content import ClaimFile, ResourceClaim, find_content
@@ -20,11 +21,12 @@ from custody.journal import JournalFile
 from custody.landing import Ledger
 from custody.lease import Holder, lease_status
 from custody.model import EVENT_SCHEMA, Event, to_events
+from custody.ngsi.sink import Sink
 from custody.query import parse_query
 from custody.repository import Repository
 from custody.rollover import UnitManifest, read_mark, staged_path
 from custody.vfs import PosixFileSystem
-from tests.golden.make_golden import CLAIM, CONTENTS, HERE, JOURNALS, STORE, TAKEN, expected_events, main
+from tests.golden.make_golden import CLAIM, CONTENTS, HERE, JOURNALS, STORE, SUNK, TAKEN, expected_events, main
 
 EXPECTED: dict[str, Any] = msgspec.json.decode((HERE / "expected.json").read_bytes())
 EVENTS = expected_events(EXPECTED)
@@ -235,3 +237,15 @@ def test_a_ledger_entry_says_what_became_of_a_file(golden: Path) -> None:
 
 def test_the_mark_of_a_watcher_says_which_groups_it_has_told(golden: Path) -> None:
     assert read_mark(FS, golden / "watch/groups.json").groups == {"main": 3}
+
+
+def test_a_batch_of_the_sink_is_brought_to_its_end(golden: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(golden / "ngsi", tmp_path / "ngsi")
+    root = tmp_path / "hdfs"
+    with Sink.open(FS, folder, root, "main", ManualClock(1), SUNK) as sink:
+        assert sink.next_event_id == 4
+        assert {place: list(names) for place, names in sink.columns.items()} == EXPECTED["ngsi"]["columns"]
+    found = {str(path.relative_to(root)): path.read_text() for path in root.rglob("*.txt")}
+    assert found == EXPECTED["ngsi"]["files"]
+    left = msgspec.json.decode((folder / "main/ngsi/left/00000000000000000000.json").read_bytes())
+    assert [item["event_id"] for item in left] == EXPECTED["ngsi"]["left"]

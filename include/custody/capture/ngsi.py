@@ -8,21 +8,28 @@ many bytes and with which SHA-256; the values of the entity's attributes are the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
+from custody.capture.exact import members
 from custody.capture.identity import digest_ordinal, named_uuid
 from custody.capture.judge import Context
+from custody.capture.notification import Entity, Notification, read_notification
 from custody.capture.times import parse_iso
-from custody.capture.values import Document, mapping, mappings, text
 from custody.errors import InvalidInputError
 from custody.model import Event, EventType, Problem, Severity
 
 SOURCE_FORMAT = "ngsi"
 KEYS = frozenset(["subscriptionId", "data", "contextResponses", "originator", "notifiedAt", "headers", "body"])
 """Keys that tell this format from others; a bare entity has `id` and `type`."""
+VERSION, SHAPE = "ngsi.version", "ngsi.format"
+SERVICE, SERVICE_PATH = "ngsi.service", "ngsi.service_path"
+ENTITY_INDEX, CORRELATOR = "ngsi.entity.index", "ngsi.correlator"
+UNNAMED = "ngsi.unnamed"
+"""Attributes of an event from which, with the body, the entity can be read again. `ngsi.unnamed` says which of service
+and path no header named, so that they are defaults."""
 _DEFAULT_SERVICE = "default"
 _DEFAULT_PATH = "/"
 
@@ -34,14 +41,10 @@ class _Envelope(msgspec.Struct):
     url: str | None = None
 
 
-class _Notification(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Arrived:
     body: bytes
-    version: str
-    subscription: str | None
-    notified: str | None
-    identifier: str | None
-    entities: list[Document]
-    headers: dict[str, str]
+    notification: Notification
     received: int | None
     url: str | None
 
@@ -52,91 +55,71 @@ def read_element(raw: bytes, context: Context) -> Sequence[Event | Problem]:
     Raises:
         InvalidInputError: it is no notification, or its headers do not fit its entities.
     """
-    return list(_events(_notification(raw), context))
+    arrived = _arrived(raw)
+    notification = arrived.notification
+    found: dict[int, Event | Problem] = {
+        broken.index: Problem(Severity.ERROR, "bad-value", f"entity {broken.index}: {broken.reason}")
+        for broken in notification.broken
+    }
+    digest = hashlib.sha256(arrived.body).hexdigest()
+    found |= {entity.index: _event(arrived, entity, digest, context) for entity in notification.entities}
+    return [found[index] for index in sorted(found)]
 
 
-def _notification(raw: bytes) -> _Notification:
+def _arrived(raw: bytes) -> _Arrived:
+    raw.decode()
     envelope = _Envelope(msgspec.Raw(raw))
-    document = msgspec.json.decode(raw)
-    if isinstance(document.get("headers"), dict) and "body" in document:
+    document = members("body", envelope.body)
+    if "body" in document and bytes(document.get("headers", b"")).startswith(b"{"):
         try:
             envelope = msgspec.json.decode(raw, type=_Envelope)
         except msgspec.ValidationError as error:
             raise InvalidInputError(f"envelope: expected headers and body ({error})") from error
-        document = mapping("body", document["body"])
-    version, entities = _entities(document)
     received = envelope.received_at
-    return _Notification(
+    return _Arrived(
         body=bytes(envelope.body),
-        version=version,
-        subscription=_optional(document, "subscriptionId"),
-        notified=_optional(document, "notifiedAt"),
-        identifier=_optional(document, "id") if version == "ngsi-ld" else None,
-        entities=entities,
-        headers={name.lower(): value for name, value in envelope.headers.items()},
+        notification=read_notification(bytes(envelope.body), envelope.headers),
         received=parse_iso("receivedAt", received) if isinstance(received, str) else received,
         url=envelope.url,
     )
 
 
-def _entities(document: Document) -> tuple[str, list[Document]]:
-    if "contextResponses" in document:
-        responses = mappings("contextResponses", document["contextResponses"])
-        return "ngsi-v1", [mapping("contextElement", response.get("contextElement")) for response in responses]
-    if "data" in document:
-        is_linked = document.get("type") == "Notification" or "notifiedAt" in document
-        return "ngsi-ld" if is_linked else "ngsi-v2", mappings("data", document["data"])
-    if "id" in document:
-        return "ngsi-v2", [document]  # simplifiedNormalized, simplifiedKeyValues
-    raise InvalidInputError("data: expected a notification with data, contextResponses or an entity, got none of them")
-
-
-def _events(notification: _Notification, context: Context) -> Iterator[Event | Problem]:
-    paths = _paths(notification)
-    digest = hashlib.sha256(notification.body).hexdigest()
-    for index, entity in enumerate(notification.entities):
-        try:
-            yield _event(notification, index, entity, paths[index], digest, context)
-        except InvalidInputError as error:
-            yield Problem(Severity.ERROR, "bad-value", f"entity {index}: {error}")
-
-
-def _event(
-    notification: _Notification, index: int, entity: Document, path: str, digest: str, context: Context
-) -> Event:
-    headers = notification.headers
-    service = headers.get("fiware-service") or headers.get("ngsild-tenant") or _DEFAULT_SERVICE
-    identifier, kind = _required(entity, "id"), _optional(entity, "type") or ""
-    time, said = _time(notification)
+def _event(arrived: _Arrived, entity: Entity, digest: str, context: Context) -> Event:
+    notification = arrived.notification
+    service, path = notification.service or _DEFAULT_SERVICE, entity.path or _DEFAULT_PATH
+    time, said = _time(arrived)
     subscription = notification.subscription
     identity = [
-        *(service, path, subscription, notification.identifier, headers.get("fiware-correlator")),
-        *(str(index), identifier, kind, digest, None if said == "arrival" else str(time)),
+        *(service, path, subscription, notification.id, notification.correlator),
+        *(str(entity.index), entity.id, entity.type, digest, None if said == "arrival" else str(time)),
     ]
     attributes: dict[str, str | None] = {
-        "ngsi.version": notification.version,
-        "ngsi.format": _format(notification.version, entity),
-        "ngsi.service": service,
-        "ngsi.service_path": path,
-        "ngsi.entity.id": identifier,
-        "ngsi.entity.type": kind,
-        "ngsi.entity.index": str(index),
+        VERSION: notification.version.value,
+        SHAPE: entity.shape.value,
+        SERVICE: service,
+        SERVICE_PATH: path,
+        "ngsi.entity.id": entity.id,
+        "ngsi.entity.type": entity.type,
+        ENTITY_INDEX: str(entity.index),
         "ngsi.payload.sha256": digest,
         "ngsi.time": said,
     }
+    unnamed = [name for name, said in ((SERVICE, notification.service), (SERVICE_PATH, entity.path)) if not said]
+    if unnamed:
+        attributes[UNNAMED] = ",".join(unnamed)
     if subscription is not None:
         attributes["ngsi.subscription_id"] = subscription
-    if correlator := headers.get("fiware-correlator"):
-        attributes["ngsi.correlator"] = correlator
+    if notification.correlator is not None:
+        attributes[CORRELATOR] = notification.correlator
     return Event(
         event_type=EventType.RECEIVE,
         event_time=context.received_ms if time is None else time,
         component_id=subscription or "ngsi",
-        component_type=notification.version,
+        component_type=notification.version.value,
         flowfile_uuid=named_uuid("ngsi", *identity),
-        file_size=len(notification.body),
-        transit_uri=notification.url or _source_uri(subscription),
-        source_system_flowfile_identifier=notification.identifier,
+        file_size=len(arrived.body),
+        transit_uri=arrived.url or _source_uri(subscription),
+        source_system_flowfile_identifier=notification.id,
         updated_attributes=attributes,
         platform="ngsi",
         source_format=SOURCE_FORMAT,
@@ -145,51 +128,16 @@ def _event(
     )
 
 
-def _time(notification: _Notification) -> tuple[int | None, str]:
+def _time(arrived: _Arrived) -> tuple[int | None, str]:
     """Return the time of a notification and who says so; NGSIv2 and NGSIv1 bodies carry none."""
-    if notification.received is not None:
-        return notification.received, "envelope"
-    if notification.notified is not None:
-        return parse_iso("notifiedAt", notification.notified), "notifiedAt"
+    if arrived.received is not None:
+        return arrived.received, "envelope"
+    if arrived.notification.notified_ms is not None:
+        return arrived.notification.notified_ms, "notifiedAt"
     return None, "arrival"
-
-
-def _paths(notification: _Notification) -> list[str]:
-    """Return the service path of each entity: the header names one for all, or one for each."""
-    count = len(notification.entities)
-    paths = (notification.headers.get("fiware-servicepath") or _DEFAULT_PATH).split(",")
-    if len(paths) == 1:
-        return paths * count
-    if len(paths) != count:
-        raise InvalidInputError(f"Fiware-ServicePath: expected 1 or {count} paths, got {len(paths)}")
-    return [path.strip() for path in paths]
-
-
-def _format(version: str, entity: Document) -> str:
-    """Return whether attributes come as objects with their types, or as values alone."""
-    if version == "ngsi-v1":
-        return "normalized"
-    values = [value for name, value in entity.items() if name not in ("id", "type", "@context")]
-    key = {"value", "object", "languageMap"}
-    is_normalized = all(
-        isinstance(value, dict | list) and (isinstance(value, list) or key & set(value)) for value in values
-    )
-    return "normalized" if is_normalized else "keyValues"
 
 
 def _source_uri(subscription: str | None) -> str:
     if subscription is not None and ":" in subscription:
         return subscription  # NGSI-LD's are URIs
     return f"ngsi:subscription/{subscription}" if subscription else "ngsi:notification"
-
-
-def _required(document: Document, key: str) -> str:
-    found = _optional(document, key)
-    if not found:
-        raise InvalidInputError(f"{key}: expected a value, got none")
-    return found
-
-
-def _optional(document: Document, key: str) -> str | None:
-    value = document.get(key)
-    return None if value is None else text(key, value)

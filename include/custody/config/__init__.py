@@ -2,12 +2,14 @@
 
 from custody.config.dates import date_parts
 from custody.config.keeping import KeepRule
+from custody.config.ngsi import NgsiSection
 from custody.config.settings import EVENT_SUFFIXES, SETTINGS_FILE, Settings, default_settings_file, load_settings
 
 __all__ = [
     "EVENT_SUFFIXES",
     "SETTINGS_FILE",
     "KeepRule",
+    "NgsiSection",
     "Settings",
     "date_parts",
     "default_settings_file",

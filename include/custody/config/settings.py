@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -26,12 +26,14 @@ from custody.config.dates import date_parts
 from custody.config.durations import span_ms
 from custody.config.keeping import KeepRule, keep_rule
 from custody.config.location import is_local, local_folder
+from custody.config.ngsi import NgsiSection
+from custody.config.section import Section as _Section
+from custody.config.section import Unset as _Unset
 from custody.errors import ConfigurationError, NotFoundError
 
 SETTINGS_FILE = "custody.toml"
 ENVIRONMENT_PREFIX = "CUSTODY__"
 
-_Unset = BeforeValidator(lambda value: None if value == "" else value)  # TOML has no word for it
 _Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 _IndexedField = Literal[
     "event_type",
@@ -57,10 +59,6 @@ _NAME_CHARACTERS_MAX = 63
 _SLOTS_MAX = 256
 EVENT_SUFFIXES = (".json", ".ndjson", ".jsonl", ".gz", ".avro")
 """What the name of a file of events ends in."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class RepositorySection(_Section):
@@ -543,6 +541,7 @@ class Settings(BaseSettings):
     lease: LeaseSection = Field(default_factory=LeaseSection)
     query: QuerySection = Field(default_factory=QuerySection)
     spark: SparkSection = Field(default_factory=SparkSection)
+    ngsi: NgsiSection = Field(default_factory=NgsiSection)
 
     @classmethod
     def settings_customise_sources(

@@ -42,7 +42,7 @@ from custody.rollover import LogFiles, UnitManifest, Workspace
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 
 _SET_ASIDE = ("transactions-damaged-", "transactions-replaced-")
-_OURS = (SETTINGS_FILE, "quarantine", "runs", "turns", "maintenance", "landed", "watch")
+_OURS = (SETTINGS_FILE, "quarantine", "runs", "turns", "maintenance", "landed", "watch", "ngsi")
 
 
 def orphans(workspaces: list[Workspace], settings: Settings, fs: FileSystem) -> Iterator[Finding]:

@@ -1,0 +1,84 @@
+"""`custody ngsi check`: cases of what is notified and what has to come out, run in memory."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from custody.cli.output import clean, json_option, print_json, stdout
+from custody.errors import ConfigurationError, StorageError
+from custody.ngsi.cases.case import EXPECT, Case, read_cases
+from custody.ngsi.cases.checking import Verdict, check_cases, profiles, shipped_cases
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[CASES.json]...")
+@click.option("--profile", default=EXPECT, show_default=True, help="Compare with what another system does instead.")
+@click.option("--case", "wanted", multiple=True, help="Run the case with this id only; may be repeated.")
+@json_option
+def check(files: tuple[Path, ...], profile: str, wanted: tuple[str, ...], as_json: bool) -> None:
+    """Run cases: a notification with its headers and parameters, and the files and tables that have to come out.
+
+    Without a file the cases that custody brings along are run. Nothing is written anywhere. docs/ngsi.md has the form
+    of a case. Exit code 1 when one fails.
+
+    \b
+    Example:
+      custody ngsi check
+      custody ngsi check mine.json --profile cygnus-1.9.0 --json
+    """
+    cases = tuple(case for file in files for case in _read(file)) if files else shipped_cases()
+    _require(cases, profile, wanted)
+    verdicts = list(check_cases((case for case in cases if not wanted or case.id in wanted), profile))
+    failed = [verdict for verdict in verdicts if verdict.is_checked and not verdict.is_passed]
+    if as_json:
+        print_json(_document(profile, verdicts))
+    else:
+        for verdict in failed:
+            stdout().print(clean(f"{verdict.id}  {verdict.title}"))
+            for difference in verdict.differences:
+                for line in difference.split("\n"):
+                    stdout().print(clean(f"    {line}"))
+        checked = sum(verdict.is_checked for verdict in verdicts)
+        stdout().print(
+            f"{len(verdicts)} cases, {checked} checked against {profile}: "
+            f"{checked - len(failed)} as expected, {len(failed)} not"
+        )
+    if failed:
+        sys.exit(1)
+
+
+def _read(file: Path) -> tuple[Case, ...]:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{file}: expected a file of cases ({error.strerror})") from error
+    return read_cases(data, str(file))
+
+
+def _require(cases: tuple[Case, ...], profile: str, wanted: tuple[str, ...]) -> None:
+    known = {case.id for case in cases}
+    if missing := [identifier for identifier in wanted if identifier not in known]:
+        raise ConfigurationError(f"--case {missing[0]}: expected the id of one of the {len(cases)} cases")
+    if not any(case.expected(profile) for case in cases):
+        raise ConfigurationError(f"--profile {profile}: expected {', '.join([EXPECT, *profiles(cases)])}")
+
+
+def _document(profile: str, verdicts: list[Verdict]) -> dict[str, object]:
+    return {
+        "profile": profile,
+        "cases": [
+            {
+                "id": verdict.id,
+                "title": verdict.title,
+                "checked": verdict.is_checked,
+                "passed": verdict.is_passed,
+                "differences": verdict.differences,
+            }
+            for verdict in verdicts
+        ],
+        "passed": sum(verdict.is_passed for verdict in verdicts),
+        "failed": sum(verdict.is_checked and not verdict.is_passed for verdict in verdicts),
+    }

@@ -1,0 +1,211 @@
+"""The section `ngsi` of the settings: how notifications of context brokers become files on HDFS and Hive tables.
+
+The names are those of NGSIToHDFS with `_` for `.` (`hive.db_type` is `hive_db_type`), so are the defaults. What
+NGSIToHDFS does not have stands at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from custody.config.section import Section, Unset
+
+PORT_MAX = 65_535
+SERVICE_CHARACTERS_MAX = 50
+PATH_LEVELS_MAX = 10
+LEVEL_CHARACTERS_MAX = 50
+FileFormat = Literal["json-row", "json-column", "csv-row", "csv-column", "parquet"]
+Periodicity = Literal["none", "hourly", "daily", "monthly", "yearly"]
+_SERVICE = re.compile(rf"[A-Za-z0-9_]{{1,{SERVICE_CHARACTERS_MAX}}}")
+_SERVICE_PATH = re.compile(rf"/|(?:/[A-Za-z0-9_]{{1,{LEVEL_CHARACTERS_MAX}}}){{1,{PATH_LEVELS_MAX}}}")
+_Words = BeforeValidator(lambda value: str(value) if isinstance(value, int) and not isinstance(value, bool) else value)
+_Never = BeforeValidator(lambda value: "none" if value == "" else value)
+_User = Annotated[str | None, Unset]
+_BETWEEN_FIELDS = "one character that is no letter, digit, blank, quote, backslash, slash, point, minus or underscore"
+
+
+class NgsiSection(Section):
+    """How NGSI notifications are taken and where their data go."""
+
+    hdfs_host: str = Field(
+        "localhost",
+        min_length=1,
+        description="Host of the HDFS NameNode; of several, with commas between them, each is tried in turn.",
+    )
+    hdfs_port: int = Field(
+        14000, ge=1, le=PORT_MAX, description="14000 for HttpFS, 50070 or 9870 for WebHDFS, 8020 for Hadoop's RPC."
+    )
+    hdfs_username: _User = Field(
+        None, description="User on HDFS; the sink needs one. A superuser where service_as_namespace is true."
+    )
+    hdfs_password: _User = Field(None, description="Password of that user, which only Hive asks for.")
+    ngsi_version: Literal["v2", "ld"] = Field(
+        "v2", description="Language of a bare entity, which does not show it; whole notifications do."
+    )
+    data_model: Literal["dm-by-entity", "db-by-entity"] = Field(
+        "dm-by-entity", description="One folder an entity, under both of its names; there is no other model."
+    )
+    attribute_persistence: Literal["row", "column"] = Field(
+        "row", description="Another way to choose json-row or json-column; file_format says more."
+    )
+    default_service: str = Field("test", description="Fiware-Service of notifications that name none.")
+    default_service_path: str = Field("/path", description="Fiware-ServicePath of notifications that name none.")
+    enable_encoding: bool = Field(False, description="true applies the new encoding to names, false the old one.")
+    enable_lowercase: bool = Field(False, description="true writes folders and files in lower case.")
+    file_format: FileFormat = Field(
+        "json-row", description="What a file holds: a line an attribute, a line an entity, or columns of Parquet."
+    )
+    backend_impl: Literal["rest", "binary"] = Field(
+        "rest", description="How HDFS is reached: rest is WebHDFS or HttpFS, binary Hadoop's RPC."
+    )
+    backend_max_conns: int = Field(500, ge=1, description="Connections at once to a REST backend.")
+    backend_max_conns_per_route: int = Field(100, ge=1, description="Connections at once to one host of it.")
+    oauth2_token: _User = Field(None, description="Token for HDFS, sent as X-Auth-Token.")
+    service_as_namespace: bool = Field(
+        False, description="true puts the Fiware-Service where hdfs_username would stand in paths and table names."
+    )
+    csv_separator: str = Field(",", description=f"Between the fields of a CSV line: {_BETWEEN_FIELDS}.")
+    batch_size: int = Field(1, ge=1, description="Events that are written together.")
+    batch_timeout: int = Field(30, ge=1, description="Seconds after which a batch is written that is not full.")
+    batch_ttl: int = Field(
+        10, ge=-1, description="Retries of a batch that cannot be written; 0 for none, -1 for no end of them."
+    )
+    batch_retry_intervals: Annotated[str, _Words] = Field(
+        "5000", description="Milliseconds before each retry, with commas between them; the last one is repeated."
+    )
+    hive: bool = Field(True, description="Whether each destination gets a Hive table.")
+    hive_server_version: Annotated[Literal["1", "2"], _Words] = Field("2", description="1 or 2, as in HiveServer2.")
+    hive_host: str = Field("localhost", min_length=1, description="Host of the Hive server.")
+    hive_port: int = Field(10000, ge=1, le=PORT_MAX, description="Port of the Hive server.")
+    hive_db_type: Literal["default-db", "namespace-db"] = Field(
+        "default-db", description="Database of the tables: default, or the one named as the namespace on HDFS."
+    )
+    krb5_auth: bool = Field(False, description="Whether HDFS wants Kerberos.")
+    krb5_user: _User = Field(None, description="Kerberos user; needed with krb5_auth.")
+    krb5_password: _User = Field(None, description="Its password; needed with krb5_auth.")
+    krb5_login_conf_file: str = Field("krb5_login.conf", min_length=1, description="JAAS file; used with krb5_auth.")
+    krb5_conf_file: str = Field("krb5.conf", min_length=1, description="Kerberos file; used with krb5_auth.")
+    enable_grouping: bool = Field(False, description="Whether grouping rules choose destinations.")
+    grouping_rules_file: Annotated[Path | None, Unset] = Field(None, description="JSON file of the grouping rules.")
+    enable_name_mappings: bool = Field(False, description="Whether name mappings choose names.")
+    name_mappings_file: Annotated[Path | None, Unset] = Field(None, description="JSON file of the name mappings.")
+    attr_metadata_store: bool = Field(True, description="false leaves metadata out, with its fields and files.")
+    periodicity_of_file_separation: Annotated[Periodicity, _Never] = Field(
+        "none", description="How often a new file is begun; its name then has the hour, day, month or year (UTC)."
+    )
+    native_types: bool = Field(
+        False, description="true writes numbers and booleans of JSON as such, false as the texts of the document."
+    )
+    keep_alteration_type: bool = Field(
+        False, description="true keeps the attribute alterationType, and the rows of entities that were deleted."
+    )
+    recv_time_unit: Literal["ms", "s"] = Field("ms", description="Unit of recvTimeTs.")
+    hive_dialect: Literal["hive", "spark"] = Field(
+        "hive", description="Whose tables are made: hive's as documented, or such that Spark reads every value back."
+    )
+    notification_target: str = Field("/notify", description="Path that notifications are posted to.")
+    notification_bytes_max: int = Field(1 << 20, ge=1024, description="Largest body of a notification, in bytes.")
+    strict_content_type: bool = Field(
+        False, description="true takes nothing but application/json; charset=utf-8, as Cygnus does."
+    )
+    attrs_formats: tuple[
+        Literal["normalized", "legacy", "keyValues", "simplifiedNormalized", "simplifiedKeyValues"], ...
+    ] = Field(("normalized", "legacy"), min_length=1, description="Formats of attributes that are taken.")
+
+    @field_validator("hdfs_host")
+    @classmethod
+    def _are_hosts(cls, text: str) -> str:
+        if not all(host and not re.search(r"[\s/?#@]", host) for host in map(str.strip, text.split(","))):
+            raise ValueError("expected host names or addresses with commas between them")
+        return text
+
+    @field_validator("hdfs_username")
+    @classmethod
+    def _is_a_folder_name(cls, text: str | None) -> str | None:
+        if text is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._$-]{0,254}", text):
+            raise ValueError("expected letters, digits and . _ $ -, the first one no . or -")
+        return text
+
+    @field_validator("default_service")
+    @classmethod
+    def _is_service(cls, text: str) -> str:
+        if not _SERVICE.fullmatch(text):
+            raise ValueError(f"expected 1 to {SERVICE_CHARACTERS_MAX} letters, digits and _")
+        return text
+
+    @field_validator("default_service_path")
+    @classmethod
+    def _is_service_path(cls, text: str) -> str:
+        if not _SERVICE_PATH.fullmatch(text):
+            raise ValueError(
+                f"expected / or up to {PATH_LEVELS_MAX} levels such as /a/b, each of 1 to {LEVEL_CHARACTERS_MAX} "
+                "letters, digits and _"
+            )
+        return text
+
+    @field_validator("csv_separator")
+    @classmethod
+    def _is_separator(cls, text: str) -> str:
+        if len(text) != 1 or text.isalnum() or text in " \"'\\/.-_\r\n\0":
+            raise ValueError(f"expected {_BETWEEN_FIELDS}, such as , ; | or a tab")
+        return text
+
+    @field_validator("notification_target")
+    @classmethod
+    def _is_target(cls, text: str) -> str:
+        if not re.fullmatch(r"/[^?#\s]*", text):
+            raise ValueError("expected a path such as /notify, without ? and #")
+        return text
+
+    @field_validator("batch_retry_intervals")
+    @classmethod
+    def _are_intervals(cls, text: str) -> str:
+        retry_intervals_ms(text)
+        return text
+
+    @model_validator(mode="after")
+    def _kerberos_is_complete(self) -> Self:
+        for name in ("krb5_user", "krb5_password"):
+            if self.krb5_auth and getattr(self, name) is None:
+                raise ValueError(f"{name}: needed where krb5_auth is true")
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_says_the_other(cls, values: object) -> object:
+        """Let attribute_persistence choose the JSON mode where file_format is not given, and follow it where it is."""
+        if not isinstance(values, dict) or len({"attribute_persistence", "file_format"} & values.keys()) != 1:
+            return values
+        if "file_format" in values:
+            return {**values, "attribute_persistence": persistence_of(str(values["file_format"]))}
+        return {**values, "file_format": f"json-{values['attribute_persistence']}"}
+
+    @model_validator(mode="after")
+    def _one_way_to_choose(self) -> Self:
+        if self.attribute_persistence != persistence_of(self.file_format):
+            raise ValueError(
+                f"attribute_persistence: {self.attribute_persistence} and file_format {self.file_format} contradict "
+                "each other; leave the former out"
+            )
+        return self
+
+
+def persistence_of(file_format: str) -> str:
+    """Return whether a format has a row for each attribute or a column."""
+    return "column" if file_format.endswith("-column") else "row"
+
+
+def retry_intervals_ms(text: str) -> tuple[int, ...]:
+    """Return the intervals that a text lists.
+
+    Raises:
+        ValueError: one is no whole number above 0.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"[0-9]{1,12}", part) and int(part) > 0 for part in parts):
+        raise ValueError("expected milliseconds above 0 with commas between them, such as 5000,10000,60000")
+    return tuple(map(int, parts))

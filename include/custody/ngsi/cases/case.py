@@ -1,0 +1,130 @@
+"""A case as a JSON object, and files of them: an array, or `{"defaults": {…}, "cases": […]}`.
+
+`body` is kept as it is written, for numbers keep their digits; `body_raw` is text that need not be JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from custody.errors import InvalidInputError
+
+EXPECT = "expect"
+_BLANK = msgspec.Raw(b"null")
+_MERGED = ("config", "clock", "request", "headers")
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a notification is sent."""
+
+    method: str = "POST"
+    path: str = "/notify"
+
+
+class Clock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When it arrives; `timestamp` is one that the event itself carries."""
+
+    recv_time_ms: int = 0
+    timestamp: str | None = None
+
+
+class Sent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of several notifications of a case."""
+
+    body: msgspec.Raw = _BLANK
+    body_raw: str | None = None
+    at_ms: int | None = None
+    headers: dict[str, str] = {}
+
+
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is sent with which configuration, and what has to come out."""
+
+    id: str
+    expect: dict[str, Any]
+    title: str = ""
+    category: str = ""
+    config: dict[str, Any] = {}
+    clock: Clock = Clock()
+    request: Request = Request()
+    headers: dict[str, str] = {}
+    body: msgspec.Raw = _BLANK
+    body_raw: str | None = None
+    events: tuple[Sent, ...] = ()
+    grouping_rules: dict[str, Any] = {}
+    name_mappings: dict[str, Any] = {}
+    faults: dict[str, str] = {}
+    alternates: tuple[dict[str, Any], ...] = ()
+    recommend: str = ""
+
+    @property
+    def sent(self) -> tuple[Sent, ...]:
+        """The notifications in their order."""
+        return self.events or (Sent(body=self.body, body_raw=self.body_raw),)
+
+    def expected(self, profile: str) -> dict[str, Any]:
+        """Return what a profile expects; nothing where it says nothing. `cygnus-*` stands for all that begin so."""
+        if profile == EXPECT:
+            return self.expect
+        for item in self.alternates:
+            named = str(item.get("profile", ""))
+            if any(fnmatchcase(profile, part) for part in (named, *named.split("/"))):
+                return item
+        return {}
+
+    def bytes_of(self, sent: Sent) -> bytes:
+        """Return the body of a notification as it is sent; null is an empty one, a text is sent as it is."""
+        if sent.body_raw is not None:
+            return sent.body_raw.encode()
+        raw = bytes(sent.body)
+        if raw == b"null":
+            return b""
+        return msgspec.json.decode(raw, type=str).encode() if raw.startswith(b'"') else raw
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    cases: list[msgspec.Raw]
+    defaults: dict[str, dict[str, Any]] = {}
+
+
+def read_cases(data: bytes, place: str) -> tuple[Case, ...]:
+    """Return the cases of a file; `place` names it in messages.
+
+    Raises:
+        InvalidInputError: it holds no cases, or one that cannot be read, or two with one id.
+    """
+    try:
+        is_array = data.lstrip().startswith(b"[")
+        file = _File(msgspec.json.decode(data, type=list[msgspec.Raw])) if is_array else _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{place}: expected an array of cases, or an object with cases ({error})") from error
+    unknown = set(file.defaults) - set(_MERGED)
+    if unknown:
+        raise InvalidInputError(f"{place}: defaults: expected {', '.join(_MERGED)}, got {', '.join(sorted(unknown))}")
+    cases = tuple(_cases(file, place))
+    ids = [case.id for case in cases]
+    twice = sorted({identifier for identifier in ids if ids.count(identifier) > 1})
+    if twice:
+        raise InvalidInputError(f"{place}: expected each id once, got {', '.join(twice)} again")
+    return cases
+
+
+def _decode(data: bytes) -> _File:
+    return msgspec.json.decode(data, type=_File)
+
+
+def _cases(file: _File, place: str) -> Iterator[Case]:
+    for number, raw in enumerate(file.cases):
+        try:
+            members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+            for key, values in file.defaults.items():
+                own = msgspec.json.decode(members.get(key, msgspec.Raw(b"{}")), type=dict[str, Any])
+                merged = {name: value for name, value in {**values, **own}.items() if value is not None}
+                members[key] = msgspec.Raw(msgspec.json.encode(merged))
+            yield msgspec.json.decode(msgspec.json.encode(members), type=Case)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidInputError(f"{place}: case {number}: {error}") from error

@@ -1,0 +1,159 @@
+"""Hive tables over the files, as text: what makes them, and what adds the columns that appeared later.
+
+The dialect `hive` is that of NGSIToHDFS: openx's SerDe for JSON, delimited fields for CSV. `spark` makes tables of the
+same names and columns that Spark reads every value back from: its own JSON reader, whose keys are case-sensitive, and
+OpenCSVSerde, which knows the quotes. Parquet needs no second form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from custody.ngsi.columns import FIXED, MD, MD_FILE
+from custody.ngsi.naming import Destination
+from custody.ngsi.parameters import Parameters
+
+_METADATA = "array<struct<name:string,type:string,value:string>>"
+_ROW = (
+    *("recvTime", "fiwareServicePath", "entityId", "entityType"),
+    *("attrName", "attrType", "attrValue"),
+)
+_OPENX = """row format serde 'org.openx.data.jsonserde.JsonSerDe' with serdeproperties ("dots.in.keys" = "true")"""
+_OPEN_CSV = "row format serde 'org.apache.hadoop.hive.serde2.OpenCSVSerde' with serdeproperties "
+_NO_ESCAPE = "\\u0001"
+"""OpenCSVSerde takes a backslash for an escape unless another character is one; this one is in no value of a broker."""
+PARTITION = "dt"
+PARQUET_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("recvTimeTs", "bigint"),
+    ("recvTime", "timestamp"),
+    ("eventTime", "timestamp"),
+    ("fiwareService", "string"),
+    *((name, "string") for name in ("fiwareServicePath", "entityId", "entityType", "attrName", "attrType")),
+    ("attrValue", "string"),
+    ("attrValueKind", "string"),
+    ("attrMd", _METADATA),
+    ("subscriptionId", "string"),
+    ("notificationId", "string"),
+    ("sequence", "bigint"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table and the statements that bring it to what its destination has."""
+
+    database: str
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    row_format: str
+    location: str
+    create_database: str | None
+    statements: tuple[str, ...]
+    """In their order. All but the last kind can be run again: what a table has already is not added to it twice."""
+
+
+def table(
+    destination: Destination, parameters: Parameters, *, attributes: tuple[str, ...] = (), had: tuple[str, ...] = ()
+) -> Table:
+    """Return the table of a destination.
+
+    `attributes` are the columns of attributes that its files have, in column modes; `had` are those of them that the
+    table has already, nothing where there is no table yet.
+    """
+    is_spark = parameters.values.hive_dialect == "spark"
+    columns = _columns(parameters, attributes)
+    name = f"{_word(destination.database)}.{_word(destination.table)}"
+    row_format = _row_format(parameters, is_spark=is_spark)
+    create_database = None if destination.database == "default" else _create_database(destination.database)
+    external = "" if row_format.startswith("using") else "external "
+    partitioned = f" partitioned by (`{PARTITION}` string)" if parameters.format == "parquet" else ""
+    create = (
+        f"create {external}table if not exists {name} ({_list(columns)}){partitioned} {row_format} "
+        f"location '{_quoted(destination.location)}'"
+    )
+    statements = [statement for statement in (create_database, create) if statement]
+    added = columns[len(_columns(parameters, had)) :] if had else ()
+    if added:
+        statements.append(f"alter table {name} add columns ({_list(added)})")
+    return Table(
+        database=destination.database,
+        name=destination.table,
+        columns=columns,
+        row_format=row_format,
+        location=destination.location,
+        create_database=create_database,
+        statements=tuple(statements),
+    )
+
+
+def partition(destination: Destination, day: str) -> str:
+    """Return the statement that makes a day's folder of Parquet files known."""
+    name = f"{_word(destination.database)}.{_word(destination.table)}"
+    return f"alter table {name} add if not exists partition ({PARTITION}='{_quoted(day)}')"
+
+
+def _columns(parameters: Parameters, attributes: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    if parameters.format == "parquet":
+        return PARQUET_COLUMNS
+    if parameters.format.endswith("column"):
+        return tuple(
+            _without_twins([*((name, "string") for name in FIXED), *_attribute_columns(parameters, attributes)])
+        )
+    # A number in quotes is NULL where Spark reads a bigint.
+    timestamp = "string" if parameters.values.hive_dialect == "spark" else "bigint"
+    metadata = ("attrMd", _METADATA) if parameters.format == "json-row" else ("attrMdFile", "string")
+    stored = (metadata,) if parameters.values.attr_metadata_store else ()
+    return (("recvTimeTs", timestamp), *((name, "string") for name in _ROW), *stored)
+
+
+def _attribute_columns(parameters: Parameters, attributes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    ending, type = (MD, _METADATA) if parameters.format == "json-column" else (MD_FILE, "string")
+    for name in attributes:
+        yield name, "string"
+        if parameters.values.attr_metadata_store:
+            yield f"{name}{ending}", type
+
+
+def _without_twins(columns: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield columns under names that differ in more than case, which Hive does not see."""
+    seen: set[str] = set()
+    for name, type in columns:
+        found, number = name, 2
+        while found.lower() in seen:
+            found, number = f"{name}_{number}", number + 1
+        seen.add(found.lower())
+        yield found, type
+
+
+def _row_format(parameters: Parameters, *, is_spark: bool) -> str:
+    if parameters.format == "parquet":
+        return "stored as parquet"
+    if parameters.format.startswith("json"):
+        return "using json" if is_spark else _OPENX
+    separator = _quoted(parameters.values.csv_separator)
+    if is_spark:
+        return (
+            f"{_OPEN_CSV}('separatorChar' = '{separator}', 'quoteChar' = '\"', 'escapeChar' = '{_NO_ESCAPE}') "
+            "stored as textfile"
+        )
+    return f"row format delimited fields terminated by '{separator}'"
+
+
+def _create_database(name: str) -> str:
+    return f"create database if not exists {_word(name)}"
+
+
+def _list(columns: tuple[tuple[str, str], ...]) -> str:
+    return ",".join(f"`{name.replace('`', '``')}` {type}" for name, type in columns)
+
+
+def _word(name: str) -> str:
+    """Return a name that is made of letters, digits and `_` as it stands in a statement."""
+    return name if name[:1].isalpha() else f"`{name}`"
+
+
+def _quoted(text: str) -> str:
+    """Return characters as they stand in a text of Hive's language, between single quotes."""
+    escapes = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
+    return "".join(escapes.get(character, character) for character in text)

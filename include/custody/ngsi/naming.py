@@ -1,0 +1,133 @@
+"""Where the data of an entity go: namespace, folder, file, table. One pure function, the same for every backend."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from custody.errors import InvalidInputError
+from custody.ngsi.encoding import CONCATENATOR, encode, encode_path, encode_table
+from custody.ngsi.parameters import Parameters
+from custody.ngsi.rules import Mapped, Names
+
+COMPONENT_BYTES_MAX = 255
+"""Of one name on HDFS."""
+RELATIVE_BYTES_MAX = 255
+"""Of the folder, and of the file, below the user's folder: the limit of NGSIToHDFS, in bytes of UTF-8."""
+TABLE_BYTES_MAX = 256
+"""Of a table's name in Hive's metastore; a longer one is cut and ends in a digest of the whole."""
+_DIGEST_CHARACTERS = 16
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PERIODS = {"none": "", "hourly": "_%H%d%m%Y", "daily": "_%d%m%Y", "monthly": "_%m%Y", "yearly": "_%Y"}
+_KINDS = {"json-row": "row", "json-column": "column", "csv-row": "row", "csv-column": "column", "parquet": "parquet"}
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where one entity's data go."""
+
+    root: str
+    """`/user/<hdfs_username>`, or `/user` with service_as_namespace."""
+    folder: str
+    """Below the root: `<service><path>/<destination>`."""
+    name: str
+    """Of the destination, encoded."""
+    period: str
+    """What separates files by time, `_042016`, or nothing."""
+    database: str
+    table: str
+
+    @property
+    def location(self) -> str:
+        """The whole path of the folder."""
+        return f"{self.root}/{self.folder}"
+
+    @property
+    def file(self) -> str:
+        """The whole path of the file."""
+        return f"{self.location}/{self.name}{self.period}.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An entity's destination and how its attributes are called there."""
+
+    destination: Destination
+    mapped: Mapped
+    raw_name: str
+    """Of the destination before encoding; names of metadata files begin with it."""
+
+
+def place(names: Names, received_ms: int, parameters: Parameters) -> Placed:
+    """Return where the data of an entity go that was received at a time.
+
+    Raises:
+        InvalidInputError: a name is longer than HDFS or NGSIToHDFS allows.
+    """
+    mapped = parameters.mappings.apply(names)
+    used = parameters.grouping.apply(names) or mapped.names
+    raw = used.destination or CONCATENATOR.join(part for part in (used.entity_id, used.entity_type) if part)
+    values = parameters.values
+    is_new = values.enable_encoding
+    service, name = encode(used.service, is_new=is_new), encode(raw, is_new=is_new)
+    path = encode_path(used.path.rstrip("/"), is_new=is_new)
+    if values.enable_lowercase:
+        service, name, path = service.lower(), name.lower(), path.lower()
+    folder = f"{service}{path}/{name}"
+    destination = Destination(
+        root="/user" if values.service_as_namespace else f"/user/{parameters.username}",
+        folder=folder,
+        name=name,
+        period=_period(received_ms, values.periodicity_of_file_separation),
+        database=_database(parameters, service),
+        table=_table(parameters, folder),
+    )
+    _check_relative("folder", folder)
+    _check_relative("file", f"{folder}/{name}{destination.period}.txt")
+    return Placed(destination, mapped, raw)
+
+
+def metadata_file(placed: Placed, attribute: str, type: str, parameters: Parameters) -> str:
+    """Return the path of the file of an attribute's metadata, which the CSV modes have.
+
+    Raises:
+        InvalidInputError: a name is longer than HDFS allows.
+    """
+    values = parameters.values
+    raw = CONCATENATOR.join(part for part in (placed.raw_name, attribute, type) if part)
+    name = encode(raw, is_new=values.enable_encoding)
+    if values.enable_lowercase:
+        name = name.lower()
+    size = len(f"{name}.txt".encode())
+    if size > COMPONENT_BYTES_MAX:
+        raise InvalidInputError(
+            f"metadata file of {attribute[:80]}: expected a name of at most {COMPONENT_BYTES_MAX} bytes, got {size}"
+        )
+    above = placed.destination.location.removesuffix(placed.destination.name)
+    return f"{above}{name}/{name}.txt"
+
+
+def _period(received_ms: int, periodicity: str) -> str:
+    return (_EPOCH + timedelta(milliseconds=received_ms)).strftime(_PERIODS[periodicity])
+
+
+def _database(parameters: Parameters, service: str) -> str:
+    if parameters.values.hive_db_type == "default-db":
+        return "default"
+    return encode_table(service if parameters.values.service_as_namespace else parameters.username)
+
+
+def _table(parameters: Parameters, folder: str) -> str:
+    user = "" if parameters.values.service_as_namespace else f"{parameters.username}_"
+    name = encode_table(f"{user}{folder}_{_KINDS[parameters.format]}")
+    if len(name) <= TABLE_BYTES_MAX:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return f"{name[: TABLE_BYTES_MAX - _DIGEST_CHARACTERS - 1]}_{digest}"
+
+
+def _check_relative(what: str, path: str) -> None:
+    size = len(path.encode())
+    if size > RELATIVE_BYTES_MAX:
+        raise InvalidInputError(f"{what} {path[:80]}…: expected at most {RELATIVE_BYTES_MAX} bytes, got {size}")

@@ -1,0 +1,123 @@
+"""The sink of NGSI, crashed at every operation in every mode; and bugs put into it, each of which has to be found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from custody.ngsi.sink import Sink
+from custody.ngsi.staged import Part
+from custody.ngsi.target import Target
+from custody.vfs import FileSystem
+from tests.crash.enumeration import enumerate_crashes
+from tests.crash.sinking import Sinking
+
+
+def test_a_crash_of_the_sink_writes_no_line_twice_and_loses_none() -> None:
+    outcome = enumerate_crashes(Sinking("csv-column"), seeds=1)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["json-row", "json-column", "csv-row", "csv-column", "parquet"])
+def test_a_crash_of_the_sink_in_every_mode(mode: str) -> None:
+    outcome = enumerate_crashes(Sinking(mode), seeds=5)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 80
+
+
+class WritesBeforeCommit(Sink):
+    """Brings a batch into the files, then makes it count."""
+
+    def _commit(self, state: Any, batch: Any, made: Any, left: Any) -> None:
+        for part in batch.parts:
+            self._target.apply(part, memoryview(made.files[part.path]))
+        super()._commit(state, batch, made, left)
+
+
+class NeverEnds(Sink):
+    """Does not bring to its end what a crash left."""
+
+    def _recover(self) -> None:
+        self._catalog.settle()
+
+
+class ForgetsColumns(Sink):
+    """Takes the columns of each destination for new ones after a start."""
+
+    def _recover(self) -> None:
+        super()._recover()
+        self._columns = {}
+
+
+class BareTarget(Target):
+    """Appends to a file, whatever is there."""
+
+    def _complete(self, file: Path, part: Part, data: memoryview) -> None:
+        with self._fs.append(file) as writing:
+            writing.write(bytes(data))
+            writing.sync()
+
+
+class TrustsLength(Target):
+    """Takes a file that is long enough for one that has the bytes."""
+
+    def _complete(self, file: Path, part: Part, data: memoryview) -> None:
+        if self._fs.size(file) < part.offset + part.length:
+            super()._complete(file, part, data)
+
+
+class NoSync(Target):
+    """Does not sync what it appends."""
+
+    def _complete(self, file: Path, part: Part, data: memoryview) -> None:
+        with self._fs.append(file) as writing:
+            writing.write(bytes(data))
+
+
+class NoDirectorySync(Target):
+    """Does not sync the names of new files."""
+
+    def apply(self, part: Part, data: memoryview) -> None:
+        file = self._file(part.path)
+        self._fs.make_directory(file.parent)
+        if self._fs.exists(file):
+            self._complete(file, part, data)
+            return
+        with self._fs.create(file) as writing:
+            writing.write(bytes(data))
+            writing.sync()
+
+
+def with_target(target: Callable[[FileSystem, Path], Target]) -> Callable[[pytest.MonkeyPatch], type[Sink]]:
+    def put(patch: pytest.MonkeyPatch) -> type[Sink]:
+        patch.setattr("custody.ngsi.sink.Target", target)
+        return Sink
+
+    return put
+
+
+def with_sink(sink: type[Sink]) -> Callable[[pytest.MonkeyPatch], type[Sink]]:
+    return lambda patch: sink
+
+
+BUGS = {
+    "writes before the commit": with_sink(WritesBeforeCommit),
+    "does not end a batch after a crash": with_sink(NeverEnds),
+    "forgets columns": with_sink(ForgetsColumns),
+    "appends to a torn end": with_target(BareTarget),
+    "takes length for content": with_target(TrustsLength),
+    "no sync of what is appended": with_target(NoSync),
+    "no sync of a new name": with_target(NoDirectorySync),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_in_the_sink_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = Sinking("csv-column", BUGS[bug](monkeypatch))
+    outcome = enumerate_crashes(scenario, seeds=3, first_alarm_only=True)
+    assert outcome.alarms, str(outcome)

@@ -1,0 +1,107 @@
+"""Notifications as values: what was written is what is kept, and what cannot be read is named with its place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from custody.capture.exact import Exact, Kind, exact, exact_text
+from custody.capture.ngsi_attributes import Metadatum, Shape
+from custody.capture.notification import Notification, Version, read_notification
+from custody.errors import InvalidInputError
+from tests.unit.capture.captured import Json, entity, envelope, notification
+from tests.unit.capture.test_ngsi import LD, events_of
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def read(document: object, **headers: str) -> Notification:
+    return read_notification(json.dumps(document).encode(), headers)
+
+
+@given(VALUES, st.sampled_from([None, 1, 4, "\t"]), st.booleans())
+def test_a_value_loses_its_blanks_and_nothing_else(value: Any, indent: int | str | None, ascii_only: bool) -> None:
+    written = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    kept = exact(msgspec.Raw(written.encode()))
+    assert kept.json == json.dumps(value, separators=(",", ":"), ensure_ascii=ascii_only)
+    assert json.loads(kept.json) == value
+
+
+@pytest.mark.parametrize(
+    ("written", "kind", "plain"),
+    [
+        ("null", Kind.NULL, "null"),
+        ("true", Kind.BOOLEAN, "true"),
+        ("-1.50E+3", Kind.NUMBER, "-1.50E+3"),
+        ('"a\\u00e9\\n"', Kind.STRING, "aé\n"),
+        ("[1, 2]", Kind.ARRAY, "[1,2]"),
+        ('{"a": " b "}', Kind.OBJECT, '{"a":" b "}'),
+    ],
+)
+def test_the_kinds_of_values(written: str, kind: Kind, plain: str) -> None:
+    kept = exact(msgspec.Raw(written.encode()))
+    assert (kept.kind, kept.plain, kept.is_composite) == (kind, plain, kind in (Kind.ARRAY, Kind.OBJECT))
+
+
+@given(st.text())
+def test_characters_become_a_value_and_come_back(text: str) -> None:
+    assert exact_text(text).plain == text
+    assert json.loads(exact_text(text).json) == text
+
+
+def test_entities_attributes_and_metadata_are_in_their_order() -> None:
+    body = (
+        b'{"data": [{"id": "a", "z": {"value": 1.0, "type": "Number", "metadata": {"n": {"type": "T", "value": [1 ]},'
+        b' "m": {"value": null}}}, "type": "X", "b": {"value": "v"}}]}'
+    )
+    found = read_notification(body, {"Fiware-Correlator": "c", "NGSILD-Tenant": "t"})
+    [one] = found.entities
+    assert (found.version, found.service, found.correlator, found.size) == (Version.V2, "t", "c", 1)
+    assert (one.id, one.type, one.path, one.shape) == ("a", "X", None, Shape.NORMALIZED)
+    first, second = one.attributes
+    assert (first.name, first.type, first.value) == ("z", "Number", Exact("1.0"))
+    assert first.metadata == (Metadatum("n", "T", Exact("[1]")), Metadatum("m", "", Exact("null")))
+    assert (second.name, second.type, second.value.plain) == ("b", "", "v")
+
+
+def test_an_entity_that_cannot_be_read_leaves_the_others() -> None:
+    found = read(notification(entity(1), {"id": 5}, entity(3)))
+    assert [item.index for item in found.entities] == [0, 2]
+    assert [(item.index, item.reason) for item in found.broken] == [(1, "id: expected text, got 5")]
+    assert found.only(2).entities == (found.entities[1],)
+    for missing in (1, 3):
+        with pytest.raises(InvalidInputError, match=f"entity {missing}: expected one of 3"):
+            found.only(missing)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "says"),
+    [
+        ({"type": "Property", "value": 1, "observedAt": {}}, None),
+        ({"type": ["Property"], "value": 1}, "x.type: expected text, got"),
+        ([1, {"type": "Property", "value": 1}], None),
+        ({"type": "Property", "value": 1, "sub": {"type": 5, "value": 1}}, "sub.type: expected text, got 5"),
+    ],
+)
+def test_what_is_wrong_with_linked_data_is_named(attribute: object, says: str | None) -> None:
+    body: Json = {**LD, "data": [{"id": "urn:x:1", "type": "T", "x": attribute}]}
+    found = read_notification(json.dumps(body).encode(), {}, shape=Shape.NORMALIZED)
+    assert [broken.reason.split(" got")[0] for broken in found.broken] == ([says.split(" got")[0]] if says else [])
+
+
+def test_an_event_says_which_headers_were_missing() -> None:
+    [bare] = events_of(notification())
+    assert bare.updated_attributes["ngsi.unnamed"] == "ngsi.service,ngsi.service_path"
+    [half] = events_of(envelope(notification(), Fiware_Service="parks"))
+    assert half.updated_attributes["ngsi.unnamed"] == "ngsi.service_path"
+    [whole] = events_of(envelope(notification(), Fiware_Service="parks", Fiware_ServicePath="/north"))
+    assert "ngsi.unnamed" not in whole.updated_attributes
