@@ -19,7 +19,7 @@ def graph(*edges: tuple[int, int] | tuple[int, int, bytes], **dates: int) -> Sma
     whole = [(edge[0], edge[1], edge[2] if len(edge) == 3 else b"x") for edge in edges]
     nodes = {node for edge in edges for node in edge[:2]}
     author = {int(name[1:]): date for name, date in dates.items()}
-    return SmallGraph({node: KINDS[node // 10] for node in nodes}, whole, author)  # type: ignore[index]
+    return SmallGraph({node: KINDS[node // 10] for node in nodes}, whole, author)
 
 
 def test_a_directory_is_frontier_when_all_in_it_is_older_than_a_revision_around_it() -> None:
