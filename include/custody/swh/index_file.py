@@ -17,8 +17,8 @@ from custody.swh.elias_fano import EliasFano, low_words
 from custody.vfs import FileSystem
 
 INDEX_SUFFIX = ".ef"
-_NAME, _VERSION = b"CUSTSEF", 1
-_HEAD = struct.Struct("<7sBQQQIIQ")
+PREAMBLE = b"CUSTSEF\x01"
+_HEAD = struct.Struct("<8sQQQIIQ")
 _DIGEST_BYTES = 32
 _WORD_BYTES = 8
 
@@ -59,7 +59,7 @@ class KeyIndex:
     def encode(self) -> bytes:
         """Return the content of the index's file."""
         head = _HEAD.pack(
-            *(_NAME, _VERSION, self.first, self.last, self.keys.count),
+            *(PREAMBLE, self.first, self.last, self.keys.count),
             *(self.keys.low_bits, len(self.group_firsts), len(self.keys.highs)),
         )
         arrays = (self.group_firsts, self.keys.lows, self.keys.highs)
@@ -76,14 +76,14 @@ def read_index(fs: FileSystem, path: Path) -> KeyIndex:
         StorageError: it cannot be read.
     """
     data = fs.view(path)
-    if bytes(data[:7]) == _NAME and len(data) > len(_NAME) and data[7] != _VERSION:
-        raise FormatVersionError(f"{path} @7: expected version {_VERSION}, got {data[7]}. Use a newer custody.")
-    if len(data) < _HEAD.size + _DIGEST_BYTES or bytes(data[:7]) != _NAME:
+    if data[:7] == PREAMBLE[:7] and len(data) > 7 and data[7] != PREAMBLE[7]:
+        raise FormatVersionError(f"{path} @7: expected an index of keys of version 1, got {data[7]}.")
+    if len(data) < _HEAD.size + _DIGEST_BYTES or data[:8] != PREAMBLE:
         raise CorruptionError(f"{path} @0: expected an index of keys, got {len(data)} bytes of something else.")
     body = data[:-_DIGEST_BYTES]
     if hashlib.sha256(body).digest() != bytes(data[-_DIGEST_BYTES:]):
         raise CorruptionError(f"{path} @0: the SHA-256 of the index does not match. Build the database anew.")
-    _, _, first, last, count, low_bits, groups, highs = _HEAD.unpack_from(data)
+    _, first, last, count, low_bits, groups, highs = _HEAD.unpack_from(data)
     lows = low_words(count, low_bits)
     if len(body) != _HEAD.size + _WORD_BYTES * (groups + lows + highs):
         raise CorruptionError(f"{path} @{_HEAD.size}: expected {groups + lows + highs} words behind the head.")
