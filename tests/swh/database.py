@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from custody.clock import SystemClock
+from custody.config import Settings
 from custody.swh import ObjectType, ProvenanceDatabase, Swhid
-from custody.swh.table_file import write_table_file
+from custody.swh.build import STEPS, Build, BuildDescription, StepOutput
+from custody.swh.publishing import Published, database_catalog, database_folder, publish
+from custody.swh.table_file import WrittenFile, write_table_file
 from custody.swh.tables import TABLES
 from custody.vfs import PosixFileSystem
 from tests.swh.graphs import sha1_git
@@ -44,10 +48,9 @@ def rows_of(reference: Reference) -> dict[str, tuple[str, Iterable[Row]]]:
     }
 
 
-def write_database(folder: Path, reference: Reference, *, group_rows: int = 8) -> dict[str, Sequence[Path]]:
-    """Write every table as up to two files, cut between two keys; return the files by table."""
-    folder.mkdir(parents=True)
-    found: dict[str, Sequence[Path]] = {}
+def write_database(folder: Path, reference: Reference, *, group_rows: int = 8) -> dict[str, list[WrittenFile]]:
+    """Write every table as up to two files, cut between two keys, in a folder of its own; return the files by table."""
+    found: dict[str, list[WrittenFile]] = {}
     for name, (columns, rows) in rows_of(reference).items():
         spec, names = TABLES[name], columns.split()
         order = [names.index(column) for column in spec.order if column in names]
@@ -56,21 +59,35 @@ def write_database(folder: Path, reference: Reference, *, group_rows: int = 8) -
         cut = next(
             (n for n in range(len(whole) // 2, len(whole)) if n and whole[n][key] != whole[n - 1][key]), len(whole)
         )
-        paths = []
+        found[name] = []
+        (folder / name).mkdir(parents=True)
         for number, part in enumerate((whole[:cut], whole[cut:])):
-            kinds = [_kind(column) for column in names]
-            arrays = [pa.array([row[place] for row in part], kind) for place, kind in enumerate(kinds)]
-            source, target = folder / f"{name}.source", folder / f"{name}-{number}.parquet"
+            arrays = [pa.array([row[place] for row in part], _kind(column)) for place, column in enumerate(names)]
+            source, target = folder / f"{name}.source", folder / name / f"{number:05}.parquet"
             pq.write_table(pa.table(arrays, names=names), source)
-            if write_table_file(PosixFileSystem(), spec, [source], target, group_rows=group_rows) is not None:
-                paths.append(target)
+            made = write_table_file(PosixFileSystem(), spec, [source], target, group_rows=group_rows)
+            found[name] += [] if made is None else [made]
             source.unlink()
-        found[name] = paths
     return found
 
 
 def open_database(folder: Path, reference: Reference) -> ProvenanceDatabase:
-    return ProvenanceDatabase(PosixFileSystem(), write_database(folder, reference))
+    written = write_database(folder, reference)
+    files = {name: [folder / name / file.name for file in made] for name, made in written.items()}
+    return ProvenanceDatabase(PosixFileSystem(), files)
+
+
+def publish_reference(settings: Settings, name: str, reference: Reference, node_filter: str) -> Published:
+    """Publish the reference's tables as a build; all of them come from the first step, which Spark has no part in."""
+    fs = PosixFileSystem()
+    description = BuildDescription(graph="/graph", fingerprint=name, node_filter=node_filter)
+    build = Build.begin(fs, database_folder(settings), name, description)
+    for step in STEPS:
+        attempt = build.attempt(step)
+        written = write_database(attempt / "tables", reference) if step == STEPS[0] else {}
+        files = tuple(file for made in written.values() for file in made)
+        build.finish(attempt, StepOutput(step=step, files=files, kept={}, rounds=0, seconds=0.0))
+    return publish(database_catalog(settings, fs, SystemClock()), build)
 
 
 def _kind(column: str) -> pa.DataType:

@@ -4,10 +4,11 @@
     <database>/builds/<build>/<step>/output.json          what the step made
     <database>/builds/<build>/<step>/tables/<table>/...   files of the database
     <database>/builds/<build>/<step>/kept/<name>/...      what later steps read; goes when the build is published
-    <database>/builds/<build>/attempts/<step>.<uuid>/     a step that goes on, or that died
+    <database>/builds/<build>/attempt.<step>.<uuid>/      a step that goes on, or that died
 
 An attempt becomes a step's output by one rename, after everything in it was synced: a step's folder is whole, or it is
-not there. Of two attempts at one step the first one wins; the other finds the folder there and throws its own away.
+not there. It stays in one folder, as a move between two may leave a name in both after a crash. Of two attempts at one
+step the first one wins; the other finds the folder there and throws its own away.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ DATABASE = "swh"
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 _NAME = re.compile(r"[A-Za-z0-9_=][A-Za-z0-9._=+-]{0,99}")
-_DESCRIPTION, _OUTPUT, _ATTEMPTS = "build.json", "output.json", "attempts"
+_DESCRIPTION, _OUTPUT, _ATTEMPT = "build.json", "output.json", "attempt."
 
 
 class BuildDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +132,7 @@ class Build:
 
         What earlier attempts left stays: one of them may live on. Publishing the build removes it.
         """
-        folder = self.folder / _ATTEMPTS / f"{step}.{uuid.uuid4().hex}"
+        folder = self.folder / f"{_ATTEMPT}{step}.{uuid.uuid4().hex}"
         for inner in ("rounds", "kept", "tables"):
             self._fs.make_directory(folder / inner)
         return folder
@@ -175,7 +176,9 @@ class Build:
         """Remove what is no part of the database: what steps kept, and what attempts left."""
         for step in STEPS:
             self._fs.remove_tree(self.folder / step / "kept")
-        self._fs.remove_tree(self.folder / _ATTEMPTS)
+        for name in self._fs.list(self.folder):
+            if name.startswith(_ATTEMPT):
+                self._fs.remove_tree(self.folder / name)
 
     def _sync(self, folder: Path) -> None:
         """Make a tree durable that others wrote."""

@@ -37,7 +37,7 @@ def compute_earliest_timestamps(work: Work) -> None:
     work.keep("earliest_timestamps", dated.frame.select("node", "author_date"))
     others = work.checkpoint(seeds.where("not is_direct").drop("is_direct"))
     whole = _with_contents(work, earliest(work, others.frame, directories, direct.frame)) if others.rows else dated
-    write_table(work, EARLIEST, whole.frame)
+    write_table(work, EARLIEST, whole)
 
 
 def _with_contents(work: Work, directories: Written) -> Written:

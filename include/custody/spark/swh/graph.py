@@ -120,8 +120,7 @@ def _write_nodes(work: Work, graph: Graph, reachable: DataFrame, roots: DataFram
     nodes = _nodes(work, graph)
     members = reachable.unionByName(roots.select(F.col("revrel").alias("node")).distinct())
     inside = nodes.join(members, F.col("id") == F.col("node"), "left_semi")
-    listed = work.checkpoint(inside.unionByName(nodes.where("type = 'ori'"))).frame
-    write_table(work, NODES, listed)
+    write_table(work, NODES, inside.unionByName(nodes.where("type = 'ori'")))
     # All nodes can be asked for; one that is in no revision then has an answer too: nowhere.
     write_table(work, NODE_IDS, nodes)
     write_table(work, ORIGINS, _read(work, graph, "origins").select(F.col("id").cast("bigint"), "url"))

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from custody.spark.swh.graph import STEP as NODES_STEP
 from custody.spark.swh.tables import write_table
-from custody.spark.swh.work import Work, Written
+from custody.spark.swh.work import Work, Written, any_in
 from custody.swh.tables import REVISIONS_IN_ORIGINS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _ends(work: Work, single: Written) -> Written:
             jumped.select("node", F.coalesce("further", "up").alias("up"), F.col("further").isNotNull().alias("moved"))
         )
         now = Written(moved.frame.select("node", "up"), moved.rows, moved.folder)
-        if moved.frame.where("moved").isEmpty():
+        if not any_in(moved.folder, "moved"):
             return now
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from custody.spark.swh.work import Work
+from custody.spark.swh.work import Work, Written
 from custody.swh.table_file import WrittenFile, write_table_file
 from custody.swh.tables import TABLES
 from custody.vfs import PosixFileSystem
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def write_table(work: Work, name: str, frame: DataFrame) -> None:
-    """Write the rows of a frame as the table of that name; ids as bigint, dates as seconds in bigint."""
+def write_table(work: Work, name: str, rows: DataFrame | Written) -> None:
+    """Write rows as the table of that name; ids as bigint, dates as seconds in bigint."""
     spec = TABLES[name]
     columns = [column for column in spec.schema.names if column != spec.key or not spec.derives_key]
-    rows = work.checkpoint(frame.select(*columns))
+    # Counted before they are cut into ranges, and not computed again for it.
+    source = rows if isinstance(rows, Written) else work.checkpoint(rows.select(*columns))
     order = [column for column in spec.order if column in columns]
-    count = max(-(-rows.rows // work.sizes.file_rows), 1)
-    ranges = rows.frame.repartition(1) if count == 1 else rows.frame.repartitionByRange(count, spec.range_column)
+    count = max(-(-source.rows // work.sizes.file_rows), 1)
+    frame = source.frame.select(*columns)
+    ranges = frame.repartition(1) if count == 1 else frame.repartitionByRange(count, spec.range_column)
     sorted_rows = work.checkpoint(ranges.sortWithinPartitions(*order))
     # Spark numbers its files by partition, and partitions by range.
     sources = sorted(str(path) for path in sorted_rows.folder.glob("*.parquet"))

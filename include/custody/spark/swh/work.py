@@ -96,5 +96,16 @@ def rows_in(folder: Path) -> int:
     return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
 
 
+def any_in(folder: Path, column: str) -> bool:
+    """Return whether a column of truth values is true in any row, from the statistics in the footers."""
+    for path in folder.glob("*.parquet"):
+        metadata = pq.read_metadata(path)
+        place = metadata.schema.names.index(column)
+        groups = (metadata.row_group(number).column(place).statistics for number in range(metadata.num_row_groups))
+        if any(found is None or not found.has_min_max or found.max for found in groups):
+            return True
+    return False
+
+
 def _url(folder: Path) -> str:
     return folder.absolute().as_uri()
