@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.swh.reference import SmallGraph
 
-_NAMES = (b"a", b"a-b", b"a.c", b"b", b"README", b"src", b"caf\xe9", b"\xff\x01", b"z" * 40)
+_NAMES = (b"a", b"a-b", b"a.c", b"b", b"README", b"src", b"\xe9t\xe9", b"\xff\x01", b"z" * 40)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def project(tmp_path: Path) -> Path:
     git(folder, "add", ".")
     git(folder, "commit", "-qm", "one", date=1_600_000_000)
     git(folder, "checkout", "-qb", "side")
-    Path(os.fsdecode(bytes(folder) + b"/caf\xe9")).write_bytes(b"latin\n")
+    Path(os.fsdecode(bytes(folder) + b"/\xe9t\xe9")).write_bytes(b"latin\n")
     git(folder, "add", ".")
     git(folder, "commit", "-qm", "two", date=1_600_000_100)
     git(folder, "checkout", "-q", "main")
@@ -94,7 +94,7 @@ def test_edges_are_those_of_trees_commits_tags_and_branches(project: Path, tmp_p
         git(project, "rev-parse", "main^1"),
     }
     assert (tag, head, "rel", "rev", None) in edges
-    assert any(edge[0] == latin and edge[4] == b"caf\xe9" for edge in edges)
+    assert any(edge[0] == latin and edge[4] == b"\xe9t\xe9" for edge in edges)
     branches = {edge[4]: edge[1] for edge in edges if edge[2] == "snp"}
     assert branches == {b"refs/heads/main": head, b"refs/heads/side": side, b"refs/tags/v1": tag}
 

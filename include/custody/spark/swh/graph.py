@@ -84,8 +84,13 @@ def _between(edges: DataFrame, source: str, target: str) -> DataFrame:
 
 
 def _arcs(edges: DataFrame, target: str) -> DataFrame:
+    """Arcs from directories, each pair once with the smallest of its names: of directories with a slash behind it.
+
+    With the slash, as "a/" is greater than "a-b/", although "a" is smaller than "a-b".
+    """
     named = edges.where((F.col("src_type") == "dir") & (F.col("dst_type") == target))
-    return named.groupBy("src", "dst").agg(F.min("name").alias("name"))
+    name = F.concat("name", F.lit(b"/")) if target == "dir" else F.col("name")
+    return named.groupBy("src", "dst").agg(F.min(name).alias("name"))
 
 
 def _roots(work: Work, graph: Graph, edges: DataFrame, dates: DataFrame) -> DataFrame:

@@ -66,8 +66,7 @@ def _expand(work: Work, tops: DataFrame, directories: DataFrame, barrier: DataFr
     while found[-1].rows:
         entered = found[-1].frame.where("not is_barrier")
         below = entered.join(directories, F.col("dir") == F.col("src"), "inner")
-        path = F.concat("path", "name", F.lit(b"/"))
-        below = below.groupBy("top", "dst").agg(F.min(path).alias("path"))
+        below = below.groupBy("top", "dst").agg(F.min(F.concat("path", "name")).alias("path"))
         below = below.select("top", F.col("dst").alias("dir"), F.lit(len(found)).alias("depth"), "path")
         fresh = below.join(work.several(found), ["top", "dir"], "left_anti")
         found.append(work.checkpoint(_marked(fresh, barrier)))
