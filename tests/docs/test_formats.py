@@ -42,6 +42,8 @@ from custody.ngsi import staged
 from custody.quarantine import Entry, Quarantine
 from custody.rollover import UnitManifest
 from custody.rollover.manifest import PREAMBLE as UNIT_PREAMBLE
+from custody.swh.index_file import PREAMBLE as SWH_INDEX_PREAMBLE
+from custody.swh.index_file import KeyIndex, read_index
 from custody.vfs import TEMPORARY_SUFFIX, PosixFileSystem
 from tests.docs.pages import DOCS, examples, hex_bytes, read, section, table
 
@@ -56,6 +58,7 @@ PREAMBLES = {
     "scrub": scrub.PREAMBLE,
     "content": content.PREAMBLE,
     "ngsi-batch": staged.PREAMBLE,
+    "swh-index": SWH_INDEX_PREAMBLE,
 }
 
 
@@ -233,6 +236,15 @@ def test_the_example_of_a_table_of_contents_is_what_the_code_writes() -> None:
     shown = TableOfContents(blocks, b"\x15\x04", b"\x00", description, 1707, 600, b"\x11" * 32)
     assert shown.encode() == _example("toc", "file")
     assert TableOfContents.decode(_example("toc", "file"), Path("example")).footer([0])[-8:-4] == b"\x08\0\0\0"
+
+
+def test_the_example_of_an_index_of_keys_is_what_the_code_writes_and_reads(tmp_path: Path) -> None:
+    shown = KeyIndex.of(np.array([5, 9, 1000, 1001], np.uint64), np.array([5, 1000], np.uint64))
+    assert shown.encode() == _example("swh-index", "file")
+    (tmp_path / "0.ef").write_bytes(_example("swh-index", "file"))
+    found = read_index(FS, tmp_path / "0.ef")
+    assert (found.keys.numbers() + np.uint64(found.first)).tolist() == [5, 9, 1000, 1001]
+    assert found.groups(np.array([1001], np.uint64)) == [1]
 
 
 def test_the_example_of_a_transaction_is_what_the_code_writes() -> None:

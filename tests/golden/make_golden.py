@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from custody.catalog import Transaction
 from custody.catalog.codec import encode
@@ -37,6 +39,8 @@ from custody.ngsi.sink import Sink
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.rollover import GroupWatch, News, Workspace
+from custody.swh.table_file import write_table_file
+from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 from tests.crash.sinking import items
 from tests.unit.ngsi.notified import parameters
@@ -60,6 +64,7 @@ CLAIM = Path("store/main/content/1/0000/1772409602500-0")
 CONTENTS = (b'{"subscriptionId":"s","data":[]}', b"", bytes(range(256)))
 SUNK = parameters(file_format="csv-column")
 JOURNALS = Path("containers/1/main/journals")
+SWH = Path("swh")
 
 
 def expected_events(document: dict[str, object]) -> list[Event]:
@@ -112,6 +117,17 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     made = decode_state(state.read_bytes(), state)
     here = "6f1c2d3e000040008000000000000001"
     state.write_bytes(encode_state(msgspec.structs.replace(made, container=here, containers={here: "/disk1"})))
+
+
+def make_swh(folder: Path) -> None:
+    """Write a file of a provenance table and its index: six contents in revisions, two rows a row group."""
+    folder.mkdir()
+    rows = {"cnt": [3, 3, 5, 9, 9, 1000], "revrel": [70, 71, 70, 72, 73, 71], "revrel_author_date": [-5, 0, 1, 2, 3, 4]}
+    paths = pa.array([b"a", b"a-b/c", b"caf\xe9", b"", b"x/y", b"z"], pa.binary())
+    source = folder / "source.parquet"
+    pq.write_table(pa.table({**rows, "path": paths}), source)
+    write_table_file(PosixFileSystem(), TABLES[CONTENTS_IN_REVISIONS], [source], folder / "00000.parquet", group_rows=2)
+    source.unlink()
 
 
 def _group(repository: Repository, clock: ManualClock, batches: list[list[Event]], now_ms: int) -> None:
@@ -170,6 +186,7 @@ def make_broken(good: Path, folder: Path) -> None:
         "lease": good / STORE / "leases/rollover/0000000001",
         "claim": good / CLAIM,
         "unit": next(good.glob(str(STORE / "staging/*/unit"))),
+        "ef": good / SWH / "00000.ef",
     }
     for suffix, path in small.items():
         for defect, damage in _FRAMED.items():
@@ -219,6 +236,7 @@ def main(folder: Path) -> None:
     """Write both folders into a new or empty one."""
     document = msgspec.json.decode((HERE / "expected.json").read_bytes(), type=dict[str, object])
     make_good(folder / "v1", document)
+    make_swh(folder / "v1" / SWH)
     make_broken(folder / "v1", folder / "broken")
 
 

@@ -20,6 +20,7 @@ from custody.model import to_events
 from custody.quarantine import Quarantine
 from custody.query import parse_query
 from custody.rollover import UnitManifest
+from custody.swh.index_file import read_index
 from custody.vfs import PosixFileSystem
 from tests.golden.make_golden import CONTENTS, HERE, STORE
 from tests.golden.test_golden import EVENTS, EXPECTED
@@ -61,6 +62,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".toc": lambda path: TableOfContents.decode(path.read_bytes(), path),
     ".txn": lambda path: decode(path.read_bytes(), path),
     ".ckpt": lambda path: decode(path.read_bytes(), path),
+    ".ef": lambda path: read_index(FS, path),
 }
 VERSION = {"future-version", "unknown-feature"}
 FILES = sorted(path for path in BROKEN.iterdir() if path.is_file() and path.name != "torn.journal")
@@ -68,7 +70,7 @@ FILES = sorted(path for path in BROKEN.iterdir() if path.is_file() and path.name
 
 def test_every_format_with_a_preamble_has_a_broken_file_of_each_kind() -> None:
     names = {path.name for path in FILES}
-    for suffix in (".toc", ".txn", ".ckpt", ".state", ".unit", ".scrub", ".lease", ".claim"):
+    for suffix in (".toc", ".txn", ".ckpt", ".state", ".unit", ".scrub", ".lease", ".claim", ".ef"):
         assert {f"{defect}{suffix}" for defect in ("bad-preamble", "future-version", "truncated", "flipped")} <= names
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from custody.catalog import Transaction
@@ -25,8 +26,10 @@ from custody.ngsi.sink import Sink
 from custody.query import parse_query
 from custody.repository import Repository
 from custody.rollover import UnitManifest, read_mark, staged_path
+from custody.swh.table import Table
+from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
-from tests.golden.make_golden import CLAIM, CONTENTS, HERE, JOURNALS, STORE, SUNK, TAKEN, expected_events, main
+from tests.golden.make_golden import CLAIM, CONTENTS, HERE, JOURNALS, STORE, SUNK, SWH, TAKEN, expected_events, main
 
 EXPECTED: dict[str, Any] = msgspec.json.decode((HERE / "expected.json").read_bytes())
 EVENTS = expected_events(EXPECTED)
@@ -224,6 +227,15 @@ def test_a_quarantine_entry_says_why_and_keeps_the_piece(golden: Path) -> None:
     quarantine = Repository.open(golden).quarantine
     assert [msgspec.to_builtins(entry) for entry in quarantine.entries()] == [case["entry"]]
     assert quarantine.raw(case["entry"]["key"]) == case["raw"].encode()
+
+
+def test_a_provenance_table_gives_its_rows_by_key(golden: Path) -> None:
+    table = Table(FS, TABLES[CONTENTS_IN_REVISIONS], [golden / SWH / "00000.parquet"])
+    found = table.rows(np.array([1000, 4, 3], np.uint64))
+    assert found.column("revrel").to_pylist() == [70, 71, 71]
+    assert found.column("path").to_pylist() == [b"a", b"a-b/c", b"z"]
+    assert [date.timestamp() for date in found.column("revrel_author_date").to_pylist()] == [-5, 0, 4]
+    assert table.rows(np.array([9], np.uint64), ["revrel"]).column("revrel").to_pylist() == [72, 73]
 
 
 def test_the_golden_files_stay_small() -> None:

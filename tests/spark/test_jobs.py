@@ -21,6 +21,7 @@ from custody.sample import SampleOptions, sample_files
 from custody.spark.job import ALL_STEPS
 from custody.spark.run import jobs_folder
 from custody.spark.submit import submit_command, submit_environment
+from custody.spark.swh.job import ALL as SWH_STEPS
 from custody.vfs import PosixFileSystem
 from tests.support import run_steps
 
@@ -51,10 +52,10 @@ def repository(tmp_path: Path) -> Repository:
 
 def test_there_is_one_job_a_step_and_one_for_all_of_them() -> None:
     names = {path.stem for path in jobs_folder().glob("*.py")}
-    assert names == {*ALL_STEPS, "all", "ingest"}
+    assert names == {*ALL_STEPS, "all", "ingest", *SWH_STEPS, "swh_all"}
 
 
-@pytest.mark.parametrize("step", ["all", "ingest", *ALL_STEPS])
+@pytest.mark.parametrize("step", ["all", "ingest", *ALL_STEPS, *SWH_STEPS, "swh_all"])
 def test_a_job_explains_its_arguments(step: str) -> None:
     done = subprocess.run(
         [sys.executable, str(jobs_folder() / f"{step}.py"), "--help"], capture_output=True, text=True, check=False

@@ -32,6 +32,7 @@ from custody.cli.scrub_cmd import scrub
 from custody.cli.search_cmd import search
 from custody.cli.sql_cmd import sql
 from custody.cli.status_cmd import status
+from custody.cli.swh_cmd import swh
 from custody.cli.verify_cmd import attest_head, verify_all
 from custody.errors import CustodyError
 
@@ -101,6 +102,7 @@ _COMMANDS = (
     search,
     sql,
     status,
+    swh,
     verify_all,
 )
 for _command in _COMMANDS:

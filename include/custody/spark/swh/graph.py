@@ -1,0 +1,131 @@
+"""The first step: takes a graph apart into what the other steps join, and writes the tables of nodes.
+
+Kept: `directories` (arcs from directory to directory) and `contents` (from directory to content), each pair once with
+the smallest of its names; `roots` (revisions and releases with their date and root directory, either may be missing);
+`release_contents` (releases of a content); `history` (arcs from origins down to revisions); `origins`; `reachable`
+(contents and directories below the roots).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from custody.errors import InvalidInputError
+from custody.spark.swh.spread import reached
+from custody.spark.swh.tables import write_table
+from custody.spark.swh.work import Work
+from custody.swh.graph import Graph
+from custody.swh.tables import DATE_MAX, DATE_MIN, NODE_IDS, NODES, ORIGINS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STEP = "swh_nodes"
+_HISTORY = ("snp", "rel", "rev")
+
+
+def list_nodes(work: Work, graph: Graph) -> None:
+    """Do the step.
+
+    Raises:
+        InvalidInputError: a revision or release has several root directories.
+    """
+    edges = work.checkpoint(_edges(work, graph)).frame
+    dates = _dates(work, graph)
+    directories = work.keep("directories", _arcs(edges, "dir"))
+    contents = work.keep("contents", _arcs(edges, "cnt"))
+    roots = work.keep("roots", _roots(work, graph, edges, dates))
+    _check_roots(roots.frame)
+    released = roots.frame.join(_between(edges, "rel", "cnt"), F.col("revrel") == F.col("src"), "inner")
+    release_contents = work.keep(
+        "release_contents", released.select("revrel", "author_date", F.col("dst").alias("cnt")).distinct()
+    )
+    from_origins = (F.col("src_type").isin("ori", *_HISTORY)) & F.col("dst_type").isin(*_HISTORY)
+    work.keep("history", edges.where(from_origins).select("src", "dst").distinct())
+    tops = roots.frame.where("top is not null").select(F.col("top").alias("node")).distinct()
+    work.keep("origins", _nodes(work, graph).where("type = 'ori'").select(F.col("id").alias("node")))
+    below = reached(work, tops, directories.frame)
+    found = below.join(contents.frame, F.col("node") == F.col("src"), "inner").select(F.col("dst").alias("node"))
+    alone = release_contents.frame.select(F.col("cnt").alias("node"))
+    reachable = work.keep("reachable", below.unionByName(found).unionByName(alone).distinct())
+    _write_nodes(work, graph, reachable.frame, roots.frame)
+
+
+def _read(work: Work, graph: Graph, name: str) -> DataFrame:
+    table = graph.tables[name]
+    return work.session.read.format(table.format).load([file.absolute().as_uri() for file in table.files])
+
+
+def _nodes(work: Work, graph: Graph) -> DataFrame:
+    rows = _read(work, graph, "nodes")
+    return rows.select(F.col("id").cast("bigint"), "type", F.col("sha1_git").cast("binary"))
+
+
+def _edges(work: Work, graph: Graph) -> DataFrame:
+    return _read(work, graph, "edges").select(
+        F.col("src").cast("bigint"),
+        F.col("dst").cast("bigint"),
+        "src_type",
+        "dst_type",
+        F.coalesce(F.col("name").cast("binary"), F.lit(b"")).alias("name"),
+    )
+
+
+def _dates(work: Work, graph: Graph) -> DataFrame:
+    rows = _read(work, graph, "timestamps").select(F.col("id").cast("bigint").alias("dated"), "author_ts")
+    rows = rows.where(F.col("author_ts").between(DATE_MIN, DATE_MAX))
+    return rows.groupBy("dated").agg(F.min("author_ts").alias("author_date"))
+
+
+def _between(edges: DataFrame, source: str, target: str) -> DataFrame:
+    return edges.where((F.col("src_type") == source) & (F.col("dst_type") == target)).select("src", "dst")
+
+
+def _arcs(edges: DataFrame, target: str) -> DataFrame:
+    """Arcs from directories, each pair once with the smallest of its names: of directories with a slash behind it.
+
+    With the slash, as "a/" is greater than "a-b/", although "a" is smaller than "a-b".
+    """
+    named = edges.where((F.col("src_type") == "dir") & (F.col("dst_type") == target))
+    name = F.concat("name", F.lit(b"/")) if target == "dir" else F.col("name")
+    return named.groupBy("src", "dst").agg(F.min(name).alias("name"))
+
+
+def _roots(work: Work, graph: Graph, edges: DataFrame, dates: DataFrame) -> DataFrame:
+    """The roots of the filter: (revrel, author_date, top, is_direct); one row each, unless a root has several tops."""
+    nodes = _nodes(work, graph).select(F.col("id").alias("revrel"), "type")
+    candidates = nodes.where(F.col("type").isin("rev", "rel"))
+    if work.build.description.node_filter == "heads":
+        pointed = edges.where(F.col("src_type").isin("snp", "rel") & (F.col("dst_type") == "rev"))
+        heads = pointed.select(F.col("dst").alias("revrel")).distinct()
+        releases = candidates.where("type = 'rel'")
+        candidates = releases.unionByName(candidates.where("type = 'rev'").join(heads, "revrel", "left_semi"))
+    direct = edges.where(F.col("src_type").isin("rev", "rel") & (F.col("dst_type") == "dir"))
+    direct = direct.select(F.col("src").alias("root"), F.col("dst").alias("top"), F.lit(True).alias("is_direct"))
+    of_revision = _between(edges, "rev", "dir").select(F.col("src").alias("dst"), F.col("dst").alias("top"))
+    through = _between(edges, "rel", "rev").join(of_revision, "dst", "inner")
+    through = through.select(F.col("src").alias("root"), "top", F.lit(False).alias("is_direct"))
+    tops = direct.unionByName(through).distinct()
+    dated = candidates.join(dates, F.col("revrel") == F.col("dated"), "left")
+    return dated.join(tops, F.col("revrel") == F.col("root"), "left").select(
+        "revrel", "author_date", "top", "is_direct"
+    )
+
+
+def _check_roots(roots: DataFrame) -> None:
+    several = roots.groupBy("revrel").count().where("count > 1").limit(1).collect()
+    if several:
+        node, count = several[0]
+        raise InvalidInputError(f"graph: node {node}: expected one root directory of a revision, got {count}.")
+
+
+def _write_nodes(work: Work, graph: Graph, reachable: DataFrame, roots: DataFrame) -> None:
+    nodes = _nodes(work, graph)
+    members = reachable.unionByName(roots.select(F.col("revrel").alias("node")).distinct())
+    inside = nodes.join(members, F.col("id") == F.col("node"), "left_semi")
+    write_table(work, NODES, inside.unionByName(nodes.where("type = 'ori'")))
+    # All nodes can be asked for; one that is in no revision then has an answer too: nowhere.
+    write_table(work, NODE_IDS, nodes)
+    write_table(work, ORIGINS, _read(work, graph, "origins").select(F.col("id").cast("bigint"), "url"))

@@ -1,0 +1,55 @@
+"""The steps of a build by name, and how one is done: once, whole, whoever asks how often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from custody.spark.swh.dates import compute_directory_frontier, compute_earliest_timestamps, list_max_leaf_timestamps
+from custody.spark.swh.graph import list_nodes
+from custody.spark.swh.origins import list_revisions_in_origins
+from custody.spark.swh.paths import (
+    list_contents_in_frontier_directories,
+    list_contents_in_revisions,
+    list_frontier_directories_in_revisions,
+)
+from custody.spark.swh.work import Sizes, Work
+from custody.swh.build import STEPS, Build, StepOutput
+from custody.swh.graph import Graph
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DOING = (
+    compute_earliest_timestamps,
+    list_max_leaf_timestamps,
+    compute_directory_frontier,
+    list_frontier_directories_in_revisions,
+    list_contents_in_revisions,
+    list_contents_in_frontier_directories,
+    list_revisions_in_origins,
+)
+
+
+def doing(graph: Graph) -> Mapping[str, Callable[[Work], None]]:
+    """Return what each step does, in the order of the steps; only the first one reads the graph itself."""
+    return MappingProxyType(dict(zip(STEPS, (partial(list_nodes, graph=graph), *_DOING), strict=True)))
+
+
+def run_step(
+    session: SparkSession, build: Build, graph: Graph, step: str, sizes: Sizes | None = None
+) -> tuple[StepOutput, bool]:
+    """Do a step, unless it is done; return its output and whether it was done now.
+
+    Raises:
+        NotFoundError: a step before it did not finish.
+        InvalidInputError: the graph breaks a rule.
+    """
+    former = build.output(step)
+    if former is not None:
+        return former, False
+    work = Work(session, build, step, build.attempt(step), sizes or Sizes())
+    doing(graph)[step](work)
+    return work.finish(), True

@@ -1,0 +1,111 @@
+"""One attempt at a step: what it computes goes to Parquet in the attempt's folder, round by round.
+
+A walk over the graph is a loop of joins, one level of the graph a round. What a round found is written at once and
+read back: the plan of the next round then begins at files, and an executor that is lost costs one round. How many rows
+a round found is read from the footers of its files, without another Spark job.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from custody.swh.build import Build, StepOutput
+from custody.swh.table_file import GROUP_ROWS, WrittenFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS_OF_A_FILE = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large files and row groups of tables become, in rows."""
+
+    file_rows: int = ROWS_OF_A_FILE
+    group_rows: int = GROUP_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Rows that were written, as a DataFrame that reads them."""
+
+    frame: DataFrame
+    rows: int
+    folder: Path
+
+
+@dataclass(slots=True)
+class Work:
+    """What a step works with: the session, the build, and its attempt's folder."""
+
+    session: SparkSession
+    build: Build
+    step: str
+    attempt: Path
+    sizes: Sizes = field(default_factory=Sizes)
+    files: list[WrittenFile] = field(default_factory=list)
+    kept: dict[str, int] = field(default_factory=dict)
+    rounds: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def checkpoint(self, frame: DataFrame) -> Written:
+        """Write what a round found and return it as files; it goes when the step ends."""
+        folder = self.attempt / "rounds" / f"{self.rounds:06}"
+        self.rounds += 1
+        return self._write(frame, folder)
+
+    def keep(self, name: str, frame: DataFrame) -> Written:
+        """Write something that later steps read."""
+        written = self._write(frame, self.attempt / "kept" / name)
+        self.kept[name] = written.rows
+        return written
+
+    def read(self, step: str, name: str) -> DataFrame:
+        """Return what an earlier step kept."""
+        return self.session.read.parquet(_url(self.build.kept(step, name)))
+
+    def several(self, parts: list[Written]) -> DataFrame:
+        """Return the rows of several rounds as one DataFrame."""
+        folders = [_url(part.folder) for part in parts]
+        return self.session.read.schema(parts[0].frame.schema).parquet(*folders)
+
+    def finish(self) -> StepOutput:
+        """Publish the attempt as the step's output."""
+        output = StepOutput(
+            step=self.step,
+            files=tuple(self.files),
+            kept=self.kept,
+            rounds=self.rounds,
+            seconds=round(time.monotonic() - self.started, 3),
+        )
+        return self.build.finish(self.attempt, output)
+
+    def _write(self, frame: DataFrame, folder: Path) -> Written:
+        frame.write.parquet(_url(folder))
+        return Written(self.session.read.schema(frame.schema).parquet(_url(folder)), rows_in(folder), folder)
+
+
+def rows_in(folder: Path) -> int:
+    """Return how many rows the files of a folder hold, from their footers."""
+    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+
+
+def any_in(folder: Path, column: str) -> bool:
+    """Return whether a column of truth values is true in any row, from the statistics in the footers."""
+    for path in folder.glob("*.parquet"):
+        metadata = pq.read_metadata(path)
+        place = metadata.schema.names.index(column)
+        groups = (metadata.row_group(number).column(place).statistics for number in range(metadata.num_row_groups))
+        if any(found is None or not found.has_min_max or found.max for found in groups):
+            return True
+    return False
+
+
+def _url(folder: Path) -> str:
+    return folder.absolute().as_uri()

@@ -1,0 +1,19 @@
+"""Room `swh`: Software Heritage's provenance tables, from a graph of software to "where was this content?"."""
+
+from custody.swh.database import Occurrence, ProvenanceDatabase, Whereabouts
+from custody.swh.gitrepo import Imported, import_git
+from custody.swh.graph import Graph, GraphTable, open_graph
+from custody.swh.swhid import ObjectType, Swhid
+
+__all__ = [
+    "Graph",
+    "GraphTable",
+    "Imported",
+    "ObjectType",
+    "Occurrence",
+    "ProvenanceDatabase",
+    "Swhid",
+    "Whereabouts",
+    "import_git",
+    "open_graph",
+]

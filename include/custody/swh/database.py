@@ -1,0 +1,190 @@
+"""Answers "where was this content?": the earliest revision or release that holds it, its origin, and all the others.
+
+One question costs a row group of four or five tables. Many questions at once are looked up together, table by table: of
+a row group that several of them need one copy is read.
+
+The service of Software Heritage answers with any revision; this one always with the earliest by the author's date, of
+several of one date with the one of the smallest id, and with the origin of the smallest id that leads to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from custody.catalog import CatalogState
+from custody.errors import InvalidInputError, NotFoundError
+from custody.swh.swhid import ObjectType, Swhid
+from custody.swh.table import Table
+from custody.swh.tables import (
+    CONTENTS_IN_DIRECTORIES,
+    CONTENTS_IN_REVISIONS,
+    DATE,
+    DIRECTORIES_IN_REVISIONS,
+    EARLIEST,
+    NODE_IDS,
+    NODES,
+    ORIGINS,
+    REVISIONS_IN_ORIGINS,
+    TABLES,
+    hash_keys,
+)
+from custody.vfs import FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a content or directory was first: nothing but the question where it is in no dated revision."""
+
+    swhid: Swhid
+    is_known: bool
+    """Whether the graph has such a node."""
+    anchor: Swhid | None = None
+    """The earliest revision or release."""
+    author_date: int | None = None
+    """Its date, in seconds since the epoch."""
+    origin: str | None = None
+    """The URL of an origin that leads to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """A revision or release that holds a content, its date in seconds since the epoch, and a path to the content."""
+
+    anchor: Swhid
+    author_date: int
+    path: bytes
+    origin: str | None
+
+
+class ProvenanceDatabase:
+    """A database that is open; files are opened when they are first needed, and stay open."""
+
+    def __init__(self, fs: FileSystem, files: Mapping[str, Sequence[Path]]) -> None:
+        self._tables = {name: Table(fs, spec, files.get(name, ())) for name, spec in TABLES.items()}
+
+    @classmethod
+    def open(cls, fs: FileSystem, folder: Path, state: CatalogState) -> ProvenanceDatabase:
+        """Open the files that are live in a state of the database's catalog."""
+        files: dict[str, list[Path]] = {}
+        for path, file in state.files.items():
+            files.setdefault(file.table, []).append(folder / path)
+        return cls(fs, files)
+
+    def whereis(self, swhid: Swhid) -> Whereabouts:
+        """Return where a content or directory was first.
+
+        Raises:
+            NotFoundError: the graph has no such node.
+            CorruptionError: a file of the database is damaged.
+        """
+        found = self.whereare([swhid])[0]
+        if not found.is_known:
+            raise NotFoundError(f"{swhid}: is not in the graph of this database.")
+        return found
+
+    def whereare(self, swhids: Sequence[Swhid]) -> list[Whereabouts]:
+        """Return where each of some contents and directories was first, in the order of the questions."""
+        ids = self._ids(swhids)
+        earliest = self._tables[EARLIEST].rows(_keys(ids.values()))
+        anchors = dict(zip(_values(earliest, "node"), _pairs(earliest, "revrel", "author_date"), strict=True))
+        names = self._names(revrel for revrel, _ in anchors.values())
+        origins = self._origins(revrel for revrel, _ in anchors.values())
+        answers = []
+        for swhid in swhids:
+            node = ids.get(swhid)
+            if node is None or node not in anchors:
+                answers.append(Whereabouts(swhid, is_known=node is not None))
+            else:
+                revrel, date = anchors[node]
+                answers.append(Whereabouts(swhid, True, names[revrel], date, origins.get(revrel)))
+        return answers
+
+    def occurrences(self, swhid: Swhid) -> list[Occurrence]:
+        """Return all dated revisions and releases that hold a content, oldest first.
+
+        They are those that it is reached from without a frontier directory, and those of the frontier directories that
+        it is in.
+
+        Raises:
+            InvalidInputError: it is no content; of others the database holds the earliest only.
+            NotFoundError: the graph has no such node.
+        """
+        if swhid.type != ObjectType.CONTENT:
+            raise InvalidInputError(f"{swhid}: expected a content: all revisions are kept of contents only.")
+        node = self._ids([swhid]).get(swhid)
+        if node is None:
+            raise NotFoundError(f"{swhid}: is not in the graph of this database.")
+        best: dict[tuple[int, int], tuple[int, bytes]] = {}
+        for revrel, date, path in self._paths_to(node):
+            rank = (path.count(b"/"), path)
+            best[date, revrel] = min(best.get((date, revrel), rank), rank)
+        names = self._names(revrel for _, revrel in best)
+        origins = self._origins(revrel for _, revrel in best)
+        return [
+            Occurrence(names[revrel], date, best[date, revrel][1], origins.get(revrel)) for date, revrel in sorted(best)
+        ]
+
+    def _paths_to(self, node: int) -> list[tuple[int, int, bytes]]:
+        key = _keys([node])
+        direct = self._tables[CONTENTS_IN_REVISIONS].rows(key)
+        found = [
+            (revrel, date, path)
+            for (revrel, date), path in zip(
+                _pairs(direct, "revrel", "revrel_author_date"), direct.column("path").to_pylist(), strict=True
+            )
+        ]
+        inside = self._tables[CONTENTS_IN_DIRECTORIES].rows(key)
+        ends = dict(zip(_values(inside, "dir"), inside.column("path").to_pylist(), strict=True))
+        through = self._tables[DIRECTORIES_IN_REVISIONS].rows(_keys(ends))
+        for directory, (revrel, date), path in zip(
+            _values(through, "dir"),
+            _pairs(through, "revrel", "revrel_author_date"),
+            through.column("path").to_pylist(),
+            strict=True,
+        ):
+            found.append((revrel, date, path + ends[directory]))
+        return found
+
+    def _ids(self, swhids: Sequence[Swhid]) -> dict[Swhid, int]:
+        """The ids of those that the graph has."""
+        asked = {(swhid.type.value, swhid.sha1_git): swhid for swhid in swhids}
+        hashes = pa.array([swhid.sha1_git for swhid in swhids], pa.binary(20))
+        rows = self._tables[NODE_IDS].rows(hash_keys(hashes)) if swhids else None
+        if rows is None:
+            return {}
+        columns = (rows.column(name).to_pylist() for name in ("type", "sha1_git", "id"))
+        found = {asked.get((kind, sha1_git)): node for kind, sha1_git, node in zip(*columns, strict=True)}
+        return {swhid: node for swhid, node in found.items() if swhid is not None}
+
+    def _names(self, ids: Iterable[int]) -> dict[int, Swhid]:
+        rows = self._tables[NODES].rows(_keys(ids))
+        columns = (rows.column(name).to_pylist() for name in ("id", "type", "sha1_git"))
+        return {node: Swhid(ObjectType(kind), sha1_git) for node, kind, sha1_git in zip(*columns, strict=True)}
+
+    def _origins(self, ids: Iterable[int]) -> dict[int, str]:
+        """The URL of the first origin of each revision or release that has one."""
+        rows = self._tables[REVISIONS_IN_ORIGINS].rows(_keys(ids))
+        # Backwards, so that the first row of each is the one that stays.
+        first = dict(zip(_values(rows, "revrel")[::-1], _values(rows, "ori")[::-1], strict=True))
+        known = self._tables[ORIGINS].rows(_keys(first.values()))
+        urls = dict(zip(_values(known, "id"), known.column("url").to_pylist(), strict=True))
+        return {revrel: urls[origin] for revrel, origin in first.items() if origin in urls}
+
+
+def _keys(ids: Iterable[int]) -> np.ndarray:
+    return np.fromiter(ids, np.uint64)
+
+
+def _values(table: pa.Table, name: str) -> list[int]:
+    found: list[int] = table.column(name).to_pylist()
+    return found
+
+
+def _pairs(table: pa.Table, number: str, date: str) -> list[tuple[int, int]]:
+    dates = table.column(date).cast(DATE).cast(pa.int64()).to_pylist()  # Parquet has no seconds
+    return list(zip(_values(table, number), dates, strict=True))

@@ -1,0 +1,293 @@
+"""Makes the graph of one git repository: everything that its references lead to, as nodes and edges.
+
+Git's hashes of files, trees, commits and annotated tags are those in Software Heritage's identifiers: the one of a file
+is what `git hash-object` prints. Contents are never read. The walk keeps the hash and the id of each object in memory;
+rows go to disk in batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from custody.errors import ConfigurationError, ConflictError, InvalidInputError
+from custody.swh.columns import TableWriter
+from custody.swh.swhid import HASH_BYTES, ObjectType
+from custody.vfs import FileSystem, temporary
+
+if TYPE_CHECKING:
+    from dulwich.repo import Repo
+
+_COMMIT, _TREE, _TAG = 1, 2, 4  # git's numbers of object types; 3 is a blob
+_TYPES = {b"commit": ObjectType.REVISION, b"tree": ObjectType.DIRECTORY, b"blob": ObjectType.CONTENT}
+_TYPES[b"tag"] = ObjectType.RELEASE
+_NUMBERS = {1: ObjectType.REVISION, 2: ObjectType.DIRECTORY, 3: ObjectType.CONTENT, 4: ObjectType.RELEASE}
+_TARGETS = {
+    ObjectType.CONTENT: b"content",
+    ObjectType.DIRECTORY: b"directory",
+    ObjectType.REVISION: b"revision",
+    ObjectType.RELEASE: b"release",
+}
+_INT64 = range(-(1 << 63), 1 << 63)
+_SCHEMAS: Mapping[str, pa.Schema] = {
+    "nodes": pa.schema([("id", pa.int64()), ("type", pa.string()), ("sha1_git", pa.binary(HASH_BYTES))]),
+    "edges": pa.schema(
+        [
+            ("src", pa.int64()),
+            ("dst", pa.int64()),
+            ("src_type", pa.string()),
+            ("dst_type", pa.string()),
+            ("name", pa.binary()),
+        ]
+    ),
+    "timestamps": pa.schema([("id", pa.int64()), ("author_ts", pa.int64()), ("committer_ts", pa.int64())]),
+    "origins": pa.schema([("id", pa.int64()), ("url", pa.string())]),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What a graph holds: rows of its tables, and edges that were left out because their target is not there."""
+
+    nodes: int
+    edges: int
+    origin: str
+    absent: int
+    submodules: int
+
+
+def import_git(fs: FileSystem, repository: Path, out: Path, *, origin: str | None = None) -> Imported:
+    """Write the graph of a git repository to the new folder `out`; `origin` is the URL it is known by.
+
+    Durability: on return the graph survives power loss. Before, `out` does not exist.
+
+    Raises:
+        ConfigurationError: the package dulwich is not installed.
+        ConflictError: `out` exists.
+        InvalidInputError: there is no git repository, or an object of it is damaged.
+    """
+    repo = _open(repository)
+    url = origin if origin is not None else repository.resolve().as_uri()
+    if fs.exists(out):
+        raise ConflictError(f"{out}: expected a folder that is not there yet. Name another one.")
+    fs.make_directory(out.parent)
+    draft = temporary(out)
+    fs.add_directory(draft)
+    try:
+        with repo, _GraphWriter(fs, draft) as writer:
+            made = _Walk(repo, writer).run(url)
+        fs.sync_directory(draft)
+        fs.rename(draft, out)
+    except BaseException:
+        fs.remove_tree(draft)
+        raise
+    fs.sync_directory(out.parent)
+    return made
+
+
+def _open(repository: Path) -> Repo:
+    try:
+        # Only who imports git needs it: an optional package.
+        from dulwich.errors import NotGitRepository
+        from dulwich.repo import Repo
+    except ImportError as error:
+        raise ConfigurationError("dulwich: not installed. Run: pip install 'custody[git]'") from error
+    try:
+        return Repo(str(repository))
+    except NotGitRepository as error:
+        raise InvalidInputError(f"{repository}: expected a git repository, found none.") from error
+
+
+class _GraphWriter:
+    """The four tables of a graph that is being written."""
+
+    def __init__(self, fs: FileSystem, folder: Path) -> None:
+        self._tables = {name: TableWriter(fs, folder / f"{name}.parquet", schema) for name, schema in _SCHEMAS.items()}
+        self.nodes, self.edges = self._tables["nodes"], self._tables["edges"]
+        self.timestamps, self.origins = self._tables["timestamps"], self._tables["origins"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for table in self._tables.values():
+            if kind is None:
+                table.close()
+            else:
+                table.abandon()
+
+
+class _Walk:
+    """Goes from the references to all that they lead to; each object once."""
+
+    def __init__(self, repo: Repo, writer: _GraphWriter) -> None:
+        from dulwich.errors import FileFormatException
+
+        self._damage: type[Exception] = FileFormatException
+        self._store: Any = repo.object_store
+        self._refs: Any = repo.refs
+        self._writer = writer
+        self._ids: dict[bytes, int] = {}
+        """Of every object that was met, by its hash; of one that is not there, -1."""
+        self._waiting: list[tuple[bytes, ObjectType]] = []
+        self._next_id = 0
+        self._absent = 0
+        self._submodules = 0
+
+    def run(self, url: str) -> Imported:
+        origin = self._new_node(ObjectType.ORIGIN, hashlib.sha1(url.encode(), usedforsecurity=False).digest())
+        self._writer.origins.add((origin, url))
+        branches = self._branches()
+        snapshot = self._new_node(ObjectType.SNAPSHOT, _snapshot_hash(branches))
+        self._edge(origin, ObjectType.ORIGIN, snapshot, ObjectType.SNAPSHOT, None)
+        for name, (kind, target) in branches.items():
+            if kind is not None:
+                self._link(snapshot, ObjectType.SNAPSHOT, kind, target, name)
+        while self._waiting:
+            self._visit(*self._waiting.pop())
+        return Imported(self._writer.nodes.rows, self._writer.edges.rows, url, self._absent, self._submodules)
+
+    def _branches(self) -> dict[bytes, tuple[ObjectType | None, bytes]]:
+        """The references by name: type and hash of the target, or no type and the name that it stands for."""
+        found: dict[bytes, tuple[ObjectType | None, bytes]] = {
+            name: (None, target) for name, target in self._refs.get_symrefs().items()
+        }
+        for name, digest in self._refs.as_dict().items():
+            if name not in found and self._has(digest):
+                kind = _NUMBERS[self._read(digest)[0]]
+                found[name] = (kind, bytes.fromhex(digest.decode()))
+        return dict(sorted(found.items()))
+
+    def _visit(self, digest: bytes, kind: ObjectType) -> None:
+        number, data = self._read(digest.hex().encode())
+        if _NUMBERS.get(number) != kind:
+            raise InvalidInputError(f"git object {digest.hex()}: expected a {kind}, got git's type {number}.")
+        node = self._ids[digest]
+        try:
+            if number == _TREE:
+                self._tree(node, data)
+            elif number == _COMMIT:
+                self._commit(node, data)
+            elif number == _TAG:
+                self._tag(node, data)
+        except (ValueError, KeyError) as error:
+            raise _damaged(digest.hex(), error) from error
+
+    def _has(self, name: bytes) -> bool:
+        try:
+            return name in self._store  # which parses an object that is no part of a pack
+        except (ValueError, zlib.error, self._damage) as error:
+            raise _damaged(name.decode(), error) from error
+
+    def _read(self, name: bytes) -> tuple[int, bytes]:
+        try:
+            number, data = self._store.get_raw(name)
+        except (KeyError, ValueError, zlib.error, self._damage) as error:
+            raise _damaged(name.decode(), error) from error
+        return number, data
+
+    def _tree(self, node: int, data: bytes) -> None:
+        for mode, name, target in _tree_entries(data):
+            if stat.S_IFMT(mode) == 0o160000:
+                self._submodules += 1
+                continue
+            kind = ObjectType.DIRECTORY if stat.S_ISDIR(mode) else ObjectType.CONTENT
+            self._link(node, ObjectType.DIRECTORY, kind, target, name)
+
+    def _commit(self, node: int, data: bytes) -> None:
+        fields = list(_header(data))
+        dates = {key: _seconds(value) for key, value in fields if key in (b"author", b"committer")}
+        self._writer.timestamps.add((node, dates.get(b"author"), dates.get(b"committer")))
+        for key, value in fields:
+            if key in (b"tree", b"parent"):
+                kind = ObjectType.DIRECTORY if key == b"tree" else ObjectType.REVISION
+                self._link(node, ObjectType.REVISION, kind, bytes.fromhex(value.decode()), None)
+
+    def _tag(self, node: int, data: bytes) -> None:
+        fields = dict(_header(data))
+        self._writer.timestamps.add((node, _seconds(fields.get(b"tagger", b"")), None))
+        target = bytes.fromhex(fields[b"object"].decode())
+        self._link(node, ObjectType.RELEASE, _TYPES[fields[b"type"]], target, None)
+
+    def _link(self, source: int, source_type: ObjectType, kind: ObjectType, target: bytes, name: bytes | None) -> None:
+        found = self._ids.get(target)
+        if found is None:
+            found = self._meet(kind, target)
+        if found < 0:
+            self._absent += 1
+        else:
+            self._edge(source, source_type, found, kind, name)
+
+    def _meet(self, kind: ObjectType, digest: bytes) -> int:
+        """Give an object that is met for the first time an id; -1 where it is not there (a shallow clone)."""
+        if not self._has(digest.hex().encode()):
+            self._ids[digest] = -1
+            return -1
+        if kind != ObjectType.CONTENT:
+            self._waiting.append((digest, kind))
+        found = self._ids[digest] = self._new_node(kind, digest)
+        return found
+
+    def _new_node(self, kind: ObjectType, digest: bytes) -> int:
+        number = self._next_id
+        self._next_id += 1
+        self._writer.nodes.add((number, kind, digest))
+        return number
+
+    def _edge(
+        self, source: int, source_type: ObjectType, target: int, target_type: ObjectType, name: bytes | None
+    ) -> None:
+        self._writer.edges.add((source, target, source_type, target_type, name))
+
+
+def _damaged(name: str, error: Exception) -> InvalidInputError:
+    found = f"{type(error).__name__}: {error}"
+    return InvalidInputError(f"git object {name}: expected a whole object, got {found}. Run: git fsck")
+
+
+def _tree_entries(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Mode, name and hash of the entries of a tree: `<octal mode> <name>\\0<20 bytes>` one after the other."""
+    start = 0
+    while start < len(data):
+        space = data.index(b" ", start)
+        end = data.index(b"\0", space)
+        yield int(data[start:space], 8), data[space + 1 : end], data[end + 1 : end + 1 + HASH_BYTES]
+        start = end + 1 + HASH_BYTES
+
+
+def _header(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values before the first empty line; of a value of several lines the first one."""
+    for line in data.partition(b"\n\n")[0].split(b"\n"):
+        if not line.startswith(b" "):
+            key, _, value = line.partition(b" ")
+            yield key, value
+
+
+def _seconds(person: bytes) -> int | None:
+    """The time in `name <mail> <seconds> <zone>`; None where there is none, or one that fits no column."""
+    parts = person.rpartition(b">")[2].split()
+    try:
+        seconds = int(parts[0])
+    except (IndexError, ValueError):
+        return None
+    return seconds if seconds in _INT64 else None
+
+
+def _snapshot_hash(branches: Mapping[bytes, tuple[ObjectType | None, bytes]]) -> bytes:
+    """The hash of a snapshot: that of its branches in the order of their names, each with type, name and target."""
+    body = b"".join(
+        (b"alias" if kind is None else _TARGETS[kind]) + b" " + name + b"\0" + f"{len(target)}:".encode() + target
+        for name, (kind, target) in branches.items()
+    )
+    header = f"snapshot {len(body)}\0".encode()
+    return hashlib.sha1(header + body, usedforsecurity=False).digest()

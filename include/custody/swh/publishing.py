@@ -1,0 +1,99 @@
+"""Makes a build the database that is asked: one transaction of a catalog of its own, beside that of the events.
+
+A build takes the place of the one before. The files of the former stay where they are, so that a question may go to the
+database of an earlier revision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from custody.catalog import Action, AddFile, Catalog, CatalogState, Note, RemoveFile, store_of
+from custody.clock import Clock
+from custody.config import Settings
+from custody.errors import NotFoundError
+from custody.swh.build import DATABASE, Build
+from custody.swh.index_file import INDEX_SUFFIX
+from custody.swh.table_file import WrittenFile
+from custody.vfs import FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became live: revision of the catalog, files, rows of all tables, bytes with the indexes."""
+
+    revision: int
+    files: int
+    rows: int
+    bytes: int
+
+
+def database_folder(settings: Settings) -> Path:
+    """Return where the database of a repository lies.
+
+    Raises:
+        ConfigurationError: the store is no folder of this machine.
+    """
+    return settings.store / settings.repository.writer / DATABASE
+
+
+def database_catalog(settings: Settings, fs: FileSystem, clock: Clock) -> Catalog:
+    """Return the catalog that says which files the database consists of."""
+    return Catalog(store_of(settings, fs), settings.repository.writer, DATABASE, clock)
+
+
+def publish(catalog: Catalog, build: Build) -> Published:
+    """Make a build live in one transaction, unless it is, and remove what only its steps needed.
+
+    Durability: on return the build is live, also after power loss.
+
+    Raises:
+        NotFoundError: a step of the build did not finish.
+        ConflictError: another build was published at the same time. Try again.
+    """
+    files = build.files()
+    state = catalog.settle()
+    if set(state.files) != set(files):
+        actions = [Action(remove_file=RemoveFile(path=path)) for path in state.files if path not in files]
+        actions += [
+            Action(add_file=_live(build.name, path, file)) for path, file in files.items() if path not in state.files
+        ]
+        described = build.description
+        text = f"build {build.name} of {described.graph}, filter {described.node_filter}"
+        state = catalog.commit([*actions, Action(note=Note(text=text))])
+    build.clear()
+    return Published(
+        state.revision,
+        len(files),
+        sum(file.rows for file in files.values()),
+        sum(file.bytes + file.index_bytes for file in files.values()),
+    )
+
+
+def published_state(catalog: Catalog, revision: int | None = None, at_ms: int | None = None) -> CatalogState:
+    """Return which files are live: now, at a revision, or at a time (ms since the epoch).
+
+    Raises:
+        NotFoundError: nothing was published by then.
+    """
+    if at_ms is not None:
+        revision = catalog.revision_at(at_ms)
+    state = catalog.load() if revision is None else catalog.at(revision)
+    if state.revision < 0 or not state.files:
+        raise NotFoundError(f"{catalog.objects}: no database of software is published. Run: custody swh build")
+    return state
+
+
+def _live(build: str, path: str, file: WrittenFile) -> AddFile:
+    return AddFile(
+        path=path,
+        size_bytes=file.bytes,
+        rows=file.rows,
+        sha256=bytes.fromhex(file.sha256),
+        table=file.table,
+        partition=build,
+        schema_version=1,
+        toc_path=path.removesuffix(".parquet") + INDEX_SUFFIX,
+        toc_sha256=bytes.fromhex(file.index_sha256),
+    )

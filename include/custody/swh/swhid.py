@@ -1,0 +1,60 @@
+"""Software Heritage identifiers: what names an object, `swh:1:<type>:<40 hexadecimal digits>`.
+
+Only core identifiers: what may follow after `;` (origin, path, lines) is where somebody saw an object, not what it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from custody.errors import InvalidInputError
+
+HASH_BYTES = 20
+_SHOWN = 80
+
+
+class ObjectType(StrEnum):
+    """The kinds of nodes of a graph; the value is the one in identifiers and tables."""
+
+    CONTENT = "cnt"
+    DIRECTORY = "dir"
+    ORIGIN = "ori"
+    RELEASE = "rel"
+    REVISION = "rev"
+    SNAPSHOT = "snp"
+
+
+_FORM = re.compile(rf"swh:1:({'|'.join(ObjectType)}):([0-9a-f]{{40}})")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Swhid:
+    """One object: its type and the 20 bytes of its hash."""
+
+    type: ObjectType
+    sha1_git: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.sha1_git) != HASH_BYTES:
+            raise InvalidInputError(f"SWHID: expected a hash of {HASH_BYTES} bytes, got {len(self.sha1_git)}.")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read an identifier of version 1.
+
+        Raises:
+            InvalidInputError: it has another form, another version, a type that is not known, or qualifiers.
+        """
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise InvalidInputError(
+                f"SWHID {text[:_SHOWN]!r}: expected swh:1:<cnt|dir|ori|rel|rev|snp>:<40 hexadecimal digits in lower "
+                f"case>, without qualifiers."
+            )
+        return cls(ObjectType(match[1]), bytes.fromhex(match[2]))
+
+    def __str__(self) -> str:
+        return f"swh:1:{self.type}:{self.sha1_git.hex()}"

@@ -1,0 +1,181 @@
+"""One file of a table: written sorted, in small row groups, with its index beside it; read by key.
+
+A row group is what a point query decodes, so it is small. Files carry statistics, page indexes and page checksums as
+well, for readers of other makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from custody.errors import CorruptionError, InvalidInputError
+from custody.eventlog.sink import HashingSink
+from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, read_index
+from custody.swh.tables import DATE, HASH_KEY, TableSpec, hash_keys
+from custody.vfs import FileSystem
+
+GROUP_ROWS = 8192
+"""Rows of a row group: measured, docs/swh.md."""
+
+_ZSTD_LEVEL = 3
+
+
+class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a table, by its name in the table's folder; sizes in bytes, digests in hexadecimal digits."""
+
+    table: str
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+    index_bytes: int
+    index_sha256: str
+    first_key: int
+    last_key: int
+
+
+def write_table_file(
+    fs: FileSystem, spec: TableSpec, source: Sequence[Path], target: Path, *, group_rows: int = GROUP_ROWS
+) -> WrittenFile | None:
+    """Write the rows of sorted Parquet files as one file of a table, and its index; None if there is no row.
+
+    Durability: on return both files are synced; their names are for the caller to make durable.
+
+    Raises:
+        InvalidInputError: a value does not fit its column, or rows are not sorted.
+    """
+    groups = _row_groups(spec, source, group_rows)
+    first = next(groups, None)
+    if first is None:
+        return None
+    keys: list[np.ndarray] = []
+    rows = 0
+    with fs.create(target) as file, HashingSink(file) as sink:
+        with pq.ParquetWriter(sink, spec.schema, **_options(spec)) as writer:
+            for group in chain([first], groups):
+                found = np.asarray(group.column(spec.key).combine_chunks())
+                if (keys and found[0] < keys[-1][-1]) or (found[1:] < found[:-1]).any():
+                    raise InvalidInputError(f"{target}: expected rows sorted by {spec.key}, got others.")
+                keys.append(np.unique(found))
+                writer.write_table(group, row_group_size=group_rows)
+                rows += group.num_rows
+        sink.flush()
+        file.sync()
+        size, digest = file.tell(), sink.sha256.hexdigest()
+    index = KeyIndex.of(np.unique(np.concatenate(keys)), np.array([group[0] for group in keys], np.uint64))
+    data = index.encode()
+    path = target.with_suffix(INDEX_SUFFIX)
+    with fs.create(path) as file, HashingSink(file) as sink:
+        sink.write(data)
+        sink.flush()
+        file.sync()
+        index_digest = sink.sha256.hexdigest()
+    return WrittenFile(
+        table=spec.name,
+        name=target.name,
+        rows=rows,
+        bytes=size,
+        sha256=digest,
+        index_bytes=len(data),
+        index_sha256=index_digest,
+        first_key=index.first,
+        last_key=index.last,
+    )
+
+
+def _options(spec: TableSpec) -> dict[str, object]:
+    numbers = [field.name for field in spec.schema if field.type in (pa.uint64(), DATE)]
+    return {
+        "compression": "zstd",
+        "compression_level": _ZSTD_LEVEL,
+        "use_dictionary": [name for name in spec.schema.names if name == "type"],
+        "column_encoding": {spec.key: "DELTA_BINARY_PACKED"},
+        "write_statistics": numbers,
+        "write_page_index": True,
+        "write_page_checksum": True,
+        "sorting_columns": [pq.SortingColumn(spec.schema.get_field_index(name)) for name in spec.order],
+    }
+
+
+def _row_groups(spec: TableSpec, source: Sequence[Path], group_rows: int) -> Iterator[pa.Table]:
+    """The rows in tables of `group_rows`, the last one smaller; whatever the row groups of the source are."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for path in source:
+        for batch in pq.ParquetFile(path).iter_batches(group_rows):
+            waiting.append(_converted(spec, pa.table(batch)))
+            rows += batch.num_rows
+            while rows >= group_rows:
+                whole = pa.concat_tables(waiting)
+                yield whole.slice(0, group_rows).combine_chunks()
+                waiting, rows = [whole.slice(group_rows)], rows - group_rows
+    if rows:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _converted(spec: TableSpec, table: pa.Table) -> pa.Table:
+    """The columns as they are on disk: Spark knows neither unsigned integers nor seconds nor binaries of one size."""
+    columns = []
+    for field in spec.schema:
+        if field.name == HASH_KEY:
+            hashes = table.column("sha1_git").cast(spec.schema.field("sha1_git").type).combine_chunks()
+            columns.append(pa.array(hash_keys(_one_chunk(hashes)), field.type))
+            continue
+        try:
+            columns.append(table.column(field.name).cast(field.type))
+        except pa.ArrowInvalid as error:
+            raise InvalidInputError(
+                f"table {spec.name}: column {field.name!r}: expected {field.type}: {error}."
+            ) from error
+        if columns[-1].null_count:
+            raise InvalidInputError(
+                f"table {spec.name}: column {field.name!r}: expected a value in each row, got none."
+            )
+    return pa.table(columns, schema=spec.schema)
+
+
+def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+
+
+class TableFile:
+    """A file that is open for point queries: its index is in memory, the file itself is opened by the first query."""
+
+    def __init__(self, fs: FileSystem, spec: TableSpec, path: Path) -> None:
+        self._spec = spec
+        self._path = path
+        self.index = read_index(fs, path.with_suffix(INDEX_SUFFIX))
+        self._file: pq.ParquetFile | None = None
+
+    def rows(self, keys: np.ndarray, columns: Sequence[str]) -> pa.Table | None:
+        """Return the rows of some keys (uint64, sorted), in the order of the file; None if it has none.
+
+        Raises:
+            CorruptionError: the file is damaged.
+        """
+        held = self.index.held(keys)
+        if len(held) == 0:
+            return None
+        try:
+            found = self._opened().read_row_groups(self.index.groups(held), columns=list(columns), use_threads=False)
+        except (OSError, pa.ArrowException) as error:
+            raise CorruptionError(f"{self._path}: cannot be read: {error}. Build the database anew.") from error
+        column = found.column(self._spec.key)
+        if len(held) == 1:
+            values = column.to_numpy()
+            start, end = np.searchsorted(values, held[0], "left"), np.searchsorted(values, held[0], "right")
+            return found.slice(int(start), int(end - start))
+        return found.filter(pc.is_in(column, value_set=pa.array(held)))
+
+    def _opened(self) -> pq.ParquetFile:
+        if self._file is None:
+            self._file = pq.ParquetFile(self._path, memory_map=True, page_checksum_verification=True)
+        return self._file

@@ -1,0 +1,92 @@
+"""`python -m tests.benchmarks.swh`: how long a question to a table takes, by rows of a row group and keys at once.
+
+Every question is a random key; files are warm. CPU time is of this process and hardly depends on what else runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from custody.swh.table import Table
+from custody.swh.table_file import write_table_file
+from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
+from custody.vfs import PosixFileSystem
+
+SPEC = TABLES[CONTENTS_IN_REVISIONS]
+_KEYS_OF_A_ROW = 4
+
+
+def make_source(folder: Path, rows: int, seed: int = 7) -> Path:
+    """Write sorted rows as Spark leaves them: four rows a content on average, ids out of ten times as many."""
+    rng = np.random.default_rng(seed)
+    contents = np.sort(rng.choice(np.unique(rng.integers(0, rows * 3, rows // _KEYS_OF_A_ROW)), rows))
+    dates = rng.integers(1_000_000_000, 1_700_000_000, rows)
+    paths = [b"src/module-%d/file-%d.c" % pair for pair in zip(rng.integers(0, 300, rows), range(rows), strict=True)]
+    columns = {"cnt": contents, "revrel": rng.integers(0, rows, rows), "revrel_author_date": dates, "path": paths}
+    path = folder / "source.parquet"
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def measure(ask: Callable[[np.ndarray], object], keys: Sequence[np.ndarray]) -> tuple[float, float, float]:
+    """Return median and 99th percentile of the wall time and the mean CPU time of a question, in ms."""
+    for key in keys[:20]:
+        ask(key)
+    walls = []
+    started = time.process_time()
+    for key in keys:
+        before = time.perf_counter()
+        ask(key)
+        walls.append(time.perf_counter() - before)
+    spent = time.process_time() - started
+    return float(np.median(walls)) * 1e3, float(np.percentile(walls, 99)) * 1e3, spent / len(keys) * 1e3
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print one line a case."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.swh", description=__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--questions", type=int, default=500)
+    parser.add_argument("--groups", type=int, nargs="*", default=[2048, 8192, 32768, 131072])
+    arguments = parser.parse_args(argv)
+    rng = np.random.default_rng(1)
+    out = sys.stdout
+    machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, pyarrow {pa.__version__}"
+    out.write(f"{machine}; {arguments.rows} rows, {arguments.questions} questions\n")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, fs = Path(scratch), PosixFileSystem()
+        source = make_source(folder, arguments.rows)
+        for group_rows in arguments.groups:
+            path = folder / f"{group_rows}.parquet"
+            made = write_table_file(fs, SPEC, [source], path, group_rows=group_rows)
+            assert made is not None
+            table = Table(fs, SPEC, [path])
+            held = pq.read_table(path, columns=["cnt"]).column("cnt").unique().to_numpy()
+            out.write(f"row groups of {group_rows}: {made.bytes >> 10} KiB, index {made.index_bytes >> 10} KiB\n")
+            missing = np.setdiff1d(rng.integers(0, arguments.rows * 3, arguments.questions, dtype=np.uint64), held)
+            cases = {
+                "one key": rng.choice(held, (arguments.questions, 1)),
+                "one key, with dates and paths": rng.choice(held, (arguments.questions, 1)),
+                "one key that is not there": missing.reshape(-1, 1),
+                "a hundred keys": rng.choice(held, (max(arguments.questions // 20, 1), 100)),
+            }
+            for name, keys in cases.items():
+                columns = None if "paths" in name else ["revrel"]
+                median, late, cpu = measure(partial(table.rows, columns=columns), list(keys))
+                out.write(f"  {name}: p50 {median:.2f} ms, p99 {late:.2f} ms, CPU {cpu:.2f} ms\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

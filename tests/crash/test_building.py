@@ -1,0 +1,17 @@
+"""A build of provenance tables, crashed at every operation of the file system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from custody.vfs.crash import CrashMode
+from tests.crash.building import Building
+from tests.crash.enumeration import enumerate_crashes
+from tests.unit.swh.tables import source
+
+
+def test_after_a_crash_anywhere_finished_steps_are_whole_and_one_build_is_live(tmp_path: Path) -> None:
+    scenario = Building(source(tmp_path, [1, 2, 2, 9]))
+    outcome = enumerate_crashes(scenario, modes=(CrashMode.ALL_KEPT, CrashMode.RANDOM_BLOCKS), seeds=1)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 200

@@ -1,0 +1,134 @@
+"""The provenance tables that Spark builds are those of the definitions, row by row and path by path."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from custody.errors import ConfigurationError, InvalidInputError, NotFoundError
+from custody.swh import open_graph
+from custody.swh.build import STEPS
+from custody.vfs import PosixFileSystem
+from tests.swh.graphs import Shape, disjoint, random_graph, shapes, write_graph
+from tests.swh.on_spark import begin, build_all, expected, spark_session, tables
+from tests.swh.reference import Reference, SmallGraph
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    # PySpark's own warnings are not this project's errors.
+    pytest.mark.filterwarnings("default"),
+]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    with spark_session() as opened:
+        yield opened
+
+
+def compare(session: SparkSession, folder: Path, graphs: list[SmallGraph], node_filter: str) -> None:
+    """Build graphs that lie beside each other as one, and compare each with its own reference.
+
+    What one graph holds never depends on another, and a round of Spark costs as much for one as for many.
+    """
+    whole, shifts = disjoint(graphs)
+    build = build_all(session, folder / "database", write_graph(whole, folder / "graph"), "b", node_filter)
+    found = tables(build)
+    wanted: dict[str, set[tuple[object, ...]]] = {name: set() for name in found}
+    for graph, shift in zip(graphs, shifts, strict=True):
+        for name, rows in expected(Reference(graph, node_filter), shift).items():
+            wanted[name] |= rows
+    assert sum(map(len, wanted.values())) > len(graphs)
+    for name, rows in wanted.items():
+        assert found[name] == rows, f"{name}: too many {found[name] - rows}, missing {rows - found[name]}"
+
+
+def drawn(count: int, nodes_max: int, seed: int) -> list[SmallGraph]:
+    rng = random.Random(seed)  # noqa: S311 - a test's graphs
+    part = nodes_max // 4
+    return [
+        random_graph(
+            Shape(
+                seed=rng.randrange(1 << 32),
+                contents=rng.randint(2, part),
+                directories=rng.randint(3, part),
+                revisions=rng.randint(3, part // 2),
+                releases=rng.randint(0, part // 8),
+                origins=rng.randint(1, 4),
+                depth=rng.randint(1, 4),
+                dates=rng.choice([2, 5, 50]),
+                undated=rng.choice([0.0, 0.1, 0.5]),
+            )
+        )
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("node_filter", ["heads", "all"])
+def test_a_handful_of_random_graphs(session: SparkSession, tmp_path: Path, node_filter: str) -> None:
+    compare(session, tmp_path, drawn(8, 120, 7), node_filter)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("node_filter", ["heads", "all"])
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
+@given(batch=st.lists(shapes(400), min_size=20, max_size=20))
+def test_a_hundred_random_graphs_of_any_shape(
+    session: SparkSession, tmp_path_factory: pytest.TempPathFactory, node_filter: str, batch: list[Shape]
+) -> None:
+    compare(session, tmp_path_factory.mktemp("graphs"), [random_graph(shape) for shape in batch], node_filter)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("node_filter", ["heads", "all"])
+def test_graphs_of_ten_thousand_nodes(session: SparkSession, tmp_path: Path, node_filter: str) -> None:
+    large = Shape(3, 4500, 3500, 1500, 300, 100, 9, 5000, 0.1)
+    compare(session, tmp_path, [random_graph(large)], node_filter)
+
+
+def test_a_step_that_died_is_done_again_and_one_that_finished_is_kept(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from custody.spark.swh.steps import run_step
+    from custody.spark.swh.work import Work
+
+    fs = PosixFileSystem()
+    graph = write_graph(drawn(1, 60, 3)[0], tmp_path / "graph")
+    opened = open_graph(fs, graph)
+    build = begin(tmp_path / "database", graph, "b", "all")
+    with pytest.raises(NotFoundError, match=f"{STEPS[0]} keeps, found none"):
+        run_step(session, build, opened, STEPS[1])
+    output, is_new = run_step(session, build, opened, STEPS[0])
+    assert is_new
+    finished = {path: path.stat().st_ino for path in (build.folder / STEPS[0]).rglob("*")}
+    with monkeypatch.context() as patched:
+        patched.setattr(Work, "finish", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_step(session, build, opened, STEPS[1])
+    again = begin(tmp_path / "database", graph, "b", "all")
+    assert again.output(STEPS[1]) is None
+    assert run_step(session, again, opened, STEPS[0]) == (output, False)
+    assert {path: path.stat().st_ino for path in (build.folder / STEPS[0]).rglob("*")} == finished
+    assert run_step(session, again, opened, STEPS[1])[1]
+    with pytest.raises(ConfigurationError, match="was begun with"):
+        begin(tmp_path / "database", graph, "b", "heads")
+
+
+def test_a_revision_with_two_trees_is_refused_by_name(session: SparkSession, tmp_path: Path) -> None:
+    from custody.spark.swh.steps import run_step
+
+    graph = SmallGraph({0: "rev", 1: "dir", 2: "dir"}, [(0, 1, None), (0, 2, None)], {0: 1})
+    folder = write_graph(graph, tmp_path / "graph")
+    build = begin(tmp_path / "database", folder, "b", "all")
+    with pytest.raises(InvalidInputError, match="node 0: expected one root directory of a revision, got 2"):
+        run_step(session, build, open_graph(PosixFileSystem(), folder), STEPS[0])
+    assert build.output(STEPS[0]) is None
