@@ -1,0 +1,128 @@
+"""The pipeline as it is deployed: an Airflow that runs the DAGs provenance_rollover and provenance_retention.
+
+Every task is a spark-submit. A worker of Airflow that is killed leaves its Spark driver behind, and the scheduler
+starts another try beside it once it misses the worker's heartbeat.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from custody.repository import Repository
+from custody_local.airflow import LocalAirflow, find_running
+from custody_local.processes import ProcessId
+from custody_local.rest import RestClient, Run
+from tests.soak.pipeline import RETENTION, ROLLOVER, Pipeline, PipelineError, RunEnd
+from tests.soak.processes import DRIVER, WORKER, Target, airflow_workers, spark_drivers
+
+PROJECT = Path(__file__).resolve().parents[2]
+DAGS = {ROLLOVER: "provenance_rollover", RETENTION: "provenance_retention"}
+SETTINGS = {
+    "CUSTODY_ROLLOVER_SCHEDULE": "@continuous",
+    "CUSTODY_RETENTION_SCHEDULE": "*/2 * * * *",
+    # Otherwise a worker's end is noticed after five minutes.
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
+}
+_RUN_SECONDS = 900.0
+_TRIES = 5
+
+
+class AirflowPipeline(Pipeline):
+    """A local Airflow with a folder of its own."""
+
+    name = "Airflow: provenance_rollover without a pause, provenance_retention every two minutes"
+
+    def __init__(self, repository: Path, folder: Path) -> None:
+        self._repository = repository
+        self._airflow = LocalAirflow(
+            PROJECT, home=folder / "airflow", repository=repository, master="local[1]", parallelism=3, settings=SETTINGS
+        )
+        self._client: RestClient | None = None
+        self._monotonic_minus_clock = time.monotonic() - time.time()
+
+    @property
+    def client(self) -> RestClient:
+        """How Airflow is talked to."""
+        if self._client is None:
+            raise PipelineError("Airflow is not running")
+        return self._client
+
+    def start(self) -> None:
+        """Start Airflow and let both DAGs run."""
+        self._airflow.start()
+        self._client = self._airflow.client()
+        for dag in DAGS.values():
+            self.client.wait_for_dag(dag)
+            self.client.unpause(dag)
+
+    def targets(self, kind: str) -> list[Target]:
+        """Return the drivers, or the workers that have a task."""
+        running = find_running(self._airflow.home)
+        if running is None:
+            return []
+        leader: ProcessId = running.process
+        if kind == DRIVER:
+            return spark_drivers(leader)
+        return airflow_workers(leader) if kind == WORKER else []
+
+    def rest(self, grace_seconds: float) -> None:
+        """Let the runs that go on end, then start one of each DAG until it ends well."""
+        for dag in DAGS.values():
+            self.client.pause(dag)
+        self._wait_for_all()
+        for dag in DAGS.values():
+            self.client.unpause(dag)  # a paused DAG's triggered run does not start
+        self._until_well(ROLLOVER)
+        for _ in range(2):  # marked in the first pass, deleted in the second
+            self._until_well(RETENTION)
+            time.sleep(grace_seconds + 1)
+        self._until_well(RETENTION)
+        for dag in DAGS.values():
+            self.client.pause(dag)
+        self._wait_for_all()
+
+    def stop(self) -> None:
+        """End Airflow and all that it started."""
+        if self._client is not None:
+            self._client.close()
+        self._airflow.stop()
+
+    def runs(self) -> list[RunEnd]:
+        """Return the newest hundred runs of each DAG."""
+        found = [self._end(kind, run) for kind, dag in DAGS.items() for run in self.client.runs(dag) if run.has_ended]
+        return sorted(found, key=lambda run: run.at)
+
+    def _until_well(self, kind: str) -> None:
+        """Start a run until one ends well and leaves nothing to do."""
+        dag = DAGS[kind]
+        for _ in range(_TRIES):
+            run = self.client.wait_for_run(dag, self.client.trigger(dag), timeout_s=_RUN_SECONDS)
+            if run.state == "success" and (kind != ROLLOVER or self._is_rolled_over()):
+                return
+        raise PipelineError(f"{dag}: {_TRIES} runs did not end well. See {self._airflow.home}/logs")
+
+    def _is_rolled_over(self) -> bool:
+        return not any(workspace.groups() for workspace in Repository.open(self._repository).workspaces())
+
+    def _wait_for_all(self) -> None:
+        for dag in DAGS.values():
+            for run in self.client.runs(dag):
+                if not run.has_ended:
+                    self.client.wait_for_run(dag, run.run_id, timeout_s=_RUN_SECONDS)
+
+    def _end(self, kind: str, run: Run) -> RunEnd:
+        tasks = self.client.task_instances(run.dag_id, run.run_id)
+        done = [task for task in tasks if task.state != "skipped"]
+        state = "skipped" if run.state == "success" and not done else run.state
+        begun = run.start.timestamp() if run.start else 0.0
+        end = run.end.timestamp() if run.end else begun
+        return RunEnd(
+            kind=kind,
+            at=end + self._monotonic_minus_clock,
+            state=state,
+            retried=sum(task.try_number > 1 for task in done),
+            recovered=any(task.task_id == "recover" and task.state == "success" for task in done),
+            seconds=end - begun,
+        )
