@@ -43,7 +43,7 @@ def main(
     folder: Path,
     report: Path,
 ) -> None:
-    """Let producers, pipeline and readers run, kill at random, judge, write the report. Exit code 1: it did not hold."""
+    """Let producers, pipeline and readers run, kill at random, judge, write the report. Exit code 1: it failed."""
     plan = Plan(
         seconds=minutes * 60,
         seed=seed,

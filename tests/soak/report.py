@@ -21,16 +21,17 @@ _PERCENTS = (50, 99)
 _PACKAGES = ("custody", "apache-airflow", "apache-airflow-providers-apache-spark", "pyspark", "pyarrow")
 _HEAD = """# The soak
 
-A soak lets everything run side by side and kills parts of it at random with SIGKILL: producers append all the while, the pipeline rolls
-over and lets old events expire under a size limit that bites, under two legal holds, and a reader asks and compares each answer with
-what must be there. What producers were told is written down outside of the repository, event by event, with a digest, and synced.
+A soak lets everything run side by side and kills parts of it at random with SIGKILL: producers append all the while,
+the pipeline rolls over and lets old events expire under a size limit that bites and under two legal holds, and a reader
+asks and compares each answer with what must be there. What producers were told is written down outside of the
+repository, event by event, with a digest, and synced.
 
-In the end the pipeline comes to rest, and everything is read twice, in sequence and by search: each acknowledged event that the catalog's
-marks do not say to be expired is there once and as it was, nothing else is there but whole batches that were sent, and `custody verify`
-finds nothing.
+In the end the pipeline comes to rest, and everything is read twice, in sequence and by search: each acknowledged event
+that the catalog's marks do not say to be expired is there once and as it was, nothing else is there but whole batches
+that were sent, and `custody verify` finds nothing.
 
-This page is written by the command that does it, `make soak` (`python -m tests.soak --help` has its options); the figures are those of
-its last full run.
+This page is written by the command that does it, `make soak` (`python -m tests.soak --help` has its options); the
+figures are those of its last run.
 """
 
 
@@ -108,9 +109,9 @@ def _events(outcome: Outcome) -> list[str]:
         ("acknowledged to live (in an event log, indexed, committed)", _spread([ms / 1000 for ms in lags], "s")),
     ]
     text = (
-        "A search looks into journals too, so an event is found as soon as it is acknowledged. The first lag is measured from the newest\n"
-        "acknowledgement that was known when the question was asked to its answer: it is the time of the question and of the\n"
-        "looking up of what to expect. The second one is that of the pipeline, kills included.\n"
+        "A search looks into journals too, so an event is found as soon as it is acknowledged. The first lag is measured\n"
+        "from the newest acknowledgement that was known when the question was asked to its answer: it is the time of the\n"
+        "question and of the looking up of what to expect. The second one is that of the pipeline, kills included.\n"
     )
     return ["## Events", "", *_table(("what", "value"), rows), text]
 
@@ -137,8 +138,8 @@ def _kills(outcome: Outcome) -> list[str]:
         *_table(("killed with SIGKILL", "times", "nobody was there"), rows),
         *_table(("kind", "what it was doing", "times"), killed),
         *_table(names, runs),
-        f"Producers were started {sum(outcome.producers.lives) + outcome.plan.producers} times; each start recovers what the life "
-        "before left.\n",
+        f"Producers were started {sum(outcome.producers.lives) + outcome.plan.producers} times; each start recovers what "
+        "the life before left.\n",
     ]
 
 
@@ -152,7 +153,7 @@ def _answers(outcome: Outcome) -> list[str]:
     lines += _table(("question", "asked", "the events had expired", "time, with the looking up"), rows)
     if asker.notices:
         lines += [
-            "Notices in answers (they do not make them wrong, an index that cannot be read is replaced by the log):",
+            "Notices in answers (an index that cannot be read in this moment is replaced by its log):",
             "",
         ]
         lines += [*(f"- {count} × {text}" for text, count in asker.notices.most_common(5)), ""]
@@ -170,10 +171,11 @@ def _room(outcome: Outcome) -> list[str]:
     return [
         "## Room on disk",
         "",
-        f"Limit {_mib(limit)} MiB. Headroom {_mib(outcome.headroom_bytes())} MiB, as [retention.md](retention.md#the-limit-and-the-headroom) "
-        f"says: three times the journals that came in between two passes of retention that ended well ({_mib(outcome.largest_inflow())} MiB at "
-        f"most, grace included), and 256 KiB a catalog. Most on disk: {_mib(most)} MiB, at rest {_mib(samples[-1].used_bytes)} MiB. Written to "
-        f"journals in all: {_mib(samples[-1].journal_bytes)} MiB.\n",
+        f"Limit {_mib(limit)} MiB. Headroom {_mib(outcome.headroom_bytes())} MiB, as "
+        "[retention.md](retention.md#the-limit-and-the-headroom) says: three times the journals that came in between two "
+        f"passes of retention that ended well ({_mib(outcome.largest_inflow())} MiB at most, grace included), and 256 KiB "
+        f"a catalog. Most on disk: {_mib(most)} MiB, at rest {_mib(samples[-1].used_bytes)} MiB. Written to journals in "
+        f"all: {_mib(samples[-1].journal_bytes)} MiB.\n",
         *_table(("minute", "most MiB on disk", "live logs"), rows),
     ]
 
@@ -186,7 +188,7 @@ def _memory(outcome: Outcome) -> list[str]:
     return [
         "## Memory of a writer",
         "",
-        "Resident memory of the producer process that was never killed; its own made-up events and their ledger are in it.",
+        "Resident memory of the producer process that was never killed; its made-up events are in it.",
         "",
         *_table(("minute", "MiB"), rows),
     ]

@@ -256,12 +256,10 @@ class Soak:
             documents = json.loads(_custody(self.root, "verify", "--json", *level, expected=(0, 20)))
             for document in documents:
                 for kind in ("defects", "known_losses", "orphans"):
-                    name = f"verify {' '.join(level)}".strip()
-                    outcome.verified[f"{name}: {kind}"] = outcome.verified.get(f"{name}: {kind}", 0) + len(
-                        document[kind]
-                    )
+                    name = f"{' '.join(('verify', *level))}: {kind}"
+                    outcome.verified[name] = outcome.verified.get(name, 0) + len(document[kind])
                     for item in document[kind]:
-                        outcome.final.complain(f"{name}: {kind}", str(item.get("message", item)))
+                        outcome.final.complain(name, str(item.get("message", item)))
                 outcome.notices += [text for text in document["notices"] if text not in outcome.notices]
 
 
