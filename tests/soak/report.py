@@ -109,9 +109,10 @@ def _events(outcome: Outcome) -> list[str]:
         ("acknowledged to live (in an event log, indexed, committed)", _spread([ms / 1000 for ms in lags], "s")),
     ]
     text = (
-        "A search looks into journals too, so an event is found as soon as it is acknowledged. The first lag is measured\n"
-        "from the newest acknowledgement that was known when the question was asked to its answer: it is the time of the\n"
-        "question and of the looking up of what to expect. The second one is that of the pipeline, kills included.\n"
+        "A search looks into journals too, so an event is found as soon as it is acknowledged. The first lag is\n"
+        "measured from the newest acknowledgement that was known when the question was asked to its answer: it is the\n"
+        "time of the question and of the looking up of what to expect. The second one is that of the pipeline, kills\n"
+        "included.\n"
     )
     return ["## Events", "", *_table(("what", "value"), rows), text]
 
@@ -138,8 +139,8 @@ def _kills(outcome: Outcome) -> list[str]:
         *_table(("killed with SIGKILL", "times", "nobody was there"), rows),
         *_table(("kind", "what it was doing", "times"), killed),
         *_table(names, runs),
-        f"Producers were started {sum(outcome.producers.lives) + outcome.plan.producers} times; each start recovers what "
-        "the life before left.\n",
+        f"Producers were started {sum(outcome.producers.lives) + outcome.plan.producers} times; each start recovers "
+        "what the life before left.\n",
     ]
 
 
@@ -172,10 +173,10 @@ def _room(outcome: Outcome) -> list[str]:
         "## Room on disk",
         "",
         f"Limit {_mib(limit)} MiB. Headroom {_mib(outcome.headroom_bytes())} MiB, as "
-        "[retention.md](retention.md#the-limit-and-the-headroom) says: three times the journals that came in between two "
-        f"passes of retention that ended well ({_mib(outcome.largest_inflow())} MiB at most, grace included), and 256 KiB "
-        f"a catalog. Most on disk: {_mib(most)} MiB, at rest {_mib(samples[-1].used_bytes)} MiB. Written to journals in "
-        f"all: {_mib(samples[-1].journal_bytes)} MiB.\n",
+        "[retention.md](retention.md#the-limit-and-the-headroom) says: three times the journals that came in between "
+        f"two passes of retention that ended well ({_mib(outcome.largest_inflow())} MiB at most, grace included), and "
+        f"256 KiB a catalog. Most on disk: {_mib(most)} MiB, at rest {_mib(samples[-1].used_bytes)} MiB. Written to "
+        f"journals in all: {_mib(samples[-1].journal_bytes)} MiB.\n",
         *_table(("minute", "most MiB on disk", "live logs"), rows),
     ]
 
