@@ -259,7 +259,9 @@ class Soak:
                     name = f"{' '.join(('verify', *level))}: {kind}"
                     outcome.verified[name] = outcome.verified.get(name, 0) + len(document[kind])
                     for item in document[kind]:
-                        outcome.final.complain(name, str(item.get("message", item)))
+                        # What a kill left of a file that was being written goes when it is an hour old.
+                        if item.get("kind") != "temporary":
+                            outcome.final.complain(name, str(item.get("message", item)))
                 outcome.notices += [text for text in document["notices"] if text not in outcome.notices]
 
 
