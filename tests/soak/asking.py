@@ -96,6 +96,7 @@ class Asker:
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)  # noqa: S311 - which events are asked for
+        self._seen_ms: dict[str, int] = {}
         self._questions: Sequence[tuple[str, Callable[[], None]]] = (
             ("get by id", self._get),
             ("newest", self._newest),
@@ -142,8 +143,9 @@ class Asker:
             missing = sorted(set(wanted) - set(ids))
             if missing:
                 self._missing("newest", [(writer, event_id) for event_id in missing])
-            elif wanted:
-                self.fresh_ms.append(max(answered - max(batch.ms for batch in own), 0))
+            elif (newest := max(batch.ms for batch in own)) > self._seen_ms.get(writer, 0):
+                self._seen_ms[writer] = newest
+                self.fresh_ms.append(max(answered - newest, 0))
 
     def _flowfile(self) -> None:
         for batch in self._some_batches(2):

@@ -23,8 +23,8 @@ from tests.support import numbered
 
 SIZES = (1, 1, 1, 2, 5, 10, 40)
 SLOT_SECONDS = 60.0
-HELD_EVERY_S, HELD_FOR_S = 600, 4
-"""For so many seconds in each such time events are of the case that is held."""
+HELD_EVERY_S, HELD_FOR_S = 600, 3
+"""For so many seconds in each such time, and when its first life begins, a producer's events are of the held case."""
 
 
 def now_ms() -> int:
@@ -32,19 +32,17 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def is_held(time_ms: int) -> bool:
-    """Whether an event of a time is of the case that is held."""
-    return time_ms // 1000 % HELD_EVERY_S < HELD_FOR_S
-
-
-def produce(writer: SlotWriter, ledger: LedgerFile, number: int, rate: float, ended: threading.Event) -> None:
+def produce(
+    writer: SlotWriter, ledger: LedgerFile, number: int, rate: float, held_until_ms: int, ended: threading.Event
+) -> None:
     """Append batches at a rate, in events a second, until the end."""
     chance = random.Random(number)  # noqa: S311 - sizes of batches
     due = time.monotonic()
     while not ended.is_set():
         size = chance.choice(SIZES)
         time_ms = now_ms()
-        events = [made_event(number + item, time_ms, held=is_held(time_ms)) for item in range(size)]
+        is_held = time_ms < held_until_ms or time_ms // 1000 % HELD_EVERY_S < HELD_FOR_S
+        events = [made_event(number + item, time_ms, held=is_held) for item in range(size)]
         ledger.write(Sent(number, size))
         try:
             ids = writer.append(events)
@@ -52,7 +50,7 @@ def produce(writer: SlotWriter, ledger: LedgerFile, number: int, rate: float, en
             ledger.write(Refused(number, str(error)))
         else:
             digests = tuple(digest(event) for event in numbered(events, ids.start))
-            ledger.write(Told(number, writer.name, ids.start, now_ms(), is_held(time_ms), digests))
+            ledger.write(Told(number, writer.name, ids.start, now_ms(), is_held, digests))
         number += size
         due = max(due + size / rate, time.monotonic() - 1)  # what was missed in more than a second is not made up
         ended.wait(max(due - time.monotonic(), 0))
@@ -66,13 +64,15 @@ def main(root: str, ledger_path: str, producer: str, life: str, threads: str, ra
 
     def work(thread: int) -> None:
         try:
-            produce(writer, ledger, first_number(int(producer), int(life), thread), float(rate) / int(threads), ended)
+            number = first_number(int(producer), int(life), thread)
+            produce(writer, ledger, number, float(rate) / int(threads), held_until_ms, ended)
         except BaseException:
             failed.set()
             ended.set()
             raise
 
     with Repository.open(root).writer(wait_seconds=SLOT_SECONDS) as writer:
+        held_until_ms = now_ms() + HELD_FOR_S * 1000 if int(life) == 0 else 0
         workers = [threading.Thread(target=work, args=(number,)) for number in range(int(threads))]
         for worker in workers:
             worker.start()

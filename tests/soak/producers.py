@@ -53,8 +53,9 @@ class Producers:
         for process in self._running:
             process.terminate()
         for number, process in enumerate(self._running):
-            if process.wait(_END_SECONDS) not in (0, -signal.SIGKILL):
-                self.failures.append(self._said(number))
+            # One that was told to end while it still started has not come to its handler of signals.
+            if (code := process.wait(_END_SECONDS)) not in (0, -signal.SIGKILL, -signal.SIGTERM):
+                self.failures.append(f"exit code {code}: {self._said(number)}")
 
     def kill(self) -> None:
         """End all at once, however the soak ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -425,7 +425,9 @@ class Repository:
         names = self._writers() if writer is None else [writer]
         return [self.workspace(name) for name in names]
 
-    def rebuild_index(self, names: Sequence[str] = (), *, stale_only: bool = False) -> Iterator[tuple[str, BuiltShard]]:
+    def rebuild_index(
+        self, names: Sequence[str] = (), *, stale_only: bool = False
+    ) -> Generator[tuple[str, BuiltShard], None, None]:
         """Build index shards anew from their logs; yield the writer and the shard, one after the other.
 
         All live shards, or those of some `names`; with `stale_only` those that are gone, or were built with other
