@@ -25,6 +25,7 @@ from tests.support import FailingFileSystem, append, event, python, unnumbered
 
 ROOT = Path(__file__).parents[2]
 DAYS_MS = 86_400_000
+NAMING = ("link", "rename", "remove", "add_directory", "remove_directory")
 # It imports everything and starts no thread, so that each fork begins like a new process.
 NURSERY = """
 import os, sys
@@ -69,16 +70,18 @@ class KillingFileSystem(FailingFileSystem):
 
 
 def points(operations: Sequence[str]) -> list[int]:
-    """Return where to kill, from 1: before each operation, but of many writes in a row before the first and the last.
+    """Return where to kill, from 1: after each operation that changes a name, before each that gives a final one.
 
-    Arrow writes a file in hundreds of pieces, none of which is synced.
+    A kill shows nothing else: what was written and has no name yet is the same leftover however long it is, and what
+    was not synced is there all the same, as power is not lost (tests/crash). Of files that go one after the other, the
+    first and the last.
     """
-    found = []
+    found = set()
     for number, name in enumerate(operations, 1):
-        is_inside = operations[number - 2 : number + 1] == ["write"] * 3 and number > 1
-        if not (name == "write" and is_inside):
-            found.append(number)
-    return found
+        is_inside = operations[max(number - 2, 0) : number + 1] == ["remove"] * 3
+        if name in NAMING and not is_inside:
+            found |= {number + 1, number} if name in ("link", "rename") else {number + 1}
+    return sorted(point for point in found if point <= len(operations))
 
 
 @pytest.fixture(scope="module")
