@@ -9,12 +9,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from custody.recovery import leftovers
-from custody.repository import Repository
 from custody_local.airflow import LocalAirflow, find_running
 from custody_local.processes import ProcessId
 from custody_local.rest import RestClient, Run
-from tests.soak.pipeline import RETENTION, ROLLOVER, Pipeline, PipelineError, RunEnd
+from tests.soak.pipeline import RETENTION, ROLLOVER, Pipeline, PipelineError, RunEnd, unrest
 from tests.soak.processes import DRIVER, WORKER, Target, airflow_workers, spark_drivers
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -26,8 +24,9 @@ SETTINGS = {
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
 }
-_RUN_SECONDS = 900.0
-_TRIES = 5
+_REST_SECONDS = 1500.0
+_TASK_SECONDS = 300.0
+_POLL_SECONDS = 2.0
 _UNDER_WAY = frozenset({"queued", "running", "restarting"})
 
 
@@ -70,16 +69,20 @@ class AirflowPipeline(Pipeline):
         return airflow_workers(leader) if kind == WORKER else []
 
     def rest(self, grace_seconds: float) -> None:
-        """Start a run of each DAG, behind those that go on, until one ends well; then let no task begin any more."""
-        self._until_well(ROLLOVER)
-        for _ in range(2):  # marked in the first pass, deleted in the second
-            self._until_well(RETENTION)
-            time.sleep(grace_seconds + 1)
-        self._until_well(RETENTION)
-        self._until_well(ROLLOVER)  # an interrupted pass of retention left something to recover
-        for dag in DAGS.values():
-            self.client.pause(dag)  # no task of a paused DAG begins, also in a run that goes on
-        self._wait_for_tasks()
+        """Let the DAGs go on by their schedules until nothing is left to do; then let no task begin any more."""
+        deadline = time.monotonic() + _REST_SECONDS
+        while True:
+            while missing := unrest(self._repository):
+                if time.monotonic() > deadline:
+                    raise PipelineError(f"not at rest within {_REST_SECONDS:.0f} s: {missing}")
+                time.sleep(_POLL_SECONDS)
+            for dag in DAGS.values():
+                self.client.pause(dag)  # no task of a paused DAG begins, also in a run that goes on
+            self._wait_for_tasks()
+            if not unrest(self._repository):
+                return
+            for dag in DAGS.values():
+                self.client.unpause(dag)
 
     def stop(self) -> None:
         """End Airflow and all that it started."""
@@ -92,26 +95,12 @@ class AirflowPipeline(Pipeline):
         found = [self._end(kind, run) for kind, dag in DAGS.items() for run in self.client.runs(dag) if run.has_ended]
         return sorted(found, key=lambda run: run.at)
 
-    def _until_well(self, kind: str) -> None:
-        """Start a run until one ends well and leaves nothing to do."""
-        dag = DAGS[kind]
-        for _ in range(_TRIES):
-            run = self.client.wait_for_run(dag, self.client.trigger(dag), timeout_s=_RUN_SECONDS)
-            if run.state == "success" and (kind != ROLLOVER or self._is_rolled_over()):
-                return
-        raise PipelineError(f"{dag}: {_TRIES} runs did not end well. See {self._airflow.home}/logs")
-
-    def _is_rolled_over(self) -> bool:
-        repository = Repository.open(self._repository)
-        is_left = leftovers(repository.settings).is_any
-        return not is_left and not any(workspace.groups() for workspace in repository.workspaces())
-
     def _wait_for_tasks(self) -> None:
         """Wait until no task runs."""
-        deadline = time.monotonic() + _RUN_SECONDS
+        deadline = time.monotonic() + _TASK_SECONDS
         while any(state in _UNDER_WAY for state in self._states()):
             if time.monotonic() > deadline:
-                raise PipelineError(f"a task went on for {_RUN_SECONDS:.0f} s. See {self._airflow.home}/logs")
+                raise PipelineError(f"a task went on for {_TASK_SECONDS:.0f} s. See {self._airflow.home}/logs")
             time.sleep(1)
 
     def _states(self) -> set[str | None]:

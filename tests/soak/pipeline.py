@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,9 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
+from custody.errors import CustodyError
+from custody.recovery import leftovers
+from custody.repository import Repository
 from custody_local.processes import ProcessId, end_session, identify, session_members
 from tests.soak.processes import DRIVER, WORKER, Target, spark_drivers
 
@@ -167,6 +169,14 @@ class LoopPipeline(Pipeline):
             self.sessions = [session for session in self.sessions if session_members(session)]
 
 
-def summary(runs: list[RunEnd]) -> Counter[tuple[str, str]]:
-    """Count runs by kind and state."""
-    return Counter((run.kind, run.state) for run in runs)
+def unrest(root: Path) -> list[str]:
+    """Return what is left to do in a repository of which nobody writes any more, nothing when it is at rest."""
+    repository = Repository.open(root)
+    found = [f"left over: {path}" for path in leftovers(repository.settings).paths]
+    found += [f"{item.writer}: journals" for item in repository.workspaces() if item.groups() or item.staged()]
+    try:
+        plan = repository.plan_retention()
+    except CustodyError as error:  # a step changes things in this moment
+        return [*found, str(error)]
+    found += [f"expires: {log.path}" for log in plan.expiring]
+    return found + ([f"{plan.waiting_bytes} bytes to be deleted"] if plan.waiting_bytes else [])

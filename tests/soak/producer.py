@@ -23,8 +23,8 @@ from tests.support import numbered
 
 SIZES = (1, 1, 1, 2, 5, 10, 40)
 SLOT_SECONDS = 60.0
-HELD_EVERY_S, HELD_FOR_S = 600, 3
-"""For so many seconds in each such time, and when its first life begins, a producer's events are of the held case."""
+HELD_EVERY_MS, HELD_FOR_MS = 600_000, 3_000
+"""For so long in each such time the events of the first producer are of the case that is held."""
 
 
 def now_ms() -> int:
@@ -33,15 +33,15 @@ def now_ms() -> int:
 
 
 def produce(
-    writer: SlotWriter, ledger: LedgerFile, number: int, rate: float, held_until_ms: int, ended: threading.Event
+    writer: SlotWriter, ledger: LedgerFile, number: int, rate: float, started_ms: int | None, ended: threading.Event
 ) -> None:
-    """Append batches at a rate, in events a second, until the end."""
+    """Append batches at a rate, in events a second, until the end; no event is held without `started_ms`."""
     chance = random.Random(number)  # noqa: S311 - sizes of batches
     due = time.monotonic()
     while not ended.is_set():
         size = chance.choice(SIZES)
         time_ms = now_ms()
-        is_held = time_ms < held_until_ms or time_ms // 1000 % HELD_EVERY_S < HELD_FOR_S
+        is_held = started_ms is not None and (time_ms - started_ms) % HELD_EVERY_MS < HELD_FOR_MS
         events = [made_event(number + item, time_ms, held=is_held) for item in range(size)]
         ledger.write(Sent(number, size))
         try:
@@ -65,14 +65,14 @@ def main(root: str, ledger_path: str, producer: str, life: str, threads: str, ra
     def work(thread: int) -> None:
         try:
             number = first_number(int(producer), int(life), thread)
-            produce(writer, ledger, number, float(rate) / int(threads), held_until_ms, ended)
+            produce(writer, ledger, number, float(rate) / int(threads), started_ms, ended)
         except BaseException:
             failed.set()
             ended.set()
             raise
 
     with Repository.open(root).writer(wait_seconds=SLOT_SECONDS) as writer:
-        held_until_ms = now_ms() + HELD_FOR_S * 1000 if int(life) == 0 else 0
+        started_ms = now_ms() if int(producer) == 0 else None
         workers = [threading.Thread(target=work, args=(number,)) for number in range(int(threads))]
         for worker in workers:
             worker.start()
