@@ -13,7 +13,7 @@ LOCK_OPTIONS := --all-extras --universal --python-version 3.11 --generate-hashes
 PARALLEL := -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 SPELLED := $(wildcard *.md .ci dags docs include plugins spark_jobs tests Dockerfile Makefile)
 
-.PHONY: help env demo stop test lint types unit slow ui bench proto lock clean
+.PHONY: help env demo stop test lint types unit slow ui soak bench proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ slow: env ## the long tests: killed processes and Airflows, repairs crashed in e
 
 ui: env ## Airflow's page in the system's Chromium, on the system's PostgreSQL; renews the pictures in docs/images
 	$(BIN)/pytest -m slow tests/airflow/test_page.py
+
+soak: env ## thirty minutes of everything at once, with random kills; writes docs/soak.md
+	PYTHONPATH=include $(BIN)/python -m tests.soak
 
 bench: env ## acknowledged events a second beside NiFi, SQLite and the raw disk (ten minutes)
 	PYTHONPATH=include $(BIN)/python -m tests.benchmarks.append

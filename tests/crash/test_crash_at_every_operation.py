@@ -37,6 +37,7 @@ from tests.crash.scenarios import (
     RollingOverSplit,
 )
 from tests.crash.store import Promises, workspace
+from tests.crash.whole import WholeChain
 
 SECOND_SEEDS = 3
 """Seeds of a crash that follows a crash: it starts from each disk that the first one may leave."""
@@ -177,6 +178,19 @@ def test_a_crash_while_contents_go_leaves_no_event_without_its_content() -> None
     outcome = enumerate_crashes(Dropping(), modes=modes, seeds=1)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 40
+
+
+def test_a_crash_anywhere_in_the_whole_chain_is_made_up_for_by_the_next_run() -> None:
+    # The other modes in the slow suite: on each disk the chain is run twice, and everything is asked.
+    outcome = enumerate_crashes(WholeChain(), modes=(CrashMode.SYNCED_ONLY,), seeds=1)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 200
+
+
+@pytest.mark.slow
+def test_a_crash_anywhere_in_the_whole_chain_in_every_mode() -> None:
+    outcome = enumerate_crashes(WholeChain(), seeds=2)
+    assert not outcome.alarms, str(outcome)
 
 
 def test_a_crash_while_committing_keeps_the_chain() -> None:

@@ -17,10 +17,11 @@ from custody.catalog.history import Difference
 from custody.catalog.log import Catalog
 from custody.catalog.opening import open_catalog, store_of
 from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, prune, raise_floor, readable_checkpoints
-from custody.catalog.rebuild import rebuild, scan, set_aside, shard_of, wipe
+from custody.catalog.rebuild import rebuild, scan, set_aside, shard_of, what_is_lost, wipe
 from custody.catalog.repair import RepairPlan, plan_repair, repair
 from custody.catalog.scrub import Defect, check_file, check_toc
 from custody.catalog.state import CatalogState
+from custody.catalog.surviving import Surviving, surviving
 from custody.catalog.tombstones import columns_needed, is_remnant, may_mean, meant, visible
 from custody.catalog.transaction_pb2 import (
     EXPIRED,
@@ -87,6 +88,7 @@ __all__ = [
     "SealedError",
     "SourceKeys",
     "SourceRange",
+    "Surviving",
     "Transaction",
     "Upgrade",
     "Verification",
@@ -125,7 +127,9 @@ __all__ = [
     "source_keys",
     "store_of",
     "stored_footer",
+    "surviving",
     "verify",
     "visible",
+    "what_is_lost",
     "wipe",
 ]

@@ -1,8 +1,9 @@
 """A catalog made again from the footers of the data files alone, when nothing else is left.
 
 Two range reads a file: its last 8 bytes, then its footer, whose key-value metadata says which events it holds and, if
-it was embedded, by which transaction it was added. What footers cannot tell is stated as lost: removals, tombstones,
-the index shards, and the revisions that only such actions made. The old objects are moved aside, never deleted.
+it was embedded, by which transaction it was added. What footers cannot tell is stated as lost: removals, the index
+shards, and the revisions that only such actions made. Tombstones, holds, marks and losses are taken over as far as
+objects of the old catalog can be read (`surviving`). The old objects are moved aside, never deleted.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 from custody.catalog.footers import describe, parse_footer, read_footer
 from custody.catalog.log import Catalog
 from custody.catalog.objects import Objects
+from custody.catalog.surviving import Surviving
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange
 from custody.clock import Clock
 from custody.errors import CorruptionError, CustodyError, InvalidInputError
@@ -92,28 +94,44 @@ def shard_of(file: AddFile, containers: Sequence[str]) -> AddShard:
     )
 
 
-def rebuild(catalog: Catalog, clock: Clock, scanned: Scanned, containers: Sequence[str] = ()) -> Rebuilt:
+def what_is_lost(scanned: Scanned, kept: Surviving, containers: Sequence[str] = ()) -> list[str]:
+    """Return what a catalog made of these will not know."""
+    lost = list(scanned.skipped)
+    known = sorted(set(scanned.transactions.values()))
+    gaps = _gaps(known)
+    if gaps:
+        lost.append(f"{len(gaps)} revisions between {known[0]} and {known[-1]} added no file that is left")
+    lost.append("removals: a file that was removed and is still there is live again, unless a mark names it")
+    lost += [] if kept.lost is None else [kept.lost]
+    lost.append("catalogs that were absorbed, and whether the writer was retired")
+    lost += [] if containers else ["index shards"]
+    if not known:
+        lost.append("the numbers of revisions, and their order: files are taken in the order of their events")
+    return lost
+
+
+def rebuild(
+    catalog: Catalog,
+    clock: Clock,
+    scanned: Scanned,
+    containers: Sequence[str] = (),
+    kept: Surviving | None = None,
+) -> Rebuilt:
     """Write a new catalog that lists the scanned files; the old one's objects are moved aside first.
 
-    With the names of the containers it lists each file's shard too: the index step builds those that are gone.
+    With the names of the containers it lists each file's shard too: the index step builds those that are gone. What
+    `kept` says is taken over with the first transaction.
 
     Durability: on return the new catalog survives power loss. A crash before leaves the old objects aside and a
     catalog that is not complete; run it again.
     """
+    kept = Surviving() if kept is None else kept
     aside = set_aside(catalog.objects, clock, "replaced")
-    lost = list(scanned.skipped)
     fresh = Catalog(catalog.objects.store, catalog.objects.writer, catalog.objects.database, clock)
-    known = sorted(set(scanned.transactions.values()))
-    gaps = sorted(set(range(known[0], known[-1] + 1)) - set(known)) if known else []
-    if gaps:
-        lost.append(f"{len(gaps)} revisions between {known[0]} and {known[-1]} added no file that is left")
-    lost += ["removals: a file that was removed and is still there is live again", "tombstones, and all other actions"]
-    lost += [] if containers else ["index shards"]
-    if not known:
-        lost.append("the numbers of revisions, and their order: files are taken in the order of their events")
+    lost, gaps = what_is_lost(scanned, kept, containers), _gaps(sorted(set(scanned.transactions.values())))
     order = sorted(scanned.files, key=lambda file: (_revision_of(scanned, file), file.first_event_id))
     note = Note(kind=Note.REBUILT, text="; ".join(lost), lost_revisions=gaps)
-    extra = [Action(note=note)]
+    extra = [Action(note=note), *kept.all()]
     state = fresh.load()
     for (_, attempt), files in groupby(order, key=lambda file: _added_by(scanned, file)):
         added = list(files)
@@ -126,6 +144,11 @@ def rebuild(catalog: Catalog, clock: Clock, scanned: Scanned, containers: Sequen
         state = fresh.commit(extra)
     fresh.write_checkpoint()
     return Rebuilt(state.revision, len(order), sum(file.rows for file in order), tuple(lost), aside)
+
+
+def _gaps(known: Sequence[int]) -> list[int]:
+    """Return the revisions between the first and the last of those that are known, which are sorted."""
+    return sorted(set(range(known[0], known[-1] + 1)) - set(known)) if known else []
 
 
 def set_aside(objects: Objects, clock: Clock, why: str, from_revision: int = 0) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from custody.catalog import collect, plan_prune, plan_repair, prune, rebuild, repair, scan
+from custody.catalog import collect, plan_prune, plan_repair, prune, rebuild, repair, scan, surviving, what_is_lost
 from custody.cli.catalog_cmd import catalog
 from custody.cli.catalogs import confirm, dry_run_option, duration_ms, opened, revision_of, yes_option
 from custody.cli.output import json_option, print_json, print_table, size_text, stderr, writer_option
@@ -162,7 +162,9 @@ def rebuild_from_files(
 ) -> None:
     """Make the catalog anew from the footers of the data files; the old one is moved aside.
 
-    For when the catalog is lost: removals, tombstones and shards cannot be told from files. Repair a damaged catalog
+    For when the catalog is lost. Files do not tell what was removed, forgotten, held or expired: tombstones, holds,
+    marks and known losses are taken over from those objects of the old catalog that can still be read, also of one that
+    an earlier rebuild moved aside; without any they are gone, which the output says. A damaged catalog is better mended
     with `custody catalog repair`.
 
     \b
@@ -171,17 +173,20 @@ def rebuild_from_files(
     """
     doing = confirm(yes=yes, dry_run=dry_run)
     settings, found = opened(repository, writer)
-    scanned = scan(found.objects, hashes=hashes)
+    containers = [str(path) for path in settings.repository.containers]
+    kept = surviving(found.objects)
+    scanned = scan(found.objects, hashes=hashes, leave_out=kept.marked)
     document: dict[str, object] = {
         "files": len(scanned.files),
         "events": sum(file.rows for file in scanned.files),
         "skipped": scanned.skipped,
+        "kept": kept.counts(),
+        "lost": what_is_lost(scanned, kept, containers),
         "done": doing,
     }
     if doing:
-        containers = [str(path) for path in settings.repository.containers]
-        made = rebuild(found, SystemClock(), scanned, containers)
-        document |= {"revision": made.revision, "lost": list(made.lost), "set_aside": made.set_aside}
+        made = rebuild(found, SystemClock(), scanned, containers, kept)
+        document |= {"revision": made.revision, "set_aside": made.set_aside}
     if as_json:
         print_json(document)
     else:

@@ -26,6 +26,8 @@ def rebuild(repository: Path, shards: tuple[str, ...], stale: bool, as_json: boo
     Without an option all of them. Searches go on meanwhile. After a change of index.fields or index.attributes, --stale
     brings the events of before into the new fields at once; the step index does it bit by bit.
 
+    A writer's shards are built under the lease of its compactions. The exit code is 14 if another attempt holds it.
+
     \b
     Example:
       custody -r demo index rebuild --stale

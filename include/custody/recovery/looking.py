@@ -30,6 +30,7 @@ from custody.format.names import (
 )
 from custody.lease import is_dead, lease_status, read_holder
 from custody.recovery.finding import Action, Finding
+from custody.recovery.shared import shared_partials
 from custody.rollover import ROLLOVER_LEASE, Workspace, is_live, lease_folder, name_before, swept_groups
 from custody.vfs import TEMPORARY_SUFFIX
 
@@ -54,6 +55,7 @@ class Search:
         yield from self._shards()
         yield from self._catalog()
         yield from self._contents()
+        yield from self._shared()
         yield from self._done()
 
     @cached_property
@@ -200,6 +202,15 @@ class Search:
             for partial in self._partials(ContentPaths(store, writer).section(container, section)):
                 if self._is_old(partial):
                     yield self._found(partial, "temporary file", "remove", "who wrote it never gave it a name")
+
+    def _shared(self) -> Iterator[Finding]:
+        """What belongs to the repository is found with the writer of the settings, once."""
+        settings = self.workspace.settings
+        if self.workspace.writer != settings.repository.writer:
+            return
+        for partial in shared_partials(settings, self.fs):
+            if self._is_old(partial):
+                yield self._found(partial, "temporary file", "remove", "who wrote it never gave it a name")
 
     def _done(self) -> Iterator[Finding]:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -461,26 +461,35 @@ class Repository:
         names = self._writers() if writer is None else [writer]
         return [self.workspace(name) for name in names]
 
-    def rebuild_index(self, names: Sequence[str] = (), *, stale_only: bool = False) -> Iterator[tuple[str, BuiltShard]]:
+    def rebuild_index(
+        self, names: Sequence[str] = (), *, stale_only: bool = False
+    ) -> Generator[tuple[str, BuiltShard], None, None]:
         """Build index shards anew from their logs; yield the writer and the shard, one after the other.
 
         All live shards, or those of some `names`; with `stale_only` those that are gone, or were built with other
-        settings than those of today.
+        settings than those of today. Of each writer that has any, the lease of compactions is held meanwhile.
 
         Durability: a shard that was yielded survives power loss. Can be stopped and begun again at any time.
 
         Raises:
             NotFoundError: no live shard has one of the names.
+            LockedError: a compaction or another rebuild of a writer's shards is under way, and went on for
+                `lease.wait_seconds`.
+            SupersededError: another attempt took over.
         """
-        live = [(item, shard) for item in self.workspaces() for shard in item.catalog.load().shards.values()]
-        missing = set(names) - {shard.name for _, shard in live}
+        missing = set(names) - {name for item in self.workspaces() for name in item.catalog.load().shards}
         if missing:
             raise NotFoundError(f"no live index shard is called {', '.join(sorted(missing))}.")
-        for workspace, shard in live:
-            if (not names or shard.name in names) and not (stale_only and not is_stale(workspace, shard)):
-                built = rebuild_shard(workspace, shard)
-                self._shards.forget(built.path)
-                yield workspace.writer, built
+        attempt = Attempt.new("custody-index-rebuild")
+        for found in self.workspaces():
+            if not _to_rebuild(found, names, stale_only=stale_only):
+                continue
+            with leased(found, attempt, COMPACT_LEASE) as workspace:
+                # Looked at again: a compaction that had the lease may have removed some.
+                for shard in _to_rebuild(workspace, names, stale_only=stale_only):
+                    built = rebuild_shard(workspace, shard)
+                    self._shards.forget(built.path)
+                    yield workspace.writer, built
 
     def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
         """Yield the transactions of a writer's catalog, oldest first.
@@ -540,6 +549,12 @@ class Repository:
                 get_many=partial(reading.get_many, workspace, view=view, on_damage=damage),
                 count_blocks=partial(reading.count_blocks, workspace, view=view),
             )
+
+
+def _to_rebuild(workspace: Workspace, names: Sequence[str], *, stale_only: bool) -> list[AddShard]:
+    """Return the live shards of a writer that are meant."""
+    meant = [shard for name, shard in workspace.catalog.load().shards.items() if not names or name in names]
+    return [shard for shard in meant if not stale_only or is_stale(workspace, shard)]
 
 
 def _log_tables(workspace: Workspace, state: CatalogState, damage: Notices, shard: AddShard) -> Iterator[pa.Table]:

@@ -132,7 +132,7 @@ def _held(workspace: Workspace, lease: Lease, *, recovered: bool = False) -> Ite
     with Heartbeat([lease], workspace.clock, settings.lease.dead_seconds):
         try:
             yield Workspace(settings, workspace.writer, workspace.fs, workspace.clock, lease)
-        except Exception:
+        except (Exception, GeneratorExit):  # a caller that wants no more of a generator ends its work, too
             lease.release(failed=True)
             raise
     lease.release(recovered=recovered)

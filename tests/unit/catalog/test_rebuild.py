@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from click.testing import CliRunner
 
-from custody.catalog import Catalog, rebuild, scan, verify
+from custody.catalog import Catalog, rebuild, scan, surviving, verify
+from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.model import to_batch
+from custody.repository import Meant, Repository
 from custody.store import LocalStore
 from custody.vfs import PosixFileSystem
 from tests.behaviour.places import WrappedStore
-from tests.support import event
+from tests.support import append, event, run_steps
 
 CLOCK = ManualClock(1_772_409_600_000)
 
@@ -110,3 +115,55 @@ def test_an_old_catalog_is_moved_aside_and_not_deleted(tmp_path: Path) -> None:
     assert len(aside) == 1
     # Nothing of the old catalog is left where a reader looks.
     assert verify(opened(tmp_path)).defects == []
+
+
+def test_what_was_forgotten_held_or_expired_is_taken_over_from_what_can_be_read(repository: Repository) -> None:
+    text = '[retention]\nage_max = "1 day"\ngrace = "30 days"\n[eventlog]\nlog_bytes_target = 4096\n'
+    (repository.settings.root / "custody.toml").write_text(text)
+    opened = Repository.open(repository.settings.root)
+    for number, time_ms in enumerate((1000, 1 << 45, 1 << 45)):
+        append(opened, [event(number, event_time=time_ms)])
+        run_steps(opened.settings)
+    opened.forget(Meant(event_ids=[1]), "asked for", "main")
+    opened.hold("case", Meant(flowfile_uuids=[event(2).flowfile_uuid]), "asked for", "legal")
+    opened.hold("released", Meant(flowfile_uuids=["x"]), "asked for", "legal")
+    opened.release("released", "over", "legal")
+    opened.apply_retention()  # marked, its file is still there
+    before = opened.workspace().catalog.load()
+    assert len(before.marks) == len(before.tombstones) == 1
+    folder = opened.workspace().paths.transactions
+    next(path for path in folder.rglob("*.txn") if path.parent.name.endswith("1")).write_bytes(b"broken")
+
+    for _ in range(2):  # the second time from what the first moved aside, as after a crash behind that
+        done = CliRunner().invoke(cli, ["-r", str(opened.settings.root), "catalog", "rebuild", "--yes", "--json"])
+        assert done.exit_code == 0, done.output
+        document = json.loads(done.stdout)
+        assert document["kept"] == {"tombstones": 1, "holds": 1, "marks": 1, "losses": 0}
+        assert any("1 objects that cannot be read" in said for said in document["lost"])
+        again = Repository.open(opened.settings.root)
+        after = again.workspace().catalog.load()
+        assert (after.tombstones, after.holds, after.marks) == (before.tombstones, before.holds, before.marks)
+        assert [found.event_id for found in again.events()] == [2], "neither the forgotten one nor the expired one"
+        shutil.rmtree(folder)
+
+
+def test_that_nothing_knows_what_was_forgotten_is_said_before_and_after(repository: Repository) -> None:
+    append(repository, [event(0)])
+    run_steps(repository.settings)
+    repository.forget(Meant(event_ids=[0]), "asked for", "main")
+    shutil.rmtree(repository.workspace().paths.transactions)
+    for option in ("--dry-run", "--yes"):
+        done = CliRunner().invoke(cli, ["-r", str(repository.settings.root), "catalog", "rebuild", option, "--json"])
+        assert any("nothing else knows of them" in said for said in json.loads(done.stdout)["lost"])
+
+
+def test_a_checkpoint_makes_up_for_what_cannot_be_read_before_it(repository: Repository) -> None:
+    append(repository, [event(0)])
+    run_steps(repository.settings)
+    repository.hold("case", Meant(flowfile_uuids=["x"]), "asked for", "legal")
+    catalog = repository.workspace().catalog
+    catalog.write_checkpoint()
+    for path in repository.workspace().paths.transactions.rglob("*.txn"):
+        path.write_bytes(b"broken")
+    found = surviving(catalog.objects)
+    assert (found.counts()["holds"], found.lost) == (1, None)

@@ -123,6 +123,11 @@ def test_unfinished_and_half_removed_things_go(repository: Repository) -> None:
         home / "transactions/00000000000000000000/x.txn.0123.partial",
         repository.settings.containers[0] / "main/STATE.0123.partial",
         repository.settings.containers[0] / "main/journals/00000000000000000005.0.journal.0123.partial",
+        repository.settings.quarantine / "0123456789abcdef.json.0123.partial",
+        repository.settings.turns / "03.last.0123.partial",
+        repository.settings.maintenance_folder / "scrub.json.0123.partial",
+        repository.settings.runs / "some-run/compress.json.0123.partial",
+        repository.settings.landed / "ab/abcdef.json.0123.partial",
     ]
     for path in made:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,6 +138,24 @@ def test_unfinished_and_half_removed_things_go(repository: Repository) -> None:
     gone = {path for path in before if path not in files(repository)}
     assert gone == set(made)
     assert unnumbered(repository.events()) == [event(0)]
+
+
+def test_unfinished_files_of_the_repository_are_shown_once_and_young_ones_stay(repository: Repository) -> None:
+    settings = repository.settings
+    text = (settings.root / "custody.toml").read_text()
+    (settings.root / "custody.toml").write_text(text.replace("# writer_slots = 1", "writer_slots = 2"))
+    opened = Repository.open(settings.root)
+    with opened.writer() as first, opened.writer() as second:
+        assert [first.append([event(0)]), second.append([event(1)])] == [range(1), range(1)]
+    old, young = (settings.runs / "a-run" / f"index.json.{name}.partial" for name in ("01", "02"))
+    for path in (old, young):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"half")
+    os.utime(old, (1_700_000_000, 1_700_000_000))
+    shown = CliRunner().invoke(cli, ["-r", str(settings.root), "recover", "--dry-run", "--json"])
+    assert [(item["path"], item["action"]) for item in json.loads(shown.stdout)] == [(str(old), "remove")]
+    opened.recover()
+    assert (old.exists(), young.exists()) == (False, True)
 
 
 def test_what_a_compaction_or_an_earlier_revision_owns_is_left_alone(repository: Repository) -> None:

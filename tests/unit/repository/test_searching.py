@@ -12,9 +12,13 @@ import pytest
 
 from custody.catalog import Action, RemoveFile
 from custody.config import Settings
-from custody.errors import InvalidInputError, NotFoundError
+from custody.config.settings import LeaseSection
+from custody.errors import InvalidInputError, LockedError, NotFoundError
+from custody.lease import Attempt, lease_status
 from custody.model import Event
 from custody.repository import Repository
+from custody.rollover import leased
+from custody.vfs import PosixFileSystem
 from tests.support import append, event, run_steps, sample
 
 ROLLED, WAITING = 300, 50
@@ -182,6 +186,26 @@ def test_a_rebuilt_index_answers_as_the_kept_one_and_takes_new_settings_in(repos
     regions = [{**item.previous_attributes, **item.updated_attributes}.get("order.region") for item in EVENTS]
     assert (found.total, found.notices) == (sum(str(region).lower() == "emea" for region in regions), ())
     assert [repository.search(text) for text in texts] == before
+
+
+def test_a_rebuild_waits_for_a_compaction_and_names_who_holds_it_up(repository: Repository) -> None:
+    settings = repository.settings.model_copy(update={"lease": LeaseSection(wait_seconds=0)})
+    opened = Repository(settings)
+    folder = opened.workspace().paths.lease("compact")
+    with (
+        leased(opened.workspace(), Attempt("dag/run/compact", 1), "compact"),
+        pytest.raises(LockedError, match="dag/run/compact"),
+    ):
+        list(opened.rebuild_index())
+    rebuilding = opened.rebuild_index()
+    next(rebuilding)
+    with pytest.raises(LockedError, match="custody-index-rebuild"):
+        opened.compact()
+    rebuilding.close()  # the rest is not wanted: the lease is free
+    ended = lease_status(PosixFileSystem(), folder)
+    assert ended is not None
+    assert ended.failed
+    assert len(list(opened.rebuild_index())) == 3
 
 
 def test_a_shard_that_no_catalog_lists_cannot_be_rebuilt(repository: Repository) -> None:

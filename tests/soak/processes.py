@@ -1,0 +1,69 @@
+"""Which processes can be killed: drivers and supervisors among those of a session, told by their command lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psutil  # type: ignore[import-untyped]
+
+from custody_local.processes import ProcessId, session_members
+
+WRITER, DRIVER, WORKER = "writer", "Spark driver", "Airflow worker"
+KINDS = (WRITER, DRIVER, WORKER)
+_WORKER_TITLE = "airflow worker -- LocalExecutor"
+_IDLE = "<idle>"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A process that may be killed, and what it was doing."""
+
+    process: ProcessId
+    kind: str
+    doing: str
+
+
+def spark_drivers(leader: ProcessId) -> list[Target]:
+    """Return the JVMs of spark-submits of a session, and the Python drivers that they started."""
+    found = []
+    for process, words in _commands(leader):
+        job = next((word for word in words if "spark_jobs/" in word), None)
+        if job is None:
+            continue
+        step = job.rpartition("/")[2].removesuffix(".py")
+        if any(word.endswith("deploy.SparkSubmit") for word in words):
+            found.append(Target(process, DRIVER, f"JVM of {step}"))
+        elif _is_python(words[0]) and job in words[1:3]:
+            found.append(Target(process, DRIVER, f"Python of {step}"))
+    return found
+
+
+def airflow_workers(leader: ProcessId) -> list[Target]:
+    """Return the workers that supervise a task. An idle one holds the lock of Airflow's queue: it is left alone."""
+    return [
+        Target(process, WORKER, words[0].partition(":")[2].strip()[:80])
+        for process, words in _commands(leader)
+        if words[0].startswith(_WORKER_TITLE) and _IDLE not in words[0] and _has_children(process.pid)
+    ]
+
+
+def _commands(leader: ProcessId) -> Iterator[tuple[ProcessId, list[str]]]:
+    for process in sorted(session_members(leader), key=lambda found: found.pid):
+        try:
+            words = psutil.Process(process.pid).cmdline()
+        except psutil.Error:
+            continue
+        if words:
+            yield process, words
+
+
+def _is_python(word: str) -> bool:
+    return word.rpartition("/")[2].startswith("python")
+
+
+def _has_children(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).children())
+    except psutil.Error:
+        return False
