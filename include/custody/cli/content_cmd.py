@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from custody.cli.output import json_option, print_json, print_table, size_text, writer_option
+from custody.cli.output import clean as clean_text
+from custody.cli.output import json_option, print_json, print_table, size_text, stderr, writer_option
 from custody.errors import ConfigurationError
 from custody.repository import Content, Repository
 from custody.vfs import PosixFileSystem, temporary
@@ -73,6 +74,29 @@ def list_claims(repository: Path, writer: str | None, as_json: bool) -> None:
         return
     rows = [(item.claim, item.contents, size_text(item.bytes), item.problem) for item in found]
     print_table("", ("claim", "contents#", "size#", "problem"), rows)
+
+
+@content.command()
+@click.option("--apply", is_flag=True, help="Delete them; without it they are only listed.")
+@json_option
+@click.pass_obj
+def clean(repository: Path, apply: bool, as_json: bool) -> None:
+    """Delete the files whose contents no event speaks of, as a crash or a producer that gave up leaves them.
+
+    Files that were written in the last content.unused_minutes stay.
+
+    \b
+    Example:
+      custody -r demo content clean
+      custody -r demo content clean --apply
+    """
+    done = Repository.open(repository).clean_contents(apply=apply)
+    if as_json:
+        print_json(done)
+        return
+    print_table("", ("claim",), [(name,) for name in done.claims])
+    what = "deleted" if done.is_applied else "would be deleted: --apply"
+    stderr().print(clean_text(f"{len(done.claims)} files, {size_text(done.bytes)}, {what}"))
 
 
 def _write_file(path: Path, found: Content) -> None:

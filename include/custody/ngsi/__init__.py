@@ -1,1 +1,1 @@
-"""Room `ngsi`: notifications of context brokers, from their receipt to files on HDFS and Hive tables."""
+"""Room `ngsi`: notifications of context brokers become files on HDFS and Hive tables; pure functions at its core."""

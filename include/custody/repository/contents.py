@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from custody.clock import Clock
+from custody.config import Settings
 from custody.errors import CustodyError
 from custody.flow.content import ClaimFile, claims_on_disk
+from custody.retention import drop_unused, unused_claims
+from custody.rollover import Workspace
 from custody.vfs import FileSystem
 
 
@@ -22,6 +26,27 @@ class ListedClaim(msgspec.Struct, frozen=True, kw_only=True):
     contents: int
     problem: str | None = None
     """Why its contents cannot be told, None when they can. Their bytes are not checked: that is `custody verify`."""
+
+
+class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of contents that no event speaks of; bytes on disk."""
+
+    claims: tuple[str, ...]
+    bytes: int
+    is_applied: bool
+
+
+def cleaned(
+    workspaces: Sequence[Workspace], settings: Settings, fs: FileSystem, clock: Clock, *, apply: bool
+) -> Cleaned:
+    """Find what no event speaks of and is old enough, and delete it with `apply`."""
+    found = unused_claims(workspaces, settings, clock)
+    paths = [item.path(settings.store) for item in found]
+    size = sum(fs.size(path) for path in paths if fs.exists(path))
+    if apply:
+        drop_unused(workspaces, settings, fs, clock)
+    names = tuple(f"{item.writer}/{item.container}/{item.section}/{item.identifier}" for item in found)
+    return Cleaned(claims=names, bytes=size, is_applied=apply)
 
 
 def listed(fs: FileSystem, store: Path, writer: str) -> Iterator[ListedClaim]:

@@ -31,7 +31,7 @@ from custody.query import check_facets, facets_of, facets_of_table, parse_query,
 from custody.recovery import Finding, Recovered, find, recover
 from custody.repository import forgetting, reading
 from custody.repository.burial import buried_ids
-from custody.repository.contents import ListedClaim, listed
+from custody.repository.contents import Cleaned, ListedClaim, cleaned, listed
 from custody.repository.forgetting import Forgotten, Meant
 from custody.repository.found import Events, EventStream, Notices
 from custody.repository.ingest import Ingest
@@ -190,6 +190,16 @@ class Repository:
         """Yield the files of the content repository, of one writer or of all."""
         for name in [found.writer for found in self.workspaces()] if writer is None else [writer]:
             yield from listed(self._fs, self.settings.store, name)
+
+    def clean_contents(self, *, apply: bool = False) -> Cleaned:
+        """Find the files of contents that no event speaks of, which crashes leave, and delete them with `apply`.
+
+        A pass of the retention does the same when it deletes logs.
+
+        Raises:
+            CorruptionError, NotFoundError: an event cannot be read, so that nobody knows what it speaks of.
+        """
+        return cleaned(self.workspaces(), self.settings, self._fs, self._clock, apply=apply)
 
     @contextmanager
     def session(

@@ -1,5 +1,6 @@
 """Room `retention`: what is too old, or has no room, goes; what is held stays."""
 
+from custody.retention.contents import drop_unused, unused_claims
 from custody.retention.holds import Hold, add_hold, release_hold, standing_holds
 from custody.retention.keeping import Hiding
 from custody.retention.marking import mark
@@ -19,9 +20,11 @@ __all__ = [
     "Plan",
     "add_hold",
     "choose",
+    "drop_unused",
     "mark",
     "measure",
     "release_hold",
     "standing_holds",
+    "unused_claims",
     "waiting_bytes",
 ]

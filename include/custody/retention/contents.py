@@ -95,9 +95,7 @@ def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSys
     Raises:
         CustodyError: an event cannot be read, so that nobody knows what it speaks of; nothing was deleted.
     """
-    old = old_claims(workspaces, settings, clock)
-    known = all_references(workspaces) if old else {}
-    gone = [resource for resource in old if resource not in known]
+    gone = unused_claims(workspaces, settings, clock)
     size = 0
     for resource in gone:
         path = resource.path(settings.store)
@@ -108,6 +106,13 @@ def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSys
         for container, section in sections_of(fs, settings.store, workspace.writer):
             fs.sync_directory(ContentPaths(settings.store, workspace.writer).section(container, section))
     return len(gone), size
+
+
+def unused_claims(workspaces: Sequence[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:
+    """Return the resource claims that would be deleted now; raises as `drop_unused` does."""
+    old = old_claims(workspaces, settings, clock)
+    known = all_references(workspaces) if old else {}
+    return [resource for resource in old if resource not in known]
 
 
 def old_claims(workspaces: Iterable[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:

@@ -70,6 +70,23 @@ def test_list_counts_contents(repository: Path) -> None:
     assert b'"contents":3' in printed
 
 
+def test_clean_lists_what_no_event_speaks_of_and_deletes_it_when_asked(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    at = Repository.create(root)
+    with at.writer() as writer:
+        kept = writer.append_with_content([event(0)], b"kept")
+        unused = at.content(writer.content.put(b"x" * (2 << 20)).claim).path
+    assert run(root, "clean", "--json")[1].startswith(b'{"claims":[],')
+    os.utime(unused, (1, 1))
+    code, printed, said = run(root, "clean")
+    assert (code, unused.exists()) == (0, True)
+    assert unused.name in printed.decode()
+    assert "would be deleted" in said
+    assert run(root, "clean", "--apply")[0] == 0
+    assert not unused.exists()
+    assert at.content(at.get(kept.start)).read() == b"kept"
+
+
 def on_terminal(repository: Path, *arguments: str) -> tuple[int, bytes]:
     """Run the command with a real terminal as its stdout."""
     mine, theirs = pty.openpty()
