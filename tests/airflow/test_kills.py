@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 PROJECT = Path(__file__).resolve().parents[2]
 DAG_ID = "provenance_rollover"
 # Enough for a step to be met in the middle of its work.
-EVENTS = 150_000
+EVENTS = 60_000
 QUERIES = ("", "event_type:SEND", "event_type:DROP AND file_size:[1000 TO]", "filename:orders*")
 # A step takes ten seconds, and minutes on a machine that is busy with other things.
 WAIT_SECONDS = 1200.0
@@ -117,8 +117,9 @@ def test_all_that_can_be_killed_is_killed_once_in_one_run(
     wait_until_at_work(repository, "compress").jvm.kill()
 
     old = wait_until_at_work(repository, "index")
-    # In this order: stopped processes whose supervisor ends are sent SIGHUP, running ones live on.
     old.supervisor.kill()
+    # First it has to be gone: a process that is stopped when its supervisor ends is sent SIGHUP, a running one is not.
+    wait_for(lambda: has_ended(old.supervisor))
     # Stopped for as long as Airflow needs to miss the supervisor; then both attempts work at once.
     with old.stopped():
         wait_for(lambda: (new := holder(repository)) is not None and new.attempt.endswith("/index/2"))
@@ -212,6 +213,12 @@ def wait_until_at_work(repository: Repository, step: str) -> Job:
     assert "org.apache.spark.deploy.SparkSubmit" in jvm.cmdline()
     assert "LocalExecutor" in " ".join(supervisor.cmdline())
     return Job(supervisor, jvm, driver)
+
+
+def has_ended(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    return True
 
 
 def half_made(repository: Repository) -> bool:

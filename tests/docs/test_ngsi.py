@@ -16,7 +16,7 @@ from custody.ngsi.encoding import CONCATENATOR, encode, encode_path
 from custody.ngsi.hive import table as hive_table
 from custody.ngsi.parameters import SEED_NAMES
 from custody.ngsi.rendering import render
-from custody.ngsi.request import Refusal, judge_request
+from custody.ngsi.request import Accepts, Refusal, judge_request
 from custody.ngsi.rules import GroupingRules, NameMappings, Names
 from tests.docs.pages import examples, read, section, table
 from tests.unit.ngsi.notified import HEADERS, parameters, recorded
@@ -98,7 +98,8 @@ def test_the_table_of_encodings() -> None:
 )
 def test_the_refusals_of_the_page(status: int, asked: tuple[Any, ...]) -> None:
     assert str(status) in [row[0] for row in table(PAGE, "status | when")]
-    found = judge_request(*asked, parameters())
+    method, target, headers, body = asked
+    found = judge_request(method, target, headers, body, Accepts.of(parameters().values))
     assert isinstance(found, Refusal)
     assert found.status == status
 

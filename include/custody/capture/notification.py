@@ -124,22 +124,21 @@ def read_notification(
 
 def _entities(document: dict[str, msgspec.Raw], assumed: Version) -> tuple[Version, list[msgspec.Raw]]:
     if "contextResponses" in document:
-        responses = _objects("contextResponses", document["contextResponses"])
+        responses = (members("contextResponses", item) for item in _objects("contextResponses", document))
         return Version.V1, [response.get("contextElement", msgspec.Raw(b"null")) for response in responses]
     if "data" in document:
         is_linked = "notifiedAt" in document or _is_notification(document)
-        _objects("data", document["data"])
-        return (Version.LD if is_linked else Version.V2), elements("data", _ENTITIES, document["data"])
+        return (Version.LD if is_linked else Version.V2), _objects("data", document)
     if "id" in document:
         return assumed, [msgspec.Raw(msgspec.json.encode(document))]  # simplifiedNormalized, simplifiedKeyValues
     raise InvalidInputError(_NOTHING_KNOWN)
 
 
-def _objects(key: str, raw: msgspec.Raw) -> list[dict[str, msgspec.Raw]]:
-    try:
-        return [members(key, item) for item in elements(key, _ENTITIES, raw)]
-    except InvalidInputError:
-        raise wrong(key, _ENTITIES, msgspec.json.decode(raw)) from None
+def _objects(key: str, document: dict[str, msgspec.Raw]) -> list[msgspec.Raw]:
+    items = elements(key, _ENTITIES, document[key])
+    if not all(bytes(item).startswith(b"{") for item in items):
+        raise wrong(key, _ENTITIES, msgspec.json.decode(document[key]))
+    return items
 
 
 def _is_notification(document: dict[str, msgspec.Raw]) -> bool:

@@ -109,7 +109,8 @@ def metadata_file(placed: Placed, attribute: str, type: str, parameters: Paramet
 
 
 def _period(received_ms: int, periodicity: str) -> str:
-    return (_EPOCH + timedelta(milliseconds=received_ms)).strftime(_PERIODS[periodicity])
+    form = _PERIODS[periodicity]
+    return (_EPOCH + timedelta(milliseconds=received_ms)).strftime(form) if form else ""
 
 
 def _database(parameters: Parameters, service: str) -> str:

@@ -116,5 +116,7 @@ def _attributes(entity: Entity, *, keep_alteration: bool) -> tuple[Attribute, ..
 
 
 def _mapped(placed: Placed, attribute: Attribute) -> Attribute:
+    if not placed.mapped.attributes:
+        return attribute
     name, type = placed.mapped.attribute(attribute.name, attribute.type)
     return replace(attribute, name=name, type=type)

@@ -1,6 +1,7 @@
 """What a request is worth: a notification that is taken, or a refusal with its HTTP status and the reason.
 
-A pure function from method, target, headers and body; whoever listens asks it before anything is stored.
+Pure functions from method, target, headers and body. Whoever listens asks `judge_head` before it reads the body, and
+`judge_body` before anything is stored; `judge_request` is both.
 """
 
 from __future__ import annotations
@@ -12,128 +13,152 @@ from dataclasses import dataclass, field
 from custody.capture.judge import NOT_JSON
 from custody.capture.ngsi_attributes import Shape
 from custody.capture.notification import Notification, Version, read_notification
-from custody.config.ngsi import LEVEL_CHARACTERS_MAX, PATH_LEVELS_MAX, SERVICE_CHARACTERS_MAX
+from custody.config.ngsi import LEVEL_CHARACTERS_MAX, PATH_LEVELS_MAX, SERVICE_CHARACTERS_MAX, NgsiSection
 from custody.errors import InvalidInputError
-from custody.ngsi.parameters import Parameters
 
 _MEDIA_TYPES = ("application/json", "application/ld+json")
 _STRICT = re.compile(r"application/json;\s*charset=utf-8", re.IGNORECASE)
-_KEY_VALUES = {"keyvalues", "simplifiedkeyvalues"}
-_ASKED_FOR = {"normalized": "normalized", "concise": "normalized", "simplified": "keyValues", "keyvalues": "keyValues"}
-"""The formats of NGSI-LD, and what they are called in the parameter."""
+_NORMALIZED, _KEY_VALUES, _LEGACY = "normalized", "keyValues", "legacy"
+_NAMED = {name.lower(): name for name in (_LEGACY, _KEY_VALUES, "simplifiedNormalized", "simplifiedKeyValues")}
+_LINKED = {_NORMALIZED: _NORMALIZED, "concise": _NORMALIZED, "simplified": _KEY_VALUES, "keyvalues": _KEY_VALUES}
+"""The formats of NGSI-LD, in lower case, and what they are called in the parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not taken, and the answer to it."""
+    """Why a request is not taken: a status of HTTP, a word for counters, a text for people, headers of the answer."""
 
     status: int
-    reason: str
+    code: str
+    message: str
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def judge_request(
-    method: str, target: str, headers: Mapping[str, str], body: bytes, parameters: Parameters
-) -> Notification | Refusal:
-    """Return the notification that a request carries, or why it is refused.
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """What a listener takes."""
 
-    Names of headers may be in any case. What follows a question mark in the target is not looked at: brokers of
-    NGSI-LD put the id of the subscription there.
+    target: str
+    bytes_max: int
+    formats: tuple[str, ...]
+    is_strict: bool = False
+    """Nothing but `application/json; charset=utf-8`."""
+    assumed: Version = Version.V2
+    """The language of a bare entity."""
+
+    @classmethod
+    def of(cls, section: NgsiSection) -> Accepts:
+        """Return what the parameters of the sink say."""
+        return cls(
+            section.notification_target,
+            section.notification_bytes_max,
+            section.attrs_formats,
+            section.strict_content_type,
+            Version.LD if section.ngsi_version == "ld" else Version.V2,
+        )
+
+
+def judge_request(
+    method: str, target: str, headers: Mapping[str, str], body: bytes, accepts: Accepts
+) -> Notification | Refusal:
+    """Return the notification that a request carries, or why it is refused; names of headers may be in any case."""
+    return judge_head(method, target, headers, accepts) or judge_body(headers, body, accepts)
+
+
+def judge_head(method: str, target: str, headers: Mapping[str, str], accepts: Accepts) -> Refusal | None:
+    """Return why a request is refused whatever its body is, None where that decides.
+
+    What follows a question mark in the target is not looked at: brokers of NGSI-LD put the subscription's id there.
     """
-    headers = {name.lower(): value for name, value in headers.items()}
-    values = parameters.values
+    headers = _lowered(headers)
     if method.upper() != "POST":
-        return Refusal(405, f"method not supported: expected POST, got {method[:20]}", {"Allow": "POST"})
+        message = f"method not supported: expected POST, got {method[:20]}"
+        return Refusal(405, "method", message, {"Allow": "POST"})
     path = target.partition("?")[0]
-    if path != values.notification_target:
-        return Refusal(404, f"target not supported: expected {values.notification_target}, got {path[:80]}")
-    media = _media_type(headers.get("content-type", ""), is_strict=values.strict_content_type)
+    if path != accepts.target:
+        return Refusal(404, "not-found", f"target not supported: expected {accepts.target}, got {path[:80]}")
+    media = _media_type(headers.get("content-type", ""), is_strict=accepts.is_strict)
     if media:
-        return Refusal(415, media)
+        return Refusal(415, "content-type", f"content type not supported: expected {media}")
+    service = headers.get("fiware-service") or headers.get("ngsild-tenant") or ""
+    if len(service) > SERVICE_CHARACTERS_MAX:
+        message = f"Fiware-Service: expected at most {SERVICE_CHARACTERS_MAX} characters, got {len(service)}"
+        return Refusal(400, "service", message)
+    for path in map(str.strip, (headers.get("fiware-servicepath") or "/").split(",")):
+        if problem := _path_problem(path):
+            return Refusal(400, "service-path", f"Fiware-ServicePath: expected {problem}, got {path[:80]!r}")
+    said = _said_format(headers)
+    return _format_refusal(said, accepts) if said is not None and said not in accepts.formats else None
+
+
+def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Notification | Refusal:
+    """Return the notification that a body is whose request was not refused by its head, or why it is none."""
+    headers = _lowered(headers)
     if not body.strip():
-        return Refusal(400, "empty body: expected a notification")
-    if len(body) > values.notification_bytes_max:
-        return Refusal(413, f"body: expected at most {values.notification_bytes_max} bytes, got {len(body)}")
-    return _read(headers, body, parameters)
+        return Refusal(400, "empty", "empty body: expected a notification")
+    if len(body) > accepts.bytes_max:
+        return Refusal(413, "too-large", f"body: expected at most {accepts.bytes_max} bytes, got {len(body)}")
+    said = _said_format(headers)
+    shape = None if said is None else Shape.KEY_VALUES if said.endswith("eyValues") else Shape.NORMALIZED
+    try:
+        notification = read_notification(body, headers, assumed=accepts.assumed, shape=shape)
+    except NOT_JSON as error:
+        return Refusal(400, "not-json", f"body: expected JSON ({error})")
+    except InvalidInputError as error:
+        return Refusal(400, "bad-value", str(error))
+    if notification.broken:
+        first = notification.broken[0]
+        return Refusal(400, "bad-value", f"entity {first.index}: {first.reason}")
+    shown = _shown_format(notification)
+    if said is None and shown not in accepts.formats and shown != _NORMALIZED:
+        return _format_refusal(shown, accepts)
+    return notification
+
+
+def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
 
 
 def _media_type(header: str, *, is_strict: bool) -> str:
+    """Return what was expected instead of a Content-Type, nothing where it is taken."""
+    got = header[:80] or "none"
     if is_strict:
-        if _STRICT.fullmatch(header.strip()):
-            return ""
-        return f"content type not supported: expected application/json; charset=utf-8, got {header[:80] or 'none'}"
+        return "" if _STRICT.fullmatch(header.strip()) else f"application/json; charset=utf-8, got {got}"
     media, *options = (part.strip().lower() for part in header.split(";"))
     charsets = [option.removeprefix("charset=").strip('"') for option in options if option.startswith("charset=")]
     if media in _MEDIA_TYPES and all(charset in ("utf-8", "utf8") for charset in charsets):
         return ""
-    expected = " or ".join(_MEDIA_TYPES)
-    return f"content type not supported: expected {expected} with charset utf-8 or none, got {header[:80] or 'none'}"
-
-
-def _read(headers: Mapping[str, str], body: bytes, parameters: Parameters) -> Notification | Refusal:
-    values = parameters.values
-    problem = _header_problem(headers)
-    if problem:
-        return Refusal(400, problem)
-    said = _said_format(headers)
-    if said is not None and said not in values.attrs_formats:
-        return _format_refusal(said, parameters)
-    shape = None if said is None else Shape.KEY_VALUES if said.lower() in _KEY_VALUES else Shape.NORMALIZED
-    assumed = Version.LD if values.ngsi_version == "ld" else Version.V2
-    try:
-        notification = read_notification(body, headers, assumed=assumed, shape=shape)
-    except NOT_JSON as error:
-        return Refusal(400, f"body: expected JSON ({error})")
-    except InvalidInputError as error:
-        return Refusal(400, str(error))
-    if notification.broken:
-        first = notification.broken[0]
-        return Refusal(400, f"entity {first.index}: {first.reason}")
-    shown = "legacy" if notification.version is Version.V1 else None
-    if any(entity.shape is Shape.KEY_VALUES for entity in notification.entities):
-        shown = "keyValues"
-    if shown is not None and said is None and shown not in values.attrs_formats:
-        return _format_refusal(shown, parameters)
-    return notification
-
-
-def _format_refusal(shown: str, parameters: Parameters) -> Refusal:
-    expected = ", ".join(parameters.values.attrs_formats)
-    return Refusal(400, f"attribute format {shown[:40]!r}: expected one of {expected} (ngsi.attrs_formats)")
+    return f"{' or '.join(_MEDIA_TYPES)} with charset utf-8 or none, got {got}"
 
 
 def _said_format(headers: Mapping[str, str]) -> str | None:
     """Return the format that the headers name, as the parameter calls it; None where they name none."""
-    linked, said = headers.get("ngsild-attribute-format"), headers.get("ngsiv2-attrsformat")
+    linked = headers.get("ngsild-attribute-format", "").strip()
     if linked:
-        return _ASKED_FOR.get(linked.strip().lower(), linked)
+        return _LINKED.get(linked.lower(), linked)
+    said = headers.get("ngsiv2-attrsformat", "").strip()
     if not said:
         return None
-    said = said.strip()
-    known = {name.lower(): name for name in ("legacy", "keyValues", "simplifiedNormalized", "simplifiedKeyValues")}
-    if found := known.get(said.lower()):
-        return found
-    return "normalized" if "normalized" in said.lower() else said
+    return _NAMED.get(said.lower()) or (_NORMALIZED if _NORMALIZED in said.lower() else said)
 
 
-def _header_problem(headers: Mapping[str, str]) -> str:
-    service = headers.get("fiware-service") or headers.get("ngsild-tenant") or ""
-    if len(service) > SERVICE_CHARACTERS_MAX:
-        return f"Fiware-Service: expected at most {SERVICE_CHARACTERS_MAX} characters, got {len(service)}"
-    for path in map(str.strip, (headers.get("fiware-servicepath") or "/").split(",")):
-        if problem := _path_problem(path):
-            return f"Fiware-ServicePath: expected {problem}, got {path[:80]!r}"
-    return ""
+def _shown_format(notification: Notification) -> str:
+    if any(entity.shape is Shape.KEY_VALUES for entity in notification.entities):
+        return _KEY_VALUES
+    return _LEGACY if notification.version is Version.V1 else _NORMALIZED
+
+
+def _format_refusal(shown: str, accepts: Accepts) -> Refusal:
+    return Refusal(400, "format", f"attribute format {shown[:40]!r}: expected one of {', '.join(accepts.formats)}")
 
 
 def _path_problem(path: str) -> str:
+    """Return what was expected instead of a service path, nothing where it is taken."""
     if not path.startswith("/"):
         return "a path that begins with /"
-    if path == "/":
-        return ""
     levels = path[1:].split("/")
     if len(levels) > PATH_LEVELS_MAX:
         return f"at most {PATH_LEVELS_MAX} levels"
-    if not all(1 <= len(level) <= LEVEL_CHARACTERS_MAX for level in levels):
+    if path != "/" and not all(1 <= len(level) <= LEVEL_CHARACTERS_MAX for level in levels):
         return f"levels of 1 to {LEVEL_CHARACTERS_MAX} characters"
     return ""

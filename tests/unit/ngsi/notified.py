@@ -8,7 +8,7 @@ from typing import Any
 from custody.capture.notification import Notification
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import Arrival, Record, records
-from custody.ngsi.request import judge_request
+from custody.ngsi.request import Accepts, judge_request
 
 NOW_MS = 1_772_600_767_089
 HEADERS = {"Content-Type": "application/json", "Fiware-Service": "parks", "Fiware-ServicePath": "/north"}
@@ -27,7 +27,7 @@ def attribute(value: object, type: str = "Text", **metadata: object) -> dict[str
 
 
 def notification(data: bytes, used: Parameters, **headers: str) -> Notification:
-    found = judge_request("POST", "/notify", {**HEADERS, **headers}, data, used)
+    found = judge_request("POST", "/notify", {**HEADERS, **headers}, data, Accepts.of(used.values))
     assert isinstance(found, Notification), found
     return found
 

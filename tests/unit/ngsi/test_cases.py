@@ -13,6 +13,7 @@ from custody.errors import InvalidInputError
 from custody.ngsi.cases.case import Case, read_cases
 from custody.ngsi.cases.checking import check_cases, profiles, shipped_cases
 from custody.ngsi.cases.comparing import KNOWN, differences
+from custody.ngsi.cases.memory import Faults
 from custody.ngsi.cases.running import run
 from custody.ngsi.parameters import SEED_NAMES
 
@@ -172,9 +173,8 @@ def test_a_profile_compares_with_what_another_system_does() -> None:
         (b"", "mine.json: expected an array of cases"),
         (b'{"cases": 5}', "mine.json: expected an array of cases"),
         (b"\xff", "mine.json: expected an array of cases"),
-        (b"[5]", "mine.json: case 0: Expected `object`"),
-        (b'[{"id": "a"}]', "case 0: Object missing required field `expect`"),
-        (b'[{"id": "a", "expect": {}, "colour": 1}]', "unknown field `colour`"),
+        (b"[5]", "mine.json: case 0: expected an object with an id (Expected `object`"),
+        (b'[{"expect": {}}]', "mine.json: case 0: expected an object with an id"),
         (b'[{"id": "a", "expect": {}}, {"id": "a", "expect": {}}]', "expected each id once, got a again"),
         (b'{"defaults": {"body": {}}, "cases": []}', "defaults: expected config, clock, request, headers, got body"),
         (b'{"defaults": {"config": 5}, "cases": []}', "mine.json: expected an array of cases"),
@@ -184,6 +184,29 @@ def test_what_is_wrong_with_a_file_of_cases_is_named(data: bytes, says: str) -> 
     with pytest.raises(InvalidInputError) as caught:
         read_cases(data, "mine.json")
     assert says in str(caught.value)
+
+
+def test_a_case_that_cannot_be_read_fails_and_the_others_are_run() -> None:
+    data = b'[{"id": "a"}, {"id": "b", "expect": {}, "colour": 1}, {"id": "c", "expect": {"param": "hdfs_username"}}]'
+    first, second, third = check_cases(read_cases(data, "mine.json"))
+    assert first.differences == ("the case cannot be read: Object missing required field `expect`",)
+    assert second.differences == ("the case cannot be read: Object contains unknown field `colour`",)
+    assert third.is_passed
+
+
+@pytest.mark.parametrize(
+    ("what", "attempts"),
+    [
+        ("always fails", None),
+        ("fails once", 1),
+        ("fails twice", 2),
+        ("fails 3 times", 3),
+        ("status 503 for the first 4 attempts", 4),
+        ("status 500 for 2 attempts", 2),
+    ],
+)
+def test_how_often_a_backend_fails(what: str, attempts: int | None) -> None:
+    assert Faults.read({"backend": what}).failing_attempts == attempts
 
 
 def test_defaults_are_merged_key_by_key_and_null_takes_one_away() -> None:

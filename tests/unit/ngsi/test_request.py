@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from custody.capture.notification import Notification
 from custody.ngsi.records import Arrival, Record, Unplaced, records
-from custody.ngsi.request import Refusal, judge_request
+from custody.ngsi.request import Accepts, Refusal, judge_head, judge_request
 from tests.unit.ngsi.notified import HEADERS, NOW_MS, attribute, body, parameters
 
-ANY = parameters(attrs_formats=["normalized", "legacy", "keyValues", "simplifiedNormalized", "simplifiedKeyValues"])
+USED = parameters(attrs_formats=["normalized", "legacy", "keyValues", "simplifiedNormalized", "simplifiedKeyValues"])
+ANY = Accepts.of(USED.values)
 STATUSES = {400, 404, 405, 413, 415}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -44,9 +45,9 @@ def test_any_body_is_taken_or_refused(data: bytes, said: str | None) -> None:
     found = judge_request("POST", "/notify", headers, data, ANY)
     if isinstance(found, Refusal):
         assert found.status in STATUSES
-        assert found.reason
+        assert found.message
         return
-    for record in records(found, Arrival.at(NOW_MS, ANY), ANY):
+    for record in records(found, Arrival.at(NOW_MS, USED), USED):
         assert isinstance(record, Record | Unplaced)
 
 
@@ -86,10 +87,26 @@ def test_names_of_headers_may_be_in_any_case() -> None:
 def test_a_refusal_names_what_and_where(attributes: dict[str, object], says: str) -> None:
     headers = {**HEADERS, "Ngsiv2-AttrsFormat": "normalized"}
     found = judge_request("POST", "/notify", headers, body(attributes), ANY)
-    assert found == Refusal(400, says)
+    assert found == Refusal(400, "bad-value", says)
 
 
 def test_a_get_is_told_what_is_allowed() -> None:
     found = judge_request("GET", "/notify", {}, b"", ANY)
     assert isinstance(found, Refusal)
     assert (found.status, found.headers) == (405, {"Allow": "POST"})
+
+
+def test_the_head_decides_before_the_body_is_read() -> None:
+    assert judge_head("POST", "/notify", HEADERS, ANY) is None
+    refused = {
+        "method": ("GET", "/notify", HEADERS),
+        "not-found": ("POST", "/x", HEADERS),
+        "content-type": ("POST", "/notify", {}),
+        "service": ("POST", "/notify", {**HEADERS, "Fiware-Service": "s" * 51}),
+        "service-path": ("POST", "/notify", {**HEADERS, "Fiware-ServicePath": "x"}),
+        "format": ("POST", "/notify", {**HEADERS, "Ngsiv2-AttrsFormat": "values"}),
+    }
+    for code, asked in refused.items():
+        found = judge_head(*asked, ANY)
+        assert found is not None
+        assert found.code == code

@@ -60,6 +60,8 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: dict[str, str] = {}
     alternates: tuple[dict[str, Any], ...] = ()
     recommend: str = ""
+    problem: str = ""
+    """Why the case cannot be run; the other cases of its file can."""
 
     @property
     def sent(self) -> tuple[Sent, ...]:
@@ -92,10 +94,10 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_cases(data: bytes, place: str) -> tuple[Case, ...]:
-    """Return the cases of a file; `place` names it in messages.
+    """Return the cases of a file; `place` names it in messages. One that cannot be read says so in its `problem`.
 
     Raises:
-        InvalidInputError: it holds no cases, or one that cannot be read, or two with one id.
+        InvalidInputError: it holds no cases, or one without an id, or two with one id.
     """
     try:
         is_array = data.lstrip().startswith(b"[")
@@ -125,6 +127,10 @@ def _cases(file: _File, place: str) -> Iterator[Case]:
                 own = msgspec.json.decode(members.get(key, msgspec.Raw(b"{}")), type=dict[str, Any])
                 merged = {name: value for name, value in {**values, **own}.items() if value is not None}
                 members[key] = msgspec.Raw(msgspec.json.encode(merged))
+            identifier = msgspec.json.decode(members.get("id", b"null"), type=str)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidInputError(f"{place}: case {number}: expected an object with an id ({error})") from error
+        try:
             yield msgspec.json.decode(msgspec.json.encode(members), type=Case)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidInputError(f"{place}: case {number}: {error}") from error
+            yield Case(id=identifier, expect={"status": 200}, problem=f"the case cannot be read: {error}")

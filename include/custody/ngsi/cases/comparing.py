@@ -69,6 +69,13 @@ def _event_headers(value: dict[str, str], outcome: Outcome) -> Iterator[str]:
             yield f"header {name}: expected {expected!r}, got {got!r}"
 
 
+def _response_headers(value: dict[str, str], outcome: Outcome) -> Iterator[str]:
+    for name, expected in value.items():
+        got = outcome.answers.get(name)
+        if got != expected:
+            yield f"response header {name}: expected {expected!r}, got {got!r}"
+
+
 def _is_uuid(text: str) -> bool:
     try:
         return uuid.UUID(text).version == _UUID_VERSION
@@ -231,6 +238,7 @@ _CHECKS: dict[str, Callable[[Any, Outcome], Iterator[str]]] = {
     "events": _events,
     "batches": _batches,
     "event_headers": _event_headers,
+    "response_headers": _response_headers,
     "files": _files,
     "path": _path,
     "path_only": _path,

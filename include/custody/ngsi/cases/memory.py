@@ -49,10 +49,10 @@ class Faults:
 def _attempts(what: str) -> int | None:
     if "always" in what:
         return None
-    found = re.search(r"\b(\d+|once|twice)\b", what)
+    found = re.search(r"\b(once|twice)\b|\b(\d+) (?:times|attempts)\b|\bfirst (\d+)\b", what)
     if found is None:
         raise ValueError(f"fault of the backend {what!r}: expected 'always fails' or 'fails 2 times'")
-    return _TIMES.get(found[1]) or int(found[1])
+    return _TIMES[found[1]] if found[1] else int(found[2] or found[3])
 
 
 @dataclass(slots=True)

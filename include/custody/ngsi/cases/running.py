@@ -22,7 +22,7 @@ from custody.ngsi.hive import Table, table
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters, read_names
 from custody.ngsi.records import Arrival, Record, Unplaced, records
-from custody.ngsi.request import Refusal, judge_request
+from custody.ngsi.request import Accepts, Refusal, judge_request
 from custody.ngsi.webhdfs import Endpoints, add_lines, converse
 
 ATTEMPTS_MAX = 100
@@ -37,6 +37,8 @@ class Outcome:
     statuses: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     wrong_parameters: list[str] = field(default_factory=list)
+    answers: dict[str, str] = field(default_factory=dict)
+    """Headers of the answers to refused requests."""
     events: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     """Of the first event."""
@@ -97,13 +99,15 @@ def run(case: Case) -> Outcome:
 
 def _received(case: Case, parameters: Parameters, outcome: Outcome) -> Iterator[tuple[int, Record | Unplaced]]:
     """Yield the records of all notifications with the times of their arrival."""
+    accepts = Accepts.of(parameters.values)
     for sent in case.sent:
         headers = {**case.headers, **sent.headers}
         at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
-        found = judge_request(case.request.method, case.request.path, headers, case.bytes_of(sent), parameters)
+        found = judge_request(case.request.method, case.request.path, headers, case.bytes_of(sent), accepts)
         if isinstance(found, Refusal):
             outcome.statuses.append(found.status)
-            outcome.errors.append(found.reason)
+            outcome.errors.append(found.message)
+            outcome.answers |= found.headers
             continue
         outcome.statuses.append(_DONE)
         stamp = case.clock.timestamp
