@@ -101,9 +101,9 @@ class RepositorySection(_Section):
 
     @field_validator("database")
     @classmethod
-    def _database_leaves_room_for_contents(cls, name: str) -> str:
-        if name in ("content", "flowfiles"):
-            raise ValueError("content and flowfiles are folders beside databases; choose another name")
+    def _database_leaves_room_for_its_neighbours(cls, name: str) -> str:
+        if name in ("content", "flowfiles", "swh"):
+            raise ValueError("content, flowfiles and swh are folders beside databases; choose another name")
         return name
 
     @model_validator(mode="after")

@@ -10,12 +10,12 @@ from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 
 
 def shared_partials(settings: Settings, fs: FileSystem) -> Iterator[Path]:
-    """Yield what was never given its final name in the quarantine, the reports, the turns, the ledger and the scrub's.
+    """Yield what was never given its final name: of quarantine, reports, turns, ledger, scrub and watch.
 
     Of these folders, two have folders in them, one a run or one for some of the files: all are listed, so this is not
     for what is done each minute.
     """
-    for folder in (settings.quarantine, settings.turns, settings.maintenance_folder):
+    for folder in (settings.quarantine, settings.turns, settings.maintenance_folder, settings.watch_mark.parent):
         yield from _partials(fs, folder)
     for folder in (settings.runs, settings.landed):
         yield from _partials(fs, folder)
