@@ -169,6 +169,8 @@ def airflow_environment(
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__API__SECRET_KEY": keys.api_secret,
         "AIRFLOW__API_AUTH__JWT_SECRET": keys.jwt_secret,
+        # Five seconds by default: on a busy machine a task would fail because its first question is not answered.
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": master}),

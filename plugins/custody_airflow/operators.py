@@ -95,16 +95,18 @@ class CommitOperator(SparkStepOperator):
         report = super().execute(context)
         asset = commits()
         newest = context["inlet_events"][asset].ascending(False).limit(_EVENTS_LOOKED_AT)
-        news = commits_since(load_settings(repository_folder()), told_revisions(event.extra for event in newest))
+        settings = load_settings(repository_folder())
+        news = commits_since(settings, told_revisions(str(settings.root), (event.extra for event in newest)))
         if news is not None:
             self.log.info("told: %s", news)
             context["outlet_events"][commits_of_a_run()].add(asset, extra=as_dict(news))
         return report
 
 
-def told_revisions(extras: Iterable[Mapping[str, Any] | None]) -> dict[str, int]:
-    """Return the revisions of the newest event that has any: events made by hand on the asset's page have none."""
-    return next((dict(extra["revisions"]) for extra in extras if extra and "revisions" in extra), {})
+def told_revisions(repository: str, extras: Iterable[Mapping[str, Any] | None]) -> dict[str, int]:
+    """Return the revisions of the newest event about a repository; events that people made on the page have none."""
+    ours = (extra for extra in extras if extra and extra.get("repository") == repository and "revisions" in extra)
+    return next((dict(extra["revisions"]) for extra in ours), {})
 
 
 def attempt_name(context: Context) -> str:

@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -25,15 +24,16 @@ pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
 PROJECT = Path(__file__).resolve().parents[2]
 DAG_ID = "provenance_rollover"
-# Beside the watch a schedule that does not come in the time of a test.
+# Beside the watch a schedule that neither comes in the time of a test nor came since the DAG's first day: the 29th of
+# February. Airflow would make a run for the newest instant that did.
 SETTINGS = {
     "CUSTODY_ROLLOVER_WATCH": "0.5",
-    "CUSTODY_ROLLOVER_SCHEDULE": "0 0 1 1 *",
+    "CUSTODY_ROLLOVER_SCHEDULE": "0 0 29 2 *",
     # How soon tasks are noticed that a killed Airflow left behind.
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
 }
-START_SECONDS_MAX = 60
+START_SECONDS_MAX = 120
 RUN_SECONDS_MAX = 900
 QUIET_SECONDS = 10
 
@@ -87,13 +87,6 @@ def test_a_sealed_journal_starts_a_rollover_without_a_schedule(airflow: LocalAir
         assert repository.status().writers[0].events_live == 1
         assert [entry["extra"]["events"] for entry in client.asset_events("custody_commits")] == [1]
 
-        # Beside the watch the schedule is there, and may be backfilled: a pass like any other.
-        new_year = datetime(2026, 1, 1, tzinfo=UTC)
-        client.wait_for_backfill(client.backfill(DAG_ID, new_year, new_year), timeout_s=RUN_SECONDS_MAX)
-        [run] = [run for run in client.runs(DAG_ID) if run.kind == "backfill"]
-        states = {task.state for task in client.task_instances(DAG_ID, run.run_id)}
-        assert (run.state, states) == ("success", {"skipped"})
-
 
 def test_neither_a_restart_nor_a_killed_triggerer_loses_or_doubles_an_event(
     airflow: LocalAirflow, repository: Repository
@@ -110,17 +103,16 @@ def test_neither_a_restart_nor_a_killed_triggerer_loses_or_doubles_an_event(
     sealed(repository, 2)  # while nobody looks
     with ready(airflow) as client:
         until_told(client, len(before) + 2)
-        client.wait_for_runs(DAG_ID, 4, timeout_s=RUN_SECONDS_MAX)
+        client.wait_for_runs(DAG_ID, 3, timeout_s=RUN_SECONDS_MAX)
         time.sleep(QUIET_SECONDS)
-        news = [groups["main"] for groups in told(client)[len(before) :]]
-        # Between Airflow's confirmation and the mark lies a second or so: a kill in it may repeat the event.
-        assert news in ([number, number + 1], [number, number, number + 1])
+        # Had the kill come between Airflow's confirmation and the mark, the newest group would stand for both.
+        assert told(client) == [*before, {"main": number}, {"main": number + 1}]
         assert mark(repository) == {"main": number + 1}
     assert repository.status().writers[0].events_live == 3
 
 
 def until_told(client: RestClient, count: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while len(client.asset_events("custody_journals")) < count:
         assert time.monotonic() < deadline
         time.sleep(0.1)

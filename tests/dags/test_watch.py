@@ -167,9 +167,13 @@ def test_a_disk_that_is_gone_for_a_while_stops_no_watcher(
     assert "the disk is gone" in caplog.text
 
 
-def test_revisions_are_read_from_the_newest_event_that_has_any() -> None:
+def test_revisions_are_read_from_the_newest_event_about_the_repository() -> None:
     from custody_airflow.operators import told_revisions
 
-    assert told_revisions([]) == {}
-    assert told_revisions([None, {}, {"from_rest_api": True}]) == {}
-    assert told_revisions([{}, {"revisions": {"main": 7}}, {"revisions": {"main": 6}}]) == {"main": 7}
+    def told(revision: int, repository: str = "/data/one") -> dict[str, Any]:
+        return {"repository": repository, "revisions": {"main": revision}}
+
+    assert told_revisions("/data/one", []) == {}
+    assert told_revisions("/data/one", [None, {}, {"from_rest_api": True}]) == {}
+    assert told_revisions("/data/one", [{}, told(7), told(6)]) == {"main": 7}
+    assert told_revisions("/data/one", [told(90, "/other/one"), told(6)]) == {"main": 6}
