@@ -89,7 +89,8 @@ def choose(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequenc
     use = measure(settings, fs)
     contents = ContentUse(settings, fs, clock, surveyed)
     waiting = sum(waiting_bytes(item, now_ms) for item in workspaces)
-    if chosen.bytes_max is not None and use.kinds.get("content"):
+    is_over = chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max
+    if is_over and use.kinds.get("content"):  # all claims are read: not as long as there is room
         waiting += contents.unused_bytes
     chooser = _Chooser(surveyed, contents)
     chooser.by_age()

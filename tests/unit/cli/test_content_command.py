@@ -2,9 +2,9 @@
 
 import os
 import pty
-import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner
@@ -90,21 +90,22 @@ def test_clean_lists_what_no_event_speaks_of_and_deletes_it_when_asked(tmp_path:
 def on_terminal(repository: Path, *arguments: str) -> tuple[int, bytes]:
     """Run the command with a real terminal as its stdout."""
     mine, theirs = pty.openpty()
-    code = "from custody.cli.main import cli; cli()"
-    command = [sys.executable, "-c", code, "-r", str(repository), "content", *arguments]
-    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, check=False)
-    os.close(theirs)
+    with os.fdopen(theirs, "w") as terminal, patch.object(sys, "stdout", terminal):
+        try:
+            cli(["-r", str(repository), "content", *arguments])
+        except SystemExit as end:
+            code = int(end.code or 0)
     shown = b""
     while True:
         try:
             piece = os.read(mine, 4096)
         except OSError:
-            break
+            break  # the other end is closed
         if not piece:
             break
         shown += piece
     os.close(mine)
-    return done.returncode, shown
+    return code, shown
 
 
 def test_a_terminal_gets_text_and_no_control_characters(repository: Path) -> None:
