@@ -18,23 +18,33 @@ PARTS = ("parse", "sensors", "starts", "idle", "lag")
 @click.option("--minutes", default=10.0, show_default=True, help="How long the producer writes for `lag`.")
 @click.option("--batch", default=100, show_default=True, help="Events that the producer appends at once.")
 @click.option("--pause", default=0.5, show_default=True, help="Seconds between two appends.")
+@click.option(
+    "--times", default=3, show_default=True, help="How often `parse` and `starts` measure; medians are shown."
+)
 @click.option("--triggers", default=300, show_default=True, help="Sensors that wait for `sensors`.")
 @click.option("--seconds", default=60.0, show_default=True, help="How long they wait.")
 @click.option("--logs", default=200, show_default=True, help="Live logs of the repository that they look at.")
 def main(
-    parts: tuple[str, ...], minutes: float, batch: int, pause: float, triggers: int, seconds: float, logs: int
+    parts: tuple[str, ...],
+    minutes: float,
+    batch: int,
+    pause: float,
+    times: int,
+    triggers: int,
+    seconds: float,
+    logs: int,
 ) -> None:
     """Measure the parts that are named, or all."""
     for part in parts or PARTS:
         before = load()
         if part == "parse":
-            rows = [[name, value] for name, value in quick.parse().items()]
+            rows = [[name, value] for name, value in quick.parse(times).items()]
             text = table(["read by Airflow", "seconds"], rows)
         elif part == "sensors":
             rows = [[name, value] for name, value in quick.sensors(triggers, seconds, logs).items()]
             text = table([f"{triggers} sensors that wait, {logs} logs", "measured"], rows)
         elif part == "starts":
-            rows = [[name, cost.wall, cost.cpu] for name, cost in quick.starts().items()]
+            rows = [[name, cost.wall, cost.cpu] for name, cost in quick.starts(times).items()]
             text = table(["spark-submit", "seconds", "CPU seconds"], rows)
         elif part == "idle":
             text = table(

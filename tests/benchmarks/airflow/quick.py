@@ -24,7 +24,6 @@ from tests.benchmarks.airflow.cost import Cost, cost_of, percentile
 from tests.benchmarks.environment import ROOT
 from tests.support import append, event, run_steps
 
-TIMES = 3
 _LOOKING = ("list", "exists", "is_directory", "size", "modified_ms", "read", "is_locked")
 _PARSE = """
 import json, sys, time, logging, warnings
@@ -58,11 +57,11 @@ def python_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
 
 
-def parse() -> dict[str, float]:
+def parse(times: int) -> dict[str, float]:
     """Read plugins and DAG files in fresh interpreters; return the median seconds of each and of all together."""
     found: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as home:
-        for _ in range(TIMES):
+        for _ in range(times):
             done = subprocess.run(
                 [sys.executable, "-c", _PARSE, str(ROOT)],
                 env={**python_environment(), "AIRFLOW_HOME": home},
@@ -78,7 +77,7 @@ def parse() -> dict[str, float]:
     return {**each, "all of them": median(sum(one.values()) for one in found), "CPU seconds of all of them": cpu}
 
 
-def starts() -> dict[str, Cost]:
+def starts(times: int) -> dict[str, Cost]:
     """Start and end Spark jobs, in turn without and with the flags and the class archive; return the medians.
 
     The small job starts a session and a Python worker; the others are steps of custody that find nothing to do.
@@ -108,7 +107,7 @@ def starts() -> dict[str, Cost]:
             "a pass of all steps that find nothing to do": idle_pass,
         }
         costs: dict[str, list[Cost]] = {name: [] for name in kinds}
-        for _ in range(TIMES):
+        for _ in range(times):
             for name, run in kinds.items():
                 costs[name].append(run())
     return {
