@@ -150,15 +150,15 @@ def _paths(header: str | None, count: int) -> list[str | None]:
     """Return the service path of each entity: the header names one for all, or one for each."""
     if not header:
         return [None] * count
-    paths = header.split(",")
+    paths = [path.strip() for path in header.split(",")]
     if len(paths) == 1:
-        return [header] * count
+        return [paths[0]] * count
     if len(paths) != count:
         raise InvalidInputError(
             f"Fiware-ServicePath: expected 1 or {count} paths, got {len(paths)}; "
             "it does not match the number of notified context responses"
         )
-    return [path.strip() for path in paths]
+    return list(paths)
 
 
 def _entity(version: Version, index: int, raw: msgspec.Raw, path: str | None, shape: Shape | None) -> Entity:

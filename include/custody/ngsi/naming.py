@@ -63,11 +63,13 @@ def place(names: Names, received_ms: int, parameters: Parameters) -> Placed:
     """Return where the data of an entity go that was received at a time.
 
     Raises:
-        InvalidInputError: a name is longer than HDFS or NGSIToHDFS allows.
+        InvalidInputError: a name is longer than HDFS or NGSIToHDFS allows, or the path is none.
     """
     mapped = parameters.mappings.apply(names)
     used = parameters.grouping.apply(names) or mapped.names
     raw = used.destination or CONCATENATOR.join(part for part in (used.entity_id, used.entity_type) if part)
+    if used.path != "/" and not (used.path.startswith("/") and all(used.path[1:].split("/"))):
+        raise InvalidInputError(f"service path {used.path[:80]!r}: expected / or levels such as /a/b")
     values = parameters.values
     is_new = values.enable_encoding
     service, name = encode(used.service, is_new=is_new), encode(raw, is_new=is_new)

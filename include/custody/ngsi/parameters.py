@@ -6,6 +6,7 @@ They come from the settings of a repository, section `ngsi`, or under the names 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from custody.config.ngsi import FileFormat, retry_intervals_ms
 from custody.errors import ConfigurationError
 from custody.ngsi.rules import GroupingRules, NameMappings
 
+_LOGGER = logging.getLogger(__name__)
 SEED_NAMES: dict[str, str] = {
     "backend.impl": "backend_impl",
     "backend.max_conns": "backend_max_conns",
@@ -89,6 +91,8 @@ class Parameters:
         made = _started(section, rules, mappings)
         if isinstance(made, Wrong):
             raise ConfigurationError(f"ngsi.{made.name}: {made.reason}. See docs/ngsi.md.")
+        for reason in made.grouping.discarded:
+            _LOGGER.warning("ngsi.grouping_rules_file: %s; it is discarded", reason)
         return made
 
     @classmethod

@@ -92,3 +92,9 @@ def test_a_metadata_file_with_a_name_too_long_for_hdfs_is_refused(config: dict[s
     assert metadata_file(found, fits, "", used).endswith(f"/{'i' * 100}{separator}{fits}.txt")
     with pytest.raises(InvalidInputError, match="expected a name of at most 255 bytes, got 256"):
         metadata_file(found, fits + "a", "", used)
+
+
+@pytest.mark.parametrize("path", ["", "a", "//", "/a//b", "/a/", "a/../b"])
+def test_a_path_that_is_none_has_no_destination(path: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"service path .*: expected / or levels"):
+        placed(Names("s", path, "i", "T"))

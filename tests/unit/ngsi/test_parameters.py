@@ -92,7 +92,7 @@ def section(**values: object) -> NgsiSection:
     return NgsiSection.model_validate({"hdfs_username": "u", **values})
 
 
-def test_rules_come_from_files_in_the_repositorys_folder(tmp_path: Path) -> None:
+def test_rules_come_from_files_in_the_repositorys_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rule = {"id": 1, "fields": ["entityId"], "regex": "a.*", "destination": "d", "fiware_service_path": "/p"}
     (tmp_path / "rules.json").write_text(json.dumps({"grouping_rules": [rule, {"id": 7}]}))
     (tmp_path / "names.json").write_text(json.dumps({"serviceMappings": [{"newService": "t"}]}))
@@ -105,6 +105,7 @@ def test_rules_come_from_files_in_the_repositorys_folder(tmp_path: Path) -> None
         ),
         tmp_path,
     )
+    assert "rule 7: fields: expected some of entityId, entityType, servicePath; it is discarded" in caplog.text
     grouped = made.grouping.apply(Names("s", "/", "abc", "T"))
     assert grouped == Names("s", "/p", "abc", "T", destination="d")
     assert made.grouping.discarded == ("rule 7: fields: expected some of entityId, entityType, servicePath",)
