@@ -38,11 +38,11 @@ def test_the_steps_follow_in_the_library_s_order_and_publishing_comes_last(dag: 
 
 
 def test_every_step_is_a_spark_submit_of_its_own_job_with_the_run_s_params(dag: Any) -> None:
-    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from custody_airflow.operators import SparkStepOperator
 
     for step in (*STEPS, PUBLISH):
         task = dag.get_task(step)
-        assert isinstance(task, SparkSubmitOperator)
+        assert isinstance(task, SparkStepOperator)
         assert task.application == f"{step}.py"
         assert (DAGS.parent / "spark_jobs" / f"{step}.py").is_file()
         assert task.arguments == dag.get_task(STEPS[0]).arguments

@@ -123,7 +123,7 @@ def make_swh(folder: Path) -> None:
     """Write a file of a provenance table and its index: six contents in revisions, two rows a row group."""
     folder.mkdir()
     rows = {"cnt": [3, 3, 5, 9, 9, 1000], "revrel": [70, 71, 70, 72, 73, 71], "revrel_author_date": [-5, 0, 1, 2, 3, 4]}
-    paths = pa.array([b"a", b"a-b/c", b"caf\xe9", b"", b"x/y", b"z"], pa.binary())
+    paths = pa.array([b"a", b"a-b/c", b"\xe9t\xe9", b"", b"x/y", b"z"], pa.binary())
     source = folder / "source.parquet"
     pq.write_table(pa.table({**rows, "path": paths}), source)
     write_table_file(PosixFileSystem(), TABLES[CONTENTS_IN_REVISIONS], [source], folder / "00000.parquet", group_rows=2)

@@ -62,7 +62,7 @@ class Occurrence:
 
 
 class ProvenanceDatabase:
-    """A database that is open; files are opened when they are first needed, and stay open."""
+    """A database that is open, for one thread at a time; files are opened when they are first needed, and stay open."""
 
     def __init__(self, fs: FileSystem, files: Mapping[str, Sequence[Path]]) -> None:
         self._tables = {name: Table(fs, spec, files.get(name, ())) for name, spec in TABLES.items()}

@@ -101,8 +101,9 @@ def any_in(folder: Path, column: str) -> bool:
     for path in folder.glob("*.parquet"):
         metadata = pq.read_metadata(path)
         place = metadata.schema.names.index(column)
-        groups = (metadata.row_group(number).column(place).statistics for number in range(metadata.num_row_groups))
-        if any(found is None or not found.has_min_max or found.max for found in groups):
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        seen = [group.column(place).statistics for group in groups if group.num_rows]
+        if any(found is None or not found.has_min_max or found.max for found in seen):
             return True
     return False
 
