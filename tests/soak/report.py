@@ -90,6 +90,11 @@ def _setting(outcome: Outcome, machine: Machine) -> list[str]:
         ("disk", f"{machine.disk.file_system}, a sync of 4 KB p50 {machine.disk.sync_p50_ms:.2f} ms"),
         ("pipeline", outcome.pipeline),
         ("time", f"{plan.seconds / 60:g} minutes, then {outcome.rest_seconds:.0f} s until everything rested"),
+        (
+            "load of the machine",
+            f"{_spread([sample.load for sample in outcome.watcher.samples], '')}; more than its "
+            "processors means that all is slower than it need be",
+        ),
         ("seed of the kills", str(plan.seed)),
         ("producers", f"{plan.producers} processes of {plan.threads} threads, {plan.rate:g} events a second"),
         ("settings", "; ".join(line for line in plan.settings_file().splitlines() if not line.startswith("["))),

@@ -29,6 +29,8 @@ class Sample:
     memory_bytes: dict[int, int]
     """Resident memory by producer."""
     live_logs: int
+    load: float
+    """The machine's load of the last minute, others' work included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Watcher:
                 used_bytes=used,
                 journal_bytes=sum(self._journals.values()),
                 memory_bytes=dict(self._memory()),
+                load=os.getloadavg()[0],
                 live_logs=sum(len(item.catalog.load().files) for item in self.repository.workspaces()),
             )
         )
