@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from custody.clock import ManualClock
-from custody.config.settings import RetentionSection
+from custody.config.upkeep import RetentionSection
 from custody.flow.content import with_content
 from custody.flow.content.record import ContentRecord, read_header, scan
 from custody.format.names import is_claim

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from custody.clock import ManualClock
-from custody.config.settings import RetentionSection
+from custody.config.upkeep import RetentionSection
 from custody.repository import Meant
 from custody.repository.retaining import apply_retention
 from custody.rollover import STEPS

@@ -1,9 +1,10 @@
 """Room `config`: the settings of a repository."""
 
 from custody.config.dates import date_parts
+from custody.config.intake import EVENT_SUFFIXES
 from custody.config.keeping import KeepRule
 from custody.config.ngsi import NgsiSection
-from custody.config.settings import EVENT_SUFFIXES, SETTINGS_FILE, Settings, default_settings_file, load_settings
+from custody.config.settings import SETTINGS_FILE, Settings, default_settings_file, load_settings
 
 __all__ = [
     "EVENT_SUFFIXES",

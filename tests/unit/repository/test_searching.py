@@ -12,7 +12,7 @@ import pytest
 
 from custody.catalog import Action, RemoveFile
 from custody.config import Settings
-from custody.config.settings import LeaseSection
+from custody.config.upkeep import LeaseSection
 from custody.errors import InvalidInputError, LockedError, NotFoundError
 from custody.lease import Attempt, lease_status
 from custody.model import Event

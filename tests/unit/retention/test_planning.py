@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from custody.catalog import Action, AddFile
 from custody.clock import ManualClock
 from custody.config import Settings
-from custody.config.settings import RetentionSection
+from custody.config.upkeep import RetentionSection
 from custody.format.names import event_log_path, toc_path
 from custody.retention import Plan, choose, mark, measure
 from custody.retention.keeping import cutoff_ms
