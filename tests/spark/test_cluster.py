@@ -50,13 +50,14 @@ def master(environ: dict[str, str], tmp_path: Path) -> Iterator[str]:
             command = [{"7077": port, "8080": page, "8081": page}.get(part, part) for part in command]
             command[0] = str(Path(sys.prefix) / "bin" / command[0])
             own = services[name].get("environment", {}) if name == "spark-master" else {}
-            process = subprocess.Popen(
-                command,
-                env={**environ, **own},
-                stdout=(tmp_path / f"{name}.log").open("wb"),
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            with (tmp_path / f"{name}.log").open("wb") as log:
+                process = subprocess.Popen(
+                    command,
+                    env={**environ, **own},
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
             running.callback(process.wait)
             running.callback(os.killpg, process.pid, signal.SIGKILL)
         wait_for_worker(f"http://localhost:{master_page}/json/", tmp_path)
