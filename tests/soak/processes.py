@@ -41,10 +41,11 @@ def spark_drivers(leader: ProcessId) -> list[Target]:
 
 def airflow_workers(leader: ProcessId) -> list[Target]:
     """Return the workers that supervise a task. An idle one holds the lock of Airflow's queue: it is left alone."""
+    titles = ((process, " ".join(words).strip()) for process, words in _commands(leader))  # a title may be one word
     return [
-        Target(process, WORKER, words[0].partition(":")[2].strip()[:80])
-        for process, words in _commands(leader)
-        if words[0].startswith(_WORKER_TITLE) and _IDLE not in words[0] and _has_children(process.pid)
+        Target(process, WORKER, "supervising a task")
+        for process, title in titles
+        if title.startswith(_WORKER_TITLE) and _IDLE not in title and _has_children(process.pid)
     ]
 
 
