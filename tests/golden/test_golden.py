@@ -35,7 +35,7 @@ EXPECTED: dict[str, Any] = msgspec.json.decode((HERE / "expected.json").read_byt
 EVENTS = expected_events(EXPECTED)
 FS = PosixFileSystem()
 NOT_OF_THE_FILE = ("writer", "database", "groups", "transaction")
-TOTAL_BYTES_MAX = 300_000
+TOTAL_BYTES_MAX = 350_000
 
 
 @pytest.fixture(scope="module", params=["checked in", "made now"])
