@@ -1,7 +1,7 @@
 """
 ### Provenance maintenance
 
-Looks after what is live, once a day: forgotten events leave the disk, small logs become one, shards of other settings
+Looks after what is live, every hour: forgotten events leave the disk, small logs become one, shards of other settings
 are built anew, and a part of everything is read and compared with its checksums, so that damage is found before it is
 needed. One run is one pass; a run after a crash goes on where the last one stopped.
 
@@ -13,7 +13,7 @@ needed. One run is one pass; a run after a crash goes on where the last one stop
 
 Each task's XCom is the report of its Spark job: units, events, bytes, seconds. What the scrub found is kept in the
 repository (`custody verify --last`, `custody status`); damage does not fail the run, as a second try would not mend it:
-`custody repair` says what would. A run by hand may do some of the tasks only. The schedule is nightly;
+`custody repair` says what would. A run by hand may do some of the tasks only. The schedule is hourly;
 `CUSTODY_MAINTENANCE_SCHEDULE` in Airflow's environment names another one, empty for none. The repository is the folder
 that `CUSTODY_REPOSITORY` names; the Spark master is the connection `spark_default`.
 """

@@ -1,5 +1,5 @@
 """
-### Software Heritage provenance
+### Swh provenance
 
 Builds the tables that answer "where was this content?" from a graph of software, and publishes them. Runs by hand: the
 form asks for the folder of the graph's tables (`nodes`, `edges`, `timestamps`, `origins`; Parquet or ORC). A graph of a
@@ -23,10 +23,11 @@ published, and stays on disk. The repository is the folder that `CUSTODY_REPOSIT
 Spark master is the connection `spark_default`.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from airflow.sdk import DAG, Param, chain
 
+from custody_airflow.frame import frame
 from custody_airflow.operators import SparkStepOperator
 
 STEPS = (
@@ -47,11 +48,6 @@ with DAG(
     description="Builds the tables that say where each content was",
     doc_md=__doc__,
     schedule=None,
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
-    dagrun_timeout=timedelta(days=7),
-    tags=["custody", "swh"],
     params={
         "graph": Param(
             type="string",
@@ -74,12 +70,7 @@ with DAG(
             description="A build that was interrupted goes on under its name. Empty: the time of the run.",
         ),
     },
-    default_args={
-        "owner": "custody",
-        "retries": 2,
-        "retry_delay": timedelta(minutes=2),
-        "execution_timeout": timedelta(days=2),
-    },
+    **frame("swh", run_hours=7 * 24, task_hours=48, retry_delay=timedelta(minutes=2), priority=2),
 ):
     given = ["--graph", "{{ params.graph }}", "--node-filter", "{{ params.node_filter }}", "--build", BUILD]
     chain(*(SparkStepOperator(task_id=step, step=step, arguments=given) for step in STEPS))

@@ -48,7 +48,7 @@ def test_the_dag_is_documented_tagged_daily_and_runs_one_pass_at_a_time(dag: Any
     for task_id in dag.task_ids:
         assert f"`{task_id}`" in dag.doc_md
     assert "custody" in dag.tags
-    assert dag.schedule == "30 3 * * *"
+    assert dag.schedule == "40 * * * *"
     assert dag.max_active_runs == 1
     assert dag.catchup is False
     assert all(task.retries >= 2 and task.owner == "custody" for task in dag.tasks)

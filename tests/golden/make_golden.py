@@ -64,7 +64,7 @@ CLAIM = Path("store/main/content/1/0000/1772409602500-0")
 CONTENTS = (b'{"subscriptionId":"s","data":[]}', b"", bytes(range(256)))
 SUNK = parameters(file_format="csv-column")
 JOURNALS = Path("containers/1/main/journals")
-SWH = Path("swh")
+SWH = Path("store/main/swh/builds/2026-03/swh_contents_in_revisions/tables/contents_in_revisions_without_frontiers")
 
 
 def expected_events(document: dict[str, object]) -> list[Event]:
@@ -121,7 +121,7 @@ def make_good(root: Path, document: dict[str, object]) -> None:
 
 def make_swh(folder: Path) -> None:
     """Write a file of a provenance table and its index: six contents in revisions, two rows a row group."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     rows = {"cnt": [3, 3, 5, 9, 9, 1000], "revrel": [70, 71, 70, 72, 73, 71], "revrel_author_date": [-5, 0, 1, 2, 3, 4]}
     paths = pa.array([b"a", b"a-b/c", b"\xe9t\xe9", b"", b"x/y", b"z"], pa.binary())
     source = folder / "source.parquet"

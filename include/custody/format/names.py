@@ -146,6 +146,7 @@ class DatabasePaths:
 
 
 CONTENT = "content"  # the folder, in a writer's on the store, of the content repository
+SOFTWARE = "swh"  # the folder, in a writer's on the store, of the provenance tables of software
 SECTIONS = 1024  # folders of a content container; part of no format: a reader takes the section from the claim
 
 

@@ -23,6 +23,7 @@ from typing import TypeVar
 import msgspec
 
 from custody.errors import ConfigurationError, CorruptionError, NotFoundError, StorageError
+from custody.format.names import SOFTWARE
 from custody.swh.table_file import WrittenFile
 from custody.vfs import FileSystem
 
@@ -40,7 +41,7 @@ STEPS = (
 """The steps in their order; what publishes a build comes behind them."""
 
 PUBLISH = "swh_publish"
-DATABASE = "swh"
+DATABASE = SOFTWARE
 """Under which name the database lies beside the events of a writer."""
 
 _T = TypeVar("_T", bound=msgspec.Struct)

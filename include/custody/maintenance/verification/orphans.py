@@ -20,6 +20,7 @@ from custody.format.names import (
     CONTENT,
     LEASES,
     REMOVING_PREFIX,
+    SOFTWARE,
     UNIT_MANIFEST,
     ContainerPaths,
     ContentPaths,
@@ -69,7 +70,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
         yield from _container(workspace, ContainerPaths(container, workspace.writer), state)
     fs, home = workspace.fs, workspace.paths.home
     for name in fs.list(home.parent):
-        if name not in (home.name, CONTENT):
+        if name not in (home.name, CONTENT, SOFTWARE):
             yield _orphan(fs, home.parent / name, "foreign", workspace.writer)
     yield from _content(workspace)
     for name in sorted({*fs.list(home)} - {LEASES}):
