@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 _WIDTH, _LEFT, _ROW, _TOP = 760, 110, 26, 50
-_COLORS = ("#0b6e4f", "#c1440e", "#3d5a80", "#8d6a9f", "#7d7d7d", "#b08900")
+_COLORS = ("#0b6e4f", "#c1440e", "#3d5a80", "#8d6a9f", "#7d7d7d", "#b08900", "#2a9d8f", "#6b3e26")
 _LEAST, _MOST = 0.01, 10_000.0
 
 
