@@ -32,7 +32,7 @@ def test_the_same_seed_plans_the_same_kills_and_another_one_others() -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_short_soak_without_airflow_holds(tmp_path: Path) -> None:
-    plan = Plan(seconds=40, seed=3, rate=150, limit_bytes=1 << 20, grace_seconds=1, seal_seconds=2, every=EVERY)
+    plan = Plan(seconds=40, seed=3, rate=150, limit_bytes=3 << 19, grace_seconds=1, seal_seconds=2, every=EVERY)
     outcome = Soak(plan, tmp_path / "soak", LoopPipeline, print).run()
     assert outcome.holds, "\n".join(outcome.problems())
     assert outcome.final.counts["acknowledged"] > 300
