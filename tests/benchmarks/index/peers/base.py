@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol
 
 from tests.benchmarks.index.workload import Question, Rows
@@ -55,14 +56,14 @@ class Peer(Protocol):
         ...
 
 
-class InProcess:
+class InProcess(ABC):
     """What the peers in this process have in common."""
 
     size_bytes: int | None = None
 
+    @abstractmethod
     def ask(self, question: Question) -> Answer:
         """Answer."""
-        raise NotImplementedError
 
     def measure(self, question: Question) -> tuple[Answer | None, list[float]]:
         answer = self.ask(question)  # warm
@@ -76,5 +77,5 @@ class InProcess:
     def agrees(self, answer: Answer, expected: Answer) -> bool:
         return answer == expected
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most peers hold nothing
         """Nothing is held."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,9 @@ class _DuckDb(InProcess):
     _db: duckdb.DuckDBPyConnection
     _type = "event_type"
 
+    @abstractmethod
     def where(self, question: Question) -> tuple[str, list[object]]:
         """Return the condition in SQL, and its values."""
-        raise NotImplementedError
 
     def ask(self, question: Question) -> Answer:
         where, values = self.where(question)
