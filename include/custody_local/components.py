@@ -2,8 +2,9 @@
 
 `airflow standalone` would do about the same, but its log servers listen on all interfaces, it goes on
 when a component has died, and it does not end its components when it is told to end. Here a component
-that was killed is started again, as a supervisor such as systemd would; one that ends by itself, ends
-all. Each writes its own log into the folder given as argument.
+that was killed is started again, as a supervisor such as systemd would; so is a scheduler whose workers
+take no tasks any more; one that ends by itself, ends all. Each writes its own log into the folder given
+as argument.
 """
 
 from __future__ import annotations
@@ -12,11 +13,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from custody_local.processes import identify
+from custody_local.rest import RestClient
+from custody_local.settings import USER, load_secrets
+from custody_local.workers import QueueWatch, kill_scheduler
+
+STANDS_STILL = "tasks stay queued while workers are idle: the scheduler is killed"
+"""What the log says then."""
 # Without their log servers: API server and components share one disk, and the logs are read there.
 COMPONENTS = {
     "api-server": ("api-server",),
@@ -26,6 +35,7 @@ COMPONENTS = {
 }
 _STOP_SECONDS = 30
 _RESTART_SECONDS = 1.0
+_LOOK_SECONDS = 10.0
 
 
 def _command(*arguments: str) -> list[str]:
@@ -68,6 +78,7 @@ def main(logs: Path) -> int:
     try:
         for name in COMPONENTS:
             running[name] = _start(name, logs)
+        threading.Thread(target=_watch, args=(running,), name="watch", daemon=True).start()
         while True:
             name, code = _wait(running)
             if code >= 0:
@@ -79,6 +90,19 @@ def main(logs: Path) -> int:
             running[name] = _start(name, logs)
     finally:
         _stop(running)
+
+
+def _watch(running: dict[str, subprocess.Popen[bytes]]) -> None:
+    """Kill a scheduler whose queue stands still; the main thread starts another one."""
+    leader = identify(os.getpid())
+    password = load_secrets(Path(os.environ["AIRFLOW_HOME"])).password
+    watch = QueueWatch(RestClient(os.environ["AIRFLOW__API__BASE_URL"], USER, password))
+    while leader is not None:
+        time.sleep(_LOOK_SECONDS)
+        scheduler = identify(running["scheduler"].pid)
+        if scheduler is not None and watch.stands_still(scheduler):
+            _say(STANDS_STILL)
+            kill_scheduler(scheduler, leader)
 
 
 def _wait(running: dict[str, subprocess.Popen[bytes]]) -> tuple[str, int]:

@@ -247,6 +247,12 @@ class RestClient:
             time.sleep(_POLL_SECONDS)
         return run
 
+    def queued_since(self) -> list[datetime]:
+        """Return since when tasks of any run wait in the executor's queue, at most a hundred of them."""
+        path = "/dags/~/dagRuns/~/taskInstances"
+        found = self._get(path, state="queued", limit="100")["task_instances"]
+        return [since for entry in found if (since := _time(entry["queued_when"])) is not None]
+
     def task_instances(self, dag_id: str, run_id: str) -> list[TaskRun]:
         """Return the run's tasks in the order in which they started; those that have not come last."""
         found = self._get(f"{_run_path(dag_id, run_id)}/taskInstances", limit="1000")

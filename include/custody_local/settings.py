@@ -23,6 +23,8 @@ from custody.spark.submit import submit_environment
 
 USER = "admin"
 LOOPBACK = "127.0.0.1"
+ADOPT_SECONDS = 60
+"""How often the scheduler looks for tasks that a dead one left queued; Airflow's default is 300."""
 SPARK_POOL = "custody_spark"
 """The pool of Spark drivers; the DAGs use it only where their environment says that it was made."""
 
@@ -155,6 +157,8 @@ def airflow_environment(
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         # Each worker is a process that always runs; one Spark driver fills two cores anyway.
         "AIRFLOW__CORE__PARALLELISM": str(parallelism),
+        # The tasks that a killed scheduler left in its queue go to the next one after a minute, not five.
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": str(ADOPT_SECONDS),
         "AIRFLOW__CORE__DAGS_FOLDER": str(project / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(project / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,7 +29,9 @@ from custody.repository import Repository
 from custody.rollover import ROLLOVER_LEASE, pending
 from custody.vfs import PosixFileSystem
 from custody_local.airflow import LocalAirflow, find_running
+from custody_local.components import STANDS_STILL
 from custody_local.rest import RestClient
+from custody_local.workers import workers
 from tests.support import run_steps, write_samples
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
@@ -102,6 +105,19 @@ def client(airflow: LocalAirflow) -> Iterator[RestClient]:
         client.wait_for_dag(DAG_ID)
         client.unpause(DAG_ID)
         yield client
+
+
+def test_a_worker_that_takes_the_lock_of_the_queue_with_it(airflow: LocalAirflow, client: RestClient) -> None:
+    """An idle worker holds the lock while it waits for a task; the first process of the local Airflow gets it back."""
+    log = airflow.home / "logs" / "components" / "start.log"
+    found = find_running(airflow.home)
+    assert found is not None
+    assert STANDS_STILL not in log.read_text()
+    for worker in workers(found.process, idle=True):
+        os.kill(worker.pid, signal.SIGKILL)
+    run_id = client.trigger(DAG_ID, {"wait_seconds": 1})
+    assert client.wait_for_run(DAG_ID, run_id, timeout_s=WAIT_SECONDS).state == "success"
+    assert STANDS_STILL in log.read_text()
 
 
 def test_all_that_can_be_killed_is_killed_once_in_one_run(

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from custody_local.airflow import LocalAirflow, find_running
+from custody_local.components import STANDS_STILL
 from custody_local.processes import ProcessId
 from custody_local.rest import RestClient, Run
 from tests.soak.pipeline import RETENTION, ROLLOVER, Pipeline, PipelineError, RunEnd, unrest
@@ -83,6 +84,10 @@ class AirflowPipeline(Pipeline):
                 return
             for dag in DAGS.values():
                 self.client.unpause(dag)
+
+    def restarts(self) -> int:
+        """Return how often a killed worker took the lock of the executor's queue with it."""
+        return (self._airflow.home / "logs" / "components" / "start.log").read_text().count(STANDS_STILL)
 
     def stop(self) -> None:
         """End Airflow and all that it started."""

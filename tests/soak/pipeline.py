@@ -68,6 +68,10 @@ class Pipeline(ABC):
             PipelineError: it did not.
         """
 
+    def restarts(self) -> int:
+        """Return how often what drives the steps stood still and was started again."""
+        return 0
+
     @abstractmethod
     def stop(self) -> None:
         """End all processes."""

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import psutil  # type: ignore[import-untyped]
 
 from custody_local.processes import ProcessId, session_members
+from custody_local.workers import workers
 
 WRITER, DRIVER, WORKER = "writer", "Spark driver", "Airflow worker"
 KINDS = (WRITER, DRIVER, WORKER)
-_WORKER_TITLE = "airflow worker -- LocalExecutor"
-_IDLE = "<idle>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +40,10 @@ def spark_drivers(leader: ProcessId) -> list[Target]:
 
 def airflow_workers(leader: ProcessId) -> list[Target]:
     """Return the workers that supervise a task. An idle one holds the lock of Airflow's queue: it is left alone."""
-    titles = ((process, " ".join(words).strip()) for process, words in _commands(leader))  # a title may be one word
     return [
         Target(process, WORKER, "supervising a task")
-        for process, title in titles
-        if title.startswith(_WORKER_TITLE) and _IDLE not in title and _has_children(process.pid)
+        for process in workers(leader, idle=False)
+        if _has_children(process.pid)
     ]
 
 

@@ -55,6 +55,7 @@ def document(outcome: Outcome, machine: Machine) -> bytes:
         "notices": outcome.notices,
         "asked": outcome.asker.asked,
         "kills": outcome.killer.done,
+        "restarts": outcome.restarts,
         "missed": outcome.killer.missed,
         "runs": outcome.runs,
         "lives": outcome.producers.lives,
@@ -144,8 +145,19 @@ def _kills(outcome: Outcome) -> list[str]:
         *_table(("killed with SIGKILL", "times", "nobody was there"), rows),
         *_table(("kind", "what it was doing", "times"), killed),
         *_table(names, runs),
+        *_restarts(outcome),
         f"Producers were started {sum(outcome.producers.lives) + outcome.plan.producers} times; each start recovers "
         "what the life before left.\n",
+    ]
+
+
+def _restarts(outcome: Outcome) -> list[str]:
+    if not outcome.restarts:
+        return []
+    return [
+        f"A worker that was killed took the lock of the LocalExecutor's queue with it {outcome.restarts} times; the "
+        "local Airflow noticed that tasks stay queued, and started its scheduler again "
+        "([what was killed](airflow.md#what-was-killed-and-who-goes-on)).\n"
     ]
 
 

@@ -81,6 +81,8 @@ class Outcome:
     verified: dict[str, int] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     rest_seconds: float = 0.0
+    restarts: int = 0
+    """How often the pipeline's queue stood still."""
 
     @property
     def holds(self) -> bool:
@@ -190,6 +192,7 @@ class Soak:
             runs=self.pipeline.runs(),
             started=started,
             rest_seconds=time.monotonic() - resting,
+            restarts=self.pipeline.restarts(),
         )
         self.pipeline.stop()
         self.say("the pipeline rests; judging")

@@ -38,7 +38,12 @@ def components(folder: Path) -> Iterator[subprocess.Popen[str]]:
     (folder / "logs").mkdir()
     with subprocess.Popen(
         [sys.executable, "-m", "custody_local.components", str(folder / "logs")],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(INCLUDE)])},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(folder), str(INCLUDE)]),
+            "AIRFLOW_HOME": str(folder),
+            "AIRFLOW__API__BASE_URL": "http://127.0.0.1:1",
+        },
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
