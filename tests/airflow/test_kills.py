@@ -89,7 +89,8 @@ def undisturbed(journals: Repository, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("disturbed") / "repository"
+    """A repository without events."""
+    return Repository.create(tmp_path_factory.mktemp("disturbed") / "repository").settings.root
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +124,7 @@ def test_a_worker_that_takes_the_lock_of_the_queue_with_it(airflow: LocalAirflow
 def test_all_that_can_be_killed_is_killed_once_in_one_run(
     airflow: LocalAirflow, client: RestClient, journals: Repository, root: Path, undisturbed: State
 ) -> None:
-    repository = Repository.create(root)
+    repository = Repository.open(root)
     run_id = client.trigger(DAG_ID, {"wait_seconds": 3600})
     wait_for(lambda: "deferred" in [task.state for task in client.task_instances(DAG_ID, run_id)])
     kill_component(airflow, "triggerer")
