@@ -20,8 +20,8 @@ from whoosh import query
 from custody.errors import CorruptionError, InvalidInputError
 from custody.index import build_shard, search_shard
 from custody.index.manifest import NAME, Manifest, checksums_of
+from custody.index.reader.lists import KeptLists, WholeList
 from custody.index.reader.pickled import NotPlainDataError, plain_data
-from custody.index.reader.postings import KeptLists
 from custody.index.reader.shard import OpenShard
 from custody.model import EVENT_SCHEMA, to_batch
 from custody.query import Scan, parse_query
@@ -313,6 +313,6 @@ def test_long_lists_answer_alike_in_blocks_and_when_they_are_kept(tmp_path: Path
 def test_no_more_of_the_long_lists_is_kept_than_the_bound() -> None:
     kept = KeptLists(bytes_max=1000)
     for place in range(10):
-        kept.put(place, np.arange(100, dtype=np.int32))
-    kept.put(99, np.arange(1000, dtype=np.int32))
+        kept.put(place, WholeList(np.arange(100, dtype=np.int32)))
+    kept.put(99, WholeList(np.arange(1000, dtype=np.int32)))
     assert [place for place in range(100) if kept.get(place) is not None] == [8, 9]

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from custody.index.manifest import Description
+from custody.index.reader.lists import KeptLists
 from custody.index.reader.pages import CheckedFile, numbers, window
-from custody.index.reader.postings import NONE, InlineList, KeptLists, PostingList
+from custody.index.reader.postings import NONE, InlineList, PostingList
 from custody.index.reader.single import SingleBlocks, single_blocks
 from custody.index.reader.wanted import Hashes, TermSet
 from custody.index.segment.arrays import Ints, copy_pieces, starts

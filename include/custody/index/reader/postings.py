@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-import threading
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from custody.index.reader.lists import KeptLists, WholeList
 from custody.index.reader.pages import CheckedFile
 from custody.index.reader.pickled import plain_data, plain_prefix
 from custody.index.segment.arrays import Ints
@@ -31,7 +30,6 @@ _BULK_HEAD = struct.Struct("<ixI")
 _STOCK_HEAD_MAX = 256
 _CHUNK = 4096
 _BLOCKS_ALONE = 4
-_DENSE = 64
 
 
 class Block(NamedTuple):
@@ -41,47 +39,6 @@ class Block(NamedTuple):
     end: int
     postings: int
     last: int
-
-
-class KeptLists:
-    """Whole lists of one shard that were decoded, within a bound of bytes; may be used by several threads."""
-
-    def __init__(self, bytes_max: int = 1 << 20) -> None:
-        self._bytes_max = bytes_max
-        self._lists: dict[int, npt.NDArray[np.int32]] = {}
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, place: int) -> npt.NDArray[np.int32] | None:
-        """Return the list that lies at a place, None when it is not kept."""
-        return self._lists.get(place)
-
-    def put(self, place: int, documents: npt.NDArray[np.int32]) -> None:
-        """Keep a list; those that were kept first go."""
-        with self._lock:
-            if place in self._lists or documents.nbytes > self._bytes_max:
-                return
-            self._lists[place] = documents
-            self._bytes += documents.nbytes
-            while self._bytes > self._bytes_max:
-                self._bytes -= self._lists.pop(next(iter(self._lists))).nbytes
-
-
-def _among(own: npt.NDArray[np.int32], documents: Ints) -> npt.NDArray[np.bool_]:
-    """Return which of some documents are in a list; both go up."""
-    low, high = int(documents[0]), int(documents[-1]) + 1
-    begin, end = own.searchsorted((low, high)).tolist()
-    if high - low > _DENSE * len(documents):
-        held = own[begin:end]
-        if not len(held):
-            return np.zeros(len(documents), np.bool_)
-        place = held.searchsorted(documents)
-        place[place == len(held)] = 0
-        found: npt.NDArray[np.bool_] = held[place] == documents
-        return found
-    has = np.zeros(high - low, np.bool_)
-    has[own[begin:end] - low] = True
-    return has[documents - low]
 
 
 class PostingList:
@@ -132,9 +89,9 @@ class PostingList:
                 return
             number = self._block(number + 1)
         if self._whole is not None:
-            begin, end = self._whole.searchsorted((low, high)).tolist()
+            begin, end = self._whole.bounds(low, high)
             for start in range(begin, end, _CHUNK):
-                yield self._whole[start : min(start + _CHUNK, end)].astype(np.int64)
+                yield self._whole.documents[start : min(start + _CHUNK, end)].astype(np.int64)
 
     def among(self, documents: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Return which of some documents, going up, are in the list."""
@@ -142,7 +99,7 @@ class PostingList:
         begin = 0
         while begin < len(documents):
             if self._is_read_on() and self._whole is not None:
-                mask[begin:] = _among(self._whole, documents[begin:])
+                mask[begin:] = self._whole.among(documents[begin:])
                 break
             number = self._block_from(int(documents[begin]))
             if number is None:
@@ -165,7 +122,7 @@ class PostingList:
         """Whether the list is in memory as a whole; after some blocks the rest is decoded at once, and kept."""
         if self._whole is None and self._decodings > _BLOCKS_ALONE and self._kept is not None:
             parts = [documents for _, documents in self.blocks()]
-            self._whole = np.concatenate(parts).astype(np.int32)
+            self._whole = WholeList(np.concatenate(parts).astype(np.int32))
             self._kept.put(self._place, self._whole)
         return self._whole is not None
 
