@@ -32,11 +32,12 @@ from custody.errors import CorruptionError, InvalidInputError, NotFoundError
 from custody.model import Event
 from custody.ngsi import staged
 from custody.ngsi.contents import Contents, contents
+from custody.ngsi.local import LocalFiles
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import Record, Unplaced
 from custody.ngsi.rendering import Known
-from custody.ngsi.target import Target
+from custody.ngsi.target import FilesTarget, Target
 from custody.store import LocalStore
 from custody.vfs import FileSystem
 
@@ -78,14 +79,14 @@ class Sink:
     @classmethod
     @contextmanager
     def open(
-        cls, fs: FileSystem, folder: Path, root: Path, writer: str, clock: Clock, parameters: Parameters
+        cls, fs: FileSystem, folder: Path, root: Path | Target, writer: str, clock: Clock, parameters: Parameters
     ) -> Iterator[Self]:
         """Open the sink of a writer's events and bring to its end what a crash left.
 
         Args:
             fs: holds both folders.
             folder: the sink's own; `<repository>/ngsi`.
-            root: below it `/user/…` lies.
+            root: the folder below which `/user/…` lies, or a target that somebody has opened.
             writer: whose events are taken.
             clock: for commit times.
             parameters: how names and lines are made.
@@ -97,7 +98,8 @@ class Sink:
         fs.make_directory(folder / writer)
         with fs.lock(folder / writer / _LOCK):
             catalog = Catalog(LocalStore(fs, folder), writer, DATABASE, clock)
-            sink = cls(fs, folder, Target(fs, root), catalog, parameters)
+            target = FilesTarget(LocalFiles(fs, root)) if isinstance(root, Path) else root
+            sink = cls(fs, folder, target, catalog, parameters)
             sink._recover()
             yield sink
 
