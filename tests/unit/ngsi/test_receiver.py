@@ -16,7 +16,7 @@ import pytest
 from custody.errors import ConfigurationError
 from custody.ngsi.serve import checked_tokens, is_loopback
 from custody.repository import Repository
-from tests.unit.ngsi.receiving import Receiving, notification, receiving
+from tests.unit.ngsi.receiving import JSON, Receiving, notification, receiving
 
 V1 = json.dumps(
     {
@@ -56,7 +56,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def at(root: Path) -> Iterator[Receiving]:
-    with receiving(root, CUSTODY__RECEIVER__BODY_BYTES_MAX="65536", CUSTODY__RECEIVER__BODY_SECONDS="1") as found:
+    with receiving(root, CUSTODY__NGSI__NOTIFICATION_BYTES_MAX="65536", CUSTODY__RECEIVER__BODY_SECONDS="1") as found:
         yield found
 
 
@@ -114,7 +114,7 @@ def test_two_notifications_without_a_correlator_are_two(at: Receiving, root: Pat
 BROKEN = {
     "an empty body": (b"", {}, 400, "empty", False),
     "no JSON": (b"{nonsense", {}, 400, "not-json", True),
-    "no object": (b"[1, 2]", {}, 400, "not-an-object", True),
+    "no object": (b"[1, 2]", {}, 400, "bad-value", True),
     "no notification": (b'{"a": 1}', {}, 400, "bad-value", True),
     "no entity": (b'{"subscriptionId": "s", "data": []}', {}, 400, "empty", False),
     "no text": (b'{"data": [{"id": "\xff\xfe"}]}', {}, 400, "not-json", True),
@@ -128,7 +128,13 @@ BROKEN = {
     "an envelope of its own": (b'{"headers":{},"body":{"id":"x"}}', {}, 400, "bad-value", True),
     "no content type": (notification(6), {"content-type": ""}, 415, "content-type", False),
     "another content type": (notification(6), {"content-type": "text/plain"}, 415, "content-type", False),
-    "another charset": (notification(6), {"content-type": "application/json; charset=latin1"}, 415, "charset", False),
+    "another charset": (
+        notification(6),
+        {"content-type": "application/json; charset=latin1"},
+        415,
+        "content-type",
+        False,
+    ),
     "a long service": (notification(6), {"fiware-service": "x" * 51}, 400, "service", False),
     "a path without a slash": (notification(6), {"fiware-servicepath": "a"}, 400, "service-path", False),
     "a long level": (notification(6), {"fiware-servicepath": "/" + "x" * 51}, 400, "service-path", False),
@@ -140,6 +146,8 @@ BROKEN = {
         "bad-value",
         True,
     ),
+    "blanks": (b" \r\n\t", {}, 400, "empty", False),
+    "keyValues that only the body shows": (notification(6, speed=5), {}, 400, "format", False),
     "keyValues": (notification(6), {"ngsiv2-attrsformat": "keyValues"}, 400, "format", False),
     "simplified": (LINKED, {"ngsild-attribute-format": "Simplified"}, 400, "format", False),
     "too much": (notification(6, pad="x" * 70_000), {}, 413, "too-large", False),
@@ -179,13 +187,13 @@ def test_another_method_is_told_which_one_is_right(at: Receiving, method: str, p
 
 def test_only_the_path_counts(at: Receiving) -> None:
     assert httpx.post(f"{at.root}/other", content=notification(8), timeout=60).status_code == 404
-    assert httpx.post(f"{at.root}/docs", timeout=60).status_code == 404
+    assert httpx.get(f"{at.root}/docs", timeout=60).status_code == 404
     with_query = httpx.post(
         f"{at.url}?subscriptionId=urn:x", content=LINKED, headers={"content-type": "application/json"}, timeout=60
     )
     assert with_query.status_code == 200
     assert at.post(notification(8)).status_code == 200
-    assert httpx.post(f"{at.url}/", content=LINKED, headers={"content-type": "application/json"}).status_code == 200
+    assert httpx.post(f"{at.url}/", content=notification(8), headers=JSON, timeout=60).status_code == 404
 
 
 def test_many_at_once_are_stored_with_fewer_syncs_and_each_as_it_was(at: Receiving, root: Path) -> None:
