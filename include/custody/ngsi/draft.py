@@ -63,7 +63,11 @@ class Draft:
 
 def draft(items: Sequence[Taken], parameters: Parameters, known: Known, reach: Reach, *, part: str) -> Draft:
     """Return the batch of some events; records of files that cannot be reached are put aside, a file's together."""
-    left = [Left(item.writer, item.event.event_id, item.found.reason) for item in items if _is_left(item)]
+    left = [
+        Left(item.writer, item.event.event_id, item.found.reason)
+        for item in items
+        if isinstance(item.found, Unplaced | Gone)
+    ]
     aside = [_aside(UNREADABLE, item.found.reason, [item]) for item in items if isinstance(item.found, Unread)]
     placed = [(item, item.found) for item in items if isinstance(item.found, Record)]
     while True:
@@ -88,10 +92,6 @@ def draft(items: Sequence[Taken], parameters: Parameters, known: Known, reach: R
         left=sorted(left, key=lambda item: (item.writer, item.event_id)),
         aside=aside,
     )
-
-
-def _is_left(item: Taken) -> bool:
-    return isinstance(item.found, Unplaced | Gone)
 
 
 def _aside(code: str, message: str, items: Sequence[Taken]) -> Aside:

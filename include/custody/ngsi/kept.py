@@ -13,6 +13,8 @@ from custody.catalog import Action, AddFile, Catalog, Note, RemoveFile, SealedEr
 from custody.clock import Clock
 from custody.errors import CorruptionError, NotFoundError
 from custody.lease import Lease
+from custody.ngsi import staged
+from custody.ngsi.staged import Batch
 from custody.store import LocalStore
 from custody.vfs import FileSystem
 
@@ -67,6 +69,12 @@ class Kept:
     def is_live(self, name: str) -> bool:
         """Whether an object counts."""
         return name in self._catalog.load().files
+
+    def newest(self) -> Batch | None:
+        """Return the newest batch, None before the first one; raises as `read`."""
+        for name in self.names(BATCHES):
+            return staged.decode(self.read(name), self.place(name))
+        return None
 
     def place(self, name: str) -> str:
         """Return where an object lies, for messages."""

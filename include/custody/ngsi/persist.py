@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -228,7 +229,7 @@ class _Run:
         if time.monotonic() - self._told > _PROGRESS_SECONDS:
             self._told = time.monotonic()
             _LOGGER.info("%d events in %d batches written", self.done.events, self.done.batches)
-        self.done.is_stopped = written.records == 0 and written.aside > 0 or written.deferred > written.files
+        self.done.is_stopped = (written.records == 0 and written.aside > 0) or written.deferred > written.files
         return not self.done.is_stopped
 
     def add(self, written: Written) -> None:
@@ -258,9 +259,13 @@ class _Run:
                 found.append(Taken(item.writer, item.event, Unread(str(error))))
                 continue
             try:
-                records = list(read_events([item.event], lambda _, body=body: body, self._parameters))
+                records = list(read_events([item.event], partial(_held, body), self._parameters))
             except CorruptionError as error:
                 found.append(Taken(item.writer, item.event, Unread(str(error)), body))
                 continue
             found += [Taken(item.writer, event, record, body) for event, record in records]
         return found
+
+
+def _held(body: bytes, _: Event) -> bytes:
+    return body

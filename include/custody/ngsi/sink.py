@@ -232,10 +232,11 @@ class Sink:
                 continue
             if event_id < have.get(writer, 0):
                 continue
-            if not last.get(writer, have.get(writer, 0)) <= event_id < cursors.get(writer, 0):
+            first, upto = last.get(writer, have.get(writer, 0)), cursors.get(writer, 0)
+            if not first <= event_id < upto:
                 raise InvalidInputError(
-                    f"events of the batch: expected ids of writer {writer!r} from {last.get(writer, have.get(writer, 0))} "
-                    f"up to {cursors.get(writer, 0)}, in order, got {event_id}"
+                    f"events of the batch: expected ids of writer {writer!r} from {first} up to {upto}, in order, "
+                    f"got {event_id}"
                 )
             last[writer] = event_id
             fresh.append(item)
@@ -267,7 +268,7 @@ class Sink:
         settles: Collection[str],
         columns: dict[str, tuple[str, ...]],
     ) -> None:
-        """Make a batch count, in the place of the one before; with it other objects come, and those that it settles go."""
+        """Make a batch count, in the place of the one before; other objects come with it, those that it settles go."""
         self._check()
         name = f"{batch.number:020d}"
         added = {f"{BATCHES}/{name}.batch": staged.encode(batch, data), **objects}
@@ -379,8 +380,8 @@ class Sink:
         for name in self._kept.names(DEFERRED):
             for part, _ in staged.decode(self._kept.read(name), self._kept.place(name)):
                 self._deferred[part.path] = name
-        for name in self._kept.names(BATCHES):
-            held = staged.decode(self._kept.read(name), self._kept.place(name))
+        held = self._kept.newest()
+        if held is not None:
             self._newest = held.staged
             self._finish(held.staged, held.contents, is_new=False)
 

@@ -39,7 +39,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch consists of. All entities of events before its cursors are in it, in an earlier one, or put aside."""
+    """What a batch consists of; all entities of events before its cursors are in it or an earlier one, or put aside."""
 
     id: str
     """Of this batch and no other one."""
