@@ -15,10 +15,10 @@ from custody.catalog import Catalog
 from custody.clock import ManualClock
 from custody.model import Event
 from custody.ngsi.contents import contents
-from custody.ngsi.parameters import Parameters
-from custody.ngsi.records import Record
 from custody.ngsi.draft import Taken
 from custody.ngsi.kept import DATABASE, NAME
+from custody.ngsi.parameters import Parameters
+from custody.ngsi.records import Record
 from custody.ngsi.sink import Sink
 from custody.ngsi.source import read_events
 from custody.ngsi.staged import decode

@@ -146,6 +146,8 @@ def submit_again(
             again.settle(fs, folder, quarantine, key)
         else:
             again.unmark(fs, folder, key)
+    if done.again or done.problems:
+        sink.rest({})
     done.records, done.files, done.bytes = run.done.records, run.done.files, run.done.bytes
     done.destinations = run.done.destinations
     return done
@@ -175,11 +177,12 @@ class _Run:
         now_ms = self._clock.now_ms()
         bounds = self._waiting.bounds()
         cursors = self._sink.cursors
-        streams = [
-            self._arrivals(writer, cursors.get(writer, 0), bound, now_ms) for writer, bound in sorted(bounds.items())
-        ]
+        streams = [self._arrivals(writer, cursors.get(writer, 0), bound) for writer, bound in sorted(bounds.items())]
         values = self._parameters.values
-        events = heapq.merge(*streams, key=lambda pair: pair[0])
+        merged = heapq.merge(*streams, key=lambda item: item.event.event_time)
+        # A time that has not come yet is none of an arrival: it says nothing of how long the event has waited.
+        early = now_ms - values.batch_timeout * 1000
+        events = ((item.event.event_time if item.event.event_time <= now_ms else early, item) for item in merged)
         pending: set[str] = set()
         go: list[_Event] = []
         go_bytes = 0
@@ -206,11 +209,8 @@ class _Run:
             return
         self._sink.rest({writer: bound for writer, bound in bounds.items() if writer not in pending})
 
-    def _arrivals(self, writer: str, first: int, bound: int, now_ms: int) -> Iterator[tuple[int, _Event]]:
-        # A time that has not come yet is none of an arrival: it says nothing of how long the event has waited.
-        early = now_ms - self._parameters.values.batch_timeout * 1000
-        for event in self._waiting.notified(writer, first, bound):
-            yield event.event_time if event.event_time <= now_ms else early, _Event(writer, event)
+    def _arrivals(self, writer: str, first: int, bound: int) -> Iterator[_Event]:
+        return (_Event(writer, event) for event in self._waiting.notified(writer, first, bound))
 
     def _is_due(self, batch: Batch[_Event], now_ms: int, until_ms: int | None) -> bool:
         values = self._parameters.values

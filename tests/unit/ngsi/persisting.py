@@ -10,13 +10,13 @@ from typing import Any
 
 from custody.clock import Clock, ManualClock
 from custody.config import Settings
+from custody.errors import StorageError
 from custody.flow.content import with_content
 from custody.lease import Attempt
 from custody.ngsi.arrival import Arrival, read_arrival
 from custody.ngsi.request import Accepts
 from custody.ngsi.staged import Part
 from custody.ngsi.target import Target
-from custody.errors import StorageError
 from custody.repository import Repository
 from custody.repository.persisting import Persisting, persisting
 from tests.support import files_below, run_steps
@@ -105,5 +105,3 @@ class Refusing:
         self.attempts += 1
         if any(word in path for word in refused):
             raise StorageError(f"{path}: permission denied")
-
-
