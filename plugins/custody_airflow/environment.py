@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,9 +17,13 @@ RETENTION_SCHEDULE_VARIABLE = "CUSTODY_RETENTION_SCHEDULE"
 MAINTENANCE_SCHEDULE_VARIABLE = "CUSTODY_MAINTENANCE_SCHEDULE"
 INGEST_SCHEDULE_VARIABLE = "CUSTODY_INGEST_SCHEDULE"
 INGEST_SINCE_VARIABLE = "CUSTODY_INGEST_SINCE"
+NGSI_MOUNT_VARIABLE = "CUSTODY_NGSI_MOUNT"
 SPARK_POOL_VARIABLE = "CUSTODY_SPARK_POOL"
 FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULT_POOL = "default_pool"
+_MOUNT = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
+_AIRFLOWS_OWN = ("/api/v2", "/ui", "/execution", "/auth", "/pluginsv2")
+"""Beginnings of paths under which Airflow mounts no plugin."""
 _EVERY_MINUTE = "* * * * *"
 _EVERY_HOUR = "0 * * * *"
 # Small logs of the last hour become one: a search pays for each shard.
@@ -72,6 +77,23 @@ def rollover_watch() -> float | None:
             f"{WATCH_VARIABLE}: expected seconds above 0, such as 1, got {named!r}. Correct it and restart Airflow."
         )
     return seconds
+
+
+def ngsi_mount() -> str | None:
+    """Return the path of Airflow's API server below which notifications are taken; None where they are not.
+
+    Raises:
+        ConfigurationError: CUSTODY_NGSI_MOUNT is no path, or one of Airflow's own.
+    """
+    named = os.environ.get(NGSI_MOUNT_VARIABLE, "").strip()
+    if not named:
+        return None
+    if not _MOUNT.fullmatch(named) or named.startswith(_AIRFLOWS_OWN):
+        raise ConfigurationError(
+            f"{NGSI_MOUNT_VARIABLE}: expected a path such as /custody/ngsi that is not Airflow's own, got {named!r}. "
+            "Correct it and restart Airflow."
+        )
+    return named
 
 
 def ingest_schedule() -> str | None:
