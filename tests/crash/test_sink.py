@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from custody.ngsi.local import LocalFiles
 from custody.ngsi.sink import Sink
 from custody.ngsi.staged import Part
-from custody.ngsi.target import Target
-from custody.vfs import FileSystem
+from custody.ngsi.target import FilesTarget
 from tests.crash.enumeration import enumerate_crashes
 from tests.crash.sinking import Sinking
 
@@ -33,17 +32,17 @@ def test_a_crash_of_the_sink_in_every_mode(mode: str) -> None:
 class WritesBeforeCommit(Sink):
     """Brings a batch into the files, then makes it count."""
 
-    def _commit(self, state: Any, batch: Any, made: Any, left: Any) -> None:
-        for part in batch.parts:
-            self._target.apply(part, memoryview(made.files[part.path]))
-        super()._commit(state, batch, made, left)
+    def _commit(self, batch: Any, data: Any, *more: Any) -> None:
+        for part, content in zip(batch.parts, data, strict=True):
+            self._target.apply(part, content)
+        super()._commit(batch, data, *more)
 
 
 class NeverEnds(Sink):
     """Does not bring to its end what a crash left."""
 
-    def _recover(self) -> None:
-        self._catalog.settle()
+    def _finish(self, batch: Any, data: Any, *, is_new: bool) -> Any:
+        return super()._finish(batch, data, is_new=is_new) if is_new else {}
 
 
 class ForgetsColumns(Sink):
@@ -54,48 +53,65 @@ class ForgetsColumns(Sink):
         self._columns = {}
 
 
-class BareTarget(Target):
+class BareTarget(FilesTarget):
     """Appends to a file, whatever is there."""
 
-    def _complete(self, file: Path, part: Part, data: memoryview) -> None:
-        with self._fs.append(file) as writing:
-            writing.write(bytes(data))
-            writing.sync()
+    def _apply(self, part: Part, data: memoryview) -> None:
+        if self._files.size(part.path) is None:
+            self._files.create(part.path, data)
+        else:
+            self._files.append(part.path, data)
 
 
-class TrustsLength(Target):
+class TrustsLength(FilesTarget):
     """Takes a file that is long enough for one that has the bytes."""
 
-    def _complete(self, file: Path, part: Part, data: memoryview) -> None:
-        if self._fs.size(file) < part.offset + part.length:
-            super()._complete(file, part, data)
+    def _apply(self, part: Part, data: memoryview) -> None:
+        if self.length(part.path) < part.offset + part.length or not part.length:
+            super()._apply(part, data)
 
 
-class NoSync(Target):
-    """Does not sync what it appends."""
+class NoSync(LocalFiles):
+    """Does not sync what it appends, nor what a crash left."""
 
-    def _complete(self, file: Path, part: Part, data: memoryview) -> None:
-        with self._fs.append(file) as writing:
+    def append(self, path: str, data: memoryview) -> None:
+        with self._fs.append(self._file(path)) as writing:
             writing.write(bytes(data))
 
+    def settle(self, path: str) -> None:
+        pass
 
-class NoDirectorySync(Target):
+
+class NoDirectorySync(LocalFiles):
     """Does not sync the names of new files."""
 
-    def apply(self, part: Part, data: memoryview) -> None:
-        file = self._file(part.path)
+    def create(self, path: str, data: memoryview) -> None:
+        file = self._file(path)
         self._fs.make_directory(file.parent)
-        if self._fs.exists(file):
-            self._complete(file, part, data)
-            return
         with self._fs.create(file) as writing:
             writing.write(bytes(data))
             writing.sync()
 
+    def append(self, path: str, data: memoryview) -> None:
+        with self._fs.append(self._file(path)) as writing:
+            writing.write(bytes(data))
+            writing.sync()
 
-def with_target(target: Callable[[FileSystem, Path], Target]) -> Callable[[pytest.MonkeyPatch], type[Sink]]:
+    def settle(self, path: str) -> None:
+        self._fs.sync_file(self._file(path))
+
+
+def with_target(target: type[FilesTarget]) -> Callable[[pytest.MonkeyPatch], type[Sink]]:
     def put(patch: pytest.MonkeyPatch) -> type[Sink]:
-        patch.setattr("custody.ngsi.sink.Target", target)
+        patch.setattr("custody.ngsi.sink.FilesTarget", target)
+        return Sink
+
+    return put
+
+
+def with_files(files: type[LocalFiles]) -> Callable[[pytest.MonkeyPatch], type[Sink]]:
+    def put(patch: pytest.MonkeyPatch) -> type[Sink]:
+        patch.setattr("custody.ngsi.sink.LocalFiles", files)
         return Sink
 
     return put
@@ -111,8 +127,8 @@ BUGS = {
     "forgets columns": with_sink(ForgetsColumns),
     "appends to a torn end": with_target(BareTarget),
     "takes length for content": with_target(TrustsLength),
-    "no sync of what is appended": with_target(NoSync),
-    "no sync of a new name": with_target(NoDirectorySync),
+    "no sync of what is appended": with_files(NoSync),
+    "no sync of a new name": with_files(NoDirectorySync),
 }
 
 

@@ -110,6 +110,15 @@ class NgsiSection(Section):
     hive_dialect: Literal["hive", "spark"] = Field(
         "hive", description="Whose tables are made: hive's as documented, or such that Spark reads every value back."
     )
+    backend: Literal["file", "rest", "binary"] = Field(
+        "file",
+        description="Where files go: file is a folder; rest and binary are HDFS, as in backend_impl, which chooses "
+        "where this is not given but that or hdfs_host is.",
+    )
+    backend_folder: Path = Field(
+        Path("hdfs"), description="The folder of backend file, below which /user/… lies; relative to the repository."
+    )
+    backend_timeout: float = Field(60.0, gt=0, description="Seconds to wait for an answer of a REST backend.")
     notification_target: str = Field(
         "/notify",
         description="Path that notifications are posted to; what follows a question mark in a request is ignored.",
@@ -198,6 +207,28 @@ class NgsiSection(Section):
         if "file_format" in values:
             return {**values, "attribute_persistence": persistence_of(str(values["file_format"]))}
         return {**values, "file_format": f"json-{values['attribute_persistence']}"}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _backend_is_that_of_the_other_names(cls, values: object) -> object:
+        """Let backend and backend_impl follow each other; who names a NameNode wants HDFS."""
+        if not isinstance(values, dict):
+            return values
+        if "backend" not in values:
+            is_hdfs = bool({"backend_impl", "hdfs_host"} & values.keys())
+            return {**values, "backend": values.get("backend_impl", "rest") if is_hdfs else "file"}
+        if "backend_impl" not in values and values["backend"] in ("rest", "binary"):
+            return {**values, "backend_impl": values["backend"]}
+        return values
+
+    @model_validator(mode="after")
+    def _one_backend(self) -> Self:
+        if self.backend not in ("file", self.backend_impl):
+            raise ValueError(
+                f"backend: {self.backend} and backend_impl {self.backend_impl} contradict each other; "
+                "leave the latter out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:

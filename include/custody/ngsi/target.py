@@ -1,74 +1,172 @@
-"""Files of destinations, brought to what a committed batch says; doing it again changes nothing."""
+"""Files of destinations, brought to what a committed batch says; doing it again changes nothing.
+
+`Target` is all that the sink knows of the place where files go. `FilesTarget` is one on any file system that can append
+and cut (`Files`): the folder of `custody.ngsi.local`, HDFS by REST, HDFS by RPC. `apply` sees how long a file is,
+compares what an earlier try left, cuts, appends; a file that somebody else has open is waited for.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
+import time
+from collections.abc import Callable
+from typing import Protocol
 
-from custody.errors import CorruptionError
+from custody.errors import CorruptionError, StorageError
 from custody.ngsi.staged import Part
-from custody.vfs import FileSystem
+
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
+BUSY_SECONDS = 180.0
+"""HDFS takes a file away from a writer that died after 60 s, and then needs some seconds to find out its length."""
 
 
-class Target:
-    """The folder below which `/user/…` lies. Nobody else writes to these files while a sink is open."""
-
-    def __init__(self, fs: FileSystem, root: Path) -> None:
-        self._fs = fs
-        self._root = root
+class Target(Protocol):
+    """Where files of destinations go. Nobody else writes to them while a sink is open."""
 
     def length(self, path: str) -> int:
-        """Return the bytes of a file, 0 where there is none."""
-        file = self._file(path)
-        return self._fs.size(file) if self._fs.exists(file) else 0
+        """Return the bytes of a file, 0 where there is none.
+
+        Raises:
+            StorageError: nobody answered, or the answer is a refusal.
+        """
+        ...
 
     def apply(self, part: Part, data: memoryview) -> None:
         """Make a file end in a part, once, whatever a crash left of an earlier try.
 
-        Durability: on return the file with the part survives power loss.
+        Durability: on return the file with the part survives what the file system survives: a local one a power loss,
+        HDFS what docs/design/026 says.
 
         Raises:
             CorruptionError: the file is shorter than it was, or something else stands where the part belongs.
+            StorageError: it was refused, or nobody answered; whether it was done is unknown. Apply it again.
         """
-        file = self._file(part.path)
-        self._fs.make_directory(file.parent)
-        if self._fs.exists(file):
-            self._complete(file, part, data)
-        else:
-            if part.offset:
-                raise _short(file, part, 0)
-            with self._fs.create(file) as writing:
-                writing.write(bytes(data))
-                writing.sync()
-        self._fs.sync_directory(file.parent)
+        ...
 
-    def _complete(self, file: Path, part: Part, data: memoryview) -> None:
-        size = self._fs.size(file)
+    def uri(self, path: str) -> str:
+        """Return what names a file everywhere: `file:///…`, `hdfs://…` or `webhdfs://…`."""
+        ...
+
+    def close(self) -> None:
+        """Give connections back."""
+        ...
+
+
+class BusyError(Exception):
+    """Somebody else has the file open, or it is being repaired: the same call may succeed a little later."""
+
+
+class Files(Protocol):
+    """A file system that can append and cut. All methods raise StorageError, and BusyError where waiting helps."""
+
+    def size(self, path: str) -> int | None:
+        """Return the bytes of a file, None where there is none."""
+        ...
+
+    def digest(self, path: str, offset: int, length: int) -> str:
+        """Return the SHA-256 of a piece of a file, in hexadecimal."""
+        ...
+
+    def settle(self, path: str) -> None:
+        """Make durable what somebody wrote who may have died: from here on `size` is that of the bytes that stay."""
+        ...
+
+    def create(self, path: str, data: memoryview) -> None:
+        """Make a file and the folders above it, durably; BusyError where there is one by now."""
+        ...
+
+    def append(self, path: str, data: memoryview) -> None:
+        """Add bytes at the end of a file, durably."""
+        ...
+
+    def cut(self, path: str, length: int) -> None:
+        """Cut a file, durably."""
+        ...
+
+    def uri(self, path: str) -> str:
+        """Return what names a file everywhere."""
+        ...
+
+    def close(self) -> None:
+        """Give connections back."""
+        ...
+
+
+class FilesTarget:
+    """A target on a file system that can append and cut."""
+
+    def __init__(
+        self,
+        files: Files,
+        *,
+        busy_seconds: float = BUSY_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._files = files
+        self._busy_seconds = busy_seconds
+        self._sleep = sleep
+        self._now = now
+
+    def length(self, path: str) -> int:
+        """Return the bytes of a file, 0 where there is none."""
+        return self._files.size(path) or 0
+
+    def apply(self, part: Part, data: memoryview) -> None:
+        """Make a file end in a part, once, whatever a crash left of an earlier try."""
+        until, wait = self._now() + self._busy_seconds, _FIRST_WAIT_SECONDS
+        while True:
+            try:
+                # From the beginning each time: who had the file open may have written to it.
+                self._apply(part, data)
+            except BusyError as error:
+                if self._now() + wait > until:
+                    raise StorageError(
+                        f"{self.uri(part.path)}: expected it to be free within {self._busy_seconds:.0f} s, "
+                        f"got {error}. See who else writes to it, and try again."
+                    ) from error
+                self._sleep(wait)
+                wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+            else:
+                return
+
+    def uri(self, path: str) -> str:
+        """Return what names a file everywhere."""
+        return self._files.uri(path)
+
+    def close(self) -> None:
+        """Give connections back."""
+        self._files.close()
+
+    def _apply(self, part: Part, data: memoryview) -> None:
+        size = self._files.size(part.path)
+        if size is None:
+            if part.offset:
+                raise self._short(part, 0)
+            self._files.create(part.path, data)
+            return
+        if size == part.offset and part.length:
+            self._files.append(part.path, data)
+            return
+        # Only a batch that was begun before leaves a file so: its writer may have died before it was durable.
+        self._files.settle(part.path)
+        size = self._files.size(part.path) or 0
         if size < part.offset:
-            raise _short(file, part, size)
+            raise self._short(part, size)
         end = part.offset + part.length
         if size >= end:
-            there = self._fs.view(file)[part.offset : end]
-            if hashlib.sha256(there).hexdigest() == part.sha256:
-                self._fs.sync_file(file)  # who wrote it may have died before its sync
+            if self._files.digest(part.path, part.offset, part.length) == part.sha256:
                 return
             if size > end:
                 raise CorruptionError(
-                    f"{file} @{part.offset}: expected {part.length} bytes that were committed, got others, and "
-                    f"{size - end} more behind them. Nothing was changed; see who else writes to this file."
+                    f"{self.uri(part.path)} @{part.offset}: expected {part.length} bytes that were committed, got "
+                    f"others, and {size - end} more behind them. Nothing was changed; see who else writes to this file."
                 )
         if size > part.offset:
-            self._fs.truncate(file, part.offset)
-        with self._fs.append(file) as writing:
-            writing.write(bytes(data))
-            writing.sync()
+            self._files.cut(part.path, part.offset)
+        self._files.append(part.path, data)
 
-    def _file(self, path: str) -> Path:
-        return self._root / path.lstrip("/")
-
-
-def _short(file: Path, part: Part, size: int) -> CorruptionError:
-    return CorruptionError(
-        f"{file}: expected at least the {part.offset} bytes that were committed, got {size}. Nothing was changed; "
-        "bring the file back from a backup."
-    )
+    def _short(self, part: Part, size: int) -> CorruptionError:
+        return CorruptionError(
+            f"{self.uri(part.path)}: expected at least the {part.offset} bytes that were committed, got {size}. "
+            "Nothing was changed; bring the file back from a backup."
+        )
