@@ -26,8 +26,8 @@ from custody.errors import BackpressureError, ClosedError, CustodyError, Storage
 from custody.ngsi.admission import Refusal, refusal_of_head, refusal_of_type
 from custody.ngsi.arrival import Arrival, read_arrival
 from custody.ngsi.intake import Intake
-from custody.ngsi.tokens import Tokens
 from custody.quarantine import Quarantine
+from custody.serving import Tokens
 
 RETRY_SECONDS = 5
 LONG_RETRY_SECONDS = 30
