@@ -60,7 +60,7 @@ class TableFile:
         held, groups = self._held(keys)
         left = np.full(len(held), _ALL if first is None else first)
         seen = np.zeros(len(held), bool)
-        found = []
+        found: list[pa.Table] = []
         for number in groups:
             group = self._group(number, columns)
             values = group.column(0).chunk(0).to_numpy()
