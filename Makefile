@@ -61,8 +61,9 @@ soak: env ## thirty minutes of everything at once, with random kills; writes doc
 bench: env ## acknowledged events a second beside NiFi, SQLite and the raw disk (ten minutes)
 	PYTHONPATH=include $(BIN)/python -m tests.benchmarks.append
 
-proto: env ## make the catalog's protobuf classes from their .proto
-	cd include && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. custody/catalog/transaction.proto
+proto: env ## make the protobuf classes of the catalog and of the gRPC service from their .proto
+	cd include && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
+		custody/catalog/transaction.proto custody/swh/service/provenance.proto
 
 lock: env ## resolve requirements.lock anew from pyproject.toml
 	.ci/uv pip compile pyproject.toml $(LOCK_OPTIONS) --upgrade --output-file requirements.lock

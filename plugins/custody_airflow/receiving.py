@@ -69,7 +69,7 @@ class Receiving:
         from custody.clock import SystemClock
         from custody.ngsi.intake import Intake
         from custody.ngsi.receiver import Receiver, create_app
-        from custody.ngsi.tokens import Tokens
+        from custody.serving import Tokens
         from custody.repository import Repository
 
         at = Repository.open(self._folder)

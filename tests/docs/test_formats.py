@@ -239,7 +239,7 @@ def test_the_example_of_a_table_of_contents_is_what_the_code_writes() -> None:
 
 
 def test_the_example_of_an_index_of_keys_is_what_the_code_writes_and_reads(tmp_path: Path) -> None:
-    shown = KeyIndex.of(np.array([5, 9, 1000, 1001], np.uint64), np.array([5, 1000], np.uint64))
+    shown = KeyIndex.of(np.array([5, 9, 1000, 1001], np.uint64), np.array([5, 1000], np.uint64), b"\x11" * 32)
     assert shown.encode() == _example("swh-index", "file")
     (tmp_path / "0.ef").write_bytes(_example("swh-index", "file"))
     found = read_index(FS, tmp_path / "0.ef")

@@ -230,7 +230,7 @@ def test_a_quarantine_entry_says_why_and_keeps_the_piece(golden: Path) -> None:
 
 
 def test_a_provenance_table_gives_its_rows_by_key(golden: Path) -> None:
-    table = Table(FS, TABLES[CONTENTS_IN_REVISIONS], [golden / SWH / "00000.parquet"])
+    table = Table(FS, TABLES[CONTENTS_IN_REVISIONS], {golden / SWH / "00000.parquet": None})
     found = table.rows(np.array([1000, 4, 3], np.uint64))
     assert found.column("revrel").to_pylist() == [70, 71, 71]
     assert found.column("path").to_pylist() == [b"a", b"a-b/c", b"z"]

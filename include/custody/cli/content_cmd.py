@@ -13,8 +13,10 @@ import msgspec
 
 from custody.cli.output import clean as clean_text
 from custody.cli.output import json_option, print_json, print_table, size_text, stderr, writer_option
+from custody.cli.software import print_occurrences
 from custody.errors import ConfigurationError
 from custody.repository import Content, Repository
+from custody.swh import content_swhid
 from custody.vfs import PosixFileSystem, temporary
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -54,6 +56,28 @@ def get(repository: Path, event_id: int, previous: bool, output: Path | None, ra
     for chunk in _printable(chunks) if stream.isatty() and not raw else chunks:
         stream.write(chunk)
     stream.flush()
+
+
+@content.command()
+@click.argument("event_id", type=click.IntRange(min=0))
+@click.option("--previous", is_flag=True, help="The content before the event, not after it.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The oldest so many.")
+@writer_option
+@json_option
+@click.pass_obj
+def where(repository: Path, event_id: int, previous: bool, limit: int, writer: str | None, as_json: bool) -> None:
+    """Print in which revisions and releases of software the content of an event is, oldest first.
+
+    The content is asked for by the hash that git gives it, in the provenance tables that were published
+    (docs/swh.md). The exit code is 12 when they do not have it.
+
+    \b
+    Example:
+      custody -r demo content where 42
+    """
+    at = Repository.open(repository)
+    swhid = content_swhid(at.content(at.get(event_id, writer), previous=previous))
+    print_occurrences({swhid: at.software().occurrences(swhid, limit)}, as_json)
 
 
 @content.command("list")

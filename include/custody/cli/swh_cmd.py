@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
-from custody.cli.output import clean, json_option, print_json, print_table, stderr, time_text
-from custody.clock import SystemClock
+from custody.cli.output import clean, json_option, print_json, stderr
+from custody.cli.software import print_first, print_occurrences
+from custody.cli.swh_serve_cmd import serve
 from custody.config import load_settings
+from custody.repository import Repository
 from custody.spark.run import run_job
-from custody.swh import Occurrence, ProvenanceDatabase, Swhid, Whereabouts, import_git
+from custody.swh import Swhid, import_git
 from custody.swh.build import NODE_FILTERS
-from custody.swh.publishing import database_catalog, database_folder, published_state
 from custody.vfs import PosixFileSystem
 
 
@@ -79,10 +80,13 @@ def build(repository: Path, graph: Path, name: str, node_filter: str, verbose: b
 @click.option(
     "--all", "every", is_flag=True, help="Of a content, all revisions and releases that hold it, oldest first."
 )
+@click.option("--limit", type=click.IntRange(min=1), help="With --all, the oldest so many.")
 @click.option("--revision", type=click.IntRange(min=0), help="Ask the database of this revision of its catalog.")
 @json_option
 @click.pass_obj
-def whereis(repository: Path, swhids: tuple[str, ...], every: bool, revision: int | None, as_json: bool) -> None:
+def whereis(
+    repository: Path, swhids: tuple[str, ...], every: bool, limit: int | None, revision: int | None, as_json: bool
+) -> None:
     """Print where contents and directories were first: revision or release, date, origin.
 
     \b
@@ -90,62 +94,12 @@ def whereis(repository: Path, swhids: tuple[str, ...], every: bool, revision: in
       custody -r demo swh whereis swh:1:cnt:$(git hash-object README.md)
     """
     asked = [Swhid.parse(text) for text in swhids]
-    settings, fs = load_settings(repository), PosixFileSystem()
-    state = published_state(database_catalog(settings, fs, SystemClock()), revision)
-    database = ProvenanceDatabase.open(fs, database_folder(settings), state)
+    database = Repository.open(repository).software(revision)
     if every:
-        _print_all({swhid: database.occurrences(swhid) for swhid in asked}, as_json)
+        print_occurrences({swhid: database.occurrences(swhid, limit) for swhid in asked}, as_json)
     else:
         found = [database.whereis(asked[0])] if len(asked) == 1 else database.whereare(asked)
-        _print_first(found, as_json)
+        print_first(found, as_json)
 
 
-def _print_first(found: list[Whereabouts], as_json: bool) -> None:
-    if as_json:
-        for place in found:
-            print_json(
-                {
-                    "swhid": str(place.swhid),
-                    "is_known": place.is_known,
-                    "anchor": None if place.anchor is None else str(place.anchor),
-                    "author_date": place.author_date,
-                    "origin": place.origin,
-                }
-            )
-        return
-    rows = [
-        (
-            place.swhid,
-            place.anchor or ("nowhere" if place.is_known else "unknown"),
-            _date(place.author_date),
-            place.origin,
-        )
-        for place in found
-    ]
-    print_table("", ("what", "first in", "date", "origin"), rows)
-
-
-def _print_all(found: dict[Swhid, list[Occurrence]], as_json: bool) -> None:
-    for swhid, occurrences in found.items():
-        if as_json:
-            for place in occurrences:
-                print_json(
-                    {
-                        "swhid": str(swhid),
-                        "anchor": str(place.anchor),
-                        "author_date": place.author_date,
-                        # Names in git are bytes: what is no UTF-8 is spelled.
-                        "path": place.path.decode(errors="backslashreplace"),
-                        "origin": place.origin,
-                    }
-                )
-            continue
-        rows = [
-            (place.anchor, _date(place.author_date), place.path.decode(errors="backslashreplace"), place.origin)
-            for place in occurrences
-        ]
-        print_table(str(swhid), ("in", "date", "path", "origin"), rows)
-
-
-def _date(seconds: int | None) -> str:
-    return "" if seconds is None else time_text(seconds * 1000)
+swh.add_command(serve)

@@ -27,6 +27,7 @@ from custody.config.ngsi import NgsiSection
 from custody.config.places import ContentSection, JournalSection, RepositorySection
 from custody.config.questions import QuerySection, SparkSection
 from custody.config.section import Section
+from custody.config.software import SwhSection
 from custody.config.upkeep import LeaseSection, MaintenanceSection, RetentionSection
 from custody.errors import ConfigurationError, NotFoundError
 
@@ -57,6 +58,7 @@ class Settings(BaseSettings):
     query: QuerySection = Field(default_factory=QuerySection)
     spark: SparkSection = Field(default_factory=SparkSection)
     ngsi: NgsiSection = Field(default_factory=NgsiSection)
+    swh: SwhSection = Field(default_factory=SwhSection)
 
     @classmethod
     def settings_customise_sources(

@@ -29,8 +29,8 @@ from custody.errors import BackpressureError, ClosedError, CustodyError, Storage
 from custody.ngsi.arrival import Arrival, read_arrival
 from custody.ngsi.intake import Intake
 from custody.ngsi.request import Accepts, Refusal, judge_head, too_large
-from custody.ngsi.tokens import Tokens
 from custody.quarantine import Quarantine
+from custody.serving import Tokens
 
 RETRY_SECONDS = 5
 LONG_RETRY_SECONDS = 30

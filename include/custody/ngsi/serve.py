@@ -1,30 +1,16 @@
-"""Serving the receiver on its own: a process with one event loop, which ends well on SIGTERM.
-
-Beyond this machine it is served only to who is known: by a token, or by a client certificate.
-"""
+"""Serving the receiver on its own, as the section `receiver` of the settings says (`custody.serving`)."""
 
 from __future__ import annotations
 
-import ipaddress
-import logging
-import signal
-import socket
-import ssl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
-import uvicorn
 from fastapi import FastAPI
 
+from custody import serving
 from custody.config import Settings
-from custody.errors import ConfigurationError, StorageError
-from custody.ngsi.tokens import Tokens
+from custody.serving import Tokens, is_loopback
 
-_LOGGER = logging.getLogger(__name__)
-_KEEP_ALIVE_SECONDS = 30
-_CONNECTIONS_PER_REQUEST = 4
-"""Brokers keep idle connections open: so many times receiver.requests_max are served."""
+__all__ = ["checked_tokens", "is_loopback", "serve"]
 
 
 def checked_tokens(settings: Settings) -> Tokens | None:
@@ -33,37 +19,7 @@ def checked_tokens(settings: Settings) -> Tokens | None:
     Raises:
         ConfigurationError: the receiver would be open to other machines, or a file does not fit.
     """
-    options = settings.receiver
-    certificate, key, authority = (
-        None if path is None else _file(settings, name, path)
-        for name, path in (
-            ("tls_certificate", options.tls_certificate),
-            ("tls_key", options.tls_key),
-            ("tls_client_ca", options.tls_client_ca),
-        )
-    )
-    if certificate is None and (key is not None or authority is not None):
-        raise ConfigurationError("receiver.tls_certificate: expected a file, for tls_key or tls_client_ca is set.")
-    tokens = None if options.token_file is None else Tokens.read(settings.root / options.token_file)
-    if not is_loopback(options.host):
-        if tokens is None and authority is None:
-            raise ConfigurationError(
-                f"receiver.host {options.host!r}: expected an address of this machine alone, as neither "
-                "receiver.token_file nor receiver.tls_client_ca is set. Set one, or listen on 127.0.0.1."
-            )
-        if certificate is None:
-            _LOGGER.warning("receiver: tokens travel in clear text: set receiver.tls_certificate, or a proxy before it")
-    return tokens
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return serving.checked_tokens(settings.root, "receiver", settings.receiver)
 
 
 def serve(app: FastAPI, settings: Settings, on_started: Callable[[str], None] = lambda url: None) -> None:
@@ -72,78 +28,4 @@ def serve(app: FastAPI, settings: Settings, on_started: Callable[[str], None] = 
     Raises:
         StorageError: the address cannot be listened on.
     """
-    options = settings.receiver
-    config = uvicorn.Config(
-        app,
-        host=options.host,
-        port=options.port,
-        http="h11",  # the one of uvicorn's parsers that bounds the head of a request
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        h11_max_incomplete_event_size=options.header_bytes_max,
-        limit_concurrency=options.requests_max * _CONNECTIONS_PER_REQUEST,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=options.stop_seconds,
-        ssl_certfile=_path(settings, options.tls_certificate),
-        ssl_keyfile=_path(settings, options.tls_key),
-        ssl_ca_certs=_path(settings, options.tls_client_ca),
-        ssl_cert_reqs=ssl.CERT_NONE if options.tls_client_ca is None else ssl.CERT_REQUIRED,
-    )
-    listener = _listen(options.host, options.port)
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    url = (
-        f"{'http' if options.tls_certificate is None else 'https'}://{shown}:{port}{settings.ngsi.notification_target}"
-    )
-    with listener, _signals_end_the_server():
-        _Server(config, lambda: on_started(url)).run(sockets=[listener])
-
-
-class _Server(uvicorn.Server):
-    """Tells when requests are taken."""
-
-    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_started = on_started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._on_started()
-
-
-@contextmanager
-def _signals_end_the_server() -> Iterator[None]:
-    """Let signals end the server alone: it raises them once more when it has ended, and the writer is yet to close."""
-    former = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise StorageError(f"cannot listen on {host}:{port}: {error.strerror or error}.") from error
-    return listener
-
-
-def _file(settings: Settings, name: str, path: Path) -> Path:
-    found = settings.root / path
-    if not found.is_file():
-        raise ConfigurationError(f"receiver.{name}: expected a file, found none at {found}.")
-    return found
-
-
-def _path(settings: Settings, path: Path | None) -> str | None:
-    return None if path is None else str(settings.root / path)
+    serving.serve(app, settings.root, settings.receiver, settings.ngsi.notification_target, on_started)

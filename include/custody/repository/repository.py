@@ -42,6 +42,8 @@ from custody.repository.slots import SlotWriter, take_slot
 from custody.repository.status import RepositoryStatus, repository_status
 from custody.retention import Hold, Plan, add_hold, release_hold, standing_holds
 from custody.rollover import Workspace, is_stale, leased, rebuild_shard, rollover_lease
+from custody.swh import ProvenanceDatabase
+from custody.swh.publishing import database_catalog, database_folder, published_state
 from custody.vfs import FileSystem, PosixFileSystem
 
 if TYPE_CHECKING:
@@ -185,6 +187,17 @@ class Repository:
         if isinstance(of, ContentClaim):
             return find_content(self._fs, self.settings.store, of)
         return content_of(self._fs, self.settings.store, of, previous=previous)
+
+    def software(self, revision: int | None = None) -> ProvenanceDatabase:
+        """Return the provenance tables of software that are published, now or at a revision of their catalog.
+
+        Where a content of an event lies in software: `software().occurrences(content_swhid(content(event)))`.
+
+        Raises:
+            NotFoundError: nothing was published by then.
+        """
+        state = published_state(database_catalog(self.settings, self._fs, self._clock), revision)
+        return ProvenanceDatabase.open(self._fs, database_folder(self.settings), state)
 
     def contents(self, writer: str | None = None) -> Iterator[ListedClaim]:
         """Yield the files of the content repository, of one writer or of all."""

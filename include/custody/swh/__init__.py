@@ -1,5 +1,6 @@
 """Room `swh`: Software Heritage's provenance tables, from a graph of software to "where was this content?"."""
 
+from custody.swh.contents import content_swhid
 from custody.swh.database import Occurrence, ProvenanceDatabase, Whereabouts
 from custody.swh.gitrepo import Imported, import_git
 from custody.swh.graph import Graph, GraphTable, open_graph
@@ -14,6 +15,7 @@ __all__ = [
     "ProvenanceDatabase",
     "Swhid",
     "Whereabouts",
+    "content_swhid",
     "import_git",
     "open_graph",
 ]

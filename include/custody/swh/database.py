@@ -1,7 +1,7 @@
 """Answers "where was this content?": the earliest revision or release that holds it, its origin, and all the others.
 
-One question costs a row group of four or five tables. Many questions at once are looked up together, table by table: of
-a row group that several of them need one copy is read.
+One question costs a row group of four or five tables. Many questions at once are looked up together, table by table: a
+row group that several of them need is read once.
 
 The service of Software Heritage answers with any revision; this one always with the earliest by the author's date, of
 several of one date with the one of the smallest id, and with the origin of the smallest id that leads to it.
@@ -9,7 +9,7 @@ several of one date with the one of the smallest id, and with the origin of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from custody.catalog import CatalogState
 from custody.errors import InvalidInputError, NotFoundError
+from custody.swh.group_cache import CACHE_BYTES, GroupCache
 from custody.swh.swhid import ObjectType, Swhid
 from custody.swh.table import Table
 from custody.swh.tables import (
     CONTENTS_IN_DIRECTORIES,
     CONTENTS_IN_REVISIONS,
-    DATE,
     DIRECTORIES_IN_REVISIONS,
     EARLIEST,
     NODE_IDS,
@@ -34,6 +34,11 @@ from custody.swh.tables import (
     hash_keys,
 )
 from custody.vfs import FileSystem
+
+_DIRECTORIES_AT_ONCE = 4096
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_Best = dict[tuple[int, int], tuple[int, bytes]]
+"""Of dates and revisions, the best path: how many names, and the path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +67,37 @@ class Occurrence:
 
 
 class ProvenanceDatabase:
-    """A database that is open, for one thread at a time; files are opened when they are first needed, and stay open."""
+    """A database that is open, for any number of threads; files are opened when they are first needed, and stay open.
 
-    def __init__(self, fs: FileSystem, files: Mapping[str, Sequence[Path]]) -> None:
-        self._tables = {name: Table(fs, spec, files.get(name, ())) for name, spec in TABLES.items()}
+    Args:
+        files: of each table the files, with the SHA-256 of their indexes where the catalog tells it.
+        cache_bytes: how much of what was decoded lately is kept in memory.
+    """
+
+    def __init__(
+        self, fs: FileSystem, files: Mapping[str, Mapping[Path, bytes | None]], cache_bytes: int = CACHE_BYTES
+    ) -> None:
+        cache = GroupCache(cache_bytes)
+        self._tables = {name: Table(fs, spec, files.get(name, {}), cache) for name, spec in TABLES.items()}
 
     @classmethod
-    def open(cls, fs: FileSystem, folder: Path, state: CatalogState) -> ProvenanceDatabase:
+    def open(
+        cls, fs: FileSystem, folder: Path, state: CatalogState, cache_bytes: int = CACHE_BYTES
+    ) -> ProvenanceDatabase:
         """Open the files that are live in a state of the database's catalog."""
-        files: dict[str, list[Path]] = {}
+        files: dict[str, dict[Path, bytes | None]] = {}
         for path, file in state.files.items():
-            files.setdefault(file.table, []).append(folder / path)
-        return cls(fs, files)
+            files.setdefault(file.table, {})[folder / path] = file.toc_sha256
+        return cls(fs, files, cache_bytes)
+
+    def check(self) -> None:
+        """Read all indexes, so that no question has to wait for one.
+
+        Raises:
+            CorruptionError: one is damaged, or not the one that the catalog lists.
+        """
+        for table in self._tables.values():
+            table.files  # noqa: B018 - read by being asked for
 
     def whereis(self, swhid: Swhid) -> Whereabouts:
         """Return where a content or directory was first.
@@ -91,21 +115,21 @@ class ProvenanceDatabase:
         """Return where each of some contents and directories was first, in the order of the questions."""
         ids = self._ids(swhids)
         earliest = self._tables[EARLIEST].rows(_keys(ids.values()))
-        anchors = dict(zip(_values(earliest, "node"), _pairs(earliest, "revrel", "author_date"), strict=True))
-        names = self._names(revrel for revrel, _ in anchors.values())
-        origins = self._origins(revrel for revrel, _ in anchors.values())
+        anchors = dict(zip(_values(earliest, "node"), _dated(earliest, "author_date", "revrel"), strict=True))
+        names = self._names(revrel for _, revrel in anchors.values())
+        origins = self._origins(revrel for _, revrel in anchors.values())
         answers = []
         for swhid in swhids:
             node = ids.get(swhid)
             if node is None or node not in anchors:
                 answers.append(Whereabouts(swhid, is_known=node is not None))
             else:
-                revrel, date = anchors[node]
+                date, revrel = anchors[node]
                 answers.append(Whereabouts(swhid, True, names[revrel], date, origins.get(revrel)))
         return answers
 
-    def occurrences(self, swhid: Swhid) -> list[Occurrence]:
-        """Return all dated revisions and releases that hold a content, oldest first.
+    def occurrences(self, swhid: Swhid, limit: int | None = None) -> list[Occurrence]:
+        """Return the dated revisions and releases that hold a content, oldest first; with `limit`, the oldest ones.
 
         They are those that it is reached from without a frontier directory, and those of the frontier directories that
         it is in.
@@ -119,36 +143,32 @@ class ProvenanceDatabase:
         node = self._ids([swhid]).get(swhid)
         if node is None:
             raise NotFoundError(f"{swhid}: is not in the graph of this database.")
-        best: dict[tuple[int, int], tuple[int, bytes]] = {}
-        for revrel, date, path in self._paths_to(node):
-            rank = (path.count(b"/"), path)
-            best[date, revrel] = min(best.get((date, revrel), rank), rank)
+        best: _Best = {}
+        for found in self._paths_to(node, limit):
+            for key, path in found:
+                rank = (path.count(b"/"), path)
+                best[key] = min(best.get(key, rank), rank)
+            # One that is not among the oldest so far is not among the oldest in the end.
+            best = {key: best[key] for key in sorted(best)[:limit]}
         names = self._names(revrel for _, revrel in best)
         origins = self._origins(revrel for _, revrel in best)
         return [
-            Occurrence(names[revrel], date, best[date, revrel][1], origins.get(revrel)) for date, revrel in sorted(best)
+            Occurrence(names[revrel], date, path, origins.get(revrel)) for (date, revrel), (_, path) in best.items()
         ]
 
-    def _paths_to(self, node: int) -> list[tuple[int, int, bytes]]:
-        key = _keys([node])
-        direct = self._tables[CONTENTS_IN_REVISIONS].rows(key)
-        found = [
-            (revrel, date, path)
-            for (revrel, date), path in zip(
-                _pairs(direct, "revrel", "revrel_author_date"), direct.column("path").to_pylist(), strict=True
-            )
-        ]
-        inside = self._tables[CONTENTS_IN_DIRECTORIES].rows(key)
-        ends = dict(zip(_values(inside, "dir"), inside.column("path").to_pylist(), strict=True))
-        through = self._tables[DIRECTORIES_IN_REVISIONS].rows(_keys(ends))
-        for directory, (revrel, date), path in zip(
-            _values(through, "dir"),
-            _pairs(through, "revrel", "revrel_author_date"),
-            through.column("path").to_pylist(),
-            strict=True,
-        ):
-            found.append((revrel, date, path + ends[directory]))
-        return found
+    def _paths_to(self, node: int, limit: int | None) -> Iterator[Iterable[tuple[tuple[int, int], bytes]]]:
+        """Date, revision and path, a part at a time; for each directory the oldest, as for each content."""
+        direct = self._tables[CONTENTS_IN_REVISIONS].rows(_keys([node]), first=limit)
+        yield zip(_dated(direct, "revrel_author_date", "revrel"), direct.column("path").to_pylist(), strict=True)
+        inside = self._tables[CONTENTS_IN_DIRECTORIES].rows(_keys([node]))
+        for start in range(0, inside.num_rows, _DIRECTORIES_AT_ONCE):
+            part = inside.slice(start, _DIRECTORIES_AT_ONCE)
+            ends = dict(zip(_values(part, "dir"), part.column("path").to_pylist(), strict=True))
+            columns = ["revrel", "revrel_author_date", "path"]
+            through = self._tables[DIRECTORIES_IN_REVISIONS].rows(_keys(ends), columns, first=limit)
+            paths = zip(_values(through, "dir"), through.column("path").to_pylist(), strict=True)
+            whole = [path + ends[directory] for directory, path in paths]
+            yield zip(_dated(through, "revrel_author_date", "revrel"), whole, strict=True)
 
     def _ids(self, swhids: Sequence[Swhid]) -> dict[Swhid, int]:
         """The ids of those that the graph has."""
@@ -185,6 +205,9 @@ def _values(table: pa.Table, name: str) -> list[int]:
     return found
 
 
-def _pairs(table: pa.Table, number: str, date: str) -> list[tuple[int, int]]:
-    dates = table.column(date).cast(DATE).cast(pa.int64()).to_pylist()  # Parquet has no seconds
-    return list(zip(_values(table, number), dates, strict=True))
+def _dated(table: pa.Table, date: str, number: str) -> list[tuple[int, int]]:
+    """Dates in seconds, and ids; on disk dates are in another unit, as Parquet has no seconds."""
+    found = table.column(date)
+    unit = _PER_SECOND[found.type.unit]
+    dates = pa.chunked_array([chunk.view(pa.int64()) for chunk in found.chunks], pa.int64()).to_pylist()
+    return [(value // unit, other) for value, other in zip(dates, _values(table, number), strict=True)]

@@ -2,38 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from custody.swh.table_file import TableFile
+from custody.swh.group_cache import GroupCache
+from custody.swh.table_reader import TableFile
 from custody.swh.tables import TableSpec
 from custody.vfs import FileSystem
 
 
 class Table:
-    """All files of one table."""
+    """All files of one table; their indexes are read by the first question.
 
-    def __init__(self, fs: FileSystem, spec: TableSpec, paths: Iterable[Path]) -> None:
+    Args:
+        paths: the files, with the SHA-256 of their indexes where the catalog tells it.
+        cache: what was decoded lately, of all tables; None keeps nothing.
+    """
+
+    def __init__(
+        self, fs: FileSystem, spec: TableSpec, paths: Mapping[Path, bytes | None], cache: GroupCache | None = None
+    ) -> None:
         self.spec = spec
-        self._files = [TableFile(fs, spec, path) for path in sorted(paths)]
+        self._fs = fs
+        self._paths = dict(sorted(paths.items()))
+        self._cache = GroupCache(0) if cache is None else cache
 
-    def rows(self, keys: np.ndarray, columns: Sequence[str] | None = None) -> pa.Table:
+    @cached_property
+    def files(self) -> list[TableFile]:
+        """The files with their indexes.
+
+        Raises:
+            CorruptionError: an index is damaged, or not the one that the catalog lists.
+        """
+        return [TableFile(self._fs, self.spec, path, self._cache, digest) for path, digest in self._paths.items()]
+
+    def rows(self, keys: np.ndarray, columns: Sequence[str] | None = None, first: int | None = None) -> pa.Table:
         """Return the rows of some keys, sorted as the table is; the key is among the columns.
+
+        Of a row group at a time all is in memory, of the others what was found.
 
         Args:
             keys: uint64, in any order, repeated or not.
             columns: which other columns; all of them when not given.
+            first: of each key only so many rows, the first ones in the table's order.
 
         Raises:
             CorruptionError: a file is damaged.
         """
-        wanted = np.unique(keys)
-        names = self.spec.schema.names if columns is None else [self.spec.key, *columns]
-        found = [file.rows(wanted, names) for file in self._files] if len(wanted) else []
-        tables = [table for table in found if table is not None]
-        if not tables:
-            return pa.table([pa.array([], self.spec.schema.field(name).type) for name in names], names=list(names))
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        wanted = np.unique(keys) if len(keys) > 1 else keys
+        others = self.spec.schema.names if columns is None else columns
+        names = [self.spec.key, *(name for name in others if name != self.spec.key)]
+        found = [part for file in self.files for part in file.rows(wanted, names, first)] if len(wanted) else []
+        if not found:
+            return pa.table([pa.array([], self.spec.schema.field(name).type) for name in names], names=names)
+        return found[0] if len(found) == 1 else pa.concat_tables(found)

@@ -1,4 +1,4 @@
-"""One file of a table: written sorted, in small row groups, with its index beside it; read by key.
+"""One file of a table as it is written: sorted, in small row groups, with its index beside it.
 
 A row group is what a point query decodes, so it is small. Files carry statistics, page indexes and page checksums as
 well, for readers of other makes.
@@ -13,12 +13,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from custody.errors import CorruptionError, InvalidInputError
+from custody.errors import InvalidInputError
 from custody.eventlog.sink import HashingSink
-from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, read_index
+from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, footer_digest
 from custody.swh.tables import DATE, HASH_KEY, TableSpec, hash_keys
 from custody.vfs import FileSystem
 
@@ -70,7 +69,8 @@ def write_table_file(
         sink.flush()
         file.sync()
         size, digest = file.tell(), sink.sha256.hexdigest()
-    index = KeyIndex.of(np.unique(np.concatenate(keys)), np.array([group[0] for group in keys], np.uint64))
+    firsts = np.array([group[0] for group in keys], np.uint64)
+    index = KeyIndex.of(np.unique(np.concatenate(keys)), firsts, footer_digest(fs.view(target), target))
     data = index.encode()
     path = target.with_suffix(INDEX_SUFFIX)
     with fs.create(path) as file, HashingSink(file) as sink:
@@ -144,38 +144,3 @@ def _converted(spec: TableSpec, table: pa.Table) -> pa.Table:
 
 def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
-
-
-class TableFile:
-    """A file that is open for point queries: its index is in memory, the file itself is opened by the first query."""
-
-    def __init__(self, fs: FileSystem, spec: TableSpec, path: Path) -> None:
-        self._spec = spec
-        self._path = path
-        self.index = read_index(fs, path.with_suffix(INDEX_SUFFIX))
-        self._file: pq.ParquetFile | None = None
-
-    def rows(self, keys: np.ndarray, columns: Sequence[str]) -> pa.Table | None:
-        """Return the rows of some keys (uint64, sorted), in the order of the file; None if it has none.
-
-        Raises:
-            CorruptionError: the file is damaged.
-        """
-        held = self.index.held(keys)
-        if len(held) == 0:
-            return None
-        try:
-            found = self._opened().read_row_groups(self.index.groups(held), columns=list(columns), use_threads=False)
-        except (OSError, pa.ArrowException) as error:
-            raise CorruptionError(f"{self._path}: cannot be read: {error}. Build the database anew.") from error
-        column = found.column(self._spec.key)
-        if len(held) == 1:
-            values = column.to_numpy()
-            start, end = np.searchsorted(values, held[0], "left"), np.searchsorted(values, held[0], "right")
-            return found.slice(int(start), int(end - start))
-        return found.filter(pc.is_in(column, value_set=pa.array(held)))
-
-    def _opened(self) -> pq.ParquetFile:
-        if self._file is None:
-            self._file = pq.ParquetFile(self._path, memory_map=True, page_checksum_verification=True)
-        return self._file

@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             path = folder / f"{group_rows}.parquet"
             made = write_table_file(fs, SPEC, [source], path, group_rows=group_rows)
             assert made is not None
-            table = Table(fs, SPEC, [path])
+            table = Table(fs, SPEC, {path: None})
             held = pq.read_table(path, columns=["cnt"]).column("cnt").unique().to_numpy()
             out.write(f"row groups of {group_rows}: {made.bytes >> 10} KiB, index {made.index_bytes >> 10} KiB\n")
             missing = np.setdiff1d(rng.integers(0, arguments.rows * 3, arguments.questions, dtype=np.uint64), held)

@@ -18,9 +18,9 @@ from custody.config import Settings
 from custody.errors import BackpressureError, ClosedError, StorageError
 from custody.ngsi.intake import Intake
 from custody.ngsi.receiver import Receiver, create_app
-from custody.ngsi.tokens import Tokens
 from custody.repository import Repository
 from custody.repository.slots import SlotWriter
+from custody.serving import Tokens
 from custody.vfs.faults import Fault, FaultyFileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.support import event

@@ -26,6 +26,8 @@ def test_a_set_holds_what_was_put_in_and_nothing_else(held: set[int], asked: set
     near = {max(number + step, 0) for number in held for step in (-1, 0, 1)}
     questions = numbers({number for number in asked | near if number < 1 << 63})
     assert made.contains(questions).tolist() == [int(number) in held for number in questions]
+    assert [made.holds(int(number)) for number in questions] == [int(number) in held for number in questions]
+    assert made.is_sound
 
 
 @pytest.mark.parametrize(("count", "gap", "bits_max"), [(100_000, 10, 6.0), (100_000, 1000, 12.5), (100_000, 1, 2.1)])

@@ -1,0 +1,34 @@
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class WhereIsOneRequest(_message.Message):
+    __slots__ = ("swhid", "mask")
+    SWHID_FIELD_NUMBER: _ClassVar[int]
+    MASK_FIELD_NUMBER: _ClassVar[int]
+    swhid: str
+    mask: _field_mask_pb2.FieldMask
+    def __init__(self, swhid: _Optional[str] = ..., mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ...) -> None: ...
+
+class WhereAreOneRequest(_message.Message):
+    __slots__ = ("swhid", "mask")
+    SWHID_FIELD_NUMBER: _ClassVar[int]
+    MASK_FIELD_NUMBER: _ClassVar[int]
+    swhid: _containers.RepeatedScalarFieldContainer[str]
+    mask: _field_mask_pb2.FieldMask
+    def __init__(self, swhid: _Optional[_Iterable[str]] = ..., mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ...) -> None: ...
+
+class WhereIsOneResult(_message.Message):
+    __slots__ = ("swhid", "anchor", "origin")
+    SWHID_FIELD_NUMBER: _ClassVar[int]
+    ANCHOR_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    swhid: str
+    anchor: str
+    origin: str
+    def __init__(self, swhid: _Optional[str] = ..., anchor: _Optional[str] = ..., origin: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,128 @@
+"""What both services ask: the database that is published, a newer one soon after it was."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+from custody.clock import Clock
+from custody.config import Settings
+from custody.errors import CustodyError, InvalidInputError
+from custody.swh.database import Occurrence, ProvenanceDatabase, Whereabouts
+from custody.swh.publishing import database_catalog, database_folder, published_state
+from custody.swh.swhid import Swhid
+from custody.vfs import FileSystem
+
+LOOK_SECONDS = 30
+"""How often the catalog is looked at for a newer build."""
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrences:
+    """The oldest revisions and releases that hold a content; whether these are all."""
+
+    swhid: Swhid
+    found: list[Occurrence]
+    is_complete: bool
+
+
+class Questions:
+    """Answers from the published database, for any number of threads.
+
+    Args:
+        settings: those of the repository; the section `swh` counts.
+        fs: where the database lies.
+        clock: tells when to look for a newer build.
+        content_of: the identifier of the content of an event, by the event's id and its writer.
+
+    Raises:
+        NotFoundError: nothing is published.
+        CorruptionError: an index of the database is damaged.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        fs: FileSystem,
+        clock: Clock,
+        content_of: Callable[[int, str | None], Swhid],
+    ) -> None:
+        self._options = settings.swh
+        self._folder = database_folder(settings)
+        self._catalog = database_catalog(settings, fs, clock)
+        self._fs = fs
+        self._clock = clock
+        self._content_of = content_of
+        self._lock = Lock()
+        self.revision, self._database = self._opened()
+        """The revision of the catalog that is answered from."""
+        self._looked_ms = clock.now_ms()
+
+    def whereis(self, swhid: Swhid) -> Whereabouts:
+        """Return where one thing was first.
+
+        Raises:
+            NotFoundError: the graph has no such node.
+            CorruptionError: a file of the database is damaged.
+        """
+        return self.database().whereis(swhid)
+
+    def whereare(self, swhids: Sequence[Swhid]) -> list[Whereabouts]:
+        """Return where each of some things was first, in their order.
+
+        Raises:
+            InvalidInputError: they are more than one request may ask for.
+            CorruptionError: a file of the database is damaged.
+        """
+        limit = self._options.questions_max
+        if len(swhids) > limit:
+            raise InvalidInputError(f"expected at most {limit} identifiers (swh.questions_max), got {len(swhids)}.")
+        return self.database().whereare(swhids)
+
+    def occurrences(self, swhid: Swhid, limit: int) -> Occurrences:
+        """Return the oldest revisions and releases that hold a content.
+
+        Raises:
+            InvalidInputError: it is no content, or the limit is out of its range.
+            NotFoundError: the graph has no such node.
+            CorruptionError: a file of the database is damaged.
+        """
+        most = self._options.occurrences_max
+        if not 1 <= limit <= most:
+            raise InvalidInputError(f"limit: expected 1 to {most} (swh.occurrences_max), got {limit}.")
+        found = self.database().occurrences(swhid, limit + 1)
+        return Occurrences(swhid, found[:limit], len(found) <= limit)
+
+    def content_of(self, event_id: int, writer: str | None) -> Swhid:
+        """Return the identifier of the content of an event.
+
+        Raises:
+            NotFoundError: there is no such event, or its content is not here.
+            CorruptionError: the content is damaged.
+        """
+        return self._content_of(event_id, writer)
+
+    def database(self) -> ProvenanceDatabase:
+        """Return the database that is published; the last one that could be opened, when the newest cannot be."""
+        now = self._clock.now_ms()
+        with self._lock:
+            if now - self._looked_ms >= LOOK_SECONDS * 1000:
+                self._looked_ms = now
+                try:
+                    self._refresh()
+                except CustodyError:
+                    _LOGGER.exception("the newest build cannot be opened; revision %d is answered from", self.revision)
+            return self._database
+
+    def _refresh(self) -> None:
+        if published_state(self._catalog).revision != self.revision:
+            self.revision, self._database = self._opened()
+
+    def _opened(self) -> tuple[int, ProvenanceDatabase]:
+        state = published_state(self._catalog)
+        database = ProvenanceDatabase.open(self._fs, self._folder, state, self._options.cache_bytes)
+        database.check()
+        return state.revision, database
