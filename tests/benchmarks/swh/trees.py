@@ -15,8 +15,8 @@ import pyarrow as pa
 Ids = np.ndarray
 _COMMITS_MAX = 20_000
 _DAY = 86_400
-_WORDS = "src lib include core util test main net io doc api model view data build tool base app sys win".split()
-_ENDINGS = ".c .h .py .md .java .js .rs .txt".split()
+_WORDS = ["src", "lib", "include", "core", "util", "test", "main", "net", "doc", "api", "model", "view", "data"]
+_ENDINGS = [".c", ".h", ".py", ".md", ".java", ".js", ".rs", ".txt"]
 
 
 @dataclass(frozen=True)
