@@ -15,7 +15,7 @@ from custody.errors import ConfigurationError, InvalidInputError, NotFoundError
 from custody.swh import open_graph
 from custody.swh.build import STEPS
 from custody.vfs import PosixFileSystem
-from tests.swh.graphs import Shape, disjoint, random_graph, shapes, write_graph
+from tests.swh.graphs import Shape, disjoint, random_graph, sha1_git, shapes, write_graph
 from tests.swh.on_spark import begin, build_all, expected, rows, spark_session, tables
 from tests.swh.reference import Reference, SmallGraph
 
@@ -120,6 +120,30 @@ def test_rounds_grow_with_the_logarithm_of_a_history_that_merges_at_every_third_
     assert found == Reference(graph, "all").revisions_in_origins()
     assert len(found) == commits + commits // 2
     assert output.rounds < commits / 30
+
+
+def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    from custody.spark.swh.finding import find_earliest_revisions
+    from custody.spark.swh.work import Rounds
+
+    graphs = drawn(40, 120, 9)
+    beside, shifts = disjoint(graphs)
+    graph = open_graph(PosixFileSystem(), write_graph(beside, tmp_path / "graph"))
+    names = {node: f"swh:1:{kind}:{sha1_git(node).hex()}" for node, kind in beside.types.items()}
+    asked = [names[node] for node in beside.of("cnt", "dir")] + ["swh:1:cnt:" + "f" * 40]
+    rounds = Rounds(session=session, attempt=tmp_path)
+    found = find_earliest_revisions(rounds, graph, session.createDataFrame([(name,) for name in asked], "swhid string"))
+    wanted = set()
+    for part, shift in zip(graphs, shifts, strict=True):
+        for node, (date, revision, count) in Reference(part, "all").earliest_revision().items():
+            wanted.add((names[node + shift], names[revision + shift], date, count))
+    assert {tuple(row) for row in found.collect()} == wanted
+    assert len(wanted) > 300
+    for wrong in ("swh:1:rev:" + "f" * 40, "swh:1:cnt:" + "F" * 40, "x", None):
+        with pytest.raises(InvalidInputError, match="identifiers: expected swh:1"):
+            find_earliest_revisions(rounds, graph, session.createDataFrame([(wrong,)], "swhid string"))
 
 
 def test_directories_that_lie_in_each_other_are_refused(session: SparkSession, tmp_path: Path) -> None:

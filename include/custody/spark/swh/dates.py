@@ -28,7 +28,9 @@ def compute_earliest_timestamps(work: Work) -> None:
     """
     roots = work.read(NODES_STEP, "roots").where("author_date is not null and top is not null")
     pair = F.struct("author_date", "revrel")
-    seeds = roots.select(F.col("top").alias("node"), F.when(F.col("is_direct"), pair).alias("direct"), pair.alias("whole"))
+    seeds = roots.select(
+        F.col("top").alias("node"), F.when(F.col("is_direct"), pair).alias("direct"), pair.alias("whole")
+    )
     levels = work.read(NODES_STEP, "levels")
     dated = _with_contents(work, earliest(work, seeds, directory_arcs(work), levels))
     direct = dated.frame.where("direct is not null").select("node", "direct.author_date")

@@ -22,7 +22,7 @@ from custody.swh.graph import Graph
 from custody.swh.tables import DATE_MAX, DATE_MIN, NODE_IDS, NODES, ORIGINS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 STEP = "swh_nodes"
 ARCS = "src bigint, dst bigint, name binary, below int"
@@ -70,18 +70,19 @@ def all_directory_arcs(work: Work) -> DataFrame:
     return work.session.read.schema(f"{ARCS}, {LEVEL} int").parquet(folder)
 
 
-def _read(work: Work, graph: Graph, name: str) -> DataFrame:
+def read_table(session: SparkSession, graph: Graph, name: str) -> DataFrame:
+    """Return a table of the graph as it is, other columns included."""
     table = graph.tables[name]
-    return work.session.read.format(table.format).load([url_of(file) for file in table.files])
+    return session.read.format(table.format).load([url_of(file) for file in table.files])
 
 
 def _nodes(work: Work, graph: Graph) -> DataFrame:
-    rows = _read(work, graph, "nodes")
+    rows = read_table(work.session, graph, "nodes")
     return rows.select(F.col("id").cast("bigint"), "type", F.col("sha1_git").cast("binary"))
 
 
 def _edges(work: Work, graph: Graph) -> DataFrame:
-    return _read(work, graph, "edges").select(
+    return read_table(work.session, graph, "edges").select(
         F.col("src").cast("bigint"),
         F.col("dst").cast("bigint"),
         "src_type",
@@ -91,7 +92,7 @@ def _edges(work: Work, graph: Graph) -> DataFrame:
 
 
 def _dates(work: Work, graph: Graph) -> DataFrame:
-    rows = _read(work, graph, "timestamps").select(F.col("id").cast("bigint").alias("dated"), "author_ts")
+    rows = read_table(work.session, graph, "timestamps").select(F.col("id").cast("bigint").alias("dated"), "author_ts")
     rows = rows.where(F.col("author_ts").between(DATE_MIN, DATE_MAX))
     return rows.groupBy("dated").agg(F.min("author_ts").alias("author_date"))
 
@@ -145,4 +146,4 @@ def _write_nodes(work: Work, graph: Graph, reachable: DataFrame, roots: DataFram
     write_table(work, NODES, inside.unionByName(nodes.where("type = 'ori'")))
     # All nodes can be asked for; one that is in no revision then has an answer too: nowhere.
     write_table(work, NODE_IDS, nodes)
-    write_table(work, ORIGINS, _read(work, graph, "origins").select(F.col("id").cast("bigint"), "url"))
+    write_table(work, ORIGINS, read_table(work.session, graph, "origins").select(F.col("id").cast("bigint"), "url"))

@@ -65,6 +65,7 @@ def run_step(
         return former, False
     for name, value in SETTINGS.items():
         session.conf.set(name, value)
-    work = Work(session, build, step, build.attempt(step), sizes or Sizes())
+    attempt = build.attempt(step)
+    work = Work(session=session, attempt=attempt, build=build, step=step, sizes=sizes or Sizes())
     doing(graph)[step](work)
     return work.finish(), True

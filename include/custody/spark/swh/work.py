@@ -43,25 +43,40 @@ class Written:
     folder: Path
 
 
-@dataclass(slots=True)
-class Work:
-    """What a step works with: the session, the build, and its attempt's folder."""
+@dataclass(slots=True, kw_only=True)
+class Rounds:
+    """Where a loop writes what each of its rounds found."""
 
     session: SparkSession
-    build: Build
-    step: str
     attempt: Path
-    sizes: Sizes = field(default_factory=Sizes)
-    files: list[WrittenFile] = field(default_factory=list)
-    kept: dict[str, int] = field(default_factory=dict)
     rounds: int = 0
-    started: float = field(default_factory=time.monotonic)
 
     def checkpoint(self, frame: DataFrame, *, by: str | None = None) -> Written:
         """Write what a round found and return it as files, `by` a column into folders; it goes when the step ends."""
         folder = self.attempt / "rounds" / f"{self.rounds:06}"
         self.rounds += 1
         return self._write(frame, folder, by)
+
+    def several(self, parts: list[Written]) -> DataFrame:
+        """Return the rows of several rounds as one DataFrame."""
+        folders = [url_of(part.folder) for part in parts]
+        return self.session.read.schema(parts[0].frame.schema).parquet(*folders)
+
+    def _write(self, frame: DataFrame, folder: Path, by: str | None) -> Written:
+        (frame.write if by is None else frame.write.partitionBy(by)).parquet(url_of(folder))
+        return Written(self.session.read.schema(frame.schema).parquet(url_of(folder)), rows_in(folder), folder)
+
+
+@dataclass(slots=True, kw_only=True)
+class Work(Rounds):
+    """What a step works with: the session, the build, and its attempt's folder."""
+
+    build: Build
+    step: str
+    sizes: Sizes = field(default_factory=Sizes)
+    files: list[WrittenFile] = field(default_factory=list)
+    kept: dict[str, int] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
 
     def keep(self, name: str, frame: DataFrame, *, by: str | None = None) -> Written:
         """Write something that later steps read, `by` a column into folders."""
@@ -74,11 +89,6 @@ class Work:
         folder = self.build.kept(step, name)
         return self.session.read.schema(_schema(folder)).parquet(url_of(folder))
 
-    def several(self, parts: list[Written]) -> DataFrame:
-        """Return the rows of several rounds as one DataFrame."""
-        folders = [url_of(part.folder) for part in parts]
-        return self.session.read.schema(parts[0].frame.schema).parquet(*folders)
-
     def finish(self) -> StepOutput:
         """Publish the attempt as the step's output."""
         output = StepOutput(
@@ -89,10 +99,6 @@ class Work:
             seconds=round(time.monotonic() - self.started, 3),
         )
         return self.build.finish(self.attempt, output)
-
-    def _write(self, frame: DataFrame, folder: Path, by: str | None) -> Written:
-        (frame.write if by is None else frame.write.partitionBy(by)).parquet(url_of(folder))
-        return Written(self.session.read.schema(frame.schema).parquet(url_of(folder)), rows_in(folder), folder)
 
 
 def rows_in(folder: Path) -> int:
