@@ -58,7 +58,7 @@ class SparkStepOperator(SparkSubmitOperator):
         self.application = str(jobs_folder() / f"{self.step}.py")
         identity = ["--run-id", run_id, "--attempt", attempt_name(context)]
         self.application_args = ["--repository", str(folder), *identity, *filter(None, self.arguments)]
-        self.conf = {**spark_conf(self._master()), **(self.conf or {})}
+        self.conf = {**spark_conf(self._master(), job=self.step), **(self.conf or {})}
         self.env_vars = {**submit_environment(), **(self.env_vars or {})}
         super().execute(context)
         report = read_report(PosixFileSystem(), load_settings(folder).runs, run_id, self.step)

@@ -52,7 +52,7 @@ def repository(tmp_path: Path) -> Repository:
 
 def test_there_is_one_job_a_step_and_one_for_all_of_them() -> None:
     names = {path.stem for path in jobs_folder().glob("*.py")}
-    assert names == {*ALL_STEPS, "all", "ingest", *SWH_STEPS, "swh_all"}
+    assert names == {*ALL_STEPS, "all", "ingest", *SWH_STEPS, "swh_all", "swh_find_earliest_revision"}
 
 
 @pytest.mark.parametrize("step", ["all", "ingest", *ALL_STEPS, "swh_nodes", "swh_publish", "swh_all"])

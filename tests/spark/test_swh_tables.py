@@ -15,8 +15,8 @@ from custody.errors import ConfigurationError, InvalidInputError, NotFoundError
 from custody.swh import open_graph
 from custody.swh.build import STEPS
 from custody.vfs import PosixFileSystem
-from tests.swh.graphs import Shape, disjoint, random_graph, shapes, write_graph
-from tests.swh.on_spark import begin, build_all, expected, spark_session, tables
+from tests.swh.graphs import Shape, disjoint, random_graph, sha1_git, shapes, write_graph
+from tests.swh.on_spark import begin, build_all, expected, rows, spark_session, tables
 from tests.swh.reference import Reference, SmallGraph
 
 if TYPE_CHECKING:
@@ -40,16 +40,16 @@ def compare(session: SparkSession, folder: Path, graphs: list[SmallGraph], node_
 
     What one graph holds never depends on another, and a round of Spark costs as much for one as for many.
     """
-    whole, shifts = disjoint(graphs)
-    build = build_all(session, folder / "database", write_graph(whole, folder / "graph"), "b", node_filter)
+    beside, shifts = disjoint(graphs)
+    build = build_all(session, folder / "database", write_graph(beside, folder / "graph"), "b", node_filter)
     found = tables(build)
     wanted: dict[str, set[tuple[object, ...]]] = {name: set() for name in found}
     for graph, shift in zip(graphs, shifts, strict=True):
-        for name, rows in expected(Reference(graph, node_filter), shift).items():
-            wanted[name] |= rows
+        for name, part in expected(Reference(graph, node_filter), shift).items():
+            wanted[name] |= part
     assert sum(map(len, wanted.values())) > len(graphs)
-    for name, rows in wanted.items():
-        assert found[name] == rows, f"{name}: too many {found[name] - rows}, missing {rows - found[name]}"
+    for name, whole in wanted.items():
+        assert found[name] == whole, f"{name}: too many {found[name] - whole}, missing {whole - found[name]}"
 
 
 def drawn(count: int, nodes_max: int, seed: int) -> list[SmallGraph]:
@@ -75,15 +75,15 @@ def drawn(count: int, nodes_max: int, seed: int) -> list[SmallGraph]:
 
 # A build is a hundred small jobs: the filter with more code is always tried, the other one with the long tests.
 @pytest.mark.parametrize("node_filter", ["heads", pytest.param("all", marks=pytest.mark.slow)])
-def test_a_handful_of_random_graphs(session: SparkSession, tmp_path: Path, node_filter: str) -> None:
-    compare(session, tmp_path, drawn(8, 120, 7), node_filter)
+def test_two_hundred_small_random_graphs(session: SparkSession, tmp_path: Path, node_filter: str) -> None:
+    compare(session, tmp_path, drawn(200, 120, 7), node_filter)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("node_filter", ["heads", "all"])
-# The first batch is of the smallest graphs, the three others of all kinds. To shrink one would take hours: none is.
-@settings(max_examples=4, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-@given(batch=st.lists(shapes(400), min_size=70, max_size=70))
+# The first batch is of the smallest graphs, the second one of all kinds. To shrink one would take hours: none is.
+@settings(max_examples=2, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(batch=st.lists(shapes(400), min_size=200, max_size=200))
 def test_two_hundred_random_graphs_of_any_shape(
     session: SparkSession, tmp_path_factory: pytest.TempPathFactory, node_filter: str, batch: list[Shape]
 ) -> None:
@@ -95,6 +95,68 @@ def test_two_hundred_random_graphs_of_any_shape(
 def test_graphs_of_ten_thousand_nodes(session: SparkSession, tmp_path: Path, node_filter: str) -> None:
     large = Shape(3, 4500, 3500, 1500, 300, 100, 9, 5000, 0.1)
     compare(session, tmp_path, [random_graph(large)], node_filter)
+
+
+@pytest.mark.slow
+def test_rounds_grow_with_the_logarithm_of_a_history_that_merges_at_every_third_commit(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    from custody.spark.swh.steps import run_step
+
+    commits = 10_000
+    # Merges reach over each other: no commit behind the first merge has one way alone to it.
+    edges = [(node, node + 1, None) for node in range(commits - 1)]
+    edges += [(node, node + 5, None) for node in range(0, commits - 5, 3)]
+    edges += [(commits + 1, commits, None), (commits, 0, b"main"), (commits + 3, commits + 2, None)]
+    edges.append((commits + 2, commits // 2, b"fork"))
+    types = dict.fromkeys(range(commits), "rev") | {commits: "snp", commits + 1: "ori"}
+    types |= {commits + 2: "snp", commits + 3: "ori"}
+    graph = SmallGraph(types, edges)
+    folder = write_graph(graph, tmp_path / "graph")
+    build, opened = begin(tmp_path / "database", folder, "b", "all"), open_graph(PosixFileSystem(), folder)
+    run_step(session, build, opened, STEPS[0])
+    output, _ = run_step(session, build, opened, STEPS[7])
+    found = rows(build.folder / STEPS[7] / "tables" / "revisions_in_origins", "revrel", "ori")
+    assert found == Reference(graph, "all").revisions_in_origins()
+    assert len(found) == commits + commits // 2
+    assert output.rounds < commits / 30
+
+
+def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    from custody.spark.swh.finding import find_earliest_revisions
+    from custody.spark.swh.work import Rounds
+
+    graphs = drawn(40, 120, 9)
+    beside, shifts = disjoint(graphs)
+    graph = open_graph(PosixFileSystem(), write_graph(beside, tmp_path / "graph"))
+    names = {node: f"swh:1:{kind}:{sha1_git(node).hex()}" for node, kind in beside.types.items()}
+    asked = [names[node] for node in beside.of("cnt", "dir")] + ["swh:1:cnt:" + "f" * 40]
+    rounds = Rounds(session=session, attempt=tmp_path)
+    found = find_earliest_revisions(rounds, graph, session.createDataFrame([(name,) for name in asked], "swhid string"))
+    wanted = set()
+    for part, shift in zip(graphs, shifts, strict=True):
+        for node, (date, revision, count) in Reference(part, "all").earliest_revision().items():
+            wanted.add((names[node + shift], names[revision + shift], date, count))
+    assert {tuple(row) for row in found.collect()} == wanted
+    assert len(wanted) > 300
+    for wrong in ("swh:1:rev:" + "f" * 40, "swh:1:cnt:" + "F" * 40, "x", None):
+        with pytest.raises(InvalidInputError, match="identifiers: expected swh:1"):
+            find_earliest_revisions(rounds, graph, session.createDataFrame([(wrong,)], "swhid string"))
+
+
+def test_directories_that_lie_in_each_other_are_refused(session: SparkSession, tmp_path: Path) -> None:
+    from custody.spark.swh.steps import run_step
+
+    types = {0: "rev", 1: "dir", 2: "dir", 3: "dir"}
+    graph = SmallGraph(types, [(0, 1, None), (1, 2, b"a"), (2, 3, b"b"), (3, 2, b"c")], {0: 1})
+    folder = write_graph(graph, tmp_path / "graph")
+    build = begin(tmp_path / "database", folder, "b", "all")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("custody.spark.swh.levels.LEVELS_MAX", 3)
+        with pytest.raises(InvalidInputError, match="expected at most 3 levels of directories, got more, or a circle"):
+            run_step(session, build, open_graph(PosixFileSystem(), folder), STEPS[0])
 
 
 def test_a_step_that_died_is_done_again_and_one_that_finished_is_kept(

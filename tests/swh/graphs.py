@@ -187,6 +187,7 @@ def write_graph(graph: SmallGraph, folder: Path) -> Path:
             {
                 "id": pa.array(graph.of("rev", "rel"), pa.uint64()),
                 "author_ts": pa.array([graph.author.get(node) for node in graph.of("rev", "rel")], pa.int64()),
+                "committer_ts": pa.array([graph.committer.get(node) for node in graph.of("rev", "rel")], pa.int64()),
             }
         ),
         "origins": pa.table(

@@ -22,6 +22,7 @@ from custody.format.names import ContainerPaths
 from custody.maintenance import conditions_for
 from custody.retention.contents import ContentUse
 from custody.retention.keeping import Hiding, Keeping
+from custody.retention.software import former_builds
 from custody.retention.survey import HeldLog, Surveyed
 from custody.retention.usage import DiskUse, allocated, folder_bytes, measure
 from custody.rollover import Workspace
@@ -92,6 +93,8 @@ def choose(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequenc
     is_over = chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max
     if is_over and use.kinds.get("content"):  # all claims are read: not as long as there is room
         waiting += contents.unused_bytes
+    if is_over and use.kinds.get("software"):
+        waiting += sum(folder_bytes(fs, folder) for folder in former_builds(settings, fs, clock, needs_room=True))
     chooser = _Chooser(surveyed, contents)
     chooser.by_age()
     if chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max:

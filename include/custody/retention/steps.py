@@ -7,7 +7,7 @@
 | retention_expire | writer | marks older than the grace | the catalog's floor; deletes event logs |
 | retention_drop_shards | writer | the same | deletes index shards of which no log is left |
 | retention_prune | writer | catalog | deletes revisions before the floor |
-| retention_collect_garbage | writer | catalog, store | shortens marks; deletes what no revision lists, and contents |
+| retention_collect_garbage | writer | catalog, store | shortens marks; deletes unlisted files, contents, builds |
 | retention_check | repository | catalogs, disk | nothing; fails when the limit cannot be kept |
 """
 
@@ -36,6 +36,7 @@ from custody.retention.deleting import (
 )
 from custody.retention.marking import mark
 from custody.retention.planning import Choice, Plan, choose, waiting_bytes
+from custody.retention.software import former_builds, remove_former
 from custody.retention.usage import measure
 from custody.rollover import Step, Unit, UnitReport, Workspace
 from custody.vfs import FileSystem
@@ -159,7 +160,7 @@ class CollectGarbage(RetentionStep):
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Writers with marks that are done, or with garbage."""
-        if has_settled(workspace) or self._collect(workspace, dry_run=True)[0]:
+        if has_settled(workspace) or self._collect(workspace, dry_run=True)[0] or self._former(workspace):
             yield Unit(workspace.writer)
 
     def work(self, workspace: Workspace, unit: str) -> UnitReport:
@@ -176,8 +177,20 @@ class CollectGarbage(RetentionStep):
         except (NotFoundError, CorruptionError, FormatVersionError) as error:
             contents, freed, problem = 0, 0, f"; contents stay, for an event cannot be read: {error}"
         settled = settle_marks(workspace)
+        builds = room = 0
+        if self._former(workspace):
+            builds, room = remove_former(settings, fs, workspace.clock, needs_room=_is_over(workspace))
         note = f"{settled} marks done, {count} files moved or deleted, {contents} files of contents deleted{problem}"
-        return UnitReport(unit=unit, bytes=size + freed, note=note)
+        if builds:
+            note += f", {builds} builds of software tables removed"
+        return UnitReport(unit=unit, bytes=size + freed + room, note=note)
+
+    def _former(self, workspace: Workspace) -> bool:
+        """Whether a build may go; builds lie with the repository's own writer."""
+        settings, fs = workspace.settings, workspace.fs
+        if workspace.writer != settings.repository.writer:
+            return False
+        return bool(former_builds(settings, fs, workspace.clock, needs_room=_is_over(workspace)))
 
     def _collect(self, workspace: Workspace, *, dry_run: bool) -> tuple[int, int]:
         kept_ms = 0 if _is_over(workspace) else TRASH_KEPT_MS

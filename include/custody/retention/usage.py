@@ -15,7 +15,13 @@ from custody.vfs import FileSystem
 BLOCK_BYTES = 4096
 """Disks give room in blocks: a file of one byte takes a block, and so does a folder."""
 _CONTAINER_KINDS = {"journals": "journals", "index": "index"}
-_DATABASE_KINDS = {"staging": "staging", "data": "logs", "transactions": "catalog", "trash": "trash"}
+_DATABASE_KINDS = {
+    "staging": "staging",
+    "data": "logs",
+    "transactions": "catalog",
+    "trash": "trash",
+    "builds": "software",
+}
 _WRITER_KINDS = {"content": "content", "flowfiles": "content"}
 _DATABASE_DEPTH = 3  # <store>/<writer>/<database>/<what>
 

@@ -18,7 +18,8 @@ from custody.spark.java import find_java
 from custody.spark.startup import submit_moment
 
 # A quick start matters most: such a job is over before the optimizing compiler pays for itself.
-QUICK_START_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+QUICK_START_FLAGS = (QUICK_COMPILER, "-XX:+UseSerialGC", "-Xshare:auto")
 # PySpark says this once a job, at import, where pandas 3 is installed; custody does not use pandas.
 _QUIET = "ignore:PySpark does not yet fully support pandas:FutureWarning"
 

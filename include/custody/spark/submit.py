@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from custody.spark.archive import archive_flags, option_string
-from custody.spark.environment import pyspark_versions_agree, spark_home, submit_environment
+from custody.spark.environment import QUICK_COMPILER, pyspark_versions_agree, spark_home, submit_environment
 
 __all__ = [
     "pyspark_versions_agree",
@@ -22,12 +22,21 @@ __all__ = [
 ]
 
 _LOOPBACK = "127.0.0.1"
+_LONG = "swh_"
 
 
-def spark_conf(master: str = "local[*]", environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the Spark settings of a job on `master`; Airflow's operator takes them as `conf`."""
+def spark_conf(
+    master: str = "local[*]", environ: Mapping[str, str] = os.environ, *, job: str | None = None
+) -> dict[str, str]:
+    """Return the Spark settings of a job on `master`; Airflow's operator takes them as `conf`.
+
+    A `job` that goes over a whole graph gets Java's optimizing compiler: it runs long enough to be worth it.
+    """
+    flags = archive_flags(environ)
+    if job is not None and job.startswith(_LONG):
+        flags.remove(QUICK_COMPILER)
     conf = {
-        "spark.driver.extraJavaOptions": option_string(archive_flags(environ)),
+        "spark.driver.extraJavaOptions": option_string(flags),
         "spark.log.level": "WARN",
         # A page for a job of seconds that nobody opens; it takes time to start, and a port.
         "spark.ui.enabled": "false",
@@ -47,6 +56,7 @@ def submit_command(
     environ: Mapping[str, str] = os.environ,
 ) -> list[str]:
     """Return the command line that runs `job` with its `arguments`, in `submit_environment`."""
-    settings = [part for key, value in spark_conf(master, environ).items() for part in ("--conf", f"{key}={value}")]
+    conf = spark_conf(master, environ, job=job.stem)
+    settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     submit = str(spark_home() / "bin" / "spark-submit")
     return [submit, "--master", master, *settings, str(job), *arguments]

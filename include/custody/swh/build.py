@@ -41,6 +41,7 @@ STEPS = (
 """The steps in their order; what publishes a build comes behind them."""
 
 PUBLISH = "swh_publish"
+BUILDS = "builds"
 DATABASE = SOFTWARE
 """Under which name the database lies beside the events of a writer."""
 
@@ -170,7 +171,7 @@ class Build:
             if output is None:
                 raise NotFoundError(f"build {self.name}: the step {step} did not finish. Run it first.")
             for file in output.files:
-                found[f"builds/{self.name}/{step}/tables/{file.table}/{file.name}"] = file
+                found[f"{BUILDS}/{self.name}/{step}/tables/{file.table}/{file.name}"] = file
         return found
 
     def clear(self) -> None:
@@ -197,7 +198,7 @@ def _folder(database: Path, name: str) -> Path:
         raise ConfigurationError(
             f"build {name[:100]!r}: expected 1 to 100 letters, digits or one of . _ = + -, the first none of . + -."
         )
-    return database / "builds" / name
+    return database / BUILDS / name
 
 
 def _decoded(fs: FileSystem, path: Path, kind: type[_T]) -> _T:

@@ -89,4 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["build"]:
+        from tests.benchmarks.swh.build import main as build
+
+        sys.exit(build(sys.argv[2:]))
     sys.exit(main())

@@ -13,6 +13,7 @@ import pytest
 
 from custody.errors import ConfigurationError
 from custody.spark.archive import archive_flags, archive_path, make_archive, option_string
+from custody.spark.environment import QUICK_COMPILER
 from custody.spark.java import find_java
 from custody.spark.startup import SUBMITTED_VARIABLE, seconds_since_submit, submit_moment
 from custody.spark.submit import (
@@ -150,6 +151,16 @@ def test_loopback_is_for_local_masters_only() -> None:
     assert spark_conf("local[*]")["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.bindAddress" not in spark_conf("spark://cluster:7077")
     assert "spark.driver.host" not in spark_conf("yarn")
+
+
+def test_jobs_that_go_over_a_whole_graph_get_the_optimizing_compiler() -> None:
+    option = "spark.driver.extraJavaOptions"
+    assert QUICK_COMPILER in spark_conf(job="rollover")[option].split()
+    assert QUICK_COMPILER in spark_conf()[option].split()
+    assert QUICK_COMPILER not in spark_conf(job="swh_nodes")[option]
+    assert spark_conf(job="swh_nodes").items() - spark_conf().items() == {(option, spark_conf(job="swh_nodes")[option])}
+    command = submit_command(Path("swh_nodes.py"), [])
+    assert not any(QUICK_COMPILER in part for part in command)
 
 
 def test_environment_puts_this_python_and_the_java_first_on_path() -> None:

@@ -1,7 +1,8 @@
 """The first step: takes a graph apart into what the other steps join, and writes the tables of nodes.
 
-Kept: `directories` (arcs from directory to directory) and `contents` (from directory to content), each pair once with
-the smallest of its names; `roots` (revisions and releases with their date and root directory, either may be missing);
+Kept: `directories` (arcs from directory to directory, in folders by the level of the one above, with that of the one
+`below`) and `contents` (from directory to content), each pair once with the smallest of its names; `levels` (of
+directories); `roots` (revisions and releases with their date and root directory, either may be missing);
 `release_contents` (releases of a content); `history` (arcs from origins down to revisions); `origins`; `reachable`
 (contents and directories below the roots).
 """
@@ -13,16 +14,18 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from custody.errors import InvalidInputError
+from custody.spark.swh.levels import LEVEL, Arcs, check_levels, level_arcs
 from custody.spark.swh.spread import reached
 from custody.spark.swh.tables import write_table
-from custody.spark.swh.work import Work
+from custody.spark.swh.work import Work, url_of
 from custody.swh.graph import Graph
 from custody.swh.tables import DATE_MAX, DATE_MIN, NODE_IDS, NODES, ORIGINS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 STEP = "swh_nodes"
+ARCS = "src bigint, dst bigint, name binary, below int"
 _HISTORY = ("snp", "rel", "rev")
 
 
@@ -32,9 +35,11 @@ def list_nodes(work: Work, graph: Graph) -> None:
     Raises:
         InvalidInputError: a revision or release has several root directories.
     """
-    edges = work.checkpoint(_edges(work, graph)).frame
+    # By type, as all that follows reads edges between two types.
+    edges = work.checkpoint(_edges(work, graph), by="src_type").frame
     dates = _dates(work, graph)
-    directories = work.keep("directories", _arcs(edges, "dir"))
+    levels, levelled = level_arcs(work, work.checkpoint(_arcs(edges, "dir")).frame)
+    check_levels(work.keep("directories", levelled, by=LEVEL))
     contents = work.keep("contents", _arcs(edges, "cnt"))
     roots = work.keep("roots", _roots(work, graph, edges, dates))
     _check_roots(roots.frame)
@@ -46,25 +51,38 @@ def list_nodes(work: Work, graph: Graph) -> None:
     work.keep("history", edges.where(from_origins).select("src", "dst").distinct())
     tops = roots.frame.where("top is not null").select(F.col("top").alias("node")).distinct()
     work.keep("origins", _nodes(work, graph).where("type = 'ori'").select(F.col("id").alias("node")))
-    below = reached(work, tops, directories.frame)
+    arcs = Arcs(work, work.attempt / "kept" / "directories", ARCS)
+    below = work.checkpoint(reached(work, tops, arcs, levels)).frame
     found = below.join(contents.frame, F.col("node") == F.col("src"), "inner").select(F.col("dst").alias("node"))
     alone = release_contents.frame.select(F.col("cnt").alias("node"))
     reachable = work.keep("reachable", below.unionByName(found).unionByName(alone).distinct())
     _write_nodes(work, graph, reachable.frame, roots.frame)
 
 
-def _read(work: Work, graph: Graph, name: str) -> DataFrame:
+def directory_arcs(work: Work) -> Arcs:
+    """Return the arcs between directories that this step kept, to be joined level by level."""
+    return Arcs(work, work.build.kept(STEP, "directories"), ARCS)
+
+
+def all_directory_arcs(work: Work) -> DataFrame:
+    """Return the same with the column `level`, that of the directory above."""
+    folder = url_of(work.build.kept(STEP, "directories"))
+    return work.session.read.schema(f"{ARCS}, {LEVEL} int").parquet(folder)
+
+
+def read_table(session: SparkSession, graph: Graph, name: str) -> DataFrame:
+    """Return a table of the graph as it is, other columns included."""
     table = graph.tables[name]
-    return work.session.read.format(table.format).load([file.absolute().as_uri() for file in table.files])
+    return session.read.format(table.format).load([url_of(file) for file in table.files])
 
 
 def _nodes(work: Work, graph: Graph) -> DataFrame:
-    rows = _read(work, graph, "nodes")
+    rows = read_table(work.session, graph, "nodes")
     return rows.select(F.col("id").cast("bigint"), "type", F.col("sha1_git").cast("binary"))
 
 
 def _edges(work: Work, graph: Graph) -> DataFrame:
-    return _read(work, graph, "edges").select(
+    return read_table(work.session, graph, "edges").select(
         F.col("src").cast("bigint"),
         F.col("dst").cast("bigint"),
         "src_type",
@@ -74,7 +92,7 @@ def _edges(work: Work, graph: Graph) -> DataFrame:
 
 
 def _dates(work: Work, graph: Graph) -> DataFrame:
-    rows = _read(work, graph, "timestamps").select(F.col("id").cast("bigint").alias("dated"), "author_ts")
+    rows = read_table(work.session, graph, "timestamps").select(F.col("id").cast("bigint").alias("dated"), "author_ts")
     rows = rows.where(F.col("author_ts").between(DATE_MIN, DATE_MAX))
     return rows.groupBy("dated").agg(F.min("author_ts").alias("author_date"))
 
@@ -128,4 +146,4 @@ def _write_nodes(work: Work, graph: Graph, reachable: DataFrame, roots: DataFram
     write_table(work, NODES, inside.unionByName(nodes.where("type = 'ori'")))
     # All nodes can be asked for; one that is in no revision then has an answer too: nowhere.
     write_table(work, NODE_IDS, nodes)
-    write_table(work, ORIGINS, _read(work, graph, "origins").select(F.col("id").cast("bigint"), "url"))
+    write_table(work, ORIGINS, read_table(work.session, graph, "origins").select(F.col("id").cast("bigint"), "url"))

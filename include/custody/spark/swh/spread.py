@@ -1,8 +1,4 @@
-"""Walks that carry something along the arcs between directories, all at once, one level a round.
-
-Each round joins what changed in the last one with the arcs; what is better than before, or new, is the next round's
-start. The loop ends after as many rounds as directories are deep.
-"""
+"""Walks that carry something along the arcs between directories, all at once, one level a round."""
 
 from __future__ import annotations
 
@@ -10,61 +6,56 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from custody.spark.swh.levels import LEVEL, Arcs, Walk
 from custody.spark.swh.work import Work, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def reached(work: Work, starts: DataFrame, directories: DataFrame) -> DataFrame:
+def with_levels(rows: DataFrame, column: str, levels: DataFrame) -> DataFrame:
+    """Add the level of the directory in a column; one that no arc touches is at the top."""
+    found = levels.select(F.col("node").alias(column), F.col(LEVEL))
+    return rows.join(found, column, "left").withColumn(LEVEL, F.coalesce(LEVEL, F.lit(0)))
+
+
+def reached(work: Work, starts: DataFrame, arcs: Arcs, levels: DataFrame) -> DataFrame:
     """Return all directories at or below some; `starts` has the column `node`, and so has the result."""
-    found = [work.checkpoint(starts)]
-    while found[-1].rows:
-        below = found[-1].frame.join(directories, F.col("node") == F.col("src"), "inner")
-        below = below.select(F.col("dst").alias("node")).distinct()
-        found.append(work.checkpoint(below.join(work.several(found), "node", "left_anti")))
-    return work.several(found)
+    walk = Walk(work, with_levels(starts, "node", levels))
+    for level, rows in walk.turns(arcs.levels()):
+        below = rows.distinct().join(arcs.at(level), F.col("node") == F.col("src"), "inner")
+        walk.send(below.select(F.col("dst").alias("node"), F.col("below").alias(LEVEL)))
+    return walk.walked().distinct()
 
 
-def earliest(work: Work, seeds: DataFrame, directories: DataFrame, known: DataFrame | None = None) -> Written:
+def earliest(work: Work, seeds: DataFrame, arcs: Arcs, levels: DataFrame) -> Written:
     """Return the earliest (author_date, revrel) of each directory at or below the seeds, `node` by `node`.
 
     Args:
         work: the step.
-        seeds: (node, author_date, revrel).
-        directories: arcs (src, dst).
-        known: what an earlier walk found, which the seeds are added to.
+        seeds: (node, direct, whole): two pairs (author_date, revrel), the first one may be missing. Each goes its way.
+        arcs: arcs between directories, by the level above.
+        levels: of the directories.
     """
-    better = _earliest(seeds) if known is None else _improving(_earliest(seeds), known)
-    found = [work.checkpoint(better)]
-    while found[-1].rows:
-        below = found[-1].frame.join(directories, F.col("node") == F.col("src"), "inner")
-        moved = _earliest(below.select(F.col("dst").alias("node"), "author_date", "revrel"))
-        so_far = work.several(found)
-        found.append(work.checkpoint(_improving(moved, so_far if known is None else so_far.unionByName(known))))
-    whole = work.several(found)
-    return work.checkpoint(_earliest(whole if known is None else whole.unionByName(known)))
+    walk = Walk(work, with_levels(seeds, "node", levels))
+    for level, rows in walk.turns(arcs.levels()):
+        below = least(rows).join(arcs.at(level), F.col("node") == F.col("src"), "inner")
+        walk.send(below.select(F.col("dst").alias("node"), "direct", "whole", F.col("below").alias(LEVEL)))
+    return work.checkpoint(least(walk.walked()))
 
 
-def _earliest(rows: DataFrame) -> DataFrame:
-    best = rows.groupBy("node").agg(F.min(F.struct("author_date", "revrel")).alias("best"))
-    return best.select("node", "best.author_date", "best.revrel")
+def least(rows: DataFrame) -> DataFrame:
+    """Return the earlier of the pairs of each node."""
+    return rows.groupBy("node").agg(F.min("direct").alias("direct"), F.min("whole").alias("whole"))
 
 
-def _improving(rows: DataFrame, known: DataFrame) -> DataFrame:
-    former = known.groupBy("node").agg(F.min(F.struct("author_date", "revrel")).alias("former"))
-    is_better = F.col("former").isNull() | (F.struct("author_date", "revrel") < F.col("former"))
-    return rows.join(former, "node", "left").where(is_better).select("node", "author_date", "revrel")
-
-
-def latest_below(work: Work, leaves: DataFrame, directories: DataFrame) -> DataFrame:
+def latest_below(work: Work, leaves: DataFrame, directories: DataFrame, levels: DataFrame) -> DataFrame:
     """Return the latest date at or below each directory: (dir, max_leaf); `leaves` has the dates of direct contents."""
-    found = [work.checkpoint(leaves)]
-    while found[-1].rows:
-        above = found[-1].frame.join(directories, F.col("dir") == F.col("dst"), "inner")
-        moved = above.groupBy("src").agg(F.max("max_leaf").alias("max_leaf"))
-        former = work.several(found).groupBy("dir").agg(F.max("max_leaf").alias("former"))
-        joined = moved.join(former, F.col("src") == F.col("dir"), "left")
-        is_later = F.col("former").isNull() | (F.col("max_leaf") > F.col("former"))
-        found.append(work.checkpoint(joined.where(is_later).select(F.col("src").alias("dir"), "max_leaf")))
-    return work.several(found).groupBy("dir").agg(F.max("max_leaf").alias("max_leaf"))
+    # Here the way is up: arcs are joined when it is the turn of the directory below.
+    upward = Arcs.of(work, directories.select("src", "dst", F.col(LEVEL).alias("above"), F.col("below").alias(LEVEL)))
+    walk = Walk(work, with_levels(leaves, "dir", levels))
+    for level, rows in walk.turns(upward.levels()[::-1]):
+        latest = rows.groupBy("dir").agg(F.max("max_leaf").alias("max_leaf"))
+        above = latest.join(upward.at(level), F.col("dir") == F.col("dst"), "inner")
+        walk.send(above.select(F.col("src").alias("dir"), "max_leaf", F.col("above").alias(LEVEL)))
+    return walk.walked().groupBy("dir").agg(F.max("max_leaf").alias("max_leaf"))

@@ -33,6 +33,19 @@ _DOING = (
 )
 
 
+SETTINGS = MappingProxyType(
+    {
+        # Many small parts, which Spark joins to as few as a round is worth.
+        "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "32",
+        # A task that writes rows by level writes its levels at once instead of sorting by them.
+        "spark.sql.maxConcurrentOutputFileWriters": "64",
+        # The folders of a walk are listed by the driver: a job for it would take longer.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    }
+)
+"""What walks need of Spark, whoever starts it."""
+
+
 def doing(graph: Graph) -> Mapping[str, Callable[[Work], None]]:
     """Return what each step does, in the order of the steps; only the first one reads the graph itself."""
     return MappingProxyType(dict(zip(STEPS, (partial(list_nodes, graph=graph), *_DOING), strict=True)))
@@ -50,6 +63,9 @@ def run_step(
     former = build.output(step)
     if former is not None:
         return former, False
-    work = Work(session, build, step, build.attempt(step), sizes or Sizes())
+    for name, value in SETTINGS.items():
+        session.conf.set(name, value)
+    attempt = build.attempt(step)
+    work = Work(session=session, attempt=attempt, build=build, step=step, sizes=sizes or Sizes())
     doing(graph)[step](work)
     return work.finish(), True

@@ -7,6 +7,7 @@ a round found is read from the footers of its files, without another Spark job.
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +20,10 @@ from custody.swh.table_file import GROUP_ROWS, WrittenFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-ROWS_OF_A_FILE = 10_000_000
+ROWS_OF_A_FILE = 4_000_000
+_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,40 +43,51 @@ class Written:
     folder: Path
 
 
-@dataclass(slots=True)
-class Work:
-    """What a step works with: the session, the build, and its attempt's folder."""
+@dataclass(slots=True, kw_only=True)
+class Rounds:
+    """Where a loop writes what each of its rounds found."""
 
     session: SparkSession
+    attempt: Path
+    rounds: int = 0
+
+    def checkpoint(self, frame: DataFrame, *, by: str | None = None) -> Written:
+        """Write what a round found and return it as files, `by` a column into folders; it goes when the step ends."""
+        folder = self.attempt / "rounds" / f"{self.rounds:06}"
+        self.rounds += 1
+        return self._write(frame, folder, by)
+
+    def several(self, parts: list[Written]) -> DataFrame:
+        """Return the rows of several rounds as one DataFrame."""
+        folders = [url_of(part.folder) for part in parts]
+        return self.session.read.schema(parts[0].frame.schema).parquet(*folders)
+
+    def _write(self, frame: DataFrame, folder: Path, by: str | None) -> Written:
+        (frame.write if by is None else frame.write.partitionBy(by)).parquet(url_of(folder))
+        return Written(self.session.read.schema(frame.schema).parquet(url_of(folder)), rows_in(folder), folder)
+
+
+@dataclass(slots=True, kw_only=True)
+class Work(Rounds):
+    """What a step works with: the session, the build, and its attempt's folder."""
+
     build: Build
     step: str
-    attempt: Path
     sizes: Sizes = field(default_factory=Sizes)
     files: list[WrittenFile] = field(default_factory=list)
     kept: dict[str, int] = field(default_factory=dict)
-    rounds: int = 0
     started: float = field(default_factory=time.monotonic)
 
-    def checkpoint(self, frame: DataFrame) -> Written:
-        """Write what a round found and return it as files; it goes when the step ends."""
-        folder = self.attempt / "rounds" / f"{self.rounds:06}"
-        self.rounds += 1
-        return self._write(frame, folder)
-
-    def keep(self, name: str, frame: DataFrame) -> Written:
-        """Write something that later steps read."""
-        written = self._write(frame, self.attempt / "kept" / name)
+    def keep(self, name: str, frame: DataFrame, *, by: str | None = None) -> Written:
+        """Write something that later steps read, `by` a column into folders."""
+        written = self._write(frame, self.attempt / "kept" / name, by)
         self.kept[name] = written.rows
         return written
 
     def read(self, step: str, name: str) -> DataFrame:
         """Return what an earlier step kept."""
-        return self.session.read.parquet(_url(self.build.kept(step, name)))
-
-    def several(self, parts: list[Written]) -> DataFrame:
-        """Return the rows of several rounds as one DataFrame."""
-        folders = [_url(part.folder) for part in parts]
-        return self.session.read.schema(parts[0].frame.schema).parquet(*folders)
+        folder = self.build.kept(step, name)
+        return self.session.read.schema(_schema(folder)).parquet(url_of(folder))
 
     def finish(self) -> StepOutput:
         """Publish the attempt as the step's output."""
@@ -86,14 +100,10 @@ class Work:
         )
         return self.build.finish(self.attempt, output)
 
-    def _write(self, frame: DataFrame, folder: Path) -> Written:
-        frame.write.parquet(_url(folder))
-        return Written(self.session.read.schema(frame.schema).parquet(_url(folder)), rows_in(folder), folder)
-
 
 def rows_in(folder: Path) -> int:
-    """Return how many rows the files of a folder hold, from their footers."""
-    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+    """Return how many rows the files of a folder, and of those in it, hold, from their footers."""
+    return sum(pq.read_metadata(path).num_rows for path in folder.rglob("*.parquet"))
 
 
 def any_in(folder: Path, column: str) -> bool:
@@ -108,5 +118,14 @@ def any_in(folder: Path, column: str) -> bool:
     return False
 
 
-def _url(folder: Path) -> str:
-    return folder.absolute().as_uri()
+def _schema(folder: Path) -> StructType:
+    """The columns of what Spark wrote; to ask Spark would cost a job."""
+    from pyspark.sql.types import StructType
+
+    metadata = pq.read_metadata(next(folder.glob("*.parquet"))).metadata
+    return StructType.fromJson(json.loads(metadata[_SPARK_SCHEMA]))
+
+
+def url_of(path: Path) -> str:
+    """Return what Spark calls a path of this machine; it takes names as they are, so that nothing is escaped."""
+    return f"file://{path.absolute()}"

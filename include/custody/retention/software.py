@@ -1,0 +1,105 @@
+"""Builds of the software tables that answer no longer: they go after the grace, or when the limit needs their room.
+
+Earlier revisions of their catalog still list them. So, as with event logs, the floor is raised first: who asks for
+such a revision is told that it was pruned, and never finds a hole. What no revision lists is a build that goes on or
+was given up; it goes when nothing in it was touched for the grace, and never for want of room.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from custody.catalog import Catalog
+from custody.clock import Clock
+from custody.config import Settings
+from custody.retention.deleting import delete_revisions, keep_from
+from custody.retention.usage import folder_bytes
+from custody.swh.build import BUILDS
+from custody.swh.publishing import database_catalog, database_folder
+from custody.vfs import FileSystem
+
+_REMOVING = ".removing-"
+"""No build's name begins with a dot."""
+
+
+def former_builds(settings: Settings, fs: FileSystem, clock: Clock, *, needs_room: bool) -> list[Path]:
+    """Return the folders of builds that may go now, and what is left of those that were going.
+
+    Args:
+        settings: of the repository.
+        fs: where its store is.
+        clock: what the grace is measured with.
+        needs_room: whether what was replaced goes without a grace.
+    """
+    folder = database_folder(settings) / BUILDS
+    names = fs.list(folder)
+    if not names:
+        return []
+    catalog = database_catalog(settings, fs, clock)
+    live = {file.partition for file in catalog.load().files.values()}
+    replaced = {name: at_ms for name, (_, at_ms) in _replaced(catalog).items()}
+    now = clock.now_ms()
+    before = now - settings.retention.grace_ms
+    found = []
+    for name in names:
+        if name.startswith(_REMOVING):
+            is_former = True
+        elif name in live:
+            is_former = False
+        elif name in replaced:
+            is_former = replaced[name] <= (now if needs_room else before)
+        else:
+            is_former = all(at_ms <= before for at_ms in _touched(fs, folder / name))
+        found += [folder / name] if is_former else []
+    return found
+
+
+def remove_former(settings: Settings, fs: FileSystem, clock: Clock, *, needs_room: bool) -> tuple[int, int]:
+    """Remove builds that may go; return how many, and their bytes.
+
+    Durability: on return the floor and the removals survive power loss, or a later call finds the rest.
+    """
+    folders = former_builds(settings, fs, clock, needs_room=needs_room)
+    if not folders:
+        return 0, 0
+    catalog = database_catalog(settings, fs, clock)
+    catalog.settle()  # the one that replaced a build may be of a process that died before it was durable
+    replaced = _replaced(catalog)
+    revisions = [replaced[folder.name][0] for folder in folders if folder.name in replaced]
+    if revisions:
+        keep_from(catalog, max(revisions))
+        delete_revisions(catalog)
+    size = sum(folder_bytes(fs, folder) for folder in folders)
+    for folder in folders:
+        gone = folder
+        if not folder.name.startswith(_REMOVING):
+            gone = folder.with_name(f"{_REMOVING}{uuid.uuid4().hex}")
+            fs.rename(folder, gone)
+            fs.sync_directory(folder.parent)
+        fs.remove_tree(gone)
+        fs.sync_directory(folder.parent)
+    return len(folders), size
+
+
+def _replaced(catalog: Catalog) -> dict[str, tuple[int, int]]:
+    """By build, which kept revision took the last of its files out of the database, and when (ms since the epoch)."""
+    found: dict[str, tuple[int, int]] = {}
+    if catalog.load().revision < 0:
+        return found
+    for transaction in catalog.timeline():
+        for action in transaction.actions:
+            if action.HasField("remove_file"):
+                name = Path(action.remove_file.path).parts[1]
+                found[name] = (transaction.revision, transaction.commit_time_ms)
+    return found
+
+
+def _touched(fs: FileSystem, folder: Path) -> Iterator[int]:
+    for name in fs.list(folder):
+        path = folder / name
+        if fs.is_directory(path):
+            yield from _touched(fs, path)
+        else:
+            yield fs.modified_ms(path)

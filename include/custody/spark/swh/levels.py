@@ -1,0 +1,142 @@
+"""Directories by levels: a directory's level is the length of the longest way down to it from one that lies in none.
+
+Every arc leads to a greater level. So a walk that goes level by level has met all that leads to a directory when its
+turn comes: each directory is entered once, each arc is joined once, and nothing has to be compared with what was found
+before. What is on its way to a directory waits in a folder of its level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from custody.errors import InvalidInputError
+from custody.spark.swh.work import Work, Written, rows_in, url_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LEVEL = "level"
+LEVELS_MAX = 10_000
+"""Deeper directories are refused: they lie in each other, or somebody wants a build never to end."""
+SETTLED = -1
+"""The level of what waits for no turn any more."""
+
+
+def level_arcs(work: Work, arcs: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Find the level of each directory that arcs (src, dst, ...) lead from or to.
+
+    Returns:
+        The levels (node, level), and the arcs with the levels of both ends (level, below).
+
+    Raises:
+        InvalidInputError: directories lie in each other.
+    """
+    pairs = arcs.select("src", "dst")
+    inside = pairs.select(F.col("dst").alias("src"))
+    tops = pairs.join(inside, "src", "left_anti").select(F.col("src").alias("node")).distinct()
+    found = [work.checkpoint(tops.withColumn(LEVEL, F.lit(0)))]
+    while found[-1].rows:
+        if len(found) > LEVELS_MAX:
+            raise _too_deep()
+        below = found[-1].frame.join(pairs, F.col("node") == F.col("src"), "inner")
+        nodes = below.select(F.col("dst").alias("node")).distinct()
+        found.append(work.checkpoint(nodes.withColumn(LEVEL, F.lit(len(found)))))
+    levels = work.keep("levels", work.several(found).groupBy("node").agg(F.max(LEVEL).alias(LEVEL))).frame
+    above = levels.select(F.col("node").alias("src"), LEVEL)
+    below = levels.select(F.col("node").alias("dst"), F.col(LEVEL).alias("below"))
+    # An arc of a circle that nothing leads to has no level.
+    return levels, arcs.join(above, "src", "left").join(below, "dst", "left")
+
+
+def check_levels(arcs: Written) -> None:
+    """Check that every arc has levels, and leads down.
+
+    Raises:
+        InvalidInputError: directories lie in each other.
+    """
+    if arcs.frame.where("level is null or below is null or below <= level").limit(1).collect():
+        raise _too_deep()
+
+
+def _too_deep() -> InvalidInputError:
+    return InvalidInputError(f"graph: expected at most {LEVELS_MAX} levels of directories, got more, or a circle.")
+
+
+class Arcs:
+    """Arcs by the level at which they are joined."""
+
+    def __init__(self, work: Work, folder: Path, schema: str) -> None:
+        self._work = work
+        self._folder = folder
+        self._schema = schema
+
+    @classmethod
+    def of(cls, work: Work, arcs: DataFrame) -> Arcs:
+        """Write arcs with a column `level`, each level into a folder of its own."""
+        written = work.checkpoint(arcs, by=LEVEL)
+        return cls(work, written.folder, schema_of(arcs.drop(LEVEL)))
+
+    def levels(self) -> list[int]:
+        """Return the levels that have arcs, the highest first."""
+        return sorted(int(path.name.partition("=")[2]) for path in self._folder.glob(f"{LEVEL}=*"))
+
+    def at(self, level: int) -> DataFrame:
+        """Return the arcs of a level."""
+        return self._work.session.read.schema(self._schema).parquet(url_of(self._folder / f"{LEVEL}={level}"))
+
+
+def schema_of(frame: DataFrame) -> str:
+    """Return the columns of a DataFrame as text for a reader."""
+    return ", ".join(f"{name} {kind}" for name, kind in frame.dtypes)
+
+
+class Walk:
+    """What is on its way to directories, by the level of each."""
+
+    def __init__(self, work: Work, starts: DataFrame) -> None:
+        """Begin with rows that have a column `level`."""
+        self._work = work
+        self._sent = [work.checkpoint(starts, by=LEVEL)]
+        self._schema = schema_of(starts.drop(LEVEL))
+
+    def send(self, rows: DataFrame) -> None:
+        """Let rows wait for the turn of their level; columns as those of the start."""
+        self._sent.append(self._work.checkpoint(rows, by=LEVEL))
+
+    def turns(self, levels: list[int]) -> Iterator[tuple[int, DataFrame]]:
+        """Give each level, in the order given, with what waits for it; levels that nothing waits for are left out."""
+        for level in levels:
+            rows = self.waiting(level)
+            if rows is not None:
+                yield level, rows
+
+    def waiting(self, level: int) -> DataFrame | None:
+        """Return what waits at a level; None if nothing does."""
+        folders = [part.folder / f"{LEVEL}={level}" for part in self._sent]
+        held = [folder for folder in folders if folder.is_dir() and rows_in(folder)]
+        return self._read(held) if held else None
+
+    def settled(self) -> DataFrame:
+        """Return what waits for no turn."""
+        rows = self.waiting(SETTLED)
+        return self._read([]) if rows is None else rows
+
+    def walked(self) -> DataFrame:
+        """Return all that ever waited for a turn."""
+        folders = [
+            folder
+            for part in self._sent
+            for folder in sorted(part.folder.glob(f"{LEVEL}=*"))
+            if folder.name != f"{LEVEL}={SETTLED}"
+        ]
+        return self._read(folders)
+
+    def _read(self, folders: list[Path]) -> DataFrame:
+        session = self._work.session
+        if not folders:
+            return session.createDataFrame([], self._schema)
+        return session.read.schema(self._schema).parquet(*map(url_of, folders))

@@ -1,0 +1,144 @@
+"""What Spark jobs take while they run: memory and CPU of their processes, and what Spark's log says of its tasks."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+
+_SECONDS = 0.5
+
+
+@dataclass
+class Use:
+    """Of one job: the most resident memory of all its processes at once, and their CPU time."""
+
+    rss_bytes: int = 0
+    cpu_seconds: float = 0.0
+
+
+class Watch:
+    """Looks every half second at the processes that run a job of `spark_jobs` for one repository."""
+
+    def __init__(self, repository: Path) -> None:
+        self._repository = str(repository)
+        self._ends = threading.Event()
+        self._cpu: dict[str, dict[int, float]] = {}
+        self._rss: dict[str, int] = {}
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def use(self, job: str) -> Use:
+        """Return what the job of that name took so far."""
+        return Use(self._rss.get(job, 0), sum(self._cpu.get(job, {}).values()))
+
+    def _look(self) -> None:
+        while not self._ends.wait(_SECONDS):
+            found: dict[str, dict[int, psutil.Process]] = {}
+            for process in psutil.process_iter():
+                job = self._job(process)
+                if job is not None:
+                    held = found.setdefault(job, {})
+                    held.update({one.pid: one for one in [process, *_children(process)]})
+            for job, processes in found.items():
+                self._add(job, processes)
+
+    def _job(self, process: psutil.Process) -> str | None:
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            return None
+        if self._repository not in words:
+            return None
+        return next((Path(word).stem for word in words if Path(word).parent.name == "spark_jobs"), None)
+
+    def _add(self, job: str, processes: dict[int, psutil.Process]) -> None:
+        rss, cpu = 0, self._cpu.setdefault(job, {})
+        for pid, process in processes.items():
+            try:
+                rss += process.memory_info().rss
+                times = process.cpu_times()
+            except psutil.Error:
+                continue
+            cpu[pid] = times.user + times.system
+        self._rss[job] = max(self._rss.get(job, 0), rss)
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        found: list[psutil.Process] = process.children(recursive=True)
+    except psutil.Error:
+        return []
+    return found
+
+
+@dataclass
+class Tasks:
+    """Sums over the tasks of one job; bytes, seconds."""
+
+    jobs: int = 0
+    tasks: int = 0
+    run_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    gc_seconds: float = 0.0
+    spilled_memory_bytes: int = 0
+    spilled_disk_bytes: int = 0
+    shuffled_bytes: int = 0
+    peak_execution_bytes: int = 0
+
+
+def read_tasks(path: Path) -> Tasks:
+    """Read the event log of one Spark application."""
+    found = Tasks()
+    for event in _events(path):
+        found.jobs += event["Event"] == "SparkListenerJobStart"
+        metrics = event.get("Task Metrics") if event["Event"] == "SparkListenerTaskEnd" else None
+        if metrics:
+            found.tasks += 1
+            found.run_seconds += metrics["Executor Run Time"] / 1e3
+            found.cpu_seconds += metrics["Executor CPU Time"] / 1e9
+            found.gc_seconds += metrics["JVM GC Time"] / 1e3
+            found.spilled_memory_bytes += metrics["Memory Bytes Spilled"]
+            found.spilled_disk_bytes += metrics["Disk Bytes Spilled"]
+            found.shuffled_bytes += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+            found.peak_execution_bytes = max(found.peak_execution_bytes, metrics.get("Peak Execution Memory", 0))
+    return found
+
+
+def _events(path: Path) -> Iterator[dict[str, object]]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            # Plans are long and of no use here.
+            if line.startswith(('{"Event":"SparkListenerJobStart"', '{"Event":"SparkListenerTaskEnd"')):
+                yield json.loads(line)
+
+
+def log_of(folder: Path, name: str) -> Path | None:
+    """Return the newest event log in a folder of the application of that name; None if there is none."""
+    named = [path for path in folder.iterdir() if path.is_file() and _application(path) == name]
+    return max(named, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def _application(path: Path) -> str | None:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith('{"Event":"SparkListenerApplicationStart"'):
+                name: str = json.loads(line)["App Name"]
+                return name
+    return None
+
+
+def seconds_since(started: float) -> float:
+    return round(time.monotonic() - started, 1)
