@@ -69,8 +69,8 @@ class Receiving:
         from custody.clock import SystemClock
         from custody.ngsi.intake import Intake
         from custody.ngsi.receiver import Receiver, create_app
-        from custody.serving import Tokens
         from custody.repository import Repository
+        from custody.serving import Tokens
 
         at = Repository.open(self._folder)
         settings = at.settings
