@@ -25,6 +25,7 @@ from custody.swh.table_file import write_table_file
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 from tests.benchmarks.swh import query
+from tests.benchmarks.swh.asker import SYSTEMS
 
 SPEC = TABLES[CONTENTS_IN_REVISIONS]
 _KEYS_OF_A_ROW = 4
@@ -65,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     asking.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 5_000_000, 20_000_000])
     asking.add_argument("--questions", type=int, default=500)
     asking.add_argument("--cold", type=int, default=20, help="how many questions are asked cold")
-    asking.add_argument("--systems", nargs="*", choices=list(query.SYSTEMS), help="which ones; all when left out")
+    asking.add_argument("--systems", nargs="*", choices=list(SYSTEMS), help="which ones; all when left out")
+    asking.add_argument("--modes", nargs="*", choices=["warm", "cold"], default=["warm", "cold"])
     asking.add_argument("--folder", type=Path, help="where databases are made; .local/benchmarks/swh when left out")
     parser.set_defaults(run=measure_groups)
     parser.add_argument("--rows", type=int, default=2_000_000)

@@ -19,7 +19,7 @@ from typing import Any
 Asked = Sequence[tuple[int, str, str]]
 Answer = tuple[str | None, str | None]
 """Hash of the revision and URL of the origin, None where there is none."""
-Lookup = Callable[[str, str, list[int], tuple[str, ...]], Iterable[tuple[Any, ...]]]
+Lookup = Callable[[str, str, list[int], tuple[str, ...]], Iterable[Any]]
 """Table, its key, keys, columns: gives the rows."""
 WARM_UP = 30
 
@@ -29,13 +29,13 @@ def planned(lookup: Lookup, asked: Asked) -> list[Answer]:
     found = lookup("node_ids", "hash_key", [key for key, _, _ in asked], ("sha1_git", "type", "id"))
     ids = {(kind, bytes(sha1)): node for sha1, kind, node in found}
     nodes = [ids[kind, bytes.fromhex(sha1)] for _, kind, sha1 in asked]
-    anchors = dict(lookup("earliest_revisions", "node", nodes, ("node", "revrel")))
+    anchors: dict[int, int] = dict(lookup("earliest_revisions", "node", nodes, ("node", "revrel")))
     revisions = list(set(anchors.values()))
-    names = dict(lookup("nodes", "id", revisions, ("id", "sha1_git")))
+    names: dict[int, bytes] = dict(lookup("nodes", "id", revisions, ("id", "sha1_git")))
     origins: dict[int, int] = {}
     for revision, origin in lookup("revisions_in_origins", "revrel", revisions, ("revrel", "ori")):
         origins[revision] = min(origin, origins.get(revision, origin))
-    urls = dict(lookup("origins", "id", list(set(origins.values())), ("id", "url")))
+    urls: dict[int, str] = dict(lookup("origins", "id", list(set(origins.values())), ("id", "url")))
     return [(bytes(names[anchors[n]]).hex(), urls.get(origins.get(anchors[n], -1))) for n in nodes]
 
 

@@ -65,7 +65,7 @@ def measured(system: str, folder: Path, questions: list[list[tuple[int, str, str
     return found
 
 
-def compare(rows: int, count: int, cold: int, systems: list[str], folder: Path | None = None) -> None:
+def compare(rows: int, count: int, cold: int, systems: list[str], modes: list[str], folder: Path | None = None) -> None:
     """Print one line a system and kind of question.
 
     Raises:
@@ -77,6 +77,8 @@ def compare(rows: int, count: int, cold: int, systems: list[str], folder: Path |
     sys.stdout.write(f"{rows} nodes, {size >> 20} MiB of tables and indexes; {machine}\n")
     kinds = (("whereis", "warm", 1, count), (f"whereare {_MANY}", "warm", _MANY, max(count // 10, 3)))
     for name, mode, many, asked in (*kinds, ("whereis", "cold", 1, cold)):
+        if mode not in modes:
+            continue
         questions = questions_of(rows, asked + (WARM_UP if mode == "warm" else 0), many, seed=many)
         expected: list[Any] | None = None
         for system in systems:
@@ -94,5 +96,12 @@ def compare(rows: int, count: int, cold: int, systems: list[str], folder: Path |
 def main(arguments: Any) -> int:
     """Compare for each size."""
     for rows in arguments.rows:
-        compare(rows, arguments.questions, arguments.cold, arguments.systems or list(SYSTEMS), arguments.folder)
+        compare(
+            rows,
+            arguments.questions,
+            arguments.cold,
+            arguments.systems or list(SYSTEMS),
+            arguments.modes,
+            arguments.folder,
+        )
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pyarrow as pa
 from hypothesis import given
@@ -31,7 +32,7 @@ def test_it_gives_what_was_asked_for_and_holds_no_more_than_it_may(asked: list[i
         return group(number)
 
     for number in asked:
-        found = cache.get(number, lambda number=number: reading(number))
+        found = cache.get(number, partial(reading, number))
         assert found.column(0)[0].as_py() == number
         assert cache.bytes <= room * SIZE
     if len(set(asked)) <= room:
@@ -41,7 +42,7 @@ def test_it_gives_what_was_asked_for_and_holds_no_more_than_it_may(asked: list[i
 def test_what_is_needed_once_is_not_kept_and_forgotten_after_a_while() -> None:
     cache = GroupCache(1 << 20)
     for number in range(group_cache._SEEN_MAX + 1):
-        cache.get(number, lambda number=number: group(number))
+        cache.get(number, partial(group, number))
     assert cache.bytes == 0
     cache.get(0, lambda: group(0))
     assert cache.bytes == 0, "it was seen too long ago"
