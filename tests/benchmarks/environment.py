@@ -12,19 +12,19 @@ LOCAL = ROOT / ".local" / "benchmarks"
 _REQUIREMENTS = Path(__file__).with_name("catalog") / "requirements.txt"
 
 
-def peers_python() -> Path:
-    """Return the Python of the peers' environment; make it when its requirements changed.
+def peers_python(requirements: Path = _REQUIREMENTS) -> Path:
+    """Return the Python of the environment of a folder's peers; make it when its requirements changed.
 
     Raises:
         subprocess.CalledProcessError: it could not be made, for example without a network.
     """
-    folder = LOCAL / "catalog-peers"
+    folder = LOCAL / f"{requirements.parent.name}-peers"
     stamp, python = folder / "made-from", folder / "bin" / "python"
-    if not (stamp.exists() and stamp.read_bytes() == _REQUIREMENTS.read_bytes()):
+    if not (stamp.exists() and stamp.read_bytes() == requirements.read_bytes()):
         shutil.rmtree(folder, ignore_errors=True)
         uv = str(ROOT / ".ci" / "uv")
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
-        install = [uv, "pip", "install", "--quiet", "--python", str(python), "-r", str(_REQUIREMENTS)]
+        install = [uv, "pip", "install", "--quiet", "--python", str(python), "-r", str(requirements)]
         subprocess.run(install, check=True)
-        stamp.write_bytes(_REQUIREMENTS.read_bytes())
+        stamp.write_bytes(requirements.read_bytes())
     return python

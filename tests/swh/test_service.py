@@ -241,7 +241,7 @@ def test_the_bytes_on_the_wire_are_those_of_software_heritage_s_clients(at: Serv
     place = next(place for place in expected_first(reference).values() if place.origin)
     text = str(place.swhid).encode()
     with grpc.insecure_channel(at.rpc) as channel:
-        answer = channel.unary_unary("/swh.provenance.ProvenanceService/WhereIsOne")(b"\x0a\x32" + text, timeout=60)
+        answer = channel.unary_unary("/swh.provenance.ProvenanceService/WhereIsOne")(b"\x12\x32" + text, timeout=60)
     anchor, origin = str(place.anchor).encode(), str(place.origin).encode()
     assert answer == b"\x0a\x32" + text + b"\x12\x32" + anchor + b"\x1a" + bytes([len(origin)]) + origin
 

@@ -1,4 +1,8 @@
-"""Row groups that were decoded lately: what many questions touch is decoded once."""
+"""Row groups that are decoded again and again: what many questions touch is decoded once.
+
+A row group is kept when it is needed for the second time within a while. Contents are spread over all of a table: to
+keep what one question touched would only push out what others share, and take fresh memory each time.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from threading import Lock
 import pyarrow as pa
 
 CACHE_BYTES = 64 << 20
+_SEEN_MAX = 512
+"""How many row groups that were needed once are remembered by name."""
 
 
 class GroupCache:
@@ -17,6 +23,7 @@ class GroupCache:
     def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
         self._bytes_max = bytes_max
         self._held: OrderedDict[Hashable, tuple[pa.Table, int]] = OrderedDict()
+        self._seen: OrderedDict[Hashable, None] = OrderedDict()
         self._lock = Lock()
         self.bytes = 0
 
@@ -29,13 +36,20 @@ class GroupCache:
                 return held[0]
         group = read()
         size = group.nbytes
-        if size > self._bytes_max:
-            return group
         with self._lock:
-            if key not in self._held:
+            if self._is_wanted_again(key) and size <= self._bytes_max and key not in self._held:
                 self._held[key] = group, size
                 self.bytes += size
             while self.bytes > self._bytes_max:
-                _, (_, size) = self._held.popitem(last=False)
-                self.bytes -= size
+                _, (_, gone) = self._held.popitem(last=False)
+                self.bytes -= gone
         return group
+
+    def _is_wanted_again(self, key: Hashable) -> bool:
+        if key in self._seen:
+            del self._seen[key]
+            return True
+        self._seen[key] = None
+        if len(self._seen) > _SEEN_MAX:
+            self._seen.popitem(last=False)
+        return False

@@ -21,7 +21,7 @@ from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, footer_digest
 from custody.swh.tables import DATE, HASH_KEY, TableSpec, hash_keys
 from custody.vfs import FileSystem
 
-GROUP_ROWS = 8192
+GROUP_ROWS = 4096
 """Rows of a row group: measured, docs/swh.md."""
 
 _ZSTD_LEVEL = 3

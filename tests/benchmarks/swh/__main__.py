@@ -1,5 +1,7 @@
 """`python -m tests.benchmarks.swh`: how long a question to a table takes, by rows of a row group and keys at once.
 
+`query` compares questions to a whole database with other systems (`query.py`).
+
 Every question is a random key; files are warm. CPU time is of this process and hardly depends on what else runs.
 """
 
@@ -22,6 +24,8 @@ from custody.swh.table import Table
 from custody.swh.table_file import write_table_file
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
+from tests.benchmarks.swh import query
+from tests.benchmarks.swh.asker import SYSTEMS
 
 SPEC = TABLES[CONTENTS_IN_REVISIONS]
 _KEYS_OF_A_ROW = 4
@@ -56,10 +60,25 @@ def measure(ask: Callable[[np.ndarray], object], keys: Sequence[np.ndarray]) -> 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print one line a case."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.swh", description=__doc__)
+    commands = parser.add_subparsers()
+    asking = commands.add_parser("query", description=query.__doc__)
+    asking.set_defaults(run=query.main)
+    asking.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 5_000_000, 20_000_000])
+    asking.add_argument("--questions", type=int, default=500)
+    asking.add_argument("--cold", type=int, default=20, help="how many questions are asked cold")
+    asking.add_argument("--systems", nargs="*", choices=list(SYSTEMS), help="which ones; all when left out")
+    asking.add_argument("--modes", nargs="*", choices=["warm", "cold"], default=["warm", "cold"])
+    asking.add_argument("--folder", type=Path, help="where databases are made; .local/benchmarks/swh when left out")
+    parser.set_defaults(run=measure_groups)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--questions", type=int, default=500)
     parser.add_argument("--groups", type=int, nargs="*", default=[2048, 8192, 32768, 131072])
     arguments = parser.parse_args(argv)
+    return int(arguments.run(arguments))
+
+
+def measure_groups(arguments: argparse.Namespace) -> int:
+    """Print one line a size of row groups and kind of question."""
     rng = np.random.default_rng(1)
     out = sys.stdout
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, pyarrow {pa.__version__}"

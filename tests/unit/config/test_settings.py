@@ -135,6 +135,19 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("ngsi", "notification_bytes_max", [1024, 64 << 20], [1023, (64 << 20) + 1]),
     ("ngsi", "strict_content_type", [True, False], ["maybe", 2]),
     ("ngsi", "attrs_formats", [["normalized"], ["normalized", "keyValues"]], [[], ["values"], "normalized"]),
+    ("swh", "host", ["127.0.0.1", "::1"], ["", 1]),
+    ("swh", "port", [0, 65_535], [-1, 65_536]),
+    ("swh", "grpc_port", [0, 65_535, ""], [-1, 65_536]),
+    ("swh", "questions_max", [1, 100_000], [0, 100_001]),
+    ("swh", "occurrences_max", [1, 100_000], [0, 100_001]),
+    ("swh", "cache_bytes", [0, 1 << 40], [-1]),
+    ("swh", "header_bytes_max", [1024, 1 << 20], [1023, (1 << 20) + 1]),
+    ("swh", "requests_max", [1, 65_536], [0, 65_537]),
+    ("swh", "stop_seconds", [1, 3600], [0, 1.5]),
+    ("swh", "token_file", ["tokens", "/etc/tokens", ""], [1, []]),
+    ("swh", "tls_certificate", ["cert.pem", ""], [1, []]),
+    ("swh", "tls_key", ["key.pem", ""], [1, []]),
+    ("swh", "tls_client_ca", ["ca.pem", ""], [1, []]),
 ]
 SECTIONS = [name for name in Settings.model_fields if name != "root"]
 

@@ -8,20 +8,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class WhereIsOneRequest(_message.Message):
-    __slots__ = ("swhid", "mask")
-    SWHID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("mask", "swhid")
     MASK_FIELD_NUMBER: _ClassVar[int]
-    swhid: str
+    SWHID_FIELD_NUMBER: _ClassVar[int]
     mask: _field_mask_pb2.FieldMask
-    def __init__(self, swhid: _Optional[str] = ..., mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ...) -> None: ...
+    swhid: str
+    def __init__(self, mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ..., swhid: _Optional[str] = ...) -> None: ...
 
 class WhereAreOneRequest(_message.Message):
-    __slots__ = ("swhid", "mask")
-    SWHID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("mask", "swhid")
     MASK_FIELD_NUMBER: _ClassVar[int]
-    swhid: _containers.RepeatedScalarFieldContainer[str]
+    SWHID_FIELD_NUMBER: _ClassVar[int]
     mask: _field_mask_pb2.FieldMask
-    def __init__(self, swhid: _Optional[_Iterable[str]] = ..., mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ...) -> None: ...
+    swhid: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ..., swhid: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WhereIsOneResult(_message.Message):
     __slots__ = ("swhid", "anchor", "origin")

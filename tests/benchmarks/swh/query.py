@@ -1,0 +1,107 @@
+"""Questions to a whole database beside other systems on the same files: `python -m tests.benchmarks.swh query`.
+
+Wall times and CPU times of one question after the other, of one identifier and of a hundred; warm, and cold: files
+dropped from the page cache and everything opened anew for each question. All systems have to give the same answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from custody.swh.tables import hash_keys
+from tests.benchmarks.environment import LOCAL, peers_python
+from tests.benchmarks.swh.asker import SYSTEMS, WARM_UP
+from tests.benchmarks.swh.made import Sizes, hashes_of, kinds_of, make_database
+
+ROOT = Path(__file__).resolve().parents[3]
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+_MANY = 100
+
+
+def database_of(rows: int, folder: Path | None = None) -> Path:
+    """Return the folder of a made-up database of so many nodes; it is made when it is not there."""
+    target = (LOCAL / "swh" if folder is None else folder) / str(rows)
+    if not (target / "made").exists():
+        make_database(target, rows)
+        (target / "made").touch()
+    return target
+
+
+def questions_of(rows: int, count: int, many: int, seed: int) -> list[list[tuple[int, str, str]]]:
+    """Identifiers of contents and directories, drawn at random: `count` questions of `many`."""
+    sizes, rng = Sizes(rows), np.random.default_rng(seed)
+    ids = rng.integers(0, sizes.directories_end, count * many)
+    hashes = hashes_of(ids)
+    keys = hash_keys(pa.FixedSizeBinaryArray.from_buffers(pa.binary(20), len(ids), [None, pa.py_buffer(hashes)]))
+    texts = [row.tobytes().hex() for row in hashes]
+    flat = list(zip(keys.tolist(), kinds_of(sizes, ids).tolist(), texts, strict=True))
+    return [flat[start : start + many] for start in range(0, len(flat), many)]
+
+
+def measured(system: str, folder: Path, questions: list[list[tuple[int, str, str]]], mode: str) -> dict[str, Any]:
+    """Let a system answer in a process of its own.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    is_peer = system == "DataFusion"
+    python = str(peers_python(REQUIREMENTS)) if is_peer else sys.executable
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(questions, file)
+        file.flush()
+        command = [python, str(Path(__file__).with_name("asker.py")), system, str(folder), file.name, mode]
+        environment = {**os.environ, "PYTHONPATH": "" if is_peer else str(ROOT / "include")}
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def compare(rows: int, count: int, cold: int, systems: list[str], modes: list[str], folder: Path | None = None) -> None:
+    """Print one line a system and kind of question.
+
+    Raises:
+        AssertionError: a system gives another answer.
+    """
+    database = database_of(rows, folder)
+    size = sum(path.stat().st_size for path in database.rglob("*") if path.is_file())
+    machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    sys.stdout.write(f"{rows} nodes, {size >> 20} MiB of tables and indexes; {machine}\n")
+    kinds = (("whereis", "warm", 1, count), (f"whereare {_MANY}", "warm", _MANY, max(count // 10, 3)))
+    for name, mode, many, asked in (*kinds, ("whereis", "cold", 1, cold)):
+        if mode not in modes:
+            continue
+        questions = questions_of(rows, asked + (WARM_UP if mode == "warm" else 0), many, seed=many)
+        expected: list[Any] | None = None
+        for system in systems:
+            found = measured(system, database, questions, mode)
+            assert expected in (None, found["answers"]), f"{system} answers otherwise"
+            expected = found["answers"]
+            walls = np.array(found["walls"]) * 1e3
+            sys.stdout.write(
+                f"  {name}, {mode}, {system}: p50 {np.median(walls):.2f} ms, p99 {np.percentile(walls, 99):.2f} ms, "
+                f"CPU {found['cpu'] * 1e3:.2f} ms, read {found['read'] / 1024:.0f} KiB\n"
+            )
+            sys.stdout.flush()
+
+
+def main(arguments: Any) -> int:
+    """Compare for each size."""
+    for rows in arguments.rows:
+        compare(
+            rows,
+            arguments.questions,
+            arguments.cold,
+            arguments.systems or list(SYSTEMS),
+            arguments.modes,
+            arguments.folder,
+        )
+    return 0
