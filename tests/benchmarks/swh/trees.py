@@ -97,7 +97,7 @@ class Trees:
     def grown(cls, rng: np.random.Generator, repositories: Repositories) -> Trees:
         """Lay out a tree for each repository, and let its commits write files."""
         lengths = repositories.lengths
-        sizes = np.maximum((2 * lengths**0.55 * rng.lognormal(0, 0.5, len(lengths))).astype(np.int64), 1)
+        sizes = np.maximum((1.2 * lengths**0.45 * rng.lognormal(0, 0.5, len(lengths))).astype(np.int64), 1)
         top = np.cumsum(sizes) - sizes
         of_place = np.repeat(np.arange(len(sizes)), sizes)
         local = np.arange(len(of_place)) - top[of_place]
@@ -108,7 +108,7 @@ class Trees:
         made = np.maximum((local / sizes[of_place]) ** 2 * 1.3 - 0.3, 0) * lengths[of_place]
         made = np.minimum(made.astype(np.int64), lengths[of_place] - 1)
         # One place in five holds directories only.
-        held = rng.geometric(0.22, len(local)) * (rng.random(len(local)) < 0.8)
+        held = rng.geometric(0.3, len(local)) * (rng.random(len(local)) < 0.8)
         held[top] += 2
         file_parent = np.repeat(np.arange(len(local)), held)
         span = int(lengths.max())
