@@ -43,7 +43,8 @@ class Repositories:
     @cached_property
     def first(self) -> Ids:
         """The number of each repository's first commit."""
-        return np.cumsum(self.lengths) - self.lengths
+        first: Ids = np.cumsum(self.lengths) - self.lengths
+        return first
 
     @cached_property
     def of_commit(self) -> Ids:
@@ -53,7 +54,8 @@ class Repositories:
     @cached_property
     def time_of_commit(self) -> Ids:
         """Where each commit stands in its repository, from 0."""
-        return np.arange(self.commits) - self.first[self.of_commit]
+        times: Ids = np.arange(self.commits) - self.first[self.of_commit]
+        return times
 
     def history(self, rng: np.random.Generator) -> tuple[Ids, Ids]:
         """Return which commit follows which: mostly the one before, some branch off, one in ten merges."""
@@ -73,7 +75,8 @@ class Repositories:
         passed -= passed[self.first][self.of_commit]
         start = rng.integers(1_100_000_000, 1_650_000_000, self.count)[self.of_commit]
         wrong = np.where(rng.random(self.commits) < 0.02, rng.exponential(60 * _DAY, self.commits), 0)
-        return (start + passed - wrong).astype(np.int64)
+        dates: Ids = (start + passed - wrong).astype(np.int64)
+        return dates
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,8 @@ class Trees:
         times = self.repositories.time_of_commit
         times = np.where(rng.random(len(times)) < 0.02, (times * rng.random(len(times))).astype(np.int64), times)
         keys = self.top[self.repositories.of_commit] * self.span + times
-        return np.searchsorted(self.directories, keys, "right") - 1
+        versions: Ids = np.searchsorted(self.directories, keys, "right") - 1
+        return versions
 
     def directory_entries(self) -> tuple[Ids, Ids, pa.Array]:
         """Return version above, version below and name of each directory in a directory."""
