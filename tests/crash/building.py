@@ -1,4 +1,6 @@
-"""A build of provenance tables as a scenario: steps that write their files, finish one by one, and are published."""
+"""Builds of provenance tables as a scenario: steps that write their files, finish one by one, and are published; the
+build that was replaced is removed.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ from pathlib import Path
 
 from custody.catalog import Catalog
 from custody.clock import ManualClock
+from custody.config import Settings
+from custody.retention.software import former_builds, remove_former
 from custody.store import LocalStore
 from custody.swh.build import STEPS, Build, BuildDescription, StepOutput
 from custody.swh.index_file import read_index
@@ -20,6 +24,7 @@ from tests.crash.enumeration import Scenario
 STORE = Path("/store")
 DATABASE = STORE / "main" / "swh"
 DESCRIPTION = BuildDescription(graph="/graph", fingerprint="f", node_filter="all")
+SETTINGS = Settings.model_validate({"root": Path("/")})
 WRITING = (STEPS[0], STEPS[5])
 """The steps that write a file; the others only finish."""
 
@@ -30,10 +35,11 @@ class Made:
 
     finished: dict[str, list[str]] = field(default_factory=dict)
     published: list[str] = field(default_factory=list)
+    removing: bool = False
 
 
 class Building(Scenario[Made]):
-    """Two builds, one after the other; what is found goes on under the name of the last one."""
+    """Two builds, then the first one goes; what is found goes on under the name of the last one."""
 
     def __init__(self, source: Path) -> None:
         self._source = source
@@ -42,17 +48,24 @@ class Building(Scenario[Made]):
         return Made()
 
     def copy(self, record: Made) -> Made:
-        return Made({name: list(steps) for name, steps in record.finished.items()}, list(record.published))
+        finished = {name: list(steps) for name, steps in record.finished.items()}
+        return Made(finished, list(record.published), record.removing)
 
     def run(self, fs: FileSystem, record: Made) -> None:
         for name in ("one", "two"):
             self._build(fs, record, name)
+        self._remove(fs, record)
+        assert not fs.exists(DATABASE / "builds" / "one")
 
     def use(self, fs: FileSystem, record: Made) -> None:
         self._build(fs, record, list(record.finished)[-1] if record.finished else "one")
+        self._remove(fs, record)
+        assert former_builds(SETTINGS, fs, ManualClock(2_000), needs_room=True) == []
 
     def check(self, fs: FileSystem, record: Made) -> None:
         for name, steps in record.finished.items():
+            if record.removing and name != record.published[-1] and not fs.exists(DATABASE / "builds" / name):
+                continue
             build = Build.open(fs, DATABASE, name)
             assert build.description == DESCRIPTION
             for step in STEPS:
@@ -60,7 +73,10 @@ class Building(Scenario[Made]):
                 assert step not in steps or output is not None, f"{step} had finished"
                 if output is not None:
                     self._whole(fs, build, output)
-        state = catalog(fs).load()
+        timeline = catalog(fs)
+        state = timeline.load()
+        for revision in range(max(state.floor, 0), state.revision):
+            assert all(fs.exists(DATABASE / path) for path in timeline.at(revision).files), "a kept revision has a hole"
         names = {file.partition for file in state.files.values()}
         assert len(names) <= 1, "files of two builds are live"
         if record.published:
@@ -80,6 +96,10 @@ class Building(Scenario[Made]):
                 finished.append(step)
         assert publish(catalog(fs), build).files == len(WRITING)
         record.published.append(name)
+
+    def _remove(self, fs: FileSystem, record: Made) -> None:
+        record.removing = True
+        remove_former(SETTINGS, fs, ManualClock(2_000), needs_room=True)
 
     def _attempt(self, fs: FileSystem, build: Build, step: str) -> tuple[Path, StepOutput]:
         attempt = build.attempt(step)

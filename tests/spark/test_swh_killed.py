@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from custody.clock import SystemClock
 from custody.repository import Repository
 from custody.spark.run import jobs_folder
 from custody.spark.submit import submit_command, submit_environment
-from custody.swh.build import PUBLISH, STEPS, Build
-from custody.swh.publishing import database_folder
+from custody.swh.build import STEPS, Build
+from custody.swh.publishing import database_catalog, database_folder, published_state
 from custody.vfs import PosixFileSystem
 from tests.swh.graphs import Shape, random_graph, write_graph
-from tests.swh.on_spark import expected, tables
+from tests.swh.on_spark import expected, rows
 from tests.swh.reference import Reference
 
 pytestmark = [
@@ -26,15 +27,30 @@ pytestmark = [
     # PySpark's own warnings are not this project's errors.
     pytest.mark.filterwarnings("default"),
 ]
+TABLES_OF_STEPS = {
+    "nodes": (STEPS[0], "nodes", "id"),
+    "earliest_revisions": (STEPS[1], "earliest_revisions", "node", "author_date", "revrel"),
+    "d_in_r": (
+        *(STEPS[4], "frontier_directories_in_revisions"),
+        *("dir", "dir_max_author_date", "revrel", "revrel_author_date", "path"),
+    ),
+    "c_in_r": (
+        *(STEPS[5], "contents_in_revisions_without_frontiers"),
+        *("cnt", "revrel", "revrel_author_date", "path"),
+    ),
+    "c_in_d": (STEPS[6], "contents_in_frontier_directories", "cnt", "dir", "path"),
+    "r_in_o": (STEPS[7], "revisions_in_origins", "revrel", "ori"),
+}
+"""What a published build has of the reference's tables: step, table, columns."""
 GRAPH = random_graph(Shape(11, 60, 50, 30, 6, 3, 4, 50, 0.1))
 SECONDS_MAX = 1200
 
 
-def start(root: Path, graph: Path, step: str) -> subprocess.Popen[bytes]:
-    """Submit the job of a step, in a session of its own so that all of it can be killed."""
+def start(root: Path, graph: Path) -> subprocess.Popen[bytes]:
+    """Submit the job that goes on with a build, in a session of its own so that all of it can be killed."""
     arguments = ["--repository", str(root), "--graph", str(graph), "--build", "b", "--node-filter", "heads"]
     return subprocess.Popen(
-        submit_command(jobs_folder() / f"{step}.py", arguments, master="local[2]"),
+        submit_command(jobs_folder() / "swh_all.py", arguments, master="local[2]"),
         env={**os.environ, **submit_environment()},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -54,18 +70,20 @@ def kill_in_the_middle(process: subprocess.Popen[bytes], build: Path, step: str,
 
 
 def test_whatever_step_is_killed_the_build_goes_on_and_gives_the_same_tables(tmp_path: Path) -> None:
-    settings = Repository.create(tmp_path / "repository").settings
+    fs, settings = PosixFileSystem(), Repository.create(tmp_path / "repository").settings
     graph = write_graph(GRAPH, tmp_path / "graph")
     folder = database_folder(settings) / "builds" / "b"
+    done: dict[Path, int] = {}
     for number, step in enumerate(STEPS):
-        kill_in_the_middle(start(settings.root, graph, step), folder, step, 1 + number % 3)
+        kill_in_the_middle(start(settings.root, graph), folder, step, 1 + number % 2)
         assert not (folder / step).exists()
-        assert start(settings.root, graph, step).wait(SECONDS_MAX) == 0
-        assert (folder / step / "output.json").exists()
-    build = Build.open(PosixFileSystem(), database_folder(settings), "b")
-    found, wanted = tables(build), expected(Reference(GRAPH, "heads"))
-    for name, rows in wanted.items():
-        assert found[name] == rows, name
-    assert len(list(folder.glob("attempt.*"))) == len(STEPS), "what was killed lies there still"
-    assert start(settings.root, graph, PUBLISH).wait(SECONDS_MAX) == 0
+        assert all(path.stat().st_ino == inode for path, inode in done.items()), "a step that is done was done again"
+        done |= {path: path.stat().st_ino for name in STEPS[:number] for path in (folder / name).rglob("*")}
+    assert start(settings.root, graph).wait(SECONDS_MAX) == 0
+    state = published_state(database_catalog(settings, fs, SystemClock()))
+    assert set(state.files) == set(Build.open(fs, database_folder(settings), "b").files())
     assert list(folder.glob("attempt.*")) == []
+    reference = Reference(GRAPH, "heads")
+    wanted = expected(reference)
+    for name, table in TABLES_OF_STEPS.items():
+        assert rows(folder / table[0] / "tables" / table[1], *table[2:]) == wanted[name], name

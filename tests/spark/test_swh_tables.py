@@ -105,7 +105,7 @@ def test_rounds_grow_with_the_logarithm_of_a_history_that_merges_at_every_third_
 
     commits = 10_000
     # Merges reach over each other: no commit behind the first merge has one way alone to it.
-    edges = [(node, node + 1, None) for node in range(commits - 1)]
+    edges: list[tuple[int, int, bytes | None]] = [(node, node + 1, None) for node in range(commits - 1)]
     edges += [(node, node + 5, None) for node in range(0, commits - 5, 3)]
     edges += [(commits + 1, commits, None), (commits, 0, b"main"), (commits + 3, commits + 2, None)]
     edges.append((commits + 2, commits // 2, b"fork"))

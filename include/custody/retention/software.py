@@ -51,7 +51,8 @@ def former_builds(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
         elif name in replaced:
             is_former = replaced[name] <= (now if needs_room else before)
         else:
-            is_former = all(at_ms <= before for at_ms in _touched(fs, folder / name))
+            # One without any file is about to begin.
+            is_former = max(_touched(fs, folder / name), default=now) <= before
         found += [folder / name] if is_former else []
     return found
 

@@ -1,7 +1,8 @@
 """`python -m tests.benchmarks.swh build GRAPH FOLDER`: what each step of a build takes on a graph of some size.
 
 Every step is a spark-submit of its own, as in the DAG; with `--dag` it is the DAG itself in an Airflow of its own. The
-results are written after each step, so that a build that is stopped leaves what it cost until then.
+results are written after each step, so that a build that is stopped leaves what it cost until then; the same command
+goes on with it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -36,7 +36,6 @@ def prepare(folder: Path, memory: str) -> tuple[Settings, dict[str, str]]:
     """Make a repository, and the environment in which Spark keeps a log and has so much memory."""
     root, conf, events = folder / "repository", folder / "conf", folder / "events"
     settings = load_settings(root) if root.exists() else Repository.create(root).settings
-    shutil.rmtree(events, ignore_errors=True)
     for made in (conf, events, folder / "scratch"):
         made.mkdir(exist_ok=True)
     lines = {
@@ -56,7 +55,9 @@ class Measured:
 
     def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
         self._path = folder / RESULTS
-        self.found: dict[str, Any] = {**facts, "steps": {}}
+        former = json.loads(self._path.read_text()) if self._path.exists() else {}
+        # A build that was stopped goes on: what its steps took is known already.
+        self.found: dict[str, Any] = {**facts, "steps": former.get("steps", {})}
 
     def add(self, step: str, seconds: float, watch: Watch, events: Path, report: Mapping[str, Any] | None) -> None:
         """Add a step, and write everything."""
@@ -84,7 +85,7 @@ def run_steps(measured: Measured, settings: Settings, arguments: Sequence[str], 
     """
     folder = settings.root.parent
     with Watch(settings.root) as watch:
-        for step in (*STEPS, PUBLISH):
+        for step in (name for name in (*STEPS, PUBLISH) if name not in measured.found["steps"]):
             started = time.monotonic()
             job = jobs_folder() / f"{step}.py"
             given = ["--repository", str(settings.root), *arguments]

@@ -28,7 +28,7 @@ from tests.benchmarks.swh.trees import Repositories, Trees
 
 Ids = np.ndarray
 TYPES = ("cnt", "dir", "ori", "rel", "rev", "snp")
-_BATCH_EDGES = 1_000_000
+_BATCH_EDGES = 200_000
 _EDGES_OF_A_COMMIT = 60
 _SHARE_REUSED, _SHARE_UNDATED, _SHARE_VENDORING = 0.25, 0.01, 0.04
 

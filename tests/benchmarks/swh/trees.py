@@ -43,7 +43,8 @@ class Repositories:
     @cached_property
     def first(self) -> Ids:
         """The number of each repository's first commit."""
-        return np.cumsum(self.lengths) - self.lengths
+        first: Ids = np.cumsum(self.lengths) - self.lengths
+        return first
 
     @cached_property
     def of_commit(self) -> Ids:
@@ -53,7 +54,8 @@ class Repositories:
     @cached_property
     def time_of_commit(self) -> Ids:
         """Where each commit stands in its repository, from 0."""
-        return np.arange(self.commits) - self.first[self.of_commit]
+        times: Ids = np.arange(self.commits) - self.first[self.of_commit]
+        return times
 
     def history(self, rng: np.random.Generator) -> tuple[Ids, Ids]:
         """Return which commit follows which: mostly the one before, some branch off, one in ten merges."""
@@ -73,7 +75,8 @@ class Repositories:
         passed -= passed[self.first][self.of_commit]
         start = rng.integers(1_100_000_000, 1_650_000_000, self.count)[self.of_commit]
         wrong = np.where(rng.random(self.commits) < 0.02, rng.exponential(60 * _DAY, self.commits), 0)
-        return (start + passed - wrong).astype(np.int64)
+        dates: Ids = (start + passed - wrong).astype(np.int64)
+        return dates
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Trees:
     def grown(cls, rng: np.random.Generator, repositories: Repositories) -> Trees:
         """Lay out a tree for each repository, and let its commits write files."""
         lengths = repositories.lengths
-        sizes = np.maximum((2 * lengths**0.55 * rng.lognormal(0, 0.5, len(lengths))).astype(np.int64), 1)
+        sizes = np.maximum((1.2 * lengths**0.45 * rng.lognormal(0, 0.5, len(lengths))).astype(np.int64), 1)
         top = np.cumsum(sizes) - sizes
         of_place = np.repeat(np.arange(len(sizes)), sizes)
         local = np.arange(len(of_place)) - top[of_place]
@@ -108,7 +111,7 @@ class Trees:
         made = np.maximum((local / sizes[of_place]) ** 2 * 1.3 - 0.3, 0) * lengths[of_place]
         made = np.minimum(made.astype(np.int64), lengths[of_place] - 1)
         # One place in five holds directories only.
-        held = rng.geometric(0.22, len(local)) * (rng.random(len(local)) < 0.8)
+        held = rng.geometric(0.3, len(local)) * (rng.random(len(local)) < 0.8)
         held[top] += 2
         file_parent = np.repeat(np.arange(len(local)), held)
         span = int(lengths.max())
@@ -159,7 +162,8 @@ class Trees:
         times = self.repositories.time_of_commit
         times = np.where(rng.random(len(times)) < 0.02, (times * rng.random(len(times))).astype(np.int64), times)
         keys = self.top[self.repositories.of_commit] * self.span + times
-        return np.searchsorted(self.directories, keys, "right") - 1
+        versions: Ids = np.searchsorted(self.directories, keys, "right") - 1
+        return versions
 
     def directory_entries(self) -> tuple[Ids, Ids, pa.Array]:
         """Return version above, version below and name of each directory in a directory."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
@@ -117,7 +118,7 @@ def read_tasks(path: Path) -> Tasks:
     return found
 
 
-def _events(path: Path) -> Iterator[dict[str, object]]:
+def _events(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             # Plans are long and of no use here.

@@ -110,6 +110,7 @@ def test_the_collection_of_garbage_takes_builds_along_when_the_repository_is_ove
     workspace = Workspace(tight, writer, fs, clock)
     assert list(step.waiting(workspace)) == [Unit(writer)]
     report = step.run(workspace, Unit(writer))
+    assert report.note is not None
     assert report.note.endswith("2 builds of software tables removed")
     assert measure(tight, fs).kinds["software"] < use.kinds["software"] * 0.6
     assert names(published) == ["three"]
