@@ -1,5 +1,5 @@
 """
-### NGSI to HDFS
+### Ngsi to hdfs
 
 Writes the notifications that the receiver took to the files of their destinations, on HDFS or in a folder, each line
 once, and tells of each file by SEND events.

@@ -133,7 +133,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("ngsi-batch", "## Part", staged.Part),
         ("ngsi-batch", "## What is in no file", staged.Left),
         ("ngsi-batch", "## What is put aside", staged.Aside),
-        ("ngsi-batch", "### Notification", staged.Notified),
+        ("ngsi-batch", "## Notification", staged.Notified),
     ],
 )
 def test_every_key_of_a_json_document_is_in_its_table(page: str, heading: str, struct: type[msgspec.Struct]) -> None:
