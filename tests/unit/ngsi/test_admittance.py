@@ -96,7 +96,7 @@ def test_tls_before_1_2_is_refused_by_the_receiver(at: Receiving, root: Path) ->
     place = urlsplit(at.url)
     with (
         socket.create_connection((place.hostname or "", place.port or 0), timeout=30) as connection,
-        pytest.raises(ssl.SSLError, match="EOF|alert protocol version"),
+        pytest.raises(ssl.SSLError, match=r"EOF|alert protocol version"),
     ):
         old.wrap_socket(connection, server_hostname="127.0.0.1")
 
