@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,11 +15,16 @@ SCHEDULE_VARIABLE = "CUSTODY_ROLLOVER_SCHEDULE"
 WATCH_VARIABLE = "CUSTODY_ROLLOVER_WATCH"
 RETENTION_SCHEDULE_VARIABLE = "CUSTODY_RETENTION_SCHEDULE"
 MAINTENANCE_SCHEDULE_VARIABLE = "CUSTODY_MAINTENANCE_SCHEDULE"
+NGSI_SCHEDULE_VARIABLE = "CUSTODY_NGSI_SCHEDULE"
 INGEST_SCHEDULE_VARIABLE = "CUSTODY_INGEST_SCHEDULE"
 INGEST_SINCE_VARIABLE = "CUSTODY_INGEST_SINCE"
+NGSI_MOUNT_VARIABLE = "CUSTODY_NGSI_MOUNT"
 SPARK_POOL_VARIABLE = "CUSTODY_SPARK_POOL"
 FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULT_POOL = "default_pool"
+_MOUNT = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
+_AIRFLOWS_OWN = ("/api/v2", "/ui", "/execution", "/auth", "/pluginsv2")
+"""Beginnings of paths under which Airflow mounts no plugin."""
 _EVERY_MINUTE = "* * * * *"
 _EVERY_HOUR = "0 * * * *"
 # Small logs of the last hour become one: a search pays for each shard.
@@ -74,9 +80,31 @@ def rollover_watch() -> float | None:
     return seconds
 
 
+def ngsi_mount() -> str | None:
+    """Return the path of Airflow's API server below which notifications are taken; None where they are not.
+
+    Raises:
+        ConfigurationError: CUSTODY_NGSI_MOUNT is no path, or one of Airflow's own.
+    """
+    named = os.environ.get(NGSI_MOUNT_VARIABLE, "").strip()
+    if not named:
+        return None
+    if not _MOUNT.fullmatch(named) or named.startswith(_AIRFLOWS_OWN):
+        raise ConfigurationError(
+            f"{NGSI_MOUNT_VARIABLE}: expected a path such as /custody/ngsi that is not Airflow's own, got {named!r}. "
+            "Correct it and restart Airflow."
+        )
+    return named
+
+
 def ingest_schedule() -> str | None:
     """Return the cron schedule of the ingest's intervals; an empty variable means that only people trigger it."""
     return _schedule(INGEST_SCHEDULE_VARIABLE, _EVERY_HOUR)
+
+
+def ngsi_schedule() -> str | None:
+    """Return the cron schedule of the NGSI sink's intervals; an empty variable leaves it to commits and people."""
+    return _schedule(NGSI_SCHEDULE_VARIABLE, _EVERY_HOUR)
 
 
 def retention_schedule() -> str | None:

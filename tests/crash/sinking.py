@@ -15,10 +15,13 @@ from custody.catalog import Catalog
 from custody.clock import ManualClock
 from custody.model import Event
 from custody.ngsi.contents import contents
+from custody.ngsi.draft import Taken
+from custody.ngsi.kept import DATABASE, NAME
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import Record
-from custody.ngsi.sink import DATABASE, Item, Sink
+from custody.ngsi.sink import Sink
 from custody.ngsi.source import read_events
+from custody.ngsi.staged import decode
 from custody.store import LocalStore
 from custody.vfs import FileSystem
 from tests.crash.enumeration import Scenario
@@ -52,11 +55,13 @@ def notified(number: int, entity: str, attribute: str) -> tuple[Event, bytes]:
 EVENTS = [notified(number, *name) for number, name in enumerate(NAMES)]
 
 
-def items(parameters: Parameters, first: int, upto: int) -> list[Item]:
+WRITER = "main"
+
+
+def items(parameters: Parameters, first: int, upto: int) -> list[Taken]:
     bodies = {event.event_id: body for event, body in EVENTS}
-    return list(
-        read_events((event for event, _ in EVENTS[first:upto]), lambda event: bodies[event.event_id], parameters)
-    )
+    found = read_events((event for event, _ in EVENTS[first:upto]), lambda event: bodies[event.event_id], parameters)
+    return [Taken(WRITER, event, record, bodies[event.event_id]) for event, record in found]
 
 
 def expected(parameters: Parameters, batches: list[tuple[int, int]]) -> dict[str, bytes]:
@@ -64,12 +69,22 @@ def expected(parameters: Parameters, batches: list[tuple[int, int]]) -> dict[str
     files: dict[str, bytes] = {}
     known: dict[str, tuple[str, ...]] = {}
     for first, upto in batches:
-        records = [record for _, record in items(parameters, first, upto) if isinstance(record, Record)]
-        made = contents(records, parameters, known, part=f"{first:020d}")
+        records = [item.found for item in items(parameters, first, upto) if isinstance(item.found, Record)]
+        made = contents(records, parameters, known, part=f"{WRITER}-{first:020d}")
         known |= made.columns
         for path, data in made.files.items():
             files[path] = files.get(path, b"") + data
     return files
+
+
+def committed_cursor(fs: FileSystem) -> int:
+    """Up to where events are committed, read as the catalog says it, without a repair."""
+    state = Catalog(LocalStore(fs, FOLDER), NAME, DATABASE, ManualClock(0)).load()
+    newest = [path for path in state.files if path.startswith("batches/")]
+    if not newest:
+        return 0
+    data = fs.read(FOLDER / NAME / DATABASE / newest[0])
+    return decode(data, newest[0]).staged.cursors.get(WRITER, 0)
 
 
 @dataclass
@@ -98,33 +113,33 @@ class Sinking(Scenario[Cursor]):
             with self._open(fs) as sink:
                 for first, upto in half:
                     record.tried.append((first, upto))
-                    sink.write(items(self._parameters, first, upto), upto)
+                    sink.write(items(self._parameters, first, upto), {WRITER: upto})
                     record.promised = upto
 
     def check(self, fs: FileSystem, record: Cursor) -> None:
         # Before anybody repairs anything: no file is longer than what was committed until then.
-        committed = Catalog(LocalStore(fs, FOLDER), "main", DATABASE, ManualClock(0)).load().next_event_id
+        committed = committed_cursor(fs)
         whole = expected(self._parameters, [batch for batch in record.tried if batch[1] <= committed])
         for path, data in self._files(fs):
             assert len(data) <= len(whole.get(path, b"")), f"{path} holds what was not committed"
         with self._open(fs) as sink:
-            cursor = sink.next_event_id
+            cursor = sink.cursors.get(WRITER, 0)
         assert record.promised <= cursor <= max([upto for _, upto in record.tried], default=0)
         done = [batch for batch in record.tried if batch[1] <= cursor]
         assert dict(self._files(fs)) == expected(self._parameters, done)
 
     def use(self, fs: FileSystem, record: Cursor) -> None:
         with self._open(fs) as sink:
-            cursor = sink.next_event_id
+            cursor = sink.cursors.get(WRITER, 0)
             # What was committed stands; the rest comes as one batch, with events that are in the files already.
             record.tried = [batch for batch in record.tried if batch[1] <= cursor]
             if cursor < len(EVENTS):
                 record.tried.append((cursor, len(EVENTS)))
-            sink.write(items(self._parameters, 0, len(EVENTS)), len(EVENTS))
+            sink.write(items(self._parameters, 0, len(EVENTS)), {WRITER: len(EVENTS)})
             record.promised = len(EVENTS)
 
     def _open(self, fs: FileSystem) -> AbstractContextManager[Sink]:
-        return self._sink.open(fs, FOLDER, ROOT, "main", ManualClock(RECEIVED_MS), self._parameters)
+        return self._sink.open(fs, FOLDER, ROOT, ManualClock(RECEIVED_MS), self._parameters)
 
     @staticmethod
     def _files(fs: FileSystem) -> Iterator[tuple[str, bytes]]:

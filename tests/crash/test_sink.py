@@ -32,17 +32,17 @@ def test_a_crash_of_the_sink_in_every_mode(mode: str) -> None:
 class WritesBeforeCommit(Sink):
     """Brings a batch into the files, then makes it count."""
 
-    def _commit(self, state: Any, batch: Any, made: Any, left: Any) -> None:
-        for part in batch.parts:
-            self._target.apply(part, memoryview(made.files[part.path]))
-        super()._commit(state, batch, made, left)
+    def _commit(self, batch: Any, data: Any, *more: Any) -> None:
+        for part, content in zip(batch.parts, data, strict=True):
+            self._target.apply(part, content)
+        super()._commit(batch, data, *more)
 
 
 class NeverEnds(Sink):
     """Does not bring to its end what a crash left."""
 
-    def _recover(self) -> None:
-        self._catalog.settle()
+    def _finish(self, batch: Any, data: Any, *, is_new: bool) -> Any:
+        return super()._finish(batch, data, is_new=is_new) if is_new else {}
 
 
 class ForgetsColumns(Sink):

@@ -42,11 +42,16 @@ class _Envelope(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Arrived:
+class Arrived:
+    """A notification that was read, with what else is known of it."""
+
     body: bytes
+    """As it was sent, without blanks around it."""
     notification: Notification
-    received: int | None
-    url: str | None
+    received: int | None = None
+    """When, in ms since the epoch, if its envelope says so."""
+    url: str | None = None
+    """Where it was posted to."""
 
 
 def read_element(raw: bytes, context: Context) -> Sequence[Event | Problem]:
@@ -55,7 +60,11 @@ def read_element(raw: bytes, context: Context) -> Sequence[Event | Problem]:
     Raises:
         InvalidInputError: it is no notification, or its headers do not fit its entities.
     """
-    arrived = _arrived(raw)
+    return arrived_events(_arrived(raw), context)
+
+
+def arrived_events(arrived: Arrived, context: Context) -> Sequence[Event | Problem]:
+    """Return an event for each entity of a notification that was read, and a problem for each that is none."""
     notification = arrived.notification
     found: dict[int, Event | Problem] = {
         broken.index: Problem(Severity.ERROR, "bad-value", f"entity {broken.index}: {broken.reason}")
@@ -66,7 +75,7 @@ def read_element(raw: bytes, context: Context) -> Sequence[Event | Problem]:
     return [found[index] for index in sorted(found)]
 
 
-def _arrived(raw: bytes) -> _Arrived:
+def _arrived(raw: bytes) -> Arrived:
     raw.decode()
     envelope = _Envelope(msgspec.Raw(raw))
     document = members("body", envelope.body)
@@ -76,7 +85,7 @@ def _arrived(raw: bytes) -> _Arrived:
         except msgspec.ValidationError as error:
             raise InvalidInputError(f"envelope: expected headers and body ({error})") from error
     received = envelope.received_at
-    return _Arrived(
+    return Arrived(
         body=bytes(envelope.body),
         notification=read_notification(bytes(envelope.body), envelope.headers),
         received=parse_iso("receivedAt", received) if isinstance(received, str) else received,
@@ -84,7 +93,7 @@ def _arrived(raw: bytes) -> _Arrived:
     )
 
 
-def _event(arrived: _Arrived, entity: Entity, digest: str, context: Context) -> Event:
+def _event(arrived: Arrived, entity: Entity, digest: str, context: Context) -> Event:
     notification = arrived.notification
     service, path = notification.service or _DEFAULT_SERVICE, entity.path or _DEFAULT_PATH
     time, said = _time(arrived)
@@ -128,7 +137,7 @@ def _event(arrived: _Arrived, entity: Entity, digest: str, context: Context) -> 
     )
 
 
-def _time(arrived: _Arrived) -> tuple[int | None, str]:
+def _time(arrived: Arrived) -> tuple[int | None, str]:
     """Return the time of a notification and who says so; NGSIv2 and NGSIv1 bodies carry none."""
     if arrived.received is not None:
         return arrived.received, "envelope"

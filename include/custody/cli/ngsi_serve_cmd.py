@@ -23,7 +23,7 @@ from custody.repository import Repository
 def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> None:
     """Take notifications over HTTP until SIGTERM; each is answered with 200 once it is on disk.
 
-    NGSIv2, NGSI-LD and NGSIv1 are posted to receiver.path. A notification becomes RECEIVE events, one an
+    NGSIv2, NGSI-LD and NGSIv1 are posted to ngsi.notification_target. A notification becomes RECEIVE events, one an
     entity, with its body as their content. What cannot be read is answered with 400 and goes to the
     quarantine. The process holds a writer slot.
 
@@ -46,6 +46,6 @@ def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
     with at.writer() as writer, Intake(writer, chosen.receiver.requests_max) as intake:
         receiver = Receiver(chosen, intake, at.quarantine, SystemClock(), tokens)
-        app = create_app(receiver, chosen.receiver.path)
+        app = create_app(receiver)
         serve_app(app, chosen, lambda url: stderr().print(clean(f"custody: notifications are taken at {url}")))
     stderr().print(clean(f"custody: {intake.stored} notifications were stored"))

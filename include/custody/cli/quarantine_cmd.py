@@ -8,9 +8,11 @@ from pathlib import Path
 import click
 
 from custody.capture import Format
-from custody.cli.output import json_option, print_json, print_table, time_text
+from custody.cli.output import json_option, print_json, print_table, stderr, time_text
+from custody.ngsi.again import FORMAT as SINK_FORMAT
 from custody.quarantine import Entry
 from custody.repository import FileReport, Repository
+from custody.repository.persisting import submit_entry_again
 
 
 @click.group()
@@ -68,6 +70,8 @@ def show(repository: Path, key: str) -> None:
 def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_name: str | None, as_json: bool) -> None:
     """Try the pieces with the keys KEYS again; what is stored leaves the quarantine.
 
+    What the sink of NGSI could not write is left to its next run: custody run ngsi_to_hdfs.
+
     \b
     Example:
       custody -r demo quarantine resubmit --all
@@ -75,14 +79,22 @@ def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_n
     opened = Repository.open(repository)
     if everything == bool(keys):
         raise click.UsageError("name KEYS or give --all")
-    chosen = [entry.key for entry in opened.quarantine.entries()] if everything else list(keys)
-    with opened.ingest() as work:
-        format = None if format_name is None else Format(format_name)
-        reports = [work.resubmit(key, format=format) for key in chosen]
+    entries = list(opened.quarantine.entries()) if everything else [opened.quarantine.get(key) for key in keys]
+    chosen = [entry.key for entry in entries if entry.format != SINK_FORMAT]
+    reports: list[FileReport] = []
+    if chosen:
+        with opened.ingest() as work:
+            format = None if format_name is None else Format(format_name)
+            reports = [work.resubmit(key, format=format) for key in chosen]
+    marked = [entry.key for entry in entries if entry.format == SINK_FORMAT]
+    for key in marked:
+        submit_entry_again(opened, key)
     if as_json:
         print_json(reports)
     else:
         print_table("", ("key", "stored#", "repeated#", "rejected#"), list(map(_outcome, chosen, reports)))
+    if marked:
+        stderr().print(f"custody: {len(marked)} pieces are left to the next run of ngsi_to_hdfs")
     if any(report.rejected for report in reports):
         sys.exit(1)
 

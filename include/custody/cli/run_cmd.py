@@ -16,15 +16,20 @@ from custody.recovery import STEPS
 from custody.rollover import StepReport, UnitReport
 from custody.spark.run import run_job
 
+_NGSI = "ngsi_to_hdfs"
+
 
 @click.command()
-@click.argument("step", type=click.Choice(["all", *STEPS, *MAINTENANCE_STEPS]))
+@click.argument("step", type=click.Choice(["all", *STEPS, *MAINTENANCE_STEPS, _NGSI]))
 @click.option("--verbose", "-v", is_flag=True, help="Show Spark's log.")
 @click.option("--take-over", is_flag=True, help="Take the work over from an attempt that lives; it then ends with 19.")
+@click.option("--until", help="Of ngsi_to_hdfs: what arrived before this instant is written, full batch or not.")
 @json_option
 @click.pass_obj
-def run(repository: Path, step: str, verbose: bool, take_over: bool, as_json: bool) -> None:
+def run(repository: Path, step: str, verbose: bool, take_over: bool, until: str | None, as_json: bool) -> None:
     """Submit the Spark job of STEP; `all` runs every step of a rollover in one driver.
+
+    ngsi_to_hdfs writes the notifications that are due to their files on HDFS.
 
     The master is the setting spark.master. The exit code is the job's: 14 when another attempt holds a writer's lease,
     19 when another one took over.
@@ -33,6 +38,8 @@ def run(repository: Path, step: str, verbose: bool, take_over: bool, as_json: bo
     Example:
       custody -r demo run all
     """
+    if until is not None and step != _NGSI:
+        raise click.UsageError(f"--until belongs to {_NGSI}")
     settings = load_settings(repository)
     talk = stderr()
     reports: list[StepReport] = []
@@ -49,7 +56,8 @@ def run(repository: Path, step: str, verbose: bool, take_over: bool, as_json: bo
         else:
             talk.print(f"{report.step}: {report.units} units, {report.events} events, {report.seconds:.1f} s")
 
-    code, tail = run_job(step, settings, on_line, os.environ, arguments=["--take-over"] * take_over)
+    arguments = ["--take-over"] * take_over + (["--until", until] if until is not None else [])
+    code, tail = run_job(step, settings, on_line, os.environ, arguments=arguments)
     if code != 0 and not any(report.failed for report in reports):
         for line in tail:
             talk.print(clean(line))

@@ -82,7 +82,7 @@ class LandingSection(Section):
 
 
 class ReceiverSection(Section):
-    """The receiver of NGSI notifications, `custody ngsi serve`."""
+    """How the receiver of NGSI notifications listens, `custody ngsi serve`; what it takes is in `ngsi`."""
 
     host: str = Field(
         "127.0.0.1",
@@ -91,14 +91,6 @@ class ReceiverSection(Section):
         "tls_client_ca.",
     )
     port: int = Field(5050, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
-    path: str = Field(
-        "/notify",
-        pattern=r"^(/[A-Za-z0-9._~-]+)+$",
-        description="Path that notifications are posted to; what follows a question mark in a request is ignored.",
-    )
-    body_bytes_max: int = Field(
-        1 << 20, ge=1024, le=64 << 20, description="Largest notification, in bytes; a larger one is answered with 413."
-    )
     header_bytes_max: int = Field(
         16 << 10, ge=1024, le=1 << 20, description="Most bytes of a request's line and headers together."
     )
@@ -113,14 +105,6 @@ class ReceiverSection(Section):
     )
     stop_seconds: int = Field(
         30, ge=1, description="How long requests that have begun may go on after SIGTERM, before they are cut off."
-    )
-    strict_content_type: bool = Field(
-        False, description="Whether a Content-Type has to say charset=utf-8, as Cygnus wants it."
-    )
-    key_values: bool = Field(
-        False,
-        description="Whether notifications without types (keyValues, simplified, custom) are taken; otherwise they are "
-        "answered with 400.",
     )
     token_file: Annotated[Path | None, Unset] = Field(
         None,

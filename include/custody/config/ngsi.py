@@ -20,6 +20,9 @@ PATH_LEVELS_MAX = 10
 LEVEL_CHARACTERS_MAX = 50
 FileFormat = Literal["json-row", "json-column", "csv-row", "csv-column", "parquet"]
 Periodicity = Literal["none", "hourly", "daily", "monthly", "yearly"]
+HEALTH_TARGET = "/health"
+"""Path under which the receiver says how it goes."""
+_TARGET = re.compile(r"(?=/)(?:/[A-Za-z0-9._~-]+)*/?")
 _SERVICE = re.compile(rf"[A-Za-z0-9_]{{1,{SERVICE_CHARACTERS_MAX}}}")
 _SERVICE_PATH = re.compile(rf"/|(?:/[A-Za-z0-9_]{{1,{LEVEL_CHARACTERS_MAX}}}){{1,{PATH_LEVELS_MAX}}}")
 _Words = BeforeValidator(lambda value: str(value) if isinstance(value, int) and not isinstance(value, bool) else value)
@@ -123,14 +126,26 @@ class NgsiSection(Section):
     )
     backend_tls: bool = Field(False, description="Whether a REST backend is asked by https.")
     backend_timeout: float = Field(60.0, gt=0, description="Seconds to wait for an answer of a REST backend.")
-    notification_target: str = Field("/notify", description="Path that notifications are posted to.")
-    notification_bytes_max: int = Field(1 << 20, ge=1024, description="Largest body of a notification, in bytes.")
+    notification_target: str = Field(
+        "/notify",
+        description="Path that notifications are posted to; what follows a question mark in a request is ignored.",
+    )
+    notification_bytes_max: int = Field(
+        1 << 20,
+        ge=1024,
+        le=64 << 20,
+        description="Largest body of a notification, in bytes; a larger one is answered with 413.",
+    )
     strict_content_type: bool = Field(
         False, description="true takes nothing but application/json; charset=utf-8, as Cygnus does."
     )
     attrs_formats: tuple[
         Literal["normalized", "legacy", "keyValues", "simplifiedNormalized", "simplifiedKeyValues"], ...
-    ] = Field(("normalized", "legacy"), min_length=1, description="Formats of attributes that are taken.")
+    ] = Field(
+        ("normalized", "legacy"),
+        min_length=1,
+        description="Formats of attributes that are taken; another one is answered with 400.",
+    )
 
     @field_validator("hdfs_host")
     @classmethod
@@ -180,8 +195,8 @@ class NgsiSection(Section):
     @field_validator("notification_target")
     @classmethod
     def _is_target(cls, text: str) -> str:
-        if not re.fullmatch(r"/[^?#\s]*", text):
-            raise ValueError("expected a path such as /notify, without ? and #")
+        if not _TARGET.fullmatch(text) or text == HEALTH_TARGET:
+            raise ValueError(f"expected a path such as /notify of letters, digits and . _ ~ - /, not {HEALTH_TARGET}")
         return text
 
     @field_validator("batch_retry_intervals")

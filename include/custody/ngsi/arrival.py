@@ -1,7 +1,7 @@
-"""What came over HTTP becomes events: the body with the headers that say something of it, read as any notification.
+"""What came over HTTP becomes events: the body is judged with its headers, each entity that can be read is an event.
 
-The headers are laid around the body as the envelope that files of notifications have too, so that a body that was kept
-in the quarantine can be read again with them.
+What cannot be read is kept with the headers that say something of it, laid around the body as the envelope that files
+of notifications have too, so that it can be read again with them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,27 @@ from dataclasses import dataclass
 
 import msgspec
 
-from custody.capture import Accepted, Context, Format, Limits, Place, Rejected, read_piece
-from custody.model import Event
-from custody.ngsi.admission import KEPT_HEADERS, Refusal
+from custody.capture import Accepted, Context, Place, Rejected
+from custody.capture.judge import NOT_JSON, checked
+from custody.capture.ngsi import Arrived, arrived_events
+from custody.model import Event, Problem, Severity
+from custody.ngsi.request import Accepts, Refusal, judge_body
 
-_ENVELOPE_BYTES_MAX = 1 << 20
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+KEPT_HEADERS = (
+    "fiware-service",
+    "fiware-servicepath",
+    "fiware-correlator",
+    "ngsild-tenant",
+    "ngsiv2-attrsformat",
+    "ngsild-attribute-format",
+    "link",
+)
+"""Headers that say something of a notification and are kept beside it. None of them is a secret."""
+KEPT_CODES = ("not-json", "bad-value")
+"""Refusals of bodies that are kept: they are damaged, or from a broker that nobody expected. What the settings do not
+want, or what holds nothing, is not."""
+_BLANKS = b" \t\r\n"
+_PLACE = Place(None, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +48,36 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What an arrival holds: events that can be stored, and what cannot."""
+    """What an arrival holds: events that can be stored, and what goes to the quarantine."""
 
     events: Sequence[Event]
     rejected: Sequence[Rejected]
-    raw: bytes
-    """Body and headers as one document, or the body alone when it is no JSON object."""
-
-    @property
-    def refusal(self) -> Refusal:
-        """What to answer when there is nothing to store."""
-        if not self.rejected:
-            return Refusal(400, "empty", "data: expected an entity, got none")
-        first = self.rejected[0].problem
-        return Refusal(400, first.code, first.message)
+    refusal: Refusal | None
+    """What to answer when there is nothing to store."""
 
 
-def read_arrival(arrival: Arrival) -> Read:
+def read_arrival(arrival: Arrival, accepts: Accepts) -> Read:
     """Return the events of a notification, one an entity; nothing is raised, whatever the bytes are."""
-    raw = _envelope(arrival) if _is_object(arrival.body) else arrival.body
-    context = Context(received_ms=arrival.received_ms)
-    limits = Limits(event_bytes_max=len(arrival.body) + _ENVELOPE_BYTES_MAX)
-    outcomes = list(read_piece(raw, Place(None, 0), limits, format=Format.NGSI, context=context))
-    events = [_told(item.event, arrival) for item in outcomes if isinstance(item, Accepted)]
-    return Read(events, [item for item in outcomes if isinstance(item, Rejected)], raw)
+    found = judge_body(arrival.headers, arrival.body, accepts)
+    if isinstance(found, Refusal):
+        problem = Problem(Severity.ERROR, found.code, found.message)
+        return Read((), _kept(arrival, [problem] if found.code in KEPT_CODES else []), found)
+    events: list[Event] = []
+    problems: list[Problem] = []
+    arrived = Arrived(arrival.body.strip(_BLANKS), found, url=arrival.url)
+    for item in arrived_events(arrived, Context(received_ms=arrival.received_ms)):
+        outcome = item if isinstance(item, Problem) else checked(item, _PLACE, b"")
+        if isinstance(outcome, Accepted):
+            events.append(_told(outcome.event, arrival))
+        else:
+            problems.append(outcome if isinstance(outcome, Problem) else outcome.problem)
+    refusal = None if events else Refusal(400, problems[0].code, problems[0].message)
+    return Read(events, _kept(arrival, problems), refusal)
+
+
+def _kept(arrival: Arrival, problems: Sequence[Problem]) -> Sequence[Rejected]:
+    raw = _raw(arrival) if problems else b""
+    return [Rejected(_PLACE, problem, raw) for problem in problems]
 
 
 def _told(event: Event, arrival: Arrival) -> Event:
@@ -69,15 +90,17 @@ def _told(event: Event, arrival: Arrival) -> Event:
     )
 
 
-def _is_object(body: bytes) -> bool:
-    """Whether a body is one JSON object: otherwise what it holds could end the envelope and begin another."""
+def _raw(arrival: Arrival) -> bytes:
+    """Return body and headers as one document, or the body alone when it is no JSON object.
+
+    What is none could end the envelope and begin another one.
+    """
     try:
-        return isinstance(msgspec.json.decode(body), dict)
-    except _NOT_JSON:
-        return False
-
-
-def _envelope(arrival: Arrival) -> bytes:
+        is_object = isinstance(msgspec.json.decode(arrival.body), dict)
+    except NOT_JSON:
+        is_object = False
+    if not is_object:
+        return arrival.body
     kept = {name: arrival.headers[name] for name in KEPT_HEADERS if name in arrival.headers}
     head = msgspec.json.encode({"headers": kept, "url": arrival.url})
     return b"".join((head[:-1], b',"body":', arrival.body, b"}"))

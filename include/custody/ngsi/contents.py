@@ -20,6 +20,8 @@ class Contents:
     """All columns of the destinations in column modes that these records are for."""
     unplaced: Mapping[int, Unplaced]
     """Records that could not be written, by their place among the records."""
+    sources: Mapping[str, Sequence[int]]
+    """Which records each file has rows of, by their place among the records."""
 
 
 def contents(records: Sequence[Record], parameters: Parameters, known: Known, *, part: str) -> Contents:
@@ -27,12 +29,13 @@ def contents(records: Sequence[Record], parameters: Parameters, known: Known, *,
     if parameters.format != "parquet":
         rendered = render(records, parameters, known)
         files = {path: file_text(lines).encode() for path, lines in rendered.files.items()}
-        return Contents(files, rendered.columns, rendered.unplaced)
-    folders: dict[str, list[Record]] = {}
-    for record in records:
-        folders.setdefault(f"{record.placed.destination.location}/dt={parquet.day(record)}", []).append(record)
+        return Contents(files, rendered.columns, rendered.unplaced, rendered.sources)
+    folders: dict[str, list[int]] = {}
+    for number, record in enumerate(records):
+        path = f"{record.placed.destination.location}/dt={parquet.day(record)}/{part}.parquet"
+        folders.setdefault(path, []).append(number)
     made = {
-        f"{folder}/{part}.parquet": parquet.file_bytes(parquet.table(its, parameters))
-        for folder, its in folders.items()
+        path: parquet.file_bytes(parquet.table((records[number] for number in its), parameters))
+        for path, its in folders.items()
     }
-    return Contents(made, {}, {})
+    return Contents(made, {}, {}, folders)

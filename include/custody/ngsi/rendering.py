@@ -34,9 +34,15 @@ class Rendered:
     unplaced: dict[int, Unplaced] = field(default_factory=dict)
     """Records whose metadata have no file, by their place among the records; nothing of them is in the lines."""
 
-    def add(self, path: str, lines: Iterable[str]) -> None:
-        """Add lines to a file."""
+    sources: dict[str, list[int]] = field(default_factory=dict)
+    """Which records each file has lines of, by their place among the records."""
+
+    def add(self, path: str, lines: Iterable[str], number: int) -> None:
+        """Add lines of a record to a file."""
         self.files.setdefault(path, []).extend(lines)
+        have = self.sources.setdefault(path, [])
+        if not have or have[-1] != number:
+            have.append(number)
 
 
 def file_text(lines: Iterable[str]) -> str:
@@ -54,7 +60,8 @@ def render(found: Iterable[Record], parameters: Parameters, known: Known) -> Ren
         if is_column:
             have = extended(have, (name for name, _ in columns(record.attributes)))
         if not is_csv:
-            rendered.add(path, _json_column(record, parameters) if is_column else _json_row(record, parameters))
+            rows = _json_column(record, parameters) if is_column else _json_row(record, parameters)
+            rendered.add(path, rows, number)
         else:
             try:
                 metadata = _metadata_files(record, parameters)
@@ -64,10 +71,10 @@ def render(found: Iterable[Record], parameters: Parameters, known: Known) -> Ren
             lines = (
                 _csv_column(record, metadata, have, parameters) if is_column else _csv_row(record, metadata, parameters)
             )
-            rendered.add(path, lines)
+            rendered.add(path, lines, number)
             for file, attribute in zip(metadata, record.attributes, strict=True):
                 if file is not None:
-                    rendered.add(file, _metadata_lines(record, attribute))
+                    rendered.add(file, _metadata_lines(record, attribute), number)
         if is_column:
             rendered.columns[location] = have
     return rendered

@@ -1,7 +1,8 @@
 """What a request is worth: a notification that is taken, or a refusal with its HTTP status and the reason.
 
 Pure functions from method, target, headers and body. Whoever listens asks `judge_head` before it reads the body, and
-`judge_body` before anything is stored; `judge_request` is both.
+`judge_body` before anything is stored; `judge_request` is both. The checks follow the FIWARE listeners where these
+agree, with a precise status where they answer 500 or nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Accepts:
-    """What a listener takes."""
+    """What a listener takes: the parameters `ngsi.notification_target` and those below it."""
 
     target: str
     bytes_max: int
@@ -48,7 +49,7 @@ class Accepts:
 
     @classmethod
     def of(cls, section: NgsiSection) -> Accepts:
-        """Return what the parameters of the sink say."""
+        """Return what the settings say."""
         return cls(
             section.notification_target,
             section.notification_bytes_max,
@@ -71,12 +72,12 @@ def judge_head(method: str, target: str, headers: Mapping[str, str], accepts: Ac
     What follows a question mark in the target is not looked at: brokers of NGSI-LD put the subscription's id there.
     """
     headers = _lowered(headers)
-    if method.upper() != "POST":
-        message = f"method not supported: expected POST, got {method[:20]}"
-        return Refusal(405, "method", message, {"Allow": "POST"})
     path = target.partition("?")[0]
     if path != accepts.target:
         return Refusal(404, "not-found", f"target not supported: expected {accepts.target}, got {path[:80]}")
+    if method.upper() != "POST":
+        message = f"method not supported: expected POST, got {method[:20]}"
+        return Refusal(405, "method", message, {"Allow": "POST"})
     media = _media_type(headers.get("content-type", ""), is_strict=accepts.is_strict)
     if media:
         return Refusal(415, "content-type", f"content type not supported: expected {media}")
@@ -92,12 +93,15 @@ def judge_head(method: str, target: str, headers: Mapping[str, str], accepts: Ac
 
 
 def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Notification | Refusal:
-    """Return the notification that a body is whose request was not refused by its head, or why it is none."""
+    """Return the notification that a body is whose request was not refused by its head, or why it is none.
+
+    A notification with some entities that can be read is taken; the others are among its broken ones.
+    """
     headers = _lowered(headers)
     if not body.strip():
         return Refusal(400, "empty", "empty body: expected a notification")
     if len(body) > accepts.bytes_max:
-        return Refusal(413, "too-large", f"body: expected at most {accepts.bytes_max} bytes, got {len(body)}")
+        return too_large(accepts)
     said = _said_format(headers)
     shape = None if said is None else Shape.KEY_VALUES if said.endswith("eyValues") else Shape.NORMALIZED
     try:
@@ -106,13 +110,17 @@ def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Not
         return Refusal(400, "not-json", f"body: expected JSON ({error})")
     except InvalidInputError as error:
         return Refusal(400, "bad-value", str(error))
-    if notification.broken:
-        first = notification.broken[0]
-        return Refusal(400, "bad-value", f"entity {first.index}: {first.reason}")
+    if not notification.entities:
+        return _entity_refusal(notification)
     shown = _shown_format(notification)
     if said is None and shown not in accepts.formats and shown != _NORMALIZED:
         return _format_refusal(shown, accepts)
     return notification
+
+
+def too_large(accepts: Accepts) -> Refusal:
+    """Return the refusal of a body that is larger than what is taken."""
+    return Refusal(413, "too-large", f"body: expected at most {accepts.bytes_max} bytes (ngsi.notification_bytes_max)")
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
@@ -148,8 +156,16 @@ def _shown_format(notification: Notification) -> str:
     return _LEGACY if notification.version is Version.V1 else _NORMALIZED
 
 
+def _entity_refusal(notification: Notification) -> Refusal:
+    if not notification.broken:
+        return Refusal(400, "empty", "data: expected an entity, got none")
+    first = notification.broken[0]
+    return Refusal(400, "bad-value", f"entity {first.index}: {first.reason}")
+
+
 def _format_refusal(shown: str, accepts: Accepts) -> Refusal:
-    return Refusal(400, "format", f"attribute format {shown[:40]!r}: expected one of {', '.join(accepts.formats)}")
+    expected = f"expected one of {', '.join(accepts.formats)} (ngsi.attrs_formats)"
+    return Refusal(400, "format", f"attribute format {shown[:40]!r}: {expected}")
 
 
 def _path_problem(path: str) -> str:

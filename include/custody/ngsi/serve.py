@@ -96,7 +96,9 @@ def serve(app: FastAPI, settings: Settings, on_started: Callable[[str], None] = 
     listener = _listen(options.host, options.port)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    url = f"{'http' if options.tls_certificate is None else 'https'}://{shown}:{port}{options.path}"
+    url = (
+        f"{'http' if options.tls_certificate is None else 'https'}://{shown}:{port}{settings.ngsi.notification_target}"
+    )
     with listener, _signals_end_the_server():
         _Server(config, lambda: on_started(url)).run(sockets=[listener])
 

@@ -1,228 +1,417 @@
-"""The sink: records become files below a folder, each exactly once, whatever crashes in between.
+"""The sink: records become files, each line exactly once, whatever crashes in between.
 
 Protocol of a batch:
 
 1. render it, and see how long each of its files is;
-2. put it into the sink's own folder as one object: `<writer>/ngsi/batches/<first event id>.batch`;
-3. commit a transaction of the catalog that adds this object, removes the one before, and moves `next_event_id` on.
-   This is the commit point: from here on the batch counts, before it nothing does;
-4. append each part to its file, cut to its length before the batch.
+2. put it into the sink's own folder as one object: `ngsi/sink/ngsi/batches/<number>.batch`;
+3. commit a transaction of the catalog that adds this object, removes the one before, and with it moves the cursors on,
+   one for each writer of events. This is the commit point: from here on the batch counts, before it nothing does;
+4. append each part to its file, cut to its length before the batch;
+5. tell of each part by SEND events (`custody.ngsi.telling`).
 
 A crash before 3 leaves an object that nothing lists; one after it a committed batch, which whoever opens the sink next
-brings to its end. So the files never hold a line that was not committed, and every committed one stands there once.
-The catalog lists one batch at a time, the newest; all before it are in the files. What the columns of destinations are
-is an object of its own, written when it changes; entities without a destination are kept as objects for good.
+brings to its end. So the files never hold a line that was not committed, every committed one stands there once, and is
+told of once. The catalog lists one batch at a time, the newest; all before it are done.
+
+What cannot be written after all retries costs itself only. Records whose file does not answer before the commit are
+put aside, as events; a part that cannot be appended after it is deferred, as bytes, for its place in the file is taken.
+Both are objects of the sink, shown in the quarantine, until somebody submits them again; a deferred part also goes
+first whenever its file gets more.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+import itertools
+import time
+import uuid
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 
-from custody.catalog import Action, AddFile, Catalog, CatalogState, RemoveFile
 from custody.clock import Clock
-from custody.errors import CorruptionError, InvalidInputError, NotFoundError
-from custody.model import Event
-from custody.ngsi import staged
-from custody.ngsi.contents import Contents, contents
+from custody.errors import InvalidInputError, StorageError
+from custody.lease import Lease
+from custody.ngsi import again, staged
+from custody.ngsi.batches import waits_ms
+from custody.ngsi.draft import Draft, Taken, draft
+from custody.ngsi.kept import ASIDE, BATCHES, COLUMNS, DEFERRED, LEFT, Kept
 from custody.ngsi.local import LocalFiles
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.records import Record, Unplaced
 from custody.ngsi.rendering import Known
+from custody.ngsi.staged import Aside, Part, Staged
 from custody.ngsi.target import FilesTarget, Target
-from custody.store import LocalStore
+from custody.ngsi.telling import Journal, tell
+from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
 
-DATABASE = "ngsi"
-_BATCHES, _COLUMNS, _LEFT = "batches", "columns", "left"
 _LOCK = "LOCK"
-_CHECKPOINT_EVERY = 100
-Item = tuple[Event, Record | Unplaced]
+Key = TypeVar("Key", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """What a batch added."""
 
-    first_event_id: int
-    next_event_id: int
-    records: int
-    left: int
-    """Entities without a destination."""
-    files: int
-    bytes: int
-    destinations: tuple[Destination, ...]
+    number: int
+    records: int = 0
+    left: int = 0
+    """Entities that are in no file for good."""
+    aside: int = 0
+    """Events that wait in the quarantine."""
+    deferred: int = 0
+    """Parts that wait there."""
+    files: int = 0
+    bytes: int = 0
+    destinations: tuple[Destination, ...] = ()
     """Those that got data, for their Hive tables."""
+    problem: str | None = None
+    """Why something is put aside or deferred."""
 
 
 class Sink:
-    """Takes batches of one writer's events; one process at a time, which `open` sees to."""
+    """Takes batches of events; one process at a time, which `open` sees to."""
 
-    def __init__(self, fs: FileSystem, folder: Path, target: Target, catalog: Catalog, parameters: Parameters) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: Path,
+        target: Target,
+        clock: Clock,
+        parameters: Parameters,
+        journal: Journal | None,
+        quarantine: Quarantine,
+        lease: Lease | None,
+        sleep: Callable[[float], None],
+    ) -> None:
         self._fs = fs
         self._folder = folder
-        self._store = LocalStore(fs, folder)
         self._target = target
-        self._catalog = catalog
+        self._clock = clock
         self._parameters = parameters
-        self._home = catalog.objects.home
+        self._journal = journal
+        self._quarantine = quarantine
+        self._lease = lease
+        self._sleep = sleep
+        self._kept = Kept(fs, folder, clock, lease)
         self._columns: dict[str, tuple[str, ...]] = {}
+        self._newest = Staged(id="", number=-1, time_ms=0, told_from=0, cursors={})
+        self._lengths: dict[str, int] = {}
+        self._deferred: dict[str, str] = {}
+        """The object of the part that each file lacks."""
 
     @classmethod
     @contextmanager
     def open(
-        cls, fs: FileSystem, folder: Path, root: Path | Target, writer: str, clock: Clock, parameters: Parameters
+        cls,
+        fs: FileSystem,
+        folder: Path,
+        root: Path | Target,
+        clock: Clock,
+        parameters: Parameters,
+        *,
+        journal: Journal | None = None,
+        quarantine: Quarantine | None = None,
+        lease: Lease | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> Iterator[Self]:
-        """Open the sink of a writer's events and bring to its end what a crash left.
+        """Open the sink and bring to its end what a crash left.
 
         Args:
-            fs: holds both folders.
+            fs: holds the sink's folder.
             folder: the sink's own; `<repository>/ngsi`.
             root: the folder below which `/user/…` lies, or a target that somebody has opened.
-            writer: whose events are taken.
             clock: for commit times.
-            parameters: how names and lines are made.
+            parameters: how names and lines are made, and how often a file that refuses is tried again.
+            journal: where it is told what was written; None tells nobody.
+            quarantine: shows what could not be written; by default one in the sink's own folder.
+            lease: under which this is done; each effect is refused once another attempt took over.
+            sleep: waits so many seconds before a retry.
 
         Raises:
             LockedError: another process has it open.
+            SupersededError: another attempt took over.
             CorruptionError: a file of a destination, or an object of the sink, is not what was committed.
         """
-        fs.make_directory(folder / writer)
-        with fs.lock(folder / writer / _LOCK):
-            catalog = Catalog(LocalStore(fs, folder), writer, DATABASE, clock)
+        fs.make_directory(folder)
+        with fs.lock(folder / _LOCK):
             target = FilesTarget(LocalFiles(fs, root)) if isinstance(root, Path) else root
-            sink = cls(fs, folder, target, catalog, parameters)
+            kept_quarantine = quarantine or Quarantine(fs, folder / "quarantine")
+            sink = cls(fs, folder, target, clock, parameters, journal, kept_quarantine, lease, sleep)
             sink._recover()
             yield sink
 
     @property
-    def next_event_id(self) -> int:
-        """All entities of events before this one are in the files."""
-        return self._catalog.load().next_event_id
+    def cursors(self) -> Mapping[str, int]:
+        """By writer: all entities of events before this one are in the files, or put aside."""
+        return MappingProxyType(self._newest.cursors)
 
     @property
     def columns(self) -> Known:
         """The columns of destinations in column modes, by location."""
         return MappingProxyType(self._columns)
 
-    def write(self, items: Sequence[Item], next_event_id: int) -> Written:
-        """Write the records of events, in the order of their ids, and move on to `next_event_id`.
+    def write(self, items: Sequence[Taken], cursors: Mapping[str, int], *, settles: Collection[str] = ()) -> Written:
+        """Write the records of events, each writer's in the order of their ids, and move its cursor on.
 
-        `items` hold everything that events from the sink's own `next_event_id` up to the new one received. Events
-        before are passed over: they are in the files.
+        `items` hold everything that events from a writer's cursor up to the new one received; events before it are
+        passed over, for they are in the files. `settles` names objects of what was put aside: all events of theirs
+        are among the items and taken again, wherever the cursors are.
 
-        Durability: on return every line survives power loss, exactly once. On raise it is unknown whether the batch was
-        committed; a sink that is opened anew tells, and ends it.
+        Durability: on return every line survives power loss, exactly once, or is put aside. On raise it is unknown
+        whether the batch was committed; a sink that is opened anew tells, and ends it.
 
         Raises:
-            InvalidInputError: an event lies behind `next_event_id`, or they are not in their order.
-            StorageError: a disk refused.
+            InvalidInputError: an event lies behind its writer's new cursor, or they are not in their order.
+            StorageError: the disk of the sink itself refused.
+            SupersededError: another attempt took over.
         """
-        state = self._catalog.load()
-        first = state.next_event_id
-        fresh = [(event, item) for event, item in items if event.event_id >= first]
-        ids = [event.event_id for event, _ in fresh]
-        if ids != sorted(ids) or (ids and ids[-1] >= next_event_id):
-            raise InvalidInputError(
-                f"events of the batch: expected ids from {first} up to {next_event_id}, in order, got {ids[:5]}…"
-            )
-        if next_event_id <= first:
-            return Written(first, first, 0, 0, 0, 0, ())
-        placed = [(event, item) for event, item in fresh if isinstance(item, Record)]
-        left = [staged.Left(event.event_id, item.reason) for event, item in fresh if isinstance(item, Unplaced)]
-        taken = [item for _, item in placed]
-        made = contents(taken, self._parameters, self._columns, part=f"{first:020d}")
-        left += [staged.Left(placed[number][0].event_id, item.reason) for number, item in made.unplaced.items()]
-        batch = staged.Staged(
-            first_event_id=first,
-            next_event_id=next_event_id,
-            parts=tuple(staged.part(path, self._target.length(path), data) for path, data in made.files.items()),
+        fresh = self._fresh(items, cursors, settles)
+        moved = {name: upto for name, upto in cursors.items() if upto > self._newest.cursors.get(name, 0)}
+        if not (fresh or moved or settles):
+            return Written(number=self._newest.number)
+        self._lengths = {}
+        made = draft(fresh, self._parameters, self._columns, self._reach, part=self._part_name(fresh, settles))
+        batch = self._staged(
+            made.sources,
+            [
+                staged.part(path, self._lengths[path], data, made.made.sources[path], place)
+                for place, (path, data) in enumerate(made.made.files.items())
+            ],
+            {**self._newest.cursors, **moved},
         )
-        self._commit(state, batch, made, sorted(left, key=lambda item: item.event_id))
-        if self._catalog.checkpoint_due(_CHECKPOINT_EVERY):
-            self._catalog.checkpoint()
-        destinations = {item.placed.destination.location: item.placed.destination for item in taken}
-        return Written(
-            first_event_id=first,
-            next_event_id=next_event_id,
-            records=len(taken) - len(made.unplaced),
-            left=len(left),
-            files=len(made.files),
-            bytes=sum(map(len, made.files.values())),
-            destinations=tuple(destinations.values()),
+        data = [memoryview(content) for content in made.made.files.values()]
+        self._commit(batch, data, _objects(made, batch.number), settles, {**self._columns, **made.made.columns})
+        deferred = self._finish(batch, data, is_new=True)
+        self._kept.tidy()
+        return _written(batch, made, deferred)
+
+    def rest(self, cursors: Mapping[str, int]) -> None:
+        """Move the cursors on, and let nothing be left to end for who opens the sink next; for the end of a run."""
+        self.write([], cursors)
+        if self._newest.parts:
+            self._commit(self._staged((), (), self._newest.cursors), (), {}, (), self._columns)
+
+    def aside(self, name: str) -> Aside | None:
+        """Return the events that an object says are put aside, None where it does not count any more."""
+        if not name.startswith(f"{ASIDE}/") or not self._kept.is_live(name):
+            return None
+        return msgspec.json.decode(self._kept.read(name), type=Aside)
+
+    def resume(self, name: str) -> str | None:
+        """Try a deferred part again, once; return why it cannot be written, None when it is, or was before."""
+        paths = [path for path, held in self._deferred.items() if held == name]
+        try:
+            for path in paths:
+                self._apply_deferred(path)
+        except StorageError as error:
+            return str(error)
+        self._settle_deferred(paths)
+        return None
+
+    def _fresh(self, items: Sequence[Taken], cursors: Mapping[str, int], settles: Collection[str]) -> list[Taken]:
+        """Return the events that are to be taken, after a look at their order."""
+        again_taken = {
+            notified.source
+            for name in settles
+            if (held := self.aside(name)) is not None
+            for notified in held.notifications
+        }
+        have = self._newest.cursors
+        last: dict[str, int] = {}
+        fresh = []
+        for item in items:
+            event_id, writer = item.event.event_id, item.writer
+            if item.source in again_taken:
+                fresh.append(item)
+                continue
+            if event_id < have.get(writer, 0):
+                continue
+            first, upto = last.get(writer, have.get(writer, 0)), cursors.get(writer, 0)
+            if not first <= event_id < upto:
+                raise InvalidInputError(
+                    f"events of the batch: expected ids of writer {writer!r} from {first} up to {upto}, in order, "
+                    f"got {event_id}"
+                )
+            last[writer] = event_id
+            fresh.append(item)
+        return fresh
+
+    def _part_name(self, fresh: Sequence[Taken], settles: Collection[str]) -> str:
+        """Return how new files of this batch are called: by its first event, whatever else was written before."""
+        if not fresh:
+            return ""
+        first = f"{fresh[0].writer}-{fresh[0].event.event_id:020d}"
+        return f"{first}-{self._kept.next_number}" if settles else first
+
+    def _staged(self, sources: Sequence[staged.Source], parts: Sequence[Part], cursors: Mapping[str, int]) -> Staged:
+        return Staged(
+            id=str(uuid.uuid4()),
+            number=self._kept.next_number,
+            time_ms=self._clock.now_ms(),
+            told_from=0 if self._journal is None else self._journal.next_event_id,
+            cursors=dict(cursors),
+            sources=tuple(sources),
+            parts=tuple(parts),
         )
 
-    def _commit(self, state: CatalogState, batch: staged.Staged, made: Contents, left: Sequence[staged.Left]) -> None:
-        """Make a batch count, then bring it into the files."""
-        name = f"{batch.first_event_id:020d}"
-        data = staged.encode(batch, made.files)
-        added = {f"{_BATCHES}/{name}.batch": data}
-        removed = [path for path in state.files if path.startswith(f"{_BATCHES}/")]
-        columns = {**self._columns, **made.columns}
+    def _commit(
+        self,
+        batch: Staged,
+        data: Sequence[memoryview],
+        objects: Mapping[str, bytes],
+        settles: Collection[str],
+        columns: dict[str, tuple[str, ...]],
+    ) -> None:
+        """Make a batch count, in the place of the one before; other objects come with it, those that it settles go."""
+        self._check()
+        name = f"{batch.number:020d}"
+        added = {f"{BATCHES}/{name}.batch": staged.encode(batch, data), **objects}
+        removed = [*self._kept.names(BATCHES), *settles]
         if columns != self._columns:
-            added[f"{_COLUMNS}/{name}.json"] = msgspec.json.encode(columns)
-            removed += [path for path in state.files if path.startswith(f"{_COLUMNS}/")]
-        if left:
-            added[f"{_LEFT}/{name}.json"] = msgspec.json.encode(left)
-        for path, content in added.items():
-            # What is there under this name was never listed: events up to this one are committed under another.
-            self._store.put(f"{self._home}{path}", content)
-        self._catalog.commit(
-            [
-                *(Action(remove_file=RemoveFile(path=path)) for path in removed),
-                *(Action(add_file=_described(path, content, batch)) for path, content in added.items()),
-            ],
-            next_event_id=batch.next_event_id,
+            added[f"{COLUMNS}/{name}.json"] = msgspec.json.encode(columns)
+            removed += self._kept.names(COLUMNS)
+        keys = [again.key_of_object(held, self._kept.read(held)) for held in settles if held.startswith(f"{ASIDE}/")]
+        self._kept.commit(batch.number, added, removed)
+        self._columns, self._newest = columns, batch
+        self._kept.drop(removed)
+        for key in keys:
+            again.settle(self._fs, self._folder, self._quarantine, key)
+
+    def _finish(self, batch: Staged, data: Sequence[memoryview], *, is_new: bool) -> dict[int, str]:
+        """Bring a committed batch into the files, show what is put aside, and tell of the rest; return what failed."""
+        failing = self._with_retries(
+            range(len(batch.parts)), lambda place: self._target.apply(batch.parts[place], data[place])
         )
-        self._columns = columns
-        self._apply(f"{_BATCHES}/{name}.batch", data)
-        for path in removed:
-            self._store.delete(f"{self._home}{path}")
+        self._show(batch.number)
+        if failing:
+            batch, data = self._defer(batch, data, failing)
+        if self._journal is not None:
+            self._check()
+            tell(batch, self._journal, self._target.uri, is_new=is_new)
+        return failing
+
+    def _defer(
+        self, batch: Staged, data: Sequence[memoryview], failing: Mapping[int, str]
+    ) -> tuple[Staged, Sequence[memoryview]]:
+        """Take parts out of the newest batch: they keep their bytes and their place in the file, for a later try."""
+        number = self._kept.next_number
+        objects, deferred = {}, {}
+        for place, reason in failing.items():
+            part = batch.parts[place]
+            name = f"{DEFERRED}/{number:020d}-{place:05d}.batch"
+            objects[name] = staged.encode(staged.only(batch, place, reason), [data[place]])
+            deferred[part.path] = name
+        kept = [place for place in range(len(batch.parts)) if place not in failing]
+        batch = msgspec.structs.replace(batch, number=number, parts=tuple(batch.parts[place] for place in kept))
+        data = [data[place] for place in kept]
+        self._commit(batch, data, objects, (), self._columns)
+        self._deferred |= deferred
+        self._show(number)
+        return batch, data
+
+    def _show(self, number: int) -> None:
+        """Show in the quarantine what was put aside or deferred with a batch."""
+        for kind in (ASIDE, DEFERRED):
+            for name in self._kept.names(kind):
+                if name.startswith(f"{kind}/{number:020d}-"):
+                    again.show(self._quarantine, name, self._kept.read(name), self._clock.now_ms())
+
+    def _reach(self, paths: Iterable[str]) -> Mapping[str, str]:
+        """See how long files are, after what they lack was written; return those that do not answer."""
+        resumed: list[str] = []
+
+        def reach(path: str) -> None:
+            if path in self._deferred and path not in resumed:
+                self._apply_deferred(path)
+                resumed.append(path)
+            self._lengths[path] = self._target.length(path)
+
+        failing = self._with_retries([path for path in paths if path not in self._lengths], reach)
+        self._settle_deferred(resumed)
+        return failing
+
+    def _apply_deferred(self, path: str) -> None:
+        name = self._deferred[path]
+        self._check()
+        for part, content in staged.decode(self._kept.read(name), self._kept.place(name)):
+            self._target.apply(part, content)
+
+    def _settle_deferred(self, paths: Sequence[str]) -> None:
+        """Make deferred parts, which are in their files by now, the newest batch, so that they are told of."""
+        for path in paths:
+            name = self._deferred[path]
+            data = self._kept.read(name)
+            held = staged.decode(data, self._kept.place(name))
+            # It keeps its id: a run that broke off may have told of it, and a target that refused again deferred it.
+            batch = msgspec.structs.replace(
+                held.staged, number=self._kept.next_number, cursors=dict(self._newest.cursors), problem=None
+            )
+            self._commit(batch, held.contents, {}, [name], self._columns)
+            del self._deferred[path]
+            self._finish(batch, held.contents, is_new=False)
+            again.settle(self._fs, self._folder, self._quarantine, again.key_of_object(name, data))
+
+    def _with_retries(self, keys: Iterable[Key], act: Callable[[Key], None]) -> dict[Key, str]:
+        """Do something for each key, again after each wait for those that the target refused; return what is left."""
+        left = dict.fromkeys(keys, "")
+        for wait_ms in itertools.chain([0], waits_ms(self._parameters) if left else ()):
+            if wait_ms:
+                self._sleep(wait_ms / 1000)
+            failed: dict[Key, str] = {}
+            for key in left:
+                self._check()
+                try:
+                    act(key)
+                except StorageError as error:
+                    failed[key] = str(error)
+            left = failed
+            if not left:
+                break
+        return left
 
     def _recover(self) -> None:
         """Bring the newest batch to its end, and remove what nothing lists."""
-        live = self._catalog.settle().files
-        for kind in (_BATCHES, _COLUMNS, _LEFT):
-            folder = self._folder / self._home / kind
-            for name in self._fs.list(folder):
-                if f"{kind}/{name}" not in live:
-                    self._fs.remove(folder / name)
-        for path, file in live.items():
-            if path.startswith(f"{_COLUMNS}/"):
-                self._columns = msgspec.json.decode(self._checked(path, file), type=dict[str, tuple[str, ...]])
-            elif path.startswith(f"{_BATCHES}/"):
-                self._apply(path, self._checked(path, file))
+        self._kept.open(fence=self._lease is not None and not self._lease.clean)
+        for name in self._kept.names(COLUMNS):
+            self._columns = msgspec.json.decode(self._kept.read(name), type=dict[str, tuple[str, ...]])
+        for name in self._kept.names(DEFERRED):
+            for part, _ in staged.decode(self._kept.read(name), self._kept.place(name)):
+                self._deferred[part.path] = name
+        held = self._kept.newest()
+        if held is not None:
+            self._newest = held.staged
+            self._finish(held.staged, held.contents, is_new=False)
 
-    def _checked(self, path: str, file: AddFile) -> bytes:
-        place = self._store.locate(f"{self._home}{path}")
-        try:
-            data = self._store.get(f"{self._home}{path}")
-        except NotFoundError as error:
-            raise CorruptionError(
-                f"{place}: expected a live object, found none. Bring it back from a backup."
-            ) from error
-        if hashlib.sha256(data).digest() != file.sha256:
-            raise CorruptionError(f"{place}: expected other bytes (SHA-256). Bring it back from a backup.")
-        return data
-
-    def _apply(self, path: str, data: bytes) -> None:
-        for part, content in staged.decode(data, self._store.locate(f"{self._home}{path}")):
-            self._target.apply(part, content)
+    def _check(self) -> None:
+        """Raise SupersededError once another attempt took over."""
+        if self._lease is not None:
+            self._lease.check()
 
 
-def _described(path: str, content: bytes, batch: staged.Staged) -> AddFile:
-    return AddFile(
-        path=path,
-        size_bytes=len(content),
-        sha256=hashlib.sha256(content).digest(),
-        first_event_id=batch.first_event_id,
-        last_event_id=batch.next_event_id - 1,
+def _objects(made: Draft, number: int) -> dict[str, bytes]:
+    """Return the objects that come with a batch: what is in no file."""
+    objects = {f"{LEFT}/{number:020d}.json": msgspec.json.encode(made.left)} if made.left else {}
+    for place, aside in enumerate(made.aside):
+        objects[f"{ASIDE}/{number:020d}-{place:05d}.json"] = msgspec.json.encode(aside)
+    return objects
+
+
+def _written(batch: Staged, made: Draft, deferred: Mapping[int, str]) -> Written:
+    problems = [*(item.message for item in made.aside), *deferred.values()]
+    return Written(
+        number=batch.number,
+        records=len(made.sources) - len(made.made.unplaced),
+        left=len(made.left),
+        aside=sum(len(item.notifications) for item in made.aside),
+        deferred=len(deferred),
+        files=len(batch.parts) - len(deferred),
+        bytes=sum(part.length for place, part in enumerate(batch.parts) if place not in deferred),
+        destinations=tuple(made.destinations.values()),
+        problem=problems[0] if problems else None,
     )

@@ -7,7 +7,7 @@ part, in their order. The page docs/formats/ngsi-batch.md describes it; add kind
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -19,6 +19,14 @@ PREAMBLE = b"CUSTNGB\x01"
 KIND_BATCH, KIND_PART = 1, 2
 
 
+class Source(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """An event whose entity is in a batch, and the FlowFile that it received."""
+
+    writer: str
+    event_id: int
+    flowfile_uuid: str
+
+
 class Part(msgspec.Struct, frozen=True):
     """Bytes of one file: they begin at `offset`, which is how long the file was before."""
 
@@ -26,21 +34,52 @@ class Part(msgspec.Struct, frozen=True):
     offset: int
     length: int
     sha256: str
+    sources: tuple[int, ...] = ()
+    """Which sources of the batch it has rows of, by their places."""
+    place: int = 0
+    """Among the parts that the batch had at first: with the batch's id it says which part this is, for good."""
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch consists of. It holds all entities of events from `first_event_id` up to `next_event_id`."""
+    """What a batch consists of; all entities of events before its cursors are in it or an earlier one, or put aside."""
 
-    first_event_id: int
-    next_event_id: int
-    parts: tuple[Part, ...]
+    id: str
+    """Of this batch and no other one."""
+    number: int
+    time_ms: int
+    told_from: int
+    """Events that tell of it have ids from here on."""
+    cursors: dict[str, int]
+    """By writer, the event up to which all were taken."""
+    sources: tuple[Source, ...] = ()
+    parts: tuple[Part, ...] = ()
+    problem: str | None = None
+    """Why it is deferred."""
 
 
 class Left(msgspec.Struct, frozen=True):
-    """An event whose entity has no destination, and why."""
+    """An event whose entity is in no file for good, and why."""
 
+    writer: str
     event_id: int
     reason: str
+
+
+class Notified(msgspec.Struct, frozen=True, kw_only=True):
+    """A notification as a user looks at it: the event that received it, and what came."""
+
+    source: Source
+    service: str | None
+    service_path: str | None
+    body: str
+
+
+class Aside(msgspec.Struct, frozen=True, kw_only=True):
+    """Events of which nothing was written although it should be: they wait to be submitted again."""
+
+    code: str
+    message: str
+    notifications: tuple[Notified, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +93,25 @@ class Batch:
         return zip(self.staged.parts, self.contents, strict=True)
 
 
-def part(path: str, offset: int, data: bytes) -> Part:
+def part(path: str, offset: int, data: bytes, sources: Sequence[int] = (), place: int = 0) -> Part:
     """Return the description of a part."""
-    return Part(path, offset, len(data), hashlib.sha256(data).hexdigest())
+    return Part(path, offset, len(data), hashlib.sha256(data).hexdigest(), tuple(sources), place)
 
 
-def encode(staged: Staged, contents: Mapping[str, bytes]) -> bytes:
-    """Return the object of a batch; `contents` has the bytes of each part's path."""
-    parts = (frame(KIND_PART, contents[item.path]) for item in staged.parts)
+def only(staged: Staged, place: int, problem: str) -> Staged:
+    """Return a batch with one of its parts, and why that is deferred."""
+    part = staged.parts[place]
+    return msgspec.structs.replace(
+        staged,
+        sources=tuple(staged.sources[source] for source in part.sources),
+        parts=(msgspec.structs.replace(part, sources=tuple(range(len(part.sources)))),),
+        problem=problem,
+    )
+
+
+def encode(staged: Staged, contents: Iterable[bytes | memoryview]) -> bytes:
+    """Return the object of a batch; `contents` are the bytes of each part, in their order."""
+    parts = (frame(KIND_PART, bytes(content)) for content in contents)
     return b"".join((PREAMBLE, frame(KIND_BATCH, msgspec.json.encode(staged)), *parts))
 
 

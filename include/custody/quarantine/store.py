@@ -71,8 +71,7 @@ class Quarantine:
         Durability: on return the piece survives power loss.
         """
         digest = hashlib.sha256(raw).hexdigest()
-        identity = msgspec.json.encode([digest, code, Path(file).name, index, offset])
-        key = hashlib.sha256(identity).hexdigest()[:16]
+        key = key_of(digest, code, file, index, offset)
         envelope = self._folder / f"{key}.json"
         if self._fs.exists(envelope):
             # Who put it here may have died before its name was durable.
@@ -147,6 +146,12 @@ class Quarantine:
         if not _KEY.fullmatch(key) or not self._fs.exists(path):
             raise NotFoundError(f"no quarantine entry {key!r}. List them: custody quarantine list")
         return path
+
+
+def key_of(sha256: str, code: str, file: str, index: int | None, offset: int) -> str:
+    """Return the key of a piece with this digest, rejected for this reason, from this place."""
+    identity = msgspec.json.encode([sha256, code, Path(file).name, index, offset])
+    return hashlib.sha256(identity).hexdigest()[:16]
 
 
 def encode_entry(entry: Entry) -> bytes:

@@ -1,134 +1,124 @@
-"""Notifications acknowledged a second: `PYTHONPATH=.:include python -m tests.benchmarks.receiver [FOLDER]`.
+"""Notifications acknowledged a second: `PYTHONPATH=include python -m tests.benchmarks.receiver` in the project.
 
-A receiver as users start it, in a process of its own; clients are threads of this process that post Orion's
-notifications over connections that stay open. Both share the machine, so the clients' work counts too. At the end every
-content that was acknowledged is compared with what was sent.
+A receiver as users start it, in a process of its own; clients are threads of this process. Both share the machine, so
+the clients' work is measured too. Beside it `hollow`, the same server that stores nothing, shows what HTTP costs. At
+the end every content that was acknowledged is compared with what was sent; a difference ends with exit code 1.
 """
 
 from __future__ import annotations
 
-import json
-import re
-import socket
+import shutil
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import psutil  # type: ignore[import-untyped]
+import click
+import msgspec
 
 from custody.repository import Repository
-from tests.unit.ngsi.receiving import Receiving, receiving
+from tests.benchmarks.append.machine import Machine, load_average
+from tests.benchmarks.environment import LOCAL
+from tests.benchmarks.receiver.load import Posted, Round, measure
+from tests.unit.ngsi.receiving import receiving, started
 
-CLIENTS = (1, 4, 16, 64)
-SECONDS = 5.0
-_HEAD = (
-    "POST /notify HTTP/1.1\r\nHost: localhost\r\nUser-Agent: orion/4.7.0\r\nFiware-Service: vehicles\r\n"
-    "Fiware-ServicePath: /4wheels\r\nFiware-Correlator: {}\r\nNgsiv2-AttrsFormat: normalized\r\n"
-    "Content-Type: application/json; charset=utf-8\r\nContent-Length: {}\r\n\r\n"
+PEERS = ("custody", "hollow")
+_APART = 10**10
+"""Between the numbers of two measurements."""
+_HEADING = (
+    "peer     clients  entities   acks/s  (least-most)   p50 ms   p99 ms   a batch   CPU ms each   clients' CPU ms each"
 )
-_LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
 
-def body(number: int) -> bytes:
-    """One entity with six attributes, as a vehicle would send."""
-    names = ("speed", "oil_level", "rpm", "latitude", "longitude", "temperature")
-    values = {name: {"type": "Number", "value": number / 7 + at, "metadata": {}} for at, name in enumerate(names)}
-    data = [{"id": f"urn:car:{number}", "type": "Car", **values}]
-    return json.dumps({"subscriptionId": "57458eb60962ef754e7c0998", "data": data}).encode()
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option("--seconds", type=click.FloatRange(min=0.05), default=5.0, help="Time of one cell.")
+@click.option("--rounds", type=click.IntRange(min=1), default=3, help="How often each cell is measured.")
+@click.option("--clients", type=click.IntRange(1, 256), multiple=True, default=(1, 4, 16, 64), help="May be repeated.")
+@click.option("--entities", type=click.IntRange(1, 100), multiple=True, default=(1, 10), help="Of a notification.")
+@click.option("--quick", is_flag=True, help="Two clients for 0.2 s: a test of the benchmark.")
+@click.option("--scratch", type=click.Path(path_type=Path), default=LOCAL, help="The disk that is measured.")
+@click.option("--output", type=click.Path(path_type=Path), default=LOCAL / "receiver", help="Where the results go.")
+def main(
+    seconds: float,
+    rounds: int,
+    clients: tuple[int, ...],
+    entities: tuple[int, ...],
+    quick: bool,
+    scratch: Path,
+    output: Path,
+) -> None:
+    """Measure acknowledged notifications a second."""
+    if quick:
+        seconds, rounds, clients, entities = 0.2, 1, (2,), (1, 3)
+    for folder in (scratch, output):
+        folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="receiver-", dir=scratch))
+    try:
+        machine = Machine.look(folder)
+        if machine.disk.is_memory:
+            click.echo(f"{folder} lies in memory: a sync costs nothing there.")
+        click.echo(f"half of the syncs take at most {machine.disk.sync_p50_ms} ms; load {load_average()}")
+        root = folder / "repository"
+        Repository.create(root)
+        cells = [(count, size) for size in entities for count in clients]
+        found = {peer: _measured(peer, root, cells, seconds, rounds) for peer in PEERS}
+        wrong = _wrong(root, [item for _, posted in found["custody"] for item in posted])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    results = {peer: [asdict(item) for item, _ in measured] for peer, measured in found.items()}
+    document = {"machine": machine.document(), "load_after": load_average(), "rounds": results, "wrong": wrong}
+    (output / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(document)))
+    sys.exit(1 if wrong else 0)
 
 
-def post(at: Receiving, client: int, until: float) -> Iterator[tuple[float, int, bytes]]:
-    """Post until a time; yield seconds, event id and body of each notification that was answered with 200."""
-    place = urlsplit(at.url)
-    with socket.create_connection((place.hostname or "", place.port or 0)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stream = connection.makefile("rb")
-        number = client * 10_000_000
-        while time.monotonic() < until:
-            number += 1
-            sent = body(number)
-            begun = time.monotonic()
-            connection.sendall(_HEAD.format(number, len(sent)).encode() + sent)
-            status, length = stream.readline(), 0
-            while (line := stream.readline()) != b"\r\n":
-                found = _LENGTH.match(line)
-                length = int(found[1]) if found else length
-            answer = stream.read(length)
-            if b" 200 " not in status:
-                raise RuntimeError(f"{status!r} {answer!r}")
-            yield time.monotonic() - begun, json.loads(answer)["first_event_id"], sent
+def _measured(
+    peer: str, root: Path, cells: Sequence[tuple[int, int]], seconds: float, rounds: int
+) -> list[tuple[Round, list[Posted]]]:
+    """Measure every cell in every round, and print a line a cell."""
+    click.echo(_HEADING)
+    found: dict[tuple[int, int], list[tuple[Round, list[Posted]]]] = {cell: [] for cell in cells}
+    command = [sys.executable, "-m", "tests.benchmarks.receiver.hollow", str(root)]
+    with receiving(root, "--quiet") if peer == "custody" else started(command) as at:
+        warm = measure(at, 1, 1, seconds / 5, 0)
+        for turn in range(rounds):
+            for number, cell in enumerate(cells):
+                first = (1 + turn * len(cells) + number) * _APART
+                found[cell].append(measure(at, *cell, seconds, first))
+        _print(peer, found)
+    return [warm, *(item for items in found.values() for item in items)]
 
 
-def _posted(at: Receiving, client: int, until: float) -> list[tuple[float, int, bytes]]:
-    return list(post(at, client, until))
+def _print(peer: str, found: dict[tuple[int, int], list[tuple[Round, list[Posted]]]]) -> None:
+    for (clients, entities), items in found.items():
+        made = [item for item, _ in items]
+        rates = [item.per_second for item in made]
+        mid = {
+            name: statistics.median(float(getattr(item, name) or 0) for item in made)
+            for name in ("p50_ms", "p99_ms", "per_batch", "cpu_ms", "client_cpu_ms")
+        }
+        batch = f"{mid['per_batch']:.1f}" if mid["per_batch"] else "-"
+        click.echo(
+            f"{peer:8} {clients:7} {entities:9} {statistics.median(rates):8.0f}"
+            f"  {f'({min(rates):.0f}-{max(rates):.0f})':14} {mid['p50_ms']:6.2f} {mid['p99_ms']:8.2f}"
+            f" {batch:>9} {mid['cpu_ms']:13.3f} {mid['client_cpu_ms']:22.3f}"
+        )
 
 
-def cpu_seconds(at: Receiving) -> float:
-    """Return the CPU time that the receiver has taken."""
-    used = psutil.Process(at.process.pid).cpu_times()
-    return float(used.user + used.system)
-
-
-def measure(at: Receiving, clients: int) -> tuple[str, list[tuple[int, bytes]]]:
-    """Return a row of the report, and what was acknowledged."""
-    before, used = at.health(), cpu_seconds(at)
-    begun = time.monotonic()
-    with ThreadPoolExecutor(clients) as pool:
-        work = [pool.submit(_posted, at, number, begun + SECONDS) for number in range(clients)]
-        told = [item for future in work for item in future.result()]
-    seconds = time.monotonic() - begun
-    used = cpu_seconds(at) - used
-    after = at.health()
-    times = sorted(item[0] * 1000 for item in told)
-    batch = len(told) / max(after["batches"] - before["batches"], 1)
-    p99 = times[int(len(times) * 0.99)]
-    row = f"{clients:7} {len(told) / seconds:10.0f} {statistics.median(times):8.2f} {p99:8.2f} {batch:10.1f}"
-    row += f" {used / len(told) * 1000:13.2f}"
-    return row, [(number, sent) for _, number, sent in told]
-
-
-def syncs_per_second(folder: Path) -> float:
-    """Return how many small writes a second the disk takes with a sync each."""
-    import os
-
-    path = folder / "probe"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
-    begun, count = time.monotonic(), 0
-    while time.monotonic() - begun < 1:
-        os.write(descriptor, b"x" * 600)
-        os.fdatasync(descriptor)
-        count += 1
-    os.close(descriptor)
-    path.unlink()
-    return count / (time.monotonic() - begun)
-
-
-def main(folder: Path) -> None:
-    """Measure, print, and compare what was stored."""
-    print(f"the disk takes {syncs_per_second(folder):.0f} syncs a second")  # noqa: T201
-    root = folder / "repository"
-    Repository.create(root)
-    told: list[tuple[int, bytes]] = []
-    print("clients   acks/s   p50 ms   p99 ms   per batch   CPU ms each")  # noqa: T201
-    with receiving(root, "--quiet") as at:
-        for clients in CLIENTS:
-            row, stored = measure(at, clients)
-            told += stored
-            print(row, flush=True)  # noqa: T201
+def _wrong(root: Path, told: Sequence[Posted]) -> int:
+    """Return how many contents are not what was sent, or are missing."""
     repository = Repository.open(root)
-    events = {event.event_id: event for event in repository.get_many([number for number, _ in told])}
-    wrong = sum(repository.content(events[number]).read() != sent for number, sent in told)
-    print(f"{len(told)} acknowledged, {wrong} of them not as they were sent")  # noqa: T201
+    wrong = 0
+    for start in range(0, len(told), 1000):
+        part = told[start : start + 1000]
+        events = {event.event_id: event for event in repository.get_many([item.event_id for item in part])}
+        for item in part:
+            event = events.get(item.event_id)
+            wrong += event is None or repository.content(event).read() != item.body
+    click.echo(f"{len(told)} acknowledged, {wrong} of them not as they were sent")
+    return wrong
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]))
-    else:
-        with tempfile.TemporaryDirectory() as temporary:
-            main(Path(temporary))
+    main()

@@ -40,6 +40,13 @@ def receiving(root: Path, *arguments: str, **environment: str) -> Iterator[Recei
     """Start `custody ngsi serve` and kill it at the end, if it has not ended."""
     code = "from custody.cli.main import cli; cli()"
     command = [sys.executable, "-c", code, "-r", str(root), "ngsi", "serve", "--port", "0", *arguments]
+    with started(command, **environment) as found:
+        yield found
+
+
+@contextmanager
+def started(command: list[str], **environment: str) -> Iterator[Receiving]:
+    """Start a process that says on stderr where notifications are taken, and kill it at the end."""
     reader: Thread | None = None
     process = subprocess.Popen(
         command,

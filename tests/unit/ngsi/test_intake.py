@@ -45,7 +45,7 @@ class Place:
         """Hold a writer and yield what runs a coroutine that posts."""
         with self.repository.writer() as writer, Intake(writer, 4) as intake:
             receiver = Receiver(self.settings, intake, self.repository.quarantine, SystemClock(), tokens)
-            app = create_app(receiver, "/notify")
+            app = create_app(receiver)
 
             def run(work: Callable[[Post], Awaitable[None]]) -> None:
                 async def posting() -> None:
@@ -120,14 +120,14 @@ def test_the_application_can_be_mounted_in_another_one() -> None:
     with place.repository.writer() as writer, Intake(writer, 4) as intake:
         receiver = Receiver(place.settings, intake, place.repository.quarantine, SystemClock())
         outer = FastAPI()
-        outer.mount("/custody", create_app(receiver, "/ngsi/notify"))
+        outer.mount("/custody/ngsi", create_app(receiver))
 
         async def work() -> None:
             transport = httpx.ASGITransport(app=outer)
             async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
                 answer = await client.post("/custody/ngsi/notify", content=notification(1), headers=JSON)
                 assert answer.status_code == 200
-                assert (await client.get("/custody/health")).json()["notifications"] == 1
+                assert (await client.get("/custody/ngsi/health")).json()["notifications"] == 1
 
         asyncio.run(work())
     [found] = place.repository.events()

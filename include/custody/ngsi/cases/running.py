@@ -110,10 +110,11 @@ def _received(case: Case, parameters: Parameters, outcome: Outcome) -> Iterator[
             outcome.answers |= found.headers
             continue
         outcome.statuses.append(_DONE)
+        outcome.errors += [f"entity {broken.index}: {broken.reason}" for broken in found.broken]
         stamp = case.clock.timestamp
         arrival = Arrival.at(at_ms, parameters) if stamp is None else Arrival.stamped(stamp)
         transaction = str(uuid.uuid4())
-        outcome.events += found.size
+        outcome.events += len(found.entities)
         outcome.headers = outcome.headers or _headers(found, arrival, transaction, parameters)
         for record in records(found, arrival, parameters, transaction=transaction):
             yield at_ms, record

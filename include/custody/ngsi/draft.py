@@ -1,0 +1,110 @@
+"""What a batch is going to be: records that have a place, their lines by file, and what is left out, with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from custody.capture import ngsi
+from custody.model import Event
+from custody.ngsi.contents import Contents, contents
+from custody.ngsi.naming import Destination
+from custody.ngsi.parameters import Parameters
+from custody.ngsi.records import Record, Unplaced
+from custody.ngsi.rendering import Known
+from custody.ngsi.staged import Aside, Left, Notified, Source
+
+NOT_WRITTEN, UNREADABLE = "not-written", "unreadable"
+Reach = Callable[[Iterable[str]], Mapping[str, str]]
+"""Tries to reach files, with all retries; returns those that do not answer, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """An event whose content is no longer there: nothing can be written of it, now or later."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """An event whose content is there and is not the notification that it received."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An event of a writer, with what is to be written of it."""
+
+    writer: str
+    event: Event
+    found: Record | Unplaced | Gone | Unread
+    body: bytes = b""
+    """What it received, to be shown where it cannot be written."""
+
+    @property
+    def source(self) -> Source:
+        """The event in a batch."""
+        return Source(self.writer, self.event.event_id, self.event.flowfile_uuid)
+
+
+@dataclass(slots=True)
+class Draft:
+    """A batch before its files have lengths."""
+
+    made: Contents
+    sources: list[Source] = field(default_factory=list)
+    """Of the records that are written; `made.sources` are places in it."""
+    destinations: dict[str, Destination] = field(default_factory=dict)
+    left: list[Left] = field(default_factory=list)
+    aside: list[Aside] = field(default_factory=list)
+
+
+def draft(items: Sequence[Taken], parameters: Parameters, known: Known, reach: Reach, *, part: str) -> Draft:
+    """Return the batch of some events; records of files that cannot be reached are put aside, a file's together."""
+    left = [
+        Left(item.writer, item.event.event_id, item.found.reason)
+        for item in items
+        if isinstance(item.found, Unplaced | Gone)
+    ]
+    aside = [_aside(UNREADABLE, item.found.reason, [item]) for item in items if isinstance(item.found, Unread)]
+    placed = [(item, item.found) for item in items if isinstance(item.found, Record)]
+    while True:
+        made = contents([record for _, record in placed], parameters, known, part=part)
+        failing = reach(made.files)
+        if not failing:
+            break
+        gone: dict[int, str] = {}
+        for path, reason in failing.items():
+            its = [number for number in made.sources[path] if number not in gone]
+            gone |= dict.fromkeys(its, path)
+            if its:
+                aside.append(_aside(NOT_WRITTEN, f"{path}: {reason}", [placed[number][0] for number in its]))
+        placed = [pair for number, pair in enumerate(placed) if number not in gone]
+    for number, unplaced in made.unplaced.items():
+        item = placed[number][0]
+        left.append(Left(item.writer, item.event.event_id, unplaced.reason))
+    return Draft(
+        made=made,
+        sources=[item.source for item, _ in placed],
+        destinations={record.placed.destination.location: record.placed.destination for _, record in placed},
+        left=sorted(left, key=lambda item: (item.writer, item.event_id)),
+        aside=aside,
+    )
+
+
+def _aside(code: str, message: str, items: Sequence[Taken]) -> Aside:
+    return Aside(
+        code=code,
+        message=message,
+        notifications=tuple(
+            Notified(
+                source=item.source,
+                service=item.event.updated_attributes.get(ngsi.SERVICE),
+                service_path=item.event.updated_attributes.get(ngsi.SERVICE_PATH),
+                body=item.body.decode(errors="replace"),
+            )
+            for item in items
+        ),
+    )

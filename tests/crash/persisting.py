@@ -1,0 +1,137 @@
+"""The whole job of the sink, from event logs to files: what a crash at any operation leaves is brought to its end.
+
+The repository, with two writers' notifications in its event logs, is there before; the job begins, and is begun again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from custody.clock import ManualClock
+from custody.errors import StorageError
+from custody.lease import Attempt
+from custody.ngsi.local import LocalFiles
+from custody.ngsi.staged import Part
+from custody.ngsi.target import FilesTarget
+from custody.ngsi.telling import WRITER
+from custody.recovery import STEPS
+from custody.repository import Repository
+from custody.repository.persisting import persisting, submit_entry_again
+from custody.rollover import Workspace
+from custody.vfs import FileSystem
+from custody.vfs.crash import CrashMode
+from custody.vfs.memory import MemoryFileSystem
+from tests.crash.enumeration import Scenario
+from tests.unit.ngsi.persisting import NOW_MS, bench, receive, settings
+
+ROOT = Path("/repository")
+FILES = ROOT / "hdfs"
+REFUSED = ("Tree", "Lamp")
+"""The first does not answer before a commit, the second not after it, until the target is mended."""
+
+
+class Refusing(FilesTarget):
+    """Refuses two destinations while it is broken."""
+
+    is_broken = True
+
+    def length(self, path: str) -> int:
+        self._refuse(path, REFUSED[0])
+        return super().length(path)
+
+    def apply(self, part: Part, data: memoryview) -> None:
+        self._refuse(part.path, REFUSED[1])
+        super().apply(part, data)
+
+    def _refuse(self, path: str, word: str) -> None:
+        if self.is_broken and word in path:
+            raise StorageError(f"{path}: refused")
+
+
+@dataclass
+class Done:
+    """How often the job came to its end."""
+
+    runs: int = 0
+
+
+class Persisting(Scenario[Done]):
+    """A run of the job with a target that refuses two destinations, then one with all that was put aside."""
+
+    def __init__(self, mode: str) -> None:
+        self._settings = settings(ROOT, file_format=mode, batch_ttl=0, enable_encoding=True)
+        disk = MemoryFileSystem()
+        for names in (("Bench", "Tree", "Bench"), ("Lamp", "Bench")):
+            with self._repository(disk).writer():  # the second one gets the other slot
+                receive(self._repository(disk), [bench(n, name) for n, name in enumerate(names)], NOW_MS - len(names))
+        for step in STEPS.values():
+            for unit in step.units(self._settings, disk):
+                step.run(Workspace(self._settings, unit.writer, disk, ManualClock(NOW_MS)), unit)
+        self._disk = disk
+        undisturbed = self.start()
+        self.run(undisturbed, Done())
+        self._expected = self._files(undisturbed)
+
+    def new_record(self) -> Done:
+        return Done()
+
+    def copy(self, record: Done) -> Done:
+        return Done(record.runs)
+
+    def start(self) -> MemoryFileSystem:
+        return self._disk.crashed(CrashMode.ALL_KEPT)
+
+    def run(self, fs: FileSystem, record: Done) -> None:
+        self._job(fs, is_broken=True)
+        record.runs = 1
+        self._mended(fs)
+        record.runs = 2
+
+    def check(self, fs: FileSystem, record: Done) -> None:
+        del record  # what was promised is compared after the next run, which is where it has to be
+        for path, data in self._files(fs).items():
+            assert self._expected[path].startswith(data), f"{path} holds what it should not"
+
+    def use(self, fs: FileSystem, record: Done) -> None:
+        self._job(fs, is_broken=True)
+        self._mended(fs)
+        assert self._files(fs) == self._expected, "the files differ from those of a run that nobody disturbed"
+        told = list(self._repository(fs).events(0, 1000, WRITER))
+        assert max(Counter(event.flowfile_uuid for event in told).values()) == 1, "told of twice"
+        rows = Counter((event.transit_uri, parent) for event in told for parent in event.parent_uuids)
+        assert max(rows.values()) == 1, f"told of twice: {rows}"
+        written = {f"file://{FILES}{path}" for path, data in self._expected.items() if data}
+        assert {event.transit_uri for event in told} == written
+        assert not list(self._repository(fs).quarantine.entries()), "the quarantine holds what was written"
+        record.runs = 2
+
+    def _job(self, fs: FileSystem, *, is_broken: bool) -> None:
+        target = Refusing(LocalFiles(fs, FILES))
+        target.is_broken = is_broken
+        # Whoever crashed is this process, which lives: nobody would take its lease without being told to.
+        with persisting(
+            self._repository(fs), Attempt("test", 1), target=target, take_over=True, sleep=lambda _: None
+        ) as job:
+            job.submit_again()
+            job.run()
+
+    def _mended(self, fs: FileSystem) -> None:
+        """Do what a user does: mend the target, submit everything again, run the job."""
+        for entry in list(self._repository(fs).quarantine.entries()):
+            submit_entry_again(self._repository(fs), entry.key)
+        self._job(fs, is_broken=False)
+
+    def _repository(self, fs: FileSystem) -> Repository:
+        return Repository(self._settings, fs, ManualClock(NOW_MS))
+
+    def _files(self, fs: FileSystem) -> dict[str, bytes]:
+        def below(folder: Path) -> dict[str, bytes]:
+            found: dict[str, bytes] = {}
+            for name in fs.list(folder):
+                path = folder / name
+                found |= below(path) if fs.is_directory(path) else {str(path).removeprefix(str(FILES)): fs.read(path)}
+            return found
+
+        return below(FILES)

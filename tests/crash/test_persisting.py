@@ -1,0 +1,23 @@
+"""The job of the sink, crashed at every operation: files as if nobody had disturbed it, told of once."""
+
+from __future__ import annotations
+
+import pytest
+
+from custody.vfs.crash import CrashMode
+from tests.crash.enumeration import enumerate_crashes
+from tests.crash.persisting import Persisting
+
+
+def test_a_crash_of_the_job_changes_no_file_and_tells_nothing_twice() -> None:
+    outcome = enumerate_crashes(Persisting("json-row"), modes=(CrashMode.SYNCED_ONLY,), seeds=1)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["json-row", "csv-column", "parquet"])
+def test_a_crash_of_the_job_in_every_way(mode: str) -> None:
+    outcome = enumerate_crashes(Persisting(mode), seeds=3)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 100

@@ -1,0 +1,107 @@
+"""A repository with notifications that were received, and the sink that writes them; no process, no socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from custody.clock import Clock, ManualClock
+from custody.config import Settings
+from custody.errors import StorageError
+from custody.flow.content import with_content
+from custody.lease import Attempt
+from custody.ngsi.arrival import Arrival, read_arrival
+from custody.ngsi.request import Accepts
+from custody.ngsi.staged import Part
+from custody.ngsi.target import Target
+from custody.repository import Repository
+from custody.repository.persisting import Persisting, persisting
+from tests.support import files_below, run_steps
+
+NOW_MS = 1_772_600_767_089
+HEADERS = {"content-type": "application/json", "fiware-service": "parks", "fiware-servicepath": "/north"}
+
+
+def settings(root: Path, **ngsi: object) -> Settings:
+    return Settings.model_validate(
+        {
+            "root": root,
+            "repository": {"containers": ["disk1"], "writer_slots": 2},
+            "ngsi": {"hdfs_username": "warden", "hive": False, "batch_retry_intervals": "10", "batch_ttl": 1, **ngsi},
+        }
+    )
+
+
+def bench(number: int, entity: str = "Bench1", **values: Any) -> bytes:
+    """A notification whose value tells it from all others."""
+    attributes = values or {"seats": {"type": "Number", "value": 1000 + number, "metadata": {}}}
+    return json.dumps({"subscriptionId": "1", "data": [{"id": entity, "type": "Bench", **attributes}]}).encode()
+
+
+def receive(repository: Repository, bodies: Sequence[bytes], at_ms: int = NOW_MS, **headers: str) -> list[str]:
+    """Store notifications as the receiver does; return the FlowFiles of their events."""
+    accepts = Accepts.of(repository.settings.ngsi)
+    uuids = []
+    with repository.writer() as writer:
+        for place, body in enumerate(bodies):
+            told = {**HEADERS, **headers, "fiware-correlator": f"{at_ms}-{place}"}
+            read = read_arrival(Arrival(body, told, "http://localhost/notify", None, at_ms), accepts)
+            assert read.events, read.refusal
+            [stored] = writer.content.put_many([body])
+            writer.append([with_content(event, stored) for event in read.events])
+            uuids += [event.flowfile_uuid for event in read.events]
+    return uuids
+
+
+def received(root: Path, bodies: Sequence[bytes], clock: Clock | None = None, **ngsi: object) -> Repository:
+    """A repository in whose event logs some notifications are."""
+    root.mkdir(parents=True, exist_ok=True)
+    repository = Repository(settings(root, **ngsi), clock=clock or ManualClock(NOW_MS))
+    receive(repository, bodies)
+    run_steps(repository.settings)
+    return repository
+
+
+def opened(
+    repository: Repository, target: Target | None = None, attempt: str = "test/1", **options: Any
+) -> AbstractContextManager[Persisting]:
+    return persisting(
+        repository, Attempt.parse(attempt), target=target, sleep=options.pop("sleep", lambda _: None), **options
+    )
+
+
+def files(repository: Repository) -> dict[str, bytes]:
+    return {f"/{path}": data for path, data in files_below(repository.settings.root / "hdfs").items()}
+
+
+class Refusing:
+    """A target that refuses some files, as long as it is told to."""
+
+    def __init__(self, inner: Target) -> None:
+        self._inner = inner
+        self.lengths: set[str] = set()
+        self.writes: set[str] = set()
+        """Parts of paths; what has one of them in it is refused."""
+        self.attempts = 0
+
+    def length(self, path: str) -> int:
+        self._refuse(path, self.lengths)
+        return self._inner.length(path)
+
+    def apply(self, part: Part, data: memoryview) -> None:
+        self._refuse(part.path, self.writes)
+        self._inner.apply(part, data)
+
+    def uri(self, path: str) -> str:
+        return self._inner.uri(path)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _refuse(self, path: str, refused: set[str]) -> None:
+        self.attempts += 1
+        if any(word in path for word in refused):
+            raise StorageError(f"{path}: permission denied")
