@@ -100,3 +100,6 @@ def _check_columns(rows: list[dict[str, Any]], *, has_metadata: bool) -> None:
 @pytest.mark.spark
 def test_tables_of_every_mode_follow_their_destinations(tmp_path: Path) -> None:
     check_tables(submitted("ngsi_hive.py", tmp_path, str(tmp_path), "{}"))
+    assert (tmp_path / "hive" / "metastore").is_dir()
+    assert (tmp_path / "hive" / "derby.log").is_file()
+    assert not list((tmp_path / "hive" / "tables").iterdir())
