@@ -10,9 +10,22 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from airflow.sdk import Asset, AssetAlias, AssetOrTimeSchedule, AssetWatcher, CronTriggerTimetable
+from airflow.sdk import (
+    Asset,
+    AssetAlias,
+    AssetOrTimeSchedule,
+    AssetWatcher,
+    CronDataIntervalTimetable,
+    CronTriggerTimetable,
+)
 
-from custody_airflow.environment import REPOSITORY_VARIABLE, repository_folder, rollover_schedule, rollover_watch
+from custody_airflow.environment import (
+    REPOSITORY_VARIABLE,
+    ngsi_schedule,
+    repository_folder,
+    rollover_schedule,
+    rollover_watch,
+)
 from custody_airflow.watch import JournalWatch
 
 COMMITS = "custody_commits"
@@ -52,6 +65,14 @@ def rollover_timing() -> str | list[Asset] | AssetOrTimeSchedule | None:
     if cron is None:
         return watched
     return AssetOrTimeSchedule(timetable=CronTriggerTimetable(cron, timezone="UTC"), assets=watched)
+
+
+def ngsi_timing() -> list[Asset] | AssetOrTimeSchedule:
+    """Return when the NGSI sink runs: when events became live, and by intervals where there is a schedule."""
+    cron = ngsi_schedule()
+    if cron is None:
+        return [commits()]
+    return AssetOrTimeSchedule(timetable=CronDataIntervalTimetable(cron, timezone="UTC"), assets=[commits()])
 
 
 def _uri(what: str) -> str:

@@ -15,6 +15,7 @@ SCHEDULE_VARIABLE = "CUSTODY_ROLLOVER_SCHEDULE"
 WATCH_VARIABLE = "CUSTODY_ROLLOVER_WATCH"
 RETENTION_SCHEDULE_VARIABLE = "CUSTODY_RETENTION_SCHEDULE"
 MAINTENANCE_SCHEDULE_VARIABLE = "CUSTODY_MAINTENANCE_SCHEDULE"
+NGSI_SCHEDULE_VARIABLE = "CUSTODY_NGSI_SCHEDULE"
 INGEST_SCHEDULE_VARIABLE = "CUSTODY_INGEST_SCHEDULE"
 INGEST_SINCE_VARIABLE = "CUSTODY_INGEST_SINCE"
 NGSI_MOUNT_VARIABLE = "CUSTODY_NGSI_MOUNT"
@@ -99,6 +100,11 @@ def ngsi_mount() -> str | None:
 def ingest_schedule() -> str | None:
     """Return the cron schedule of the ingest's intervals; an empty variable means that only people trigger it."""
     return _schedule(INGEST_SCHEDULE_VARIABLE, _EVERY_HOUR)
+
+
+def ngsi_schedule() -> str | None:
+    """Return the cron schedule of the NGSI sink's intervals; an empty variable leaves it to commits and people."""
+    return _schedule(NGSI_SCHEDULE_VARIABLE, _EVERY_HOUR)
 
 
 def retention_schedule() -> str | None:

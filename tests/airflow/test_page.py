@@ -27,7 +27,14 @@ pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 PROJECT = Path(__file__).resolve().parents[2]
 IMAGES = PROJECT / "docs" / "images"
 IMAGE_BYTES_MAX = 300_000
-DAGS = ("provenance_ingest", "provenance_maintenance", "provenance_retention", "provenance_rollover", "swh_provenance")
+DAGS = (
+    "ngsi_to_hdfs",
+    "provenance_ingest",
+    "provenance_maintenance",
+    "provenance_retention",
+    "provenance_rollover",
+    "swh_provenance",
+)
 HOURS = 3
 RUN_SECONDS_MAX = 1200
 

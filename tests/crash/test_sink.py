@@ -56,7 +56,7 @@ class ForgetsColumns(Sink):
 class BareTarget(FilesTarget):
     """Appends to a file, whatever is there."""
 
-    def _apply(self, part: Part, data: memoryview) -> None:
+    def _apply(self, part: Part, data: memoryview, *, is_settled: bool) -> None:
         if self._files.size(part.path) is None:
             self._files.create(part.path, data)
         else:
@@ -66,9 +66,9 @@ class BareTarget(FilesTarget):
 class TrustsLength(FilesTarget):
     """Takes a file that is long enough for one that has the bytes."""
 
-    def _apply(self, part: Part, data: memoryview) -> None:
+    def _apply(self, part: Part, data: memoryview, *, is_settled: bool) -> None:
         if self.length(part.path) < part.offset + part.length or not part.length:
-            super()._apply(part, data)
+            super()._apply(part, data, is_settled=is_settled)
 
 
 class NoSync(LocalFiles):

@@ -19,7 +19,13 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 NAMES = sorted(path.stem for path in DAGS.glob("*.py"))
-ONE_PASS_AT_A_TIME = {"provenance_rollover", "provenance_retention", "provenance_maintenance", "swh_provenance"}
+ONE_PASS_AT_A_TIME = {
+    "provenance_rollover",
+    "provenance_retention",
+    "provenance_maintenance",
+    "swh_provenance",
+    "ngsi_to_hdfs",
+}
 DAYS_MAX = {"swh_provenance": 7}
 SCREEN_LINES = 70
 # Undefined in a run that was triggered by hand or by an asset.

@@ -131,7 +131,9 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("content", "## Layout", content.ClaimHeader),
         ("ngsi-batch", "## Layout", staged.Staged),
         ("ngsi-batch", "## Part", staged.Part),
-        ("ngsi-batch", "## What has no destination", staged.Left),
+        ("ngsi-batch", "## What is in no file", staged.Left),
+        ("ngsi-batch", "## What is put aside", staged.Aside),
+        ("ngsi-batch", "## Notification", staged.Notified),
     ],
 )
 def test_every_key_of_a_json_document_is_in_its_table(page: str, heading: str, struct: type[msgspec.Struct]) -> None:
@@ -348,7 +350,15 @@ def test_the_example_of_a_lease_is_what_the_code_writes() -> None:
 
 def test_the_example_of_a_batch_of_the_sink_is_what_the_code_writes() -> None:
     data = b"oak\n"
-    batch = staged.Staged(first_event_id=7, next_event_id=8, parts=(staged.part("/user/u/a.txt", 4, data),))
-    assert staged.encode(batch, {"/user/u/a.txt": data}) == _example("ngsi-batch", "file")
+    batch = staged.Staged(
+        id="6f1c2d3e-0000-4000-8000-000000000001",
+        number=7,
+        time_ms=1,
+        told_from=0,
+        cursors={"main": 8},
+        sources=(staged.Source("main", 7, "a-b"),),
+        parts=(staged.part("/user/u/a.txt", 4, data, (0,)),),
+    )
+    assert staged.encode(batch, [data]) == _example("ngsi-batch", "file")
     [(part, content)] = staged.decode(_example("ngsi-batch", "file"), "a.batch")
     assert (part, bytes(content)) == (batch.parts[0], data)

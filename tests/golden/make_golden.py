@@ -109,10 +109,10 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     Ledger(PosixFileSystem(), root / "landed").add(Path("/landing/07/part-1.json"), TAKEN)
     watch = GroupWatch(PosixFileSystem(), repository.settings, clock, again_ms=60_000)
     watch.took(News(groups={"main": 3}, again=False))
-    with Sink.open(PosixFileSystem(), root / "ngsi", root / "hdfs", "main", ManualClock(1), SUNK) as sink:
-        sink.write(items(SUNK, 0, 4), 4)  # the files of its destinations are no format of custody's
+    with Sink.open(PosixFileSystem(), root / "ngsi", root / "hdfs", ManualClock(1), SUNK) as sink:
+        sink.write(items(SUNK, 0, 4), {"main": 4})  # the files of its destinations are no format of custody's
     shutil.rmtree(root / "hdfs")
-    (root / "ngsi/main/LOCK").unlink()
+    (root / "ngsi/LOCK").unlink()
     state = root / "containers/1/main/STATE"
     made = decode_state(state.read_bytes(), state)
     here = "6f1c2d3e000040008000000000000001"

@@ -254,10 +254,10 @@ def test_the_mark_of_a_watcher_says_which_groups_it_has_told(golden: Path) -> No
 def test_a_batch_of_the_sink_is_brought_to_its_end(golden: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(golden / "ngsi", tmp_path / "ngsi")
     root = tmp_path / "hdfs"
-    with Sink.open(FS, folder, root, "main", ManualClock(1), SUNK) as sink:
-        assert sink.next_event_id == 4
+    with Sink.open(FS, folder, root, ManualClock(1), SUNK) as sink:
+        assert sink.cursors == {"main": 4}
         assert {place: list(names) for place, names in sink.columns.items()} == EXPECTED["ngsi"]["columns"]
     found = {str(path.relative_to(root)): path.read_text() for path in root.rglob("*.txt")}
     assert found == EXPECTED["ngsi"]["files"]
-    left = msgspec.json.decode((folder / "main/ngsi/left/00000000000000000000.json").read_bytes())
+    left = msgspec.json.decode((folder / "sink/ngsi/left/00000000000000000000.json").read_bytes())
     assert [item["event_id"] for item in left] == EXPECTED["ngsi"]["left"]

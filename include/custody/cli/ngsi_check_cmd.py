@@ -11,27 +11,32 @@ from custody.cli.output import clean, json_option, print_json, stdout
 from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.cases.case import EXPECT, Case, read_cases
 from custody.ngsi.cases.checking import Verdict, check_cases, profiles, shipped_cases
+from custody.ngsi.cases.running import run
+from custody.repository.ngsi_cases import run_end_to_end
 
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[CASES.json]...")
 @click.option("--profile", default=EXPECT, show_default=True, help="Compare with what another system does instead.")
 @click.option("--case", "wanted", multiple=True, help="Run the case with this id only; may be repeated.")
+@click.option("--end-to-end", "is_whole", is_flag=True, help="Over HTTP, through journals and the sink, to files.")
 @json_option
-def check(files: tuple[Path, ...], profile: str, wanted: tuple[str, ...], as_json: bool) -> None:
+def check(files: tuple[Path, ...], profile: str, wanted: tuple[str, ...], is_whole: bool, as_json: bool) -> None:
     """Run cases: a notification with its headers and parameters, and the files and tables that have to come out.
 
-    Without a file the cases that custody brings along are run. Nothing is written anywhere. docs/ngsi.md has the form
-    of a case. Exit code 1 when one fails.
+    Without a file the cases that custody brings along are run. Nothing is written anywhere, or with --end-to-end in a
+    folder that is removed again. docs/ngsi.md has the form of a case. Exit code 1 when one fails.
 
     \b
     Example:
       custody ngsi check
       custody ngsi check mine.json --profile cygnus-1.9.0 --json
+      custody ngsi check mine.json --end-to-end
     """
     cases = tuple(case for file in files for case in _read(file)) if files else shipped_cases()
     _require(cases, profile, wanted)
-    verdicts = list(check_cases((case for case in cases if not wanted or case.id in wanted), profile))
+    run_one = run_end_to_end if is_whole else run
+    verdicts = list(check_cases((case for case in cases if not wanted or case.id in wanted), profile, run_one))
     failed = [verdict for verdict in verdicts if verdict.is_checked and not verdict.is_passed]
     if as_json:
         print_json(_document(profile, verdicts))

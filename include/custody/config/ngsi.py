@@ -108,7 +108,15 @@ class NgsiSection(Section):
     )
     recv_time_unit: Literal["ms", "s"] = Field("ms", description="Unit of recvTimeTs.")
     hive_dialect: Literal["hive", "spark"] = Field(
-        "hive", description="Whose tables are made: hive's as documented, or such that Spark reads every value back."
+        "hive",
+        description="Form of the statements that cases compare: hive's as documented, or spark's, which reads every "
+        "value back; the job makes the latter.",
+    )
+    hive_metastore_uri: _User = Field(
+        None, description="Metastore that Spark makes tables in, thrift://host:9083; unset: one in the repository."
+    )
+    hive_location: _User = Field(
+        None, description="What stands before /user/… in the places of tables, hdfs://host:8020; unset: the backend's."
     )
     backend: Literal["file", "rest", "binary"] = Field(
         "file",
@@ -118,6 +126,7 @@ class NgsiSection(Section):
     backend_folder: Path = Field(
         Path("hdfs"), description="The folder of backend file, below which /user/… lies; relative to the repository."
     )
+    backend_tls: bool = Field(False, description="Whether a REST backend is asked by https.")
     backend_timeout: float = Field(60.0, gt=0, description="Seconds to wait for an answer of a REST backend.")
     notification_target: str = Field(
         "/notify",
@@ -176,6 +185,13 @@ class NgsiSection(Section):
     def _is_separator(cls, text: str) -> str:
         if len(text) != 1 or text.isalnum() or text in " \"'\\/.-_\r\n\0":
             raise ValueError(f"expected {_BETWEEN_FIELDS}, such as , ; | or a tab")
+        return text
+
+    @field_validator("hive_metastore_uri")
+    @classmethod
+    def _are_metastores(cls, text: str | None) -> str | None:
+        if text is not None and not all(re.fullmatch(r"thrift://[^\s/:,]+:[0-9]{1,5}", uri) for uri in text.split(",")):
+            raise ValueError("expected thrift://host:port, of several with commas between them and no blanks")
         return text
 
     @field_validator("notification_target")

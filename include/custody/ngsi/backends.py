@@ -8,6 +8,7 @@ from pathlib import Path
 from custody.errors import ConfigurationError
 from custody.ngsi.local import LocalFiles
 from custody.ngsi.parameters import Parameters
+from custody.ngsi.rest import RestFiles
 from custody.ngsi.target import Files, FilesTarget, Target
 from custody.vfs import FileSystem
 
@@ -36,4 +37,4 @@ def open_target(
                 "Run the Spark job ngsi_to_hdfs, or set ngsi.backend to rest."
             )
         return FilesTarget(rpc(parameters))
-    raise ConfigurationError("ngsi.backend rest: this version has none. Set ngsi.backend to file or binary.")
+    return FilesTarget(RestFiles.open(parameters))

@@ -8,7 +8,7 @@ OpenCSVSerde, which knows the quotes. Parquet needs no second form.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from custody.ngsi.columns import FIXED, MD, MD_FILE
 from custody.ngsi.naming import Destination
@@ -54,12 +54,18 @@ class Table:
 
 
 def table(
-    destination: Destination, parameters: Parameters, *, attributes: tuple[str, ...] = (), had: tuple[str, ...] = ()
+    destination: Destination,
+    parameters: Parameters,
+    *,
+    attributes: tuple[str, ...] = (),
+    had: tuple[str, ...] = (),
+    location: str | None = None,
 ) -> Table:
     """Return the table of a destination.
 
     `attributes` are the columns of attributes that its files have, in column modes; `had` are those of them that the
-    table has already, nothing where there is no table yet.
+    table has already, nothing where there is no table yet. `location` is the folder, with its file system, where the
+    one that the path means by itself is another.
     """
     is_spark = parameters.values.hive_dialect == "spark"
     columns = _columns(parameters, attributes)
@@ -68,29 +74,36 @@ def table(
     create_database = None if destination.database == "default" else _create_database(destination.database)
     external = "" if row_format.startswith("using") else "external "
     partitioned = f" partitioned by (`{PARTITION}` string)" if parameters.format == "parquet" else ""
+    location = location or destination.location
     create = (
         f"create {external}table if not exists {name} ({_list(columns)}){partitioned} {row_format} "
-        f"location '{_quoted(destination.location)}'"
+        f"location '{_quoted(location)}'"
     )
     statements = [statement for statement in (create_database, create) if statement]
-    added = columns[len(_columns(parameters, had)) :] if had else ()
-    if added:
-        statements.append(f"alter table {name} add columns ({_list(added)})")
-    return Table(
+    made = Table(
         database=destination.database,
         name=destination.table,
         columns=columns,
         row_format=row_format,
-        location=destination.location,
+        location=location,
         create_database=create_database,
         statements=tuple(statements),
     )
+    more = more_columns(made, len(_columns(parameters, had))) if had else None
+    return replace(made, statements=(*made.statements, more)) if more else made
 
 
-def partition(destination: Destination, day: str) -> str:
-    """Return the statement that makes a day's folder of Parquet files known."""
-    name = f"{_word(destination.database)}.{_word(destination.table)}"
-    return f"alter table {name} add if not exists partition ({PARTITION}='{_quoted(day)}')"
+def more_columns(made: Table, had: int) -> str | None:
+    """Return the statement that adds the columns behind the first `had`, None where there are none."""
+    added = made.columns[had:]
+    if not added:
+        return None
+    return f"alter table {full_name(made)} add columns ({_list(added)})"
+
+
+def full_name(made: Table) -> str:
+    """Return database and table as they stand in a statement."""
+    return f"{_word(made.database)}.{_word(made.name)}"
 
 
 def _columns(parameters: Parameters, attributes: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -11,6 +11,8 @@ from custody.vfs import FileSystem
 class LocalFiles:
     """Files below a folder."""
 
+    outlives_writers = False
+
     def __init__(self, fs: FileSystem, root: Path) -> None:
         self._fs = fs
         self._root = root

@@ -100,8 +100,9 @@ def persist(
     *,
     until_ms: int | None = None,
     on_go: Callable[[Written], None] = lambda _: None,
+    go_events: int = GO_EVENTS,
 ) -> Persisted:
-    """Write what is due.
+    """Write what is due, in goes of as many batches as have `go_events` events.
 
     With `until_ms`, everything that arrived before this time is due, too; other batches wait until they are full or
     `batch_timeout` old.
@@ -113,7 +114,7 @@ def persist(
         SupersededError: another attempt took over.
     """
     run = _Run(waiting, sink, parameters, clock, on_go)
-    run.all(until_ms)
+    run.all(until_ms, go_events)
     return run.done
 
 
@@ -171,7 +172,7 @@ class _Run:
         self._last: dict[str, int] = {}
         self.done = Persisted()
 
-    def all(self, until_ms: int | None) -> None:
+    def all(self, until_ms: int | None, go_events: int) -> None:
         """Write all batches that are due."""
         assert self._clock is not None  # noqa: S101 - of a run that cuts
         now_ms = self._clock.now_ms()
@@ -201,7 +202,7 @@ class _Run:
                     return
                 if go_bytes >= GO_BYTES:
                     go, go_bytes = [], 0
-            if len(go) >= GO_EVENTS:
+            if len(go) >= go_events:
                 if not self._write(go):
                     return
                 go, go_bytes = [], 0

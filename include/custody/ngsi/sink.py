@@ -180,14 +180,15 @@ class Sink:
         batch = self._staged(
             made.sources,
             [
-                staged.part(path, self._lengths[path], data, made.made.sources[path])
-                for path, data in made.made.files.items()
+                staged.part(path, self._lengths[path], data, made.made.sources[path], place)
+                for place, (path, data) in enumerate(made.made.files.items())
             ],
             {**self._newest.cursors, **moved},
         )
         data = [memoryview(content) for content in made.made.files.values()]
         self._commit(batch, data, _objects(made, batch.number), settles, {**self._columns, **made.made.columns})
         deferred = self._finish(batch, data, is_new=True)
+        self._kept.tidy()
         return _written(batch, made, deferred)
 
     def rest(self, cursors: Mapping[str, int]) -> None:
@@ -195,7 +196,6 @@ class Sink:
         self.write([], cursors)
         if self._newest.parts:
             self._commit(self._staged((), (), self._newest.cursors), (), {}, (), self._columns)
-        self._kept.tidy()
 
     def aside(self, name: str) -> Aside | None:
         """Return the events that an object says are put aside, None where it does not count any more."""
@@ -348,10 +348,13 @@ class Sink:
             name = self._deferred[path]
             data = self._kept.read(name)
             held = staged.decode(data, self._kept.place(name))
-            batch = self._staged(held.staged.sources, held.staged.parts, self._newest.cursors)
+            # It keeps its id: a run that broke off may have told of it, and a target that refused again deferred it.
+            batch = msgspec.structs.replace(
+                held.staged, number=self._kept.next_number, cursors=dict(self._newest.cursors), problem=None
+            )
             self._commit(batch, held.contents, {}, [name], self._columns)
             del self._deferred[path]
-            self._finish(batch, held.contents, is_new=True)
+            self._finish(batch, held.contents, is_new=False)
             again.settle(self._fs, self._folder, self._quarantine, again.key_of_object(name, data))
 
     def _with_retries(self, keys: Iterable[Key], act: Callable[[Key], None]) -> dict[Key, str]:

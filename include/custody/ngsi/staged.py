@@ -36,6 +36,8 @@ class Part(msgspec.Struct, frozen=True):
     sha256: str
     sources: tuple[int, ...] = ()
     """Which sources of the batch it has rows of, by their places."""
+    place: int = 0
+    """Among the parts that the batch had at first: with the batch's id it says which part this is, for good."""
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,9 +93,9 @@ class Batch:
         return zip(self.staged.parts, self.contents, strict=True)
 
 
-def part(path: str, offset: int, data: bytes, sources: Sequence[int] = ()) -> Part:
+def part(path: str, offset: int, data: bytes, sources: Sequence[int] = (), place: int = 0) -> Part:
     """Return the description of a part."""
-    return Part(path, offset, len(data), hashlib.sha256(data).hexdigest(), tuple(sources))
+    return Part(path, offset, len(data), hashlib.sha256(data).hexdigest(), tuple(sources), place)
 
 
 def only(staged: Staged, place: int, problem: str) -> Staged:

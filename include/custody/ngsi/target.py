@@ -58,6 +58,11 @@ class BusyError(Exception):
 class Files(Protocol):
     """A file system that can append and cut. All methods raise StorageError, and BusyError where waiting helps."""
 
+    @property
+    def outlives_writers(self) -> bool:
+        """Whether a file may still change after its writer died, as that of a call that a server goes on with."""
+        ...
+
     def size(self, path: str) -> int | None:
         """Return the bytes of a file, None where there is none."""
         ...
@@ -67,7 +72,7 @@ class Files(Protocol):
         ...
 
     def settle(self, path: str) -> None:
-        """Make durable what somebody wrote who may have died: from here on `size` is that of the bytes that stay."""
+        """End what a writer left that died, and make it durable: from here on `size` is that of the bytes that stay."""
         ...
 
     def create(self, path: str, data: memoryview) -> None:
@@ -106,6 +111,8 @@ class FilesTarget:
         self._busy_seconds = busy_seconds
         self._sleep = sleep
         self._now = now
+        self._settled: set[str] = set()
+        """Paths that nobody but this object has written to since they were settled."""
 
     def length(self, path: str) -> int:
         """Return the bytes of a file, 0 where there is none."""
@@ -115,9 +122,11 @@ class FilesTarget:
         """Make a file end in a part, once, whatever a crash left of an earlier try."""
         until, wait = self._now() + self._busy_seconds, _FIRST_WAIT_SECONDS
         while True:
+            is_settled = part.path in self._settled or not self._files.outlives_writers
+            self._settled.discard(part.path)
             try:
                 # From the beginning each time: who had the file open may have written to it.
-                self._apply(part, data)
+                self._apply(part, data, is_settled=is_settled)
             except BusyError as error:
                 if self._now() + wait > until:
                     raise StorageError(
@@ -127,6 +136,7 @@ class FilesTarget:
                 self._sleep(wait)
                 wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
             else:
+                self._settled.add(part.path)
                 return
 
     def uri(self, path: str) -> str:
@@ -137,17 +147,17 @@ class FilesTarget:
         """Give connections back."""
         self._files.close()
 
-    def _apply(self, part: Part, data: memoryview) -> None:
+    def _apply(self, part: Part, data: memoryview, *, is_settled: bool) -> None:
         size = self._files.size(part.path)
         if size is None:
             if part.offset:
                 raise self._short(part, 0)
             self._files.create(part.path, data)
             return
-        if size == part.offset and part.length:
+        if is_settled and size == part.offset and part.length:
             self._files.append(part.path, data)
             return
-        # Only a batch that was begun before leaves a file so: its writer may have died before it was durable.
+        # An earlier try may have left it so; who made that may have died before it was durable, or even ended.
         self._files.settle(part.path)
         size = self._files.size(part.path) or 0
         if size < part.offset:

@@ -39,10 +39,10 @@ class Journal(Protocol):
 
 def told(staged: Staged, uri: Callable[[str], str]) -> Iterator[Event]:
     """Yield the events that tell of a batch; a part without bytes has none."""
-    for number, part in enumerate(staged.parts):
+    for part in staged.parts:
         parents = list(dict.fromkeys(staged.sources[source].flowfile_uuid for source in part.sources))
         for first in range(0, len(parents) if part.length else 0, _PARENTS_MAX):
-            rows = named_uuid("ngsi-rows", staged.id, str(number), str(first))
+            rows = named_uuid("ngsi-rows", staged.id, str(part.place), str(first))
             yield _event(staged, part, rows, parents[first : first + _PARENTS_MAX], uri(part.path))
 
 

@@ -1,15 +1,15 @@
 """The REST interface of HDFS as a conversation: what to ask next, from what was answered; no socket in here.
 
-`add_lines` is a generator: it yields a `Call` and is sent the `Answer`. Whoever drives it talks to the network, so the
-same conversation runs against WebHDFS, HttpFS and a fake in memory. `Endpoints` keeps the NameNodes in the order in
-which they are worth trying.
+A conversation is a generator: it yields a `Call` and is sent the `Answer`. Whoever drives it talks to the network, so
+the same one runs against WebHDFS, HttpFS and a fake. `Endpoints` keeps the NameNodes in the order in which they
+are worth trying. `add_lines` is what NGSIToHDFS asks, `custody.ngsi.rest` what custody does.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -39,6 +39,8 @@ class Answer:
     status: int
     body: bytes = b""
     location: str = ""
+    is_of_data: bool = False
+    """Whether a DataNode gave it, to data that were sent to it."""
 
     @property
     def is_standby(self) -> bool:
@@ -55,58 +57,72 @@ def add_lines(path: str, data: bytes, parameters: Parameters) -> Conversation[No
     Raises:
         StorageError: an answer says neither yes nor that the file is missing; the message names it.
     """
-    answer = yield _call("GET", path, "getfilestatus", parameters)
+    answer = yield call("GET", path, "getfilestatus", parameters)
     if answer.status == NOT_FOUND:
-        yield from _make_folder(path.rpartition("/")[0], parameters)
+        yield from make_folder(path.rpartition("/")[0], parameters)
         yield from _send("PUT", path, "create", CREATED, data, parameters)
     elif answer.status == OK:
         if data:
             yield from _send("POST", path, "append", OK, data, parameters)
     else:
-        raise _refused("getfilestatus", path, answer)
+        raise refused("getfilestatus", path, answer)
 
 
-def _make_folder(folder: str, parameters: Parameters) -> Conversation[None]:
-    answer = yield _call("PUT", folder, "mkdirs", parameters)
+def make_folder(folder: str, parameters: Parameters) -> Conversation[None]:
+    """Make a folder and those above it, whichever are missing."""
+    answer = yield call("PUT", folder, "mkdirs", parameters)
     if answer.status != OK:
-        raise _refused("mkdirs", folder, answer)
+        raise refused("mkdirs", folder, answer)
 
 
 def _send(
     method: str, path: str, operation: str, wanted: int, data: bytes, parameters: Parameters
 ) -> Conversation[None]:
-    answer = yield _call(method, path, operation, parameters)
+    answer = yield from send_data(call(method, path, operation, parameters), data, parameters)
+    if not answer.is_of_data or answer.status != wanted:
+        raise refused(f"{operation} of the data" if answer.is_of_data else operation, path, answer)
+
+
+def send_data(first: Call, data: bytes, parameters: Parameters) -> Conversation[Answer]:
+    """Ask without the data, send them to where the answer points, and return the answer to that.
+
+    Where the NameNode points nowhere, its own answer is returned; that of the data says that it is one.
+    """
+    answer = yield first
     if answer.status != REDIRECT or not answer.location:
-        raise _refused(operation, path, answer)
+        return answer
     # HttpFS answers 400 to data of another type.
-    headers = {**_headers(parameters), "Content-Type": "application/octet-stream"}
-    answer = yield Call(method, answer.location, headers, data)
-    if answer.status != wanted:
-        raise _refused(f"{operation} of the data", path, answer)
+    described = {**headers(parameters), "Content-Type": "application/octet-stream"}
+    answer = yield Call(first.method, answer.location, described, data)
+    return replace(answer, is_of_data=True)
 
 
-def _call(method: str, path: str, operation: str, parameters: Parameters) -> Call:
-    query = urlencode({"op": operation, "user.name": parameters.username})
-    return Call(method, f"{_ROOT}{quote(path)}?{query}", _headers(parameters))
+def call(method: str, path: str, operation: str, parameters: Parameters, **more: str) -> Call:
+    """Return a call of an operation on a path; `more` are its parameters."""
+    query = urlencode({"op": operation, "user.name": parameters.username, **more})
+    return Call(method, f"{_ROOT}{quote(path)}?{query}", headers(parameters))
 
 
-def _headers(parameters: Parameters) -> dict[str, str]:
+def headers(parameters: Parameters) -> dict[str, str]:
+    """Return the headers that every call has."""
     token = parameters.values.oauth2_token
     return {"X-Auth-Token": token} if token else {}
 
 
-def _refused(operation: str, path: str, answer: Answer) -> StorageError:
-    return StorageError(
-        f"HDFS {operation} {path}: expected it to be done, got status {answer.status}{_why(answer.body)}"
-    )
+def refused(operation: str, path: str, answer: Answer) -> StorageError:
+    """Return the error that an answer is, with what HDFS says about it."""
+    kind, message = remote(answer)
+    why = f" ({kind}: {message[:200]})" if kind else ""
+    return StorageError(f"HDFS {operation} {path}: expected it to be done, got status {answer.status}{why}")
 
 
-def _why(body: bytes) -> str:
+def remote(answer: Answer) -> tuple[str, str]:
+    """Return the exception that an answer tells of, and its message; two empty texts where there is none."""
     try:
-        remote = json.loads(body)["RemoteException"]
-        return f" ({remote['exception']}: {str(remote['message'])[:200]})"
+        found = json.loads(answer.body)["RemoteException"]
+        return str(found["exception"]), str(found["message"])
     except (ValueError, KeyError, TypeError):
-        return ""
+        return "", ""
 
 
 @dataclass(frozen=True, slots=True)

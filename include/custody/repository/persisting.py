@@ -25,7 +25,7 @@ from custody.ngsi import again
 from custody.ngsi.backends import open_target
 from custody.ngsi.kept import NAME, Kept
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.persist import Persisted, persist, submit_again
+from custody.ngsi.persist import GO_EVENTS, Persisted, persist, submit_again
 from custody.ngsi.sink import Sink, Written
 from custody.ngsi.source import is_notified
 from custody.ngsi.target import Files, Target
@@ -134,9 +134,17 @@ class Persisting:
     sink: Sink
     waiting: LiveNotifications
 
-    def run(self, *, until_ms: int | None = None, on_go: Callable[[Written], None] = lambda _: None) -> Persisted:
+    def run(
+        self,
+        *,
+        until_ms: int | None = None,
+        on_go: Callable[[Written], None] = lambda _: None,
+        go_events: int = GO_EVENTS,
+    ) -> Persisted:
         """Write what is due, as `custody.ngsi.persist.persist`."""
-        return persist(self.waiting, self.sink, self.parameters, self.clock, until_ms=until_ms, on_go=on_go)
+        return persist(
+            self.waiting, self.sink, self.parameters, self.clock, until_ms=until_ms, on_go=on_go, go_events=go_events
+        )
 
     def submit_again(self) -> Persisted:
         """Take what a user submitted again, as `custody.ngsi.persist.submit_again`."""

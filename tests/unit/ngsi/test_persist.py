@@ -173,12 +173,11 @@ def test_other_events_are_passed_over_and_not_looked_at_again(tmp_path: Path) ->
         assert job.sink.cursors == {"main": 6}
 
 
-def test_memory_holds_a_go_and_not_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("custody.ngsi.persist.GO_EVENTS", 10)
+def test_memory_holds_a_go_and_not_what_waits(tmp_path: Path) -> None:
     repository = received(tmp_path, [bench(number) for number in range(35)])
     goes: list[int] = []
     with opened(repository) as job:
-        done = job.run(on_go=lambda written: goes.append(written.records))
+        done = job.run(on_go=lambda written: goes.append(written.records), go_events=10)
     assert goes == [10, 10, 10, 5]
     assert (done.events, done.batches) == (35, 35)
     assert values(repository) == [str(1000 + number) for number in range(35)]
@@ -260,12 +259,12 @@ def test_a_deferred_part_is_written_when_it_is_submitted_again(tmp_path: Path) -
     assert len(told(repository)) == 1
 
 
-def test_a_target_that_is_down_stops_the_run_after_one_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("custody.ngsi.persist.GO_EVENTS", 2)
+def test_a_target_that_is_down_stops_the_run_after_one_go(tmp_path: Path) -> None:
     repository = received(tmp_path, [bench(number) for number in range(6)])
     target = refusing(repository)
     target.lengths = {"/"}
-    done = persist(repository, target)
+    with opened(repository, target) as job:
+        done = job.run(go_events=2)
     assert (done.is_stopped, done.aside) == (True, 2)
     assert waits(repository).notifications == 4
     [entry] = repository.quarantine.entries()

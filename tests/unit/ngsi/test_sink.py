@@ -14,14 +14,16 @@ from custody.catalog import Catalog
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, InvalidInputError, LockedError
 from custody.model import Event
+from custody.ngsi.draft import Taken
+from custody.ngsi.kept import DATABASE, NAME
 from custody.ngsi.records import Record, Unplaced
-from custody.ngsi.sink import DATABASE, Sink
+from custody.ngsi.sink import Sink
 from custody.ngsi.source import read_events
 from custody.ngsi.staged import decode
 from custody.store import LocalStore
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
-from tests.crash.sinking import EVENTS, FOLDER, ROOT, expected, items, notified
+from tests.crash.sinking import EVENTS, FOLDER, ROOT, WRITER, expected, items, notified
 from tests.support import event as other_event
 from tests.unit.ngsi.notified import parameters
 
@@ -30,7 +32,7 @@ ROWS = ROOT / "user/warden/parks/north/Bench1_T/Bench1_T.txt"
 
 
 def opened(fs: FileSystem) -> AbstractContextManager[Sink]:
-    return Sink.open(fs, FOLDER, ROOT, "main", ManualClock(1), USED)
+    return Sink.open(fs, FOLDER, ROOT, ManualClock(1), USED)
 
 
 def files(fs: MemoryFileSystem) -> dict[str, bytes]:
@@ -45,11 +47,11 @@ def fs() -> MemoryFileSystem:
 
 def test_batches_add_up_and_say_what_they_did(fs: MemoryFileSystem) -> None:
     with opened(fs) as sink:
-        assert sink.next_event_id == 0
-        first = sink.write(items(USED, 0, 2), 2)
-        second = sink.write(items(USED, 2, 4), 4)
-        assert sink.next_event_id == 4
-    assert (first.first_event_id, first.next_event_id, first.records, first.left, first.files) == (0, 2, 2, 0, 4)
+        assert sink.cursors.get(WRITER, 0) == 0
+        first = sink.write(items(USED, 0, 2), {WRITER: 2})
+        second = sink.write(items(USED, 2, 4), {WRITER: 4})
+        assert sink.cursors.get(WRITER, 0) == 4
+    assert (first.number, first.records, first.left, first.files) == (0, 2, 0, 4)
     assert [destination.name for destination in first.destinations] == ["Bench1_T", "Tree1_T"]
     assert (second.records, second.left, second.files) == (1, 1, 2)
     assert files(fs) == expected(USED, [(0, 2), (2, 4)])
@@ -57,66 +59,66 @@ def test_batches_add_up_and_say_what_they_did(fs: MemoryFileSystem) -> None:
 
 def test_events_that_are_in_the_files_are_passed_over(fs: MemoryFileSystem) -> None:
     with opened(fs) as sink:
-        sink.write(items(USED, 0, 3), 3)
+        sink.write(items(USED, 0, 3), {WRITER: 3})
     with opened(fs) as sink:
-        again = sink.write(items(USED, 0, 3), 3)
-        assert (again.records, again.files, again.first_event_id, again.next_event_id) == (0, 0, 3, 3)
-        more = sink.write(items(USED, 0, 6), 6)
-        assert more.first_event_id == 3
+        again = sink.write(items(USED, 0, 3), {WRITER: 3})
+        assert (again.records, again.files, again.number) == (0, 0, 0)
+        more = sink.write(items(USED, 0, 6), {WRITER: 6})
+        assert (more.number, more.records) == (1, 2)
     assert files(fs) == expected(USED, [(0, 6)])
 
 
 def test_columns_of_a_destination_outlive_the_process(fs: MemoryFileSystem) -> None:
     with opened(fs) as sink:
-        sink.write(items(USED, 0, 3), 3)
+        sink.write(items(USED, 0, 3), {WRITER: 3})
     with opened(fs) as sink:
         assert sink.columns["/user/warden/parks/north/Bench1_T"] == ("seats", "wood")
 
 
 def test_what_has_no_destination_is_kept_with_its_event(fs: MemoryFileSystem) -> None:
     with opened(fs) as sink:
-        sink.write(items(USED, 0, 4), 4)
-        sink.write(items(USED, 4, 6), 6)
-    [name] = fs.list(FOLDER / "main/ngsi/left")
-    [left] = json.loads(fs.read(FOLDER / "main/ngsi/left" / name))
+        sink.write(items(USED, 0, 4), {WRITER: 4})
+        sink.write(items(USED, 4, 6), {WRITER: 6})
+    [name] = fs.list(FOLDER / "sink/ngsi/left")
+    [left] = json.loads(fs.read(FOLDER / "sink/ngsi/left" / name))
     assert (name, left["event_id"]) == ("00000000000000000000.json", 3)
     assert "expected at most 255 bytes" in left["reason"]
 
 
 def test_a_row_whose_metadata_file_has_no_name_is_kept_with_its_event(fs: MemoryFileSystem) -> None:
     number, (found, body) = 7, notified(7, "Bench1", "a" * 250)
-    batch = [*items(USED, 0, 1), *read_events([found], lambda event: body, USED)]
+    batch = [*items(USED, 0, 1), *(Taken(WRITER, *pair) for pair in read_events([found], lambda event: body, USED))]
     with opened(fs) as sink:
-        done = sink.write(batch, 8)
+        done = sink.write(batch, {WRITER: 8})
     assert (done.records, done.left) == (1, 1)
-    [left] = json.loads(fs.read(FOLDER / "main/ngsi/left/00000000000000000000.json"))
+    [left] = json.loads(fs.read(FOLDER / "sink/ngsi/left/00000000000000000000.json"))
     assert left["event_id"] == number
 
 
 def test_a_batch_without_entities_moves_on_all_the_same(fs: MemoryFileSystem) -> None:
     with opened(fs) as sink:
-        done = sink.write([], 100)
-        assert (done.first_event_id, done.next_event_id, done.files) == (0, 100, 0)
+        done = sink.write([], {WRITER: 100})
+        assert (done.number, done.files) == (0, 0)
     with opened(fs) as sink:
-        assert sink.next_event_id == 100
+        assert sink.cursors.get(WRITER, 0) == 100
 
 
 @pytest.mark.parametrize("upto", [1, 5])
 def test_events_out_of_their_order_or_behind_the_batch_are_refused(fs: MemoryFileSystem, upto: int) -> None:
     batch = items(USED, 0, 2) if upto == 1 else items(USED, 0, 2)[::-1]
     with opened(fs) as sink:
-        with pytest.raises(InvalidInputError, match="expected ids from 0 up to"):
-            sink.write(batch, upto)
-        assert sink.next_event_id == 0
+        with pytest.raises(InvalidInputError, match=r"expected ids of writer 'main' from \d up to"):
+            sink.write(batch, {WRITER: upto})
+        assert sink.cursors.get(WRITER, 0) == 0
     assert files(fs) == {}
 
 
 def test_only_one_process_has_it_open(tmp_path: Path) -> None:
     fs = PosixFileSystem()
     clock = ManualClock(1)
-    with Sink.open(fs, tmp_path / "ngsi", tmp_path / "hdfs", "main", clock, USED) as sink:
-        sink.write(items(USED, 0, 2), 2)
-        with pytest.raises(LockedError), Sink.open(fs, tmp_path / "ngsi", tmp_path / "hdfs", "main", clock, USED):
+    with Sink.open(fs, tmp_path / "ngsi", tmp_path / "hdfs", clock, USED) as sink:
+        sink.write(items(USED, 0, 2), {WRITER: 2})
+        with pytest.raises(LockedError), Sink.open(fs, tmp_path / "ngsi", tmp_path / "hdfs", clock, USED):
             pass
     assert (tmp_path / "hdfs" / ROWS.relative_to(ROOT)).read_bytes().count(b"\n") == 1
 
@@ -124,18 +126,18 @@ def test_only_one_process_has_it_open(tmp_path: Path) -> None:
 def test_a_batch_is_one_object_until_the_next_one(fs: MemoryFileSystem) -> None:
     with opened(fs) as sink:
         for first in range(4):
-            sink.write(items(USED, first, first + 1), first + 1)
-    [name] = fs.list(FOLDER / "main/ngsi/batches")
-    staged = decode(fs.read(FOLDER / "main/ngsi/batches" / name), name).staged
-    assert (staged.first_event_id, staged.next_event_id) == (3, 4)
-    assert len(fs.list(FOLDER / "main/ngsi/columns")) == 1
+            sink.write(items(USED, first, first + 1), {WRITER: first + 1})
+    [name] = fs.list(FOLDER / "sink/ngsi/batches")
+    staged = decode(fs.read(FOLDER / "sink/ngsi/batches" / name), name).staged
+    assert (staged.number, staged.cursors) == (3, {WRITER: 4})
+    assert len(fs.list(FOLDER / "sink/ngsi/columns")) == 1
 
 
 def test_the_catalog_gets_a_checkpoint_now_and_then(fs: MemoryFileSystem) -> None:
     with opened(fs) as sink:
         for upto in range(1, 102):
-            sink.write([], upto)
-    catalog = Catalog(LocalStore(fs, FOLDER), "main", DATABASE, ManualClock(1))
+            sink.write([], {WRITER: upto})
+    catalog = Catalog(LocalStore(fs, FOLDER), NAME, DATABASE, ManualClock(1))
     assert catalog.load().next_event_id == 101
     assert catalog.checkpoint_age() < 100
 
@@ -154,7 +156,7 @@ def rewrite(fs: MemoryFileSystem, path: Path, data: bytes) -> None:
         file.sync()
 
 
-BATCH = FOLDER / "main/ngsi/batches/00000000000000000002.batch"
+BATCH = FOLDER / "sink/ngsi/batches/00000000000000000001.batch"
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "a batch": (lambda fs: rewrite(fs, BATCH, flip(fs.read(BATCH))), f"{BATCH}: expected other bytes"),
     "no batch": (lambda fs: fs.remove(BATCH), f"{BATCH}: expected a live object, found none"),
@@ -173,8 +175,8 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
 @pytest.mark.parametrize("what", DAMAGES)
 def test_damage_is_named_and_nothing_is_changed(fs: MemoryFileSystem, what: str) -> None:
     with opened(fs) as sink:
-        sink.write(items(USED, 0, 2), 2)
-        sink.write(items(USED, 2, 3), 3)
+        sink.write(items(USED, 0, 2), {WRITER: 2})
+        sink.write(items(USED, 2, 3), {WRITER: 3})
     damage, says = DAMAGES[what]
     damage(fs)
     before = fs.files()
@@ -186,12 +188,12 @@ def test_damage_is_named_and_nothing_is_changed(fs: MemoryFileSystem, what: str)
 
 def test_lines_that_somebody_else_added_are_left_alone(fs: MemoryFileSystem) -> None:
     with opened(fs) as sink:
-        sink.write(items(USED, 0, 2), 2)
+        sink.write(items(USED, 0, 2), {WRITER: 2})
     with fs.append(ROWS) as file:
         file.write(b"mine\n")
         file.sync()
     with opened(fs) as sink:
-        sink.write(items(USED, 2, 3), 3)
+        sink.write(items(USED, 2, 3), {WRITER: 3})
     before, after = expected(USED, [(0, 2)]), expected(USED, [(0, 2), (2, 3)])
     path = f"/{ROWS.relative_to(ROOT)}"
     assert fs.read(ROWS) == before[path] + b"mine\n" + after[path][len(before[path]) :]
@@ -213,8 +215,8 @@ def test_what_is_no_batch_is_refused(data: bytes, error: type[CustodyError]) -> 
 
 def test_every_flipped_byte_of_a_batch_is_found(fs: MemoryFileSystem) -> None:
     with opened(fs) as sink:
-        sink.write(items(USED, 0, 1), 1)
-    data = fs.read(FOLDER / "main/ngsi/batches/00000000000000000000.batch")
+        sink.write(items(USED, 0, 1), {WRITER: 1})
+    data = fs.read(FOLDER / "sink/ngsi/batches/00000000000000000000.batch")
     for at in range(len(data)):
         with pytest.raises((CorruptionError, FormatVersionError)):
             decode(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :], "a.batch")
@@ -257,5 +259,5 @@ def test_a_content_that_is_another_one_is_damage() -> None:
 
 
 def test_an_entity_without_a_destination_says_so() -> None:
-    [(_, found)] = items(USED, 3, 4)
-    assert isinstance(found, Unplaced)
+    [item] = items(USED, 3, 4)
+    assert isinstance(item.found, Unplaced)

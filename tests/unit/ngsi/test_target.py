@@ -31,6 +31,7 @@ class Told:
     busy: int = 0
     on_busy: Callable[[Told], None] = lambda files: None
     asked: list[str] = field(default_factory=list)
+    outlives_writers: bool = False
 
     def _say(self, what: str) -> None:
         self.asked.append(what)
@@ -111,6 +112,35 @@ def test_a_part_stands_once_whatever_was_there(before: bytes | None, offset: int
     assert files.data == after + (before or b"")[len(after) :]
     files.asked.clear()
     assert apply(files, offset, b"two\n") == ["size", "settle", "size", "digest"]
+
+
+def test_a_file_that_a_dead_writer_may_still_change_is_settled_before_its_length_counts() -> None:
+    """The half of a part reaches the file between a look at it and the append."""
+    files = Told(b"one\n", outlives_writers=True)
+    used = target(files)
+
+    def settle(path: str) -> None:
+        files.asked.append("settle")
+        files.data = b"one\ntw"
+
+    files.settle = settle  # type: ignore[method-assign]
+    used.apply(part(PATH, 4, b"two\n"), memoryview(b"two\n"))
+    assert files.asked == ["size", "settle", "size", "cut", "append"]
+    assert files.data == b"one\ntwo\n"
+    files.asked.clear()
+    used.apply(part(PATH, 8, b"three\n"), memoryview(b"three\n"))
+    assert files.asked == ["size", "append"]
+
+
+def test_after_an_error_a_file_is_settled_again() -> None:
+    files = Told(b"", outlives_writers=True)
+    used = target(files)
+    used.apply(part(PATH, 0, b"one\n"), memoryview(b"one\n"))
+    with pytest.raises(CorruptionError):
+        used.apply(part(PATH, 99, b"x"), memoryview(b"x"))
+    files.asked.clear()
+    used.apply(part(PATH, 4, b"two\n"), memoryview(b"two\n"))
+    assert files.asked == ["size", "settle", "size", "append"]
 
 
 def test_an_empty_part_makes_an_empty_file_and_leaves_it() -> None:

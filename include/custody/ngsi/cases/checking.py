@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 
 from custody.errors import InvalidInputError
 from custody.ngsi.cases.case import EXPECT, Case, read_cases
 from custody.ngsi.cases.comparing import KNOWN, differences
-from custody.ngsi.cases.running import run
+from custody.ngsi.cases.running import Outcome, run
 
 _SHIPPED = "shipped"
 
@@ -29,8 +29,10 @@ class Verdict:
         return self.is_checked and not self.differences
 
 
-def check_cases(cases: Iterable[Case], profile: str = EXPECT) -> Iterator[Verdict]:
-    """Yield the verdict on each case.
+def check_cases(
+    cases: Iterable[Case], profile: str = EXPECT, run_one: Callable[[Case], Outcome] = run
+) -> Iterator[Verdict]:
+    """Yield the verdict on each case, which `run_one` runs: in memory, where nothing else is said.
 
     The profile `expect` is what custody promises. Any other names what another system does, among the alternates of
     a case: the verdict then says where custody differs from it. Of an alternate only what can be compared counts; a
@@ -47,7 +49,7 @@ def check_cases(cases: Iterable[Case], profile: str = EXPECT) -> Iterator[Verdic
             yield Verdict(case.id, case.title, (), is_checked=False)
             continue
         try:
-            found = tuple(differences(expected, run(case)))
+            found = tuple(differences(expected, run_one(case)))
         except InvalidInputError as error:
             found = (str(error),)
         yield Verdict(case.id, case.title, found)

@@ -1,0 +1,202 @@
+"""HDFS by REST, WebHDFS or HttpFS: what is asked so that a part stands in its file once.
+
+Each method of `RestFiles` is a conversation (`custody.ngsi.webhdfs`) of one or two calls. None is begun a second time
+here when an answer was lost: whoever applies a part again sees first what was done. What HDFS says while another writer
+has the file open, or while it finds out how much of one that died is there, is BusyError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from typing import Protocol, Self
+from urllib.parse import quote
+
+from custody.ngsi.network import Network
+from custody.ngsi.parameters import Parameters
+from custody.ngsi.target import BusyError
+from custody.ngsi.webhdfs import (
+    CREATED,
+    NOT_FOUND,
+    OK,
+    REDIRECT,
+    Answer,
+    Call,
+    Conversation,
+    Endpoints,
+    Result,
+    call,
+    converse,
+    headers,
+    make_folder,
+    refused,
+    remote,
+    send_data,
+)
+
+_BUSY = frozenset(
+    {
+        "AlreadyBeingCreatedException",  # another client has the file's lease
+        "RecoveryInProgressException",  # its writer died; DataNodes agree on its length
+        "FileAlreadyExistsException",  # made since it was looked for
+        "NotReplicatedYetException",
+        "RetriableException",
+        "SafeModeException",  # the NameNode has just been started
+        "LeaseExpiredException",  # it was taken from us while we wrote: see what is there
+    }
+)
+_BUSY_WORDS = (
+    # HttpFS says of the exceptions above no more than that a RemoteException came.
+    "Failed to CREATE_FILE",
+    "Failed to APPEND_FILE",
+    "Failed to TRUNCATE_FILE",
+    "already exists",
+    "is in safe mode",
+    # These have no name of their own at a NameNode either.
+    "not sufficiently replicated",
+    "Cannot truncate to a larger file size",  # a cut that was under way has ended since the file was looked at
+)
+
+
+def is_busy(kind: str, message: str) -> bool:
+    """Whether an exception of HDFS says that the same may succeed a little later."""
+    return kind.rpartition(".")[2] in _BUSY or any(words in message for words in _BUSY_WORDS)
+
+
+class Asked(Protocol):
+    """Who sends calls: `Network`, or a fake."""
+
+    def ask(self, host: str, call: Call) -> Answer:
+        """Send a call and return the answer. Raises OSError where nobody answers."""
+        ...
+
+    def close(self) -> None:
+        """Give connections back."""
+        ...
+
+
+class RestFiles:
+    """Files of HDFS, through its REST interface. One object serves several threads."""
+
+    outlives_writers = True
+
+    def __init__(self, parameters: Parameters, network: Asked) -> None:
+        self._parameters = parameters
+        self._network = network
+        self._endpoints = Endpoints(tuple(authority(host, parameters.values.hdfs_port) for host in parameters.hosts))
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, parameters: Parameters) -> Self:
+        """Return the files of the HDFS that the parameters name; nothing is asked yet.
+
+        Raises:
+            ConfigurationError: Kerberos is wanted, and what it needs is not installed.
+        """
+        return cls(parameters, Network(parameters.values))
+
+    def size(self, path: str) -> int | None:
+        """Return the bytes of a file, None where there is none."""
+        return self._led(_size(path, self._parameters))
+
+    def digest(self, path: str, offset: int, length: int) -> str:
+        """Return the SHA-256 of a piece of a file, in hexadecimal."""
+        piece = self._led(_read(path, offset, length, self._parameters)) if length else b""
+        return hashlib.sha256(piece).hexdigest()
+
+    def settle(self, path: str) -> None:
+        """See that nobody has the file open: to cut it to its own length does nothing but end a dead writer's lease."""
+        size = self.size(path)
+        if size is not None:
+            self.cut(path, size)
+
+    def create(self, path: str, data: memoryview) -> None:
+        """Make a file and the folders above it."""
+        self._led(_create(path, bytes(data), self._parameters))
+
+    def append(self, path: str, data: memoryview) -> None:
+        """Add bytes at the end of a file."""
+        self._led(_append(path, bytes(data), self._parameters))
+
+    def cut(self, path: str, length: int) -> None:
+        """Cut a file; BusyError until the DataNodes have done it."""
+        self._led(_truncate(path, length, self._parameters))
+
+    def uri(self, path: str) -> str:
+        """Return `webhdfs://…` with the first NameNode of the settings, whichever is active."""
+        values = self._parameters.values
+        scheme = "swebhdfs" if values.backend_tls else "webhdfs"
+        return f"{scheme}://{authority(self._parameters.hosts[0], values.hdfs_port)}{quote(path)}"
+
+    def close(self) -> None:
+        """Give connections back."""
+        self._network.close()
+
+    def _led(self, conversation: Conversation[Result]) -> Result:
+        with self._lock:
+            endpoints = self._endpoints
+        result, after = converse(conversation, endpoints, self._network.ask)
+        with self._lock:
+            self._endpoints = after
+        return result
+
+
+def authority(host: str, port: int) -> str:
+    """Return host and port as a URL has them; a host may bring its own port."""
+    if host.count(":") == 1:
+        return host
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def _size(path: str, parameters: Parameters) -> Conversation[int | None]:
+    answer = yield call("GET", path, "GETFILESTATUS", parameters)
+    if answer.status == NOT_FOUND:
+        return None
+    found = _json(answer, "GETFILESTATUS", path).get("FileStatus")
+    if not isinstance(found, dict) or found.get("type") != "FILE":
+        raise refused(f"GETFILESTATUS, expected a file, of {found!r:.200}", path, answer)
+    return int(found["length"])
+
+
+def _read(path: str, offset: int, length: int, parameters: Parameters) -> Conversation[bytes]:
+    answer = yield call("GET", path, "OPEN", parameters, offset=str(offset), length=str(length))
+    if answer.status == REDIRECT and answer.location:  # WebHDFS; HttpFS answers itself
+        answer = yield Call("GET", answer.location, headers(parameters))
+    return _done(answer, "OPEN", path, OK).body
+
+
+def _create(path: str, data: bytes, parameters: Parameters) -> Conversation[None]:
+    yield from make_folder(path.rpartition("/")[0], parameters)
+    # HttpFS overwrites where it is not told otherwise.
+    first = call("PUT", path, "CREATE", parameters, overwrite="false")
+    answer = yield from send_data(first, data, parameters)
+    _done(answer, "CREATE", path, CREATED if answer.is_of_data else 0)
+
+
+def _append(path: str, data: bytes, parameters: Parameters) -> Conversation[None]:
+    answer = yield from send_data(call("POST", path, "APPEND", parameters), data, parameters)
+    _done(answer, "APPEND", path, OK if answer.is_of_data else 0)
+
+
+def _truncate(path: str, length: int, parameters: Parameters) -> Conversation[None]:
+    answer = yield call("POST", path, "TRUNCATE", parameters, newlength=str(length))
+    if _json(answer, "TRUNCATE", path).get("boolean") is not True:
+        raise BusyError(f"TRUNCATE to {length} B is under way at the DataNodes")
+
+
+def _json(answer: Answer, operation: str, path: str) -> dict[str, object]:
+    try:
+        found = json.loads(_done(answer, operation, path, OK).body)
+    except ValueError as error:
+        raise refused(f"{operation}, expected JSON, {error}", path, answer) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _done(answer: Answer, operation: str, path: str, wanted: int) -> Answer:
+    if answer.status == wanted:
+        return answer
+    kind, message = remote(answer)
+    if is_busy(kind, message):
+        raise BusyError(f"{kind}: {message[:200]}")
+    raise refused(operation, path, answer)

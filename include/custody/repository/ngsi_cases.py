@@ -1,0 +1,256 @@
+"""A case of NGSI end to end: requests over HTTP to a receiver, journals, a rollover, the sink, files in a folder.
+
+Everything is what runs in production, but for the clock, which says what the case wants, and a target that fails where
+the case wants that. What only the conversation with HDFS shows (`rest_calls`, `endpoint_order_after`), and the headers
+that other systems give an event, come from the run in memory.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+
+import msgspec
+
+from custody.clock import ManualClock
+from custody.config import Settings
+from custody.errors import StorageError
+from custody.lease import Attempt
+from custody.ngsi.cases import running
+from custody.ngsi.cases.case import Case
+from custody.ngsi.cases.memory import Faults
+from custody.ngsi.cases.running import ATTEMPTS_MAX, Outcome
+from custody.ngsi.hive import table
+from custody.ngsi.intake import Intake
+from custody.ngsi.kept import LEFT, Kept
+from custody.ngsi.local import LocalFiles
+from custody.ngsi.parameters import Parameters, read_names
+from custody.ngsi.persist import Persisted
+from custody.ngsi.sink import Sink, Written
+from custody.ngsi.staged import Left, Part
+from custody.ngsi.target import FilesTarget
+from custody.recovery import STEPS
+from custody.repository.persisting import persisting, sink_folder
+from custody.repository.repository import Repository
+from custody.rollover import Workspace
+from custody.vfs import PosixFileSystem
+
+_HOST = "127.0.0.1"
+_START_SECONDS = 30.0
+_SECONDS_DIGITS_MAX = 11
+_PARQUET = ".parquet"
+
+
+class _EndlessError(Exception):
+    """A batch that is retried for ever was tried often enough."""
+
+
+def run_end_to_end(case: Case) -> Outcome:
+    """Return what comes out of a case when it goes the whole way, in a folder that is gone afterwards.
+
+    Raises:
+        InvalidInputError: the case asks for something that is not understood.
+        ConfigurationError: the receiver needs packages that are not installed.
+    """
+    outcome = running.run(case)
+    if outcome.wrong_parameters:
+        return outcome  # refused at start: there is no way to go
+    with tempfile.TemporaryDirectory(prefix="custody-case-") as folder:
+        return _run(case, outcome, Path(folder))
+
+
+def _run(case: Case, memory: Outcome, root: Path) -> Outcome:
+    outcome = Outcome(headers=memory.headers, calls=memory.calls, endpoints=memory.endpoints)
+    clock = ManualClock(0)
+    settings = _settings(case, root)
+    repository = Repository(settings, clock=clock)
+    _send(case, repository, clock, outcome)
+    for step in STEPS.values():
+        for unit in step.units(settings):
+            step.run(Workspace(settings, unit.writer, clock=clock), unit)
+    clock.advance((settings.ngsi.batch_timeout + 1) * 1000)
+    target = _FaultyTarget(LocalFiles(PosixFileSystem(), root / "hdfs"), Faults.read(case.faults))
+    tables = _Tables(Parameters.from_section(settings.ngsi, root), outcome)
+    try:
+        with persisting(repository, Attempt.new("case"), target=target, sleep=target.sleep) as opened:
+            tables.sink = opened.sink
+
+            def on_go(written: Written) -> None:
+                target.end()
+                tables.describe(written)
+
+            done = opened.run(on_go=on_go, go_events=1)
+    except _EndlessError:
+        done = Persisted(batches=1, aside=1, problems=["it was tried again and again"])
+    outcome.batches = done.batches
+    outcome.attempt_offsets_ms = target.offsets_ms
+    outcome.is_dropped = bool(done.aside)
+    outcome.errors += done.problems
+    outcome.errors += _left(repository, clock)
+    outcome.files = _files(root / "hdfs")
+    return outcome
+
+
+def _settings(case: Case, root: Path) -> Settings:
+    """Return the settings of a repository that does what the case configures."""
+    found = read_names(case.config, grouping_rules=case.grouping_rules, name_mappings=case.name_mappings)
+    assert isinstance(found, Parameters)  # noqa: S101 - a case with others does not come here
+    changed: dict[str, object] = {"backend": "file", "backend_folder": root / "hdfs"}
+    for name, document in (("grouping_rules", case.grouping_rules), ("name_mappings", case.name_mappings)):
+        (root / f"{name}.json").write_text(json.dumps(document))
+        changed[f"{name}_file"] = root / f"{name}.json"
+    if case.clock.timestamp is not None:
+        # No broker sends one: the clock says it instead, in its unit.
+        changed["recv_time_unit"] = "s" if len(case.clock.timestamp) <= _SECONDS_DIGITS_MAX else "ms"
+    ngsi = found.values.model_copy(update=changed)
+    return Settings.model_validate({"root": root, "ngsi": ngsi})
+
+
+def _send(case: Case, repository: Repository, clock: ManualClock, outcome: Outcome) -> None:
+    """Post the notifications of a case, each at its time."""
+    with _receiving(repository, clock) as port:
+        for sent in case.sent:
+            at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
+            if case.clock.timestamp is not None:
+                at_ms = running.Arrival.stamped(case.clock.timestamp).received_ms
+            clock.advance(at_ms - clock.now_ms())
+            status, headers, answer = _post(
+                port, case.request.method, case.request.path, {**case.headers, **sent.headers}, case.bytes_of(sent)
+            )
+            outcome.statuses.append(status)
+            if status == http.HTTPStatus.OK:
+                outcome.events += int(answer["stored"])  # type: ignore[call-overload]
+            else:
+                outcome.errors.append(str(answer.get("message", "")))
+                outcome.answers |= headers
+
+
+def _post(
+    port: int, method: str, target: str, headers: dict[str, str], body: bytes
+) -> tuple[int, dict[str, str], dict[str, object]]:
+    connection = http.client.HTTPConnection(_HOST, port, timeout=60)
+    try:
+        connection.putrequest(method, target, skip_accept_encoding=True)
+        for name, value in headers.items():
+            connection.putheader(name, value.encode("utf-8"))
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        response = connection.getresponse()
+        data = response.read()
+        told = {name.title(): value for name, value in response.getheaders()}
+        return response.status, told, msgspec.json.decode(data) if data else {}
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
+    """Serve the receiver of a repository on a free port of this machine."""
+    import uvicorn  # only who runs cases end to end needs it
+
+    from custody.ngsi.receiver import Receiver, create_app
+
+    with repository.writer() as writer, Intake(writer, repository.settings.receiver.requests_max) as intake:
+        app = create_app(Receiver(repository.settings, intake, repository.quarantine, clock))
+        server = uvicorn.Server(uvicorn.Config(app, host=_HOST, port=0, log_config=None, lifespan="off"))
+        thread = Thread(target=server.run, name="custody-case", daemon=True)
+        thread.start()
+        deadline = time.monotonic() + _START_SECONDS
+        while not server.started:
+            if time.monotonic() > deadline:
+                raise StorageError(f"the receiver of a case did not start within {_START_SECONDS:.0f} s")
+            time.sleep(0.005)
+        try:
+            yield server.servers[0].sockets[0].getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+class _FaultyTarget(FilesTarget):
+    """A folder that fails as a case wants: always, or at the first attempts."""
+
+    def __init__(self, files: LocalFiles, faults: Faults) -> None:
+        super().__init__(files)
+        self._failing = faults.failing_attempts
+        self._attempt = 0
+        self._is_begun = False
+        self._offset_ms = 0
+        self.offsets_ms: list[int] = []
+
+    def length(self, path: str) -> int:
+        """Return the bytes of a file, unless this attempt is to fail."""
+        self._begin()
+        self._fail()
+        return super().length(path)
+
+    def apply(self, part: Part, data: memoryview) -> None:
+        """Bring a part into its file, unless this attempt is to fail."""
+        self._fail()
+        super().apply(part, data)
+
+    def sleep(self, seconds: float) -> None:
+        """Take the wait before a retry for over."""
+        self._attempt += 1
+        if self._attempt > ATTEMPTS_MAX:
+            raise _EndlessError
+        self._offset_ms += round(seconds * 1000)
+        self.offsets_ms.append(self._offset_ms)
+
+    def end(self) -> None:
+        """A batch is over."""
+        self._is_begun = False
+
+    def _begin(self) -> None:
+        if not self._is_begun:
+            self._is_begun, self._offset_ms = True, 0
+            self._attempt += 1
+            self.offsets_ms.append(0)
+
+    def _fail(self) -> None:
+        if self._failing is None or self._attempt <= self._failing:
+            raise StorageError("made to fail")
+
+
+@dataclass(slots=True)
+class _Tables:
+    """The Hive tables of what is written, batch by batch."""
+
+    parameters: Parameters
+    outcome: Outcome
+    sink: Sink | None = None
+    had: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def describe(self, written: Written) -> None:
+        """Note the tables that a batch makes or changes."""
+        if self.sink is None or not self.parameters.values.hive:
+            return
+        for destination in written.destinations:
+            had, have = self.had.get(destination.location, ()), self.sink.columns.get(destination.location, ())
+            if destination.location not in self.had or had != have:
+                self.outcome.tables.append(table(destination, self.parameters, attributes=have, had=had))
+                self.had[destination.location] = have
+
+
+def _left(repository: Repository, clock: ManualClock) -> list[str]:
+    kept = Kept(PosixFileSystem(), sink_folder(repository.settings), clock)
+    found = (msgspec.json.decode(kept.read(name), type=list[Left]) for name in kept.names(LEFT))
+    return [item.reason for items in found for item in items]
+
+
+def _files(root: Path) -> dict[str, bytes]:
+    """Return the files by path; those of Parquet are called as in the run in memory, by the number of their batch."""
+    found = {f"/{path.relative_to(root)}": path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    parts = sorted({Path(path).name for path in found if path.endswith(_PARQUET)})
+    called = {name: f"part-{number:05d}{_PARQUET}" for number, name in enumerate(parts, 1)}
+    return {
+        path.replace(Path(path).name, called.get(Path(path).name, Path(path).name)): data
+        for path, data in found.items()
+    }

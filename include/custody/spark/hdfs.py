@@ -1,0 +1,210 @@
+"""HDFS by Hadoop's RPC, with the client that Spark brings: the files of `ngsi.backend = "binary"`.
+
+The driver's JVM does it, over py4j. What was written is forced to the disks of its DataNodes (`hsync`) and the file
+closed before it is acknowledged; REST can ask for the second only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from custody.errors import StorageError
+from custody.ngsi.parameters import Parameters
+from custody.ngsi.rest import authority, is_busy
+from custody.ngsi.target import BusyError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Result = TypeVar("Result")
+Java = Any
+"""An object of the driver's JVM: py4j has no types."""
+_NAMESERVICE = "custody"
+"""The logical name, within this process, of several NameNodes that the settings list."""
+_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+_REPLICATION = "dfs.replication"
+_READ_BYTES = 1 << 20
+
+
+def rpc_files(session: SparkSession) -> Callable[[Parameters], RpcFiles]:
+    """Return what opens the HDFS that parameters name, as the user that they name: `open_target(…, rpc=this)`.
+
+    `ngsi.hdfs_host` may be a nameservice that Spark's configuration knows (`dfs.ha.namenodes.<name>`). With Kerberos
+    the user is whom Spark has logged in (`spark.kerberos.principal` and `spark.kerberos.keytab`, or a ticket), and
+    `ngsi.krb5_conf_file` and `ngsi.krb5_login_conf_file` are handed to Java where there are such files.
+    """
+
+    def opened(parameters: Parameters) -> RpcFiles:
+        context: Java = session.sparkContext
+        jvm = context._jvm  # PySpark has no other way to Hadoop's FileSystem
+        conf = jvm.org.apache.hadoop.conf.Configuration(context._jsc.hadoopConfiguration())
+        root, connected = _addressed(parameters, conf)
+        file_system = jvm.org.apache.hadoop.fs.FileSystem
+
+        def connect() -> Java:
+            uri = jvm.java.net.URI(connected)
+            if parameters.values.krb5_auth:
+                _hand_over_kerberos(jvm, parameters)
+                return file_system.newInstance(uri, conf)
+            return file_system.newInstance(uri, conf, parameters.username)
+
+        def connect_as_the_cluster_wants() -> Java:
+            # The client's own default is three copies; a cluster of fewer nodes could then not be appended to.
+            files = connect()
+            copies = files.getServerDefaults(jvm.org.apache.hadoop.fs.Path("/")).getReplication()
+            if copies == conf.getInt(_REPLICATION, 0):
+                return files
+            files.close()
+            conf.setInt(_REPLICATION, copies)
+            return connect()
+
+        return RpcFiles(jvm, _asked("connect", connected, connect_as_the_cluster_wants), root)
+
+    return opened
+
+
+class RpcFiles:
+    """Files of an HDFS, through a FileSystem of the driver's JVM."""
+
+    outlives_writers = True
+
+    def __init__(self, jvm: Java, files: Java, root: str) -> None:
+        self._jvm = jvm
+        self._files = files
+        self._root = root
+
+    def size(self, path: str) -> int | None:
+        """Return the bytes of a file, None where there is none."""
+
+        def look() -> int | None:
+            if not self._files.exists(self._path(path)):
+                return None
+            status = self._files.getFileStatus(self._path(path))
+            if not status.isFile():
+                raise StorageError(f"{self.uri(path)}: expected a file, got a folder")
+            return int(status.getLen())
+
+        return _asked("getFileStatus", path, look)
+
+    def digest(self, path: str, offset: int, length: int) -> str:
+        """Return the SHA-256 of a piece of a file, in hexadecimal."""
+
+        def read() -> str:
+            digest, left = hashlib.sha256(), length
+            stream = self._files.open(self._path(path))
+            try:
+                stream.seek(offset)
+                while left and (piece := bytes(stream.readNBytes(min(left, _READ_BYTES)))):
+                    digest.update(piece)
+                    left -= len(piece)
+            finally:
+                stream.close()
+            return digest.hexdigest()
+
+        return _asked("open", path, read)
+
+    def settle(self, path: str) -> None:
+        """Take the file from a writer that may have died, and see that its length is agreed on."""
+        if not _asked("recoverLease", path, lambda: self._files.recoverLease(self._path(path))):
+            raise BusyError("its DataNodes have not agreed on its length yet")
+
+    def create(self, path: str, data: memoryview) -> None:
+        """Make a file and the folders above it.
+
+        Durability: on return the bytes are on the disks of as many DataNodes as HDFS wants before it closes a file.
+        """
+        _asked("create", path, lambda: self._write(self._files.create(self._path(path), False), data))
+
+    def append(self, path: str, data: memoryview) -> None:
+        """Add bytes at the end of a file.
+
+        Durability: as of `create`.
+        """
+        try:
+            _asked("append", path, lambda: self._write(self._files.append(self._path(path)), data))
+        except BusyError:
+            self.settle(path)  # HDFS would leave the file to a dead writer for a minute
+            raise
+
+    def cut(self, path: str, length: int) -> None:
+        """Cut a file; BusyError until the DataNodes have done it."""
+        if not _asked("truncate", path, lambda: self._files.truncate(self._path(path), length)):
+            raise BusyError("it is being cut at the DataNodes")
+
+    def uri(self, path: str) -> str:
+        """Return `hdfs://…` with the first NameNode of the settings, whichever is active, or the nameservice."""
+        return f"{self._root}{quote(path)}"
+
+    def close(self) -> None:
+        """Give connections back."""
+        _asked("close", self._root, self._files.close)
+
+    def _path(self, path: str) -> Java:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+    @staticmethod
+    def _write(stream: Java, data: memoryview) -> None:
+        try:
+            stream.write(bytes(data))
+            stream.hsync()
+        finally:
+            stream.close()
+
+
+def _addressed(parameters: Parameters, conf: Java) -> tuple[str, str]:
+    """Return the name of the file system for others, and the one to connect to, which `conf` then knows."""
+    hosts, port = parameters.hosts, parameters.values.hdfs_port
+    root = f"hdfs://{authority(hosts[0], port)}"
+    if len(hosts) == 1:
+        named = conf.get(f"dfs.ha.namenodes.{hosts[0]}")
+        return (f"hdfs://{hosts[0]}",) * 2 if named else (root, root)
+    names = [f"nn{number}" for number in range(len(hosts))]
+    conf.set("dfs.nameservices", _NAMESERVICE)
+    conf.set(f"dfs.ha.namenodes.{_NAMESERVICE}", ",".join(names))
+    conf.set(f"dfs.client.failover.proxy.provider.{_NAMESERVICE}", _PROVIDER)
+    for name, host in zip(names, hosts, strict=True):
+        conf.set(f"dfs.namenode.rpc-address.{_NAMESERVICE}.{name}", authority(host, port))
+    return root, f"hdfs://{_NAMESERVICE}"
+
+
+def _hand_over_kerberos(jvm: Java, parameters: Parameters) -> None:
+    values = parameters.values
+    for name, file in (
+        ("java.security.krb5.conf", values.krb5_conf_file),
+        ("java.security.auth.login.config", values.krb5_login_conf_file),
+    ):
+        if Path(file).is_file():
+            jvm.java.lang.System.setProperty(name, str(Path(file).absolute()))
+
+
+def _asked(operation: str, path: str, do: Callable[[], Result]) -> Result:
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        return do()
+    except Py4JJavaError as error:
+        kind, message = _said(error.java_exception)
+        if is_busy(kind, message):
+            raise BusyError(f"{kind}: {message}") from error
+        raise StorageError(f"HDFS {operation} {path}: expected it to be done, got {kind}: {message}") from error
+    except PySparkException as error:  # what PySpark makes of some exceptions of Java, of a bad argument for one
+        raise StorageError(f"HDFS {operation} {path}: expected it to be done, got {_first_line(error)}") from error
+    except Py4JError as error:
+        raise StorageError(f"HDFS {operation} {path}: expected an answer of Spark's JVM, got {error}") from error
+
+
+def _said(error: Java) -> tuple[str, str]:
+    """Return the exception's class and message; one that the NameNode sent is wrapped."""
+    name = str(error.getClass().getName())
+    if name.endswith(".RemoteException"):
+        name = str(error.getClassName())
+    return name, _first_line(error.getMessage() or "")
+
+
+def _first_line(said: object) -> str:
+    return str(said).strip().partition("\n")[0][:200]

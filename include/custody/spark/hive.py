@@ -1,0 +1,135 @@
+"""Hive tables of destinations, made by Spark: in a metastore of the repository's own, or in one that the settings name.
+
+The embedded metastore is a Derby database, which one JVM at a time can open: that of the job that holds the sink's
+lease. Who wants to ask while jobs run takes a metastore of its own (`ngsi.hive_metastore_uri`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from custody.config import Settings
+from custody.errors import CustodyError
+from custody.ngsi.hive import Table, full_name, more_columns
+from custody.ngsi.naming import Destination
+from custody.ngsi.parameters import Parameters
+from custody.ngsi.rendering import Known
+from custody.ngsi.tables import TablesReport, Wanted, server_silence, spark_table, unreachable
+from custody.ngsi.target import Target
+from custody.vfs import FileSystem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOLDER = "hive"
+
+
+def session_options(settings: Settings) -> Mapping[str, str]:
+    """Return what a session that makes tables is built with: `builder.config(map=…)`, before it is started."""
+    folder = hive_folder(settings)
+    options = {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        # A table's size is not worth a listing of HDFS at every change.
+        "spark.sql.statistics.size.autoUpdate.enabled": "false",
+    }
+    if settings.ngsi.hive_metastore_uri is not None:
+        return {**options, "spark.hadoop.hive.metastore.uris": settings.ngsi.hive_metastore_uri}
+    return {
+        **options,
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore;create=true",
+        "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
+        "spark.hadoop.hive.metastore.schema.verification": "false",
+    }
+
+
+def hive_folder(settings: Settings) -> Path:
+    """Return the folder of the embedded metastore."""
+    return settings.root / FOLDER
+
+
+def ensure_tables(
+    session: SparkSession,
+    settings: Settings,
+    fs: FileSystem,
+    destinations: Iterable[Destination],
+    columns: Known,
+    parameters: Parameters,
+    target: Target,
+) -> TablesReport:
+    """Make the tables of destinations, and of those that were noted before, or bring them to their columns.
+
+    Doing it again changes nothing. Call `Wanted.note` with the destinations before their batch is written, and this
+    after it: then no crash loses a table. What cannot be made is in the report; nothing is raised for it.
+
+    Args:
+        session: built with `session_options`.
+        settings: of the repository.
+        fs: holds the notes, in the folder `hive`.
+        destinations: those that got data; the same ones noted again do no harm.
+        columns: the sink's, of the column modes.
+        parameters: how tables are called and what they have.
+        target: where files are.
+    """
+    wanted = Wanted(fs, hive_folder(settings))
+    wanted.note(destinations)
+    noted = wanted.all()
+    if not noted:
+        return TablesReport()
+    if reason := unreachable(parameters):
+        return TablesReport(waiting=len(noted), problems=(reason,))
+    if parameters.values.hive_metastore_uri is None:
+        _keep_derby_log(session, hive_folder(settings))
+    made = extended = 0
+    problems = []
+    for destination in noted:
+        found = spark_table(destination, parameters, columns, target)
+        try:
+            is_new, is_longer = ensure_table(session, found, is_partitioned=parameters.format == "parquet")
+        except Exception as error:  # noqa: BLE001 - Spark raises of many kinds; the table waits, the others are made
+            problems.append(f"{found.database}.{found.name}: {_first_line(error)}")
+            continue
+        wanted.done(destination)
+        made, extended = made + is_new, extended + is_longer
+    if reason := server_silence(parameters):
+        problems.append(reason)
+    return TablesReport(made, extended, len(wanted.all()), tuple(problems))
+
+
+def ensure_table(session: SparkSession, wanted: Table, *, is_partitioned: bool) -> tuple[bool, bool]:
+    """Make a table, or add the columns that it lacks; return whether it is new and whether it got some.
+
+    Raises:
+        CustodyError: a table of this name has other columns.
+        Exception: Spark refused.
+    """
+    name = full_name(wanted)
+    is_new = not session.catalog.tableExists(name)
+    if is_new:
+        for statement in wanted.statements:
+            session.sql(statement)
+    had = [column.name.lower() for column in session.catalog.listColumns(name) if not column.isPartition]
+    names = [column.lower() for column, _ in wanted.columns]
+    if had != names[: len(had)]:
+        raise CustodyError(
+            f"expected a table with the columns {', '.join(names[: len(had)])}, got {', '.join(had)}. "
+            "See who else made a table of this name; drop or rename it."
+        )
+    longer = more_columns(wanted, len(had))
+    if longer is not None:
+        session.sql(longer)
+    if is_partitioned:
+        session.sql(f"alter table {name} recover partitions")
+    return is_new, longer is not None
+
+
+def _keep_derby_log(session: SparkSession, folder: Path) -> None:
+    """Let Derby write its log beside its database; it takes the driver's working folder where nobody says so first."""
+    context: Any = session.sparkContext
+    context._jvm.java.lang.System.setProperty("derby.stream.error.file", str(folder / "derby.log"))
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"

@@ -1,0 +1,147 @@
+"""The DAG of the NGSI sink as Airflow reads it: when it runs, its form, what its sensor says, up to when it writes."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import run_steps
+from tests.unit.ngsi.persisting import bench, opened, receive, received
+
+# Airflow's own warnings are not this project's errors.
+pytestmark = pytest.mark.filterwarnings("default")
+
+DAGS = Path(__file__).resolve().parents[2] / "dags"
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+SETTINGS = '[repository]\ncontainers = ["disk1"]\nwriter_slots = 2\n[ngsi]\nhdfs_username = "warden"\nhive = false\n'
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Returns the DAG as it is under an environment."""
+    os.environ.setdefault("AIRFLOW_HOME", str(tmp_path))
+    from airflow.dag_processing.dagbag import DagBag
+
+    def loaded(**environment: str) -> Any:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        bag = DagBag(DAGS / "ngsi_to_hdfs.py")
+        assert bag.import_errors == {}
+        return bag.dags["ngsi_to_hdfs"]
+
+    return loaded
+
+
+def test_it_runs_after_commits_and_by_intervals(load: Any) -> None:
+    from airflow.sdk import AssetOrTimeSchedule, CronDataIntervalTimetable
+
+    dag = load()
+    assert isinstance(dag.schedule, AssetOrTimeSchedule)
+    assert isinstance(dag.schedule.timetable, CronDataIntervalTimetable)
+    assert dag.schedule.timetable.expression == "0 * * * *"
+    assert load(CUSTODY_NGSI_SCHEDULE="*/5 * * * *").schedule.timetable.expression == "*/5 * * * *"
+    [asset] = load(CUSTODY_NGSI_SCHEDULE="").schedule
+    assert asset.name == "custody_commits"
+
+
+def test_the_dag_is_documented_and_its_form_is_typed(load: Any) -> None:
+    dag = load()
+    for task_id in dag.task_ids:
+        assert f"`{task_id}`" in dag.doc_md
+    assert dag.get_task("wait_for_notifications").downstream_task_ids == {"persist"}
+    assert {name: dag.params.get_param(name).schema["type"] for name in dag.params} == {
+        "until": ["null", "string"],
+        "wait_seconds": "integer",
+        "take_over": "boolean",
+    }
+    assert (dag.max_active_runs, dag.catchup) == (1, False)
+    assert (DAGS.parent / "spark_jobs" / dag.get_task("persist").application).is_file()
+    assert all(task.retries >= 2 and task.owner == "custody" for task in dag.tasks)
+
+
+class Run:
+    def __init__(self, run_type: str) -> None:
+        self.run_type = run_type
+
+
+@pytest.mark.parametrize(
+    ("run_type", "params", "interval_end", "until"),
+    [
+        ("scheduled", {}, NOON, "2026-03-04 12:00:00+00:00"),
+        ("backfill", {}, NOON, "2026-03-04 12:00:00+00:00"),
+        ("backfill", {"until": "2026-03-04T10:00:00Z"}, NOON, "2026-03-04T10:00:00Z"),
+        ("manual", {}, NOON, ""),
+        ("manual", {"until": "2026-03-04T10:00:00Z"}, None, "2026-03-04T10:00:00Z"),
+        ("asset_triggered", {}, None, ""),
+    ],
+)
+def test_an_interval_or_the_form_says_up_to_when_all_is_written(
+    load: Any, run_type: str, params: dict[str, str], interval_end: datetime | None, until: str
+) -> None:
+    task = load().get_task("persist")
+    chosen = {"until": None, "take_over": False, **params}
+    context: dict[str, Any] = {"params": chosen, "dag_run": Run(run_type)}
+    if interval_end is not None:
+        context["data_interval_end"] = interval_end
+    rendered = task.render_template(task.arguments, context)
+    assert rendered == ["", f"--until={until}"]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    os.environ.setdefault("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "custody.toml").write_text(SETTINGS)
+    monkeypatch.setenv("CUSTODY_REPOSITORY", str(folder))
+    return folder
+
+
+def test_the_sensor_skips_the_run_when_nothing_waits(root: Path) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from custody_airflow.notifications import NotificationSensor
+
+    sensor = NotificationSensor(task_id="wait")
+    received(root, [])
+    with pytest.raises(AirflowSkipException, match="no notifications wait"):
+        sensor.execute({})
+    repository = received(root, [bench(1)])
+    assert sensor.execute({}) == {"notifications": 1, "again": 0, "unfinished": False, "is_configured": True}
+    with opened(repository) as job:
+        job.run()
+    with pytest.raises(AirflowSkipException, match="no notifications wait"):
+        sensor.execute({})
+    receive(repository, [bench(2)])  # acknowledged, and not live yet
+    with pytest.raises(AirflowSkipException, match="no notifications wait"):
+        sensor.execute({})
+    run_steps(repository.settings)
+    assert sensor.execute({})["notifications"] == 1
+
+
+def test_a_repository_without_a_sink_is_skipped_and_not_failed(root: Path) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from custody_airflow.notifications import NotificationSensor
+
+    received(root, [bench(1)])
+    (root / "custody.toml").write_text(SETTINGS.replace('hdfs_username = "warden"\n', ""))
+    with pytest.raises(AirflowSkipException, match="hdfs_username is not set"):
+        NotificationSensor(task_id="wait").execute({})
+
+
+def test_a_sensor_that_shall_wait_defers(root: Path) -> None:
+    from airflow.sdk.exceptions import TaskDeferred
+
+    from custody_airflow.notifications import NotificationSensor, NotificationTrigger
+
+    received(root, [])
+    with pytest.raises(TaskDeferred) as deferred:
+        NotificationSensor(task_id="wait", wait_seconds="60", poke_interval=2).execute({})
+    trigger = deferred.value.trigger
+    assert isinstance(trigger, NotificationTrigger)
+    assert trigger.serialize()[1] == {"repository": str(root), "poke_seconds": 2}

@@ -1,0 +1,35 @@
+"""What lies on an HDFS, read without any code of the project."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from urllib.parse import quote
+
+
+def read(port: int, path: str) -> bytes:
+    """Return the bytes of a file."""
+    with urllib.request.urlopen(f"{_url(port, path)}?op=OPEN&user.name=warden", timeout=60) as answer:  # noqa: S310
+        return bytes(answer.read())
+
+
+def files(port: int, folder: str) -> Iterator[str]:
+    """Yield the paths of all files below a folder."""
+    try:
+        with urllib.request.urlopen(f"{_url(port, folder)}?op=LISTSTATUS&user.name=warden", timeout=60) as answer:  # noqa: S310
+            found = json.loads(answer.read())["FileStatuses"]["FileStatus"]
+    except urllib.error.HTTPError as error:
+        assert error.code == 404
+        return
+    for each in found:
+        path = f"{folder}/{each['pathSuffix']}"
+        if each["type"] == "DIRECTORY":
+            yield from files(port, path)
+        else:
+            yield path
+
+
+def _url(port: int, path: str) -> str:
+    return f"http://127.0.0.1:{port}/webhdfs/v1{quote(path)}"
