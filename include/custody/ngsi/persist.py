@@ -25,7 +25,7 @@ from custody.ngsi.draft import Gone, Taken, Unread
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.sink import Sink, Written
-from custody.ngsi.source import read_events
+from custody.ngsi.source import read_events, received_ms
 from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
 
@@ -90,6 +90,10 @@ class Persisted:
 class _Event:
     writer: str
     event: Event
+
+    @property
+    def received_ms(self) -> int:
+        return received_ms(self.event)
 
 
 def persist(
@@ -180,10 +184,10 @@ class _Run:
         cursors = self._sink.cursors
         streams = [self._arrivals(writer, cursors.get(writer, 0), bound) for writer, bound in sorted(bounds.items())]
         values = self._parameters.values
-        merged = heapq.merge(*streams, key=lambda item: item.event.event_time)
+        merged = heapq.merge(*streams, key=lambda item: item.received_ms)
         # A time that has not come yet is none of an arrival: it says nothing of how long the event has waited.
         early = now_ms - values.batch_timeout * 1000
-        events = ((item.event.event_time if item.event.event_time <= now_ms else early, item) for item in merged)
+        events = ((item.received_ms if item.received_ms <= now_ms else early, item) for item in merged)
         pending: set[str] = set()
         go: list[_Event] = []
         go_bytes = 0

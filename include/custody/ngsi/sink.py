@@ -88,6 +88,7 @@ class Sink:
         quarantine: Quarantine,
         lease: Lease | None,
         sleep: Callable[[float], None],
+        note: Callable[[Iterable[Destination]], None],
     ) -> None:
         self._fs = fs
         self._folder = folder
@@ -98,6 +99,7 @@ class Sink:
         self._quarantine = quarantine
         self._lease = lease
         self._sleep = sleep
+        self._note = note
         self._kept = Kept(fs, folder, clock, lease)
         self._columns: dict[str, tuple[str, ...]] = {}
         self._newest = Staged(id="", number=-1, time_ms=0, told_from=0, cursors={})
@@ -119,6 +121,7 @@ class Sink:
         quarantine: Quarantine | None = None,
         lease: Lease | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        note: Callable[[Iterable[Destination]], None] = lambda _: None,
     ) -> Iterator[Self]:
         """Open the sink and bring to its end what a crash left.
 
@@ -132,6 +135,7 @@ class Sink:
             quarantine: shows what could not be written; by default one in the sink's own folder.
             lease: under which this is done; each effect is refused once another attempt took over.
             sleep: waits so many seconds before a retry.
+            note: remembers destinations durably before a batch has rows of theirs, for their tables.
 
         Raises:
             LockedError: another process has it open.
@@ -142,7 +146,7 @@ class Sink:
         with fs.lock(folder / _LOCK):
             target = FilesTarget(LocalFiles(fs, root)) if isinstance(root, Path) else root
             kept_quarantine = quarantine or Quarantine(fs, folder / "quarantine")
-            sink = cls(fs, folder, target, clock, parameters, journal, kept_quarantine, lease, sleep)
+            sink = cls(fs, folder, target, clock, parameters, journal, kept_quarantine, lease, sleep, note)
             sink._recover()
             yield sink
 
@@ -186,6 +190,7 @@ class Sink:
             {**self._newest.cursors, **moved},
         )
         data = [memoryview(content) for content in made.made.files.values()]
+        self._note(made.destinations.values())
         self._commit(batch, data, _objects(made, batch.number), settles, {**self._columns, **made.made.columns})
         deferred = self._finish(batch, data, is_new=True)
         self._kept.tidy()

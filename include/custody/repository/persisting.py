@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from custody.model import Event, EventType, to_events
 from custody.ngsi import again
 from custody.ngsi.backends import open_target
 from custody.ngsi.kept import NAME, Kept
+from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.persist import GO_EVENTS, Persisted, persist, submit_again
 from custody.ngsi.sink import Sink, Written
@@ -132,6 +133,7 @@ class Persisting:
     clock: Clock
     parameters: Parameters
     sink: Sink
+    target: Target
     waiting: LiveNotifications
 
     def run(
@@ -166,6 +168,7 @@ def persisting(
     rpc: Callable[[Parameters], Files] | None = None,
     take_over: bool = False,
     sleep: Callable[[float], None] = time.sleep,
+    note: Callable[[Iterable[Destination]], None] = lambda _: None,
 ) -> Iterator[Persisting]:
     """Hold the lease of the sink and open it; what a crash left is brought to its end.
 
@@ -176,6 +179,7 @@ def persisting(
         rpc: makes the files of backend `binary`, see `custody.ngsi.backends.open_target`.
         take_over: take the lease from an attempt that lives.
         sleep: waits before a retry.
+        note: remembers destinations durably before rows of theirs are written, see `custody.ngsi.tables.Wanted`.
 
     Raises:
         ConfigurationError: a parameter cannot be used.
@@ -208,10 +212,13 @@ def persisting(
                     quarantine=repository.quarantine,
                     lease=lease,
                     sleep=sleep,
+                    note=note,
                 ),
                 patience,
             )
-            yield Persisting(repository, plain, clock, parameters, sink, LiveNotifications(repository, plain))
+            yield Persisting(
+                repository, plain, clock, parameters, sink, opened_target, LiveNotifications(repository, plain)
+            )
         is_done = True
     finally:
         lease.release(failed=not is_done)
