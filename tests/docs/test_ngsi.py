@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from typing import Any
 
 import pytest
@@ -129,3 +130,9 @@ def test_every_parameter_of_the_sink_is_in_the_table_or_named_below_it() -> None
         assert default == ("unset" if value is None else str(value).lower() if isinstance(value, bool) else str(value))
     assert {row[1] for row in rows} | own == set(NgsiSection.model_fields)
     assert not {row[1] for row in rows} & own
+
+
+def test_the_backends_example_is_a_configuration() -> None:
+    section = NgsiSection.model_validate(tomllib.loads(EXAMPLES["backends"])["ngsi"])
+    assert (section.backend, section.backend_impl, section.hdfs_port) == ("rest", "rest", 9870)
+    assert section.hive_location == "hdfs://cluster"

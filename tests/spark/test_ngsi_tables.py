@@ -1,4 +1,4 @@
-"""The Hive tables of the dialect `spark`, made by a real Spark over files of every mode: every value comes back."""
+"""Hive tables by a real Spark over files of every mode: they follow their destinations, every value comes back."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from custody.ngsi import csv, parquet
-from custody.ngsi.hive import partition, table
-from custody.ngsi.rendering import file_text, render
+from custody.ngsi import csv
 from custody.spark.submit import submit_command, submit_environment
-from tests.unit.ngsi.notified import attribute, body, parameters, recorded
+from tests.unit.ngsi.notified import attribute, body
 
 HOSTILE: dict[str, Any] = {
     "plain": "oak",
@@ -44,6 +42,9 @@ TEXTS = {
 """What a table has for each value."""
 
 
+METADATA = [{"name": "note", "type": "Text", "value": 'a,"b"'}]
+
+
 def batches(mode: str) -> list[bytes]:
     """The notifications of three batches: the hostile values; two more attributes; the first ones alone."""
     hostile = {name: attribute(value, note='a,"b"') for name, value in HOSTILE.items()}
@@ -68,65 +69,37 @@ def check_tables(found: dict[str, Any]) -> None:
         # For each batch: what the note of the crash before asked for, then the same again.
         assert told["said"] == [[1, 0, 0], [0, 0, 0], [0, extends, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]], mode
         assert told["table"].startswith("default.warden_parks_north_urn_ngsi_ld_bench_001_"), mode
-        is_csv = mode.startswith("csv")
-        rows = [{name: csv.value(value) if is_csv else value for name, value in row.items()} for row in told["rows"]]
+        rows = [_plain(row) for row in told["rows"]] if mode.startswith("csv") else told["rows"]
         assert {row["entityId"] for row in rows} == {f"{URN}:{mode}"}
         if mode.endswith("column"):
-            assert [{name: row.get(name) for name in HOSTILE} for row in rows] == [TEXTS] * 3
-            late = [tuple(row.get(name) for name in LATE) for row in rows]
-            assert sorted(late, key=str) == sorted([(None, None), (None, None), tuple(LATE.values())], key=str)
+            _check_columns(rows, has_metadata=mode == "json-column")
         else:
             read = sorted((row["attrName"], row["attrValue"]) for row in rows)
             assert read == sorted([*TEXTS.items()] * 3 + [*LATE.items()])
+            if mode != "csv-row":
+                assert all(row["attrMd"] == ([] if row["attrName"] in LATE else METADATA) for row in rows)
+            if mode != "parquet":
+                assert {row["recvTimeTs"] for row in rows} == {"1772600767089"}
+            else:
+                assert {row["dt"] for row in rows} == {"2026-03-04"}
+
+
+def _plain(row: dict[str, str]) -> dict[str, str | None]:
+    # A field of CSV is escaped, so that it is one line: `csv.value` undoes it. OpenCSVSerde reads NULL as a text.
+    return {name: None if value == "NULL" else csv.value(value) for name, value in row.items()}
+
+
+def _check_columns(rows: list[dict[str, Any]], *, has_metadata: bool) -> None:
+    assert [{name: row.get(name) for name in HOSTILE} for row in rows] == [TEXTS] * 3
+    late = [tuple(row.get(name) for name in LATE) for row in rows]
+    assert sorted(late, key=str) == sorted([(None, None), (None, None), tuple(LATE.values())], key=str)
+    if has_metadata:
+        assert all(row[f"{name}_md"] == METADATA for row in rows for name in HOSTILE)
 
 
 @pytest.mark.spark
 def test_tables_of_every_mode_follow_their_destinations(tmp_path: Path) -> None:
     check_tables(submitted("ngsi_hive.py", tmp_path, str(tmp_path), "{}"))
-
-
-def asked(folder: Path, mode: str) -> dict[str, Any]:
-    """Write the files of a mode as a user's folder on this machine, and return what makes their table."""
-    used = parameters(file_format=mode, hive_dialect="spark", default_service=mode.replace("-", "_"))
-    data = body({name: attribute(value, note='a,"b"') for name, value in HOSTILE.items()}, id=mode)
-    records = recorded(data, used)
-    destination = records[0].placed.destination
-    attributes: tuple[str, ...] = ()
-    if mode == "parquet":
-        day = parquet.day(records[0])
-        files = {f"{destination.location}/dt={day}/part.parquet": parquet.file_bytes(parquet.table(records, used))}
-        more = [partition(destination, day)]
-    else:
-        rendered = render(records, used, {})
-        attributes = rendered.columns.get(destination.location, ())
-        files = {path: file_text(lines).encode() for path, lines in rendered.files.items()}
-        more = []
-    for path, content in files.items():
-        file = folder / path[1:]
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-    made = table(destination, used, attributes=attributes)
-    statements = [text.replace("location '/user", f"location 'file:{folder}/user") for text in made.statements]
-    return {"statements": [*statements, *statements, *more], "table": f"{made.database}.{made.name}"}
-
-
-@pytest.mark.spark
-def test_every_value_comes_back_from_the_table_of_every_mode(tmp_path: Path) -> None:
-    (tmp_path / "asked.json").write_text(json.dumps({mode: asked(tmp_path, mode) for mode in MODES}))
-    found = submitted("ngsi_tables.py", tmp_path, str(tmp_path))
-    texts = TEXTS
-    metadata = [{"name": "note", "type": "Text", "value": 'a,"b"'}]
-
-    rows = found["json-row"]
-    assert {row["attrName"]: row["attrValue"] for row in rows} == texts
-    assert all(row["attrMd"] == metadata and row["recvTimeTs"] == "1772600767089" for row in rows)
-    [row] = found["json-column"]
-    assert {name: row[name] for name in HOSTILE} == texts
-    assert all(row[f"{name}_md"] == metadata for name in HOSTILE)
-    # A field of CSV is escaped, so that it is one line: `csv.value` undoes it.
-    assert {row["attrName"]: csv.value(row["attrValue"]) for row in found["csv-row"]} == texts
-    [row] = found["csv-column"]
-    assert {name: csv.value(row[name]) for name in HOSTILE} == texts
-    rows = found["parquet"]
-    assert [(row["attrName"], row["attrValue"]) for row in rows] == list(texts.items())
-    assert all(row["attrMd"] == metadata and row["dt"] == "2026-03-04" for row in rows)
+    assert (tmp_path / "hive" / "metastore").is_dir()
+    assert (tmp_path / "hive" / "derby.log").is_file()
+    assert not list((tmp_path / "hive" / "tables").iterdir())

@@ -108,7 +108,9 @@ class NgsiSection(Section):
     )
     recv_time_unit: Literal["ms", "s"] = Field("ms", description="Unit of recvTimeTs.")
     hive_dialect: Literal["hive", "spark"] = Field(
-        "hive", description="Whose tables are made: hive's as documented, or such that Spark reads every value back."
+        "hive",
+        description="Form of the statements that cases compare: hive's as documented, or spark's, which reads every "
+        "value back; the job makes the latter.",
     )
     hive_metastore_uri: _User = Field(
         None, description="Metastore that Spark makes tables in, thrift://host:9083; unset: one in the repository."

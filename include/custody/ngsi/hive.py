@@ -106,12 +106,6 @@ def full_name(made: Table) -> str:
     return f"{_word(made.database)}.{_word(made.name)}"
 
 
-def partition(destination: Destination, day: str) -> str:
-    """Return the statement that makes a day's folder of Parquet files known."""
-    name = f"{_word(destination.database)}.{_word(destination.table)}"
-    return f"alter table {name} add if not exists partition ({PARTITION}='{_quoted(day)}')"
-
-
 def _columns(parameters: Parameters, attributes: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     if parameters.format == "parquet":
         return PARQUET_COLUMNS

@@ -11,7 +11,7 @@ import http.client
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,8 +77,9 @@ def _run(case: Case, memory: Outcome, root: Path) -> Outcome:
         for unit in step.units(settings):
             step.run(Workspace(settings, unit.writer, clock=clock), unit)
     clock.advance((settings.ngsi.batch_timeout + 1) * 1000)
-    target = _FaultyTarget(LocalFiles(PosixFileSystem(), root / "hdfs"), Faults.read(case.faults))
-    tables = _Tables(Parameters.from_section(settings.ngsi, root), outcome)
+    parameters = Parameters.from_section(settings.ngsi, root)
+    target = _FaultyTarget(LocalFiles(PosixFileSystem(), root / "hdfs"), Faults.read(case.faults), parameters.hosts)
+    tables = _Tables(parameters, outcome)
     try:
         with persisting(repository, Attempt.new("case"), target=target, sleep=target.sleep) as opened:
             tables.sink = opened.sink
@@ -95,6 +96,7 @@ def _run(case: Case, memory: Outcome, root: Path) -> Outcome:
     outcome.is_dropped = bool(done.aside)
     outcome.errors += done.problems
     outcome.errors += _left(repository, clock)
+    outcome.errors += [entry.message for entry in repository.quarantine.entries()]
     outcome.files = _files(root / "hdfs", target.paths)
     return outcome
 
@@ -178,9 +180,12 @@ def _receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
 class _FaultyTarget(FilesTarget):
     """A folder that fails as a case wants: always, or at the first attempts."""
 
-    def __init__(self, files: LocalFiles, faults: Faults) -> None:
+    def __init__(self, files: LocalFiles, faults: Faults, hosts: Sequence[str]) -> None:
         super().__init__(files)
         self._failing = faults.failing_attempts
+        self._reason = "made to fail"
+        if set(hosts) <= faults.dead_hosts | faults.standby_hosts:
+            self._failing, self._reason = None, f"none of {', '.join(hosts)} answers"
         self._attempt = 0
         self._is_begun = False
         self._offset_ms = 0
@@ -203,10 +208,10 @@ class _FaultyTarget(FilesTarget):
     def sleep(self, seconds: float) -> None:
         """Take the wait before a retry for over."""
         self._attempt += 1
-        if self._attempt > ATTEMPTS_MAX:
-            raise _EndlessError
         self._offset_ms += round(seconds * 1000)
         self.offsets_ms.append(self._offset_ms)
+        if len(self.offsets_ms) > ATTEMPTS_MAX:
+            raise _EndlessError
 
     def end(self) -> None:
         """A batch is over."""
@@ -220,7 +225,7 @@ class _FaultyTarget(FilesTarget):
 
     def _fail(self) -> None:
         if self._failing is None or self._attempt <= self._failing:
-            raise StorageError("made to fail")
+            raise StorageError(self._reason)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from custody.config import Settings
 from custody.errors import CustodyError
@@ -80,6 +80,8 @@ def ensure_tables(
         return TablesReport()
     if reason := unreachable(parameters):
         return TablesReport(waiting=len(noted), problems=(reason,))
+    if parameters.values.hive_metastore_uri is None:
+        _keep_derby_log(session, hive_folder(settings))
     made = extended = 0
     problems = []
     for destination in noted:
@@ -121,6 +123,12 @@ def ensure_table(session: SparkSession, wanted: Table, *, is_partitioned: bool) 
     if is_partitioned:
         session.sql(f"alter table {name} recover partitions")
     return is_new, longer is not None
+
+
+def _keep_derby_log(session: SparkSession, folder: Path) -> None:
+    """Let Derby write its log beside its database; it takes the driver's working folder where nobody says so first."""
+    context: Any = session.sparkContext
+    context._jvm.java.lang.System.setProperty("derby.stream.error.file", str(folder / "derby.log"))
 
 
 def _first_line(error: Exception) -> str:
