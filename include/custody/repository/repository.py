@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,56 +15,38 @@ import pyarrow as pa
 from whoosh import query
 
 from custody.catalog import AddShard, CatalogState, Transaction
-from custody.clock import Clock, SystemClock
-from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings
+from custody.config import SETTINGS_FILE, default_settings_file, load_settings
 from custody.errors import ConfigurationError, NotFoundError
 from custody.flow import Component, Session
 from custody.flow.content import Content, content_of, find_content
-from custody.format.names import COMPACT_LEASE
-from custody.index import BuiltShard, Shards
-from custody.lease import Attempt
 from custody.lineage import Lineage, trace
-from custody.maintenance import Compacted, Rewriting, compact, planned
 from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
-from custody.quarantine import Quarantine
 from custody.query import check_facets, facets_of, facets_of_table, parse_query, structured_query
-from custody.recovery import Finding, Recovered, find, recover
-from custody.repository import forgetting, reading
+from custody.repository import reading
 from custody.repository.burial import buried_ids
-from custody.repository.contents import Cleaned, ListedClaim, cleaned, listed
-from custody.repository.forgetting import Forgotten, Meant
+from custody.repository.contents import ListedClaim, listed
 from custody.repository.found import Events, EventStream, Notices
+from custody.repository.grounds import NAME_IT
 from custody.repository.ingest import Ingest
+from custody.repository.maintained import Maintained
 from custody.repository.past import AsOf, past
-from custody.repository.retaining import Retained, apply_retention, condition_of, plan_retention
 from custody.repository.searching import Page, SearchResult, Source, search
 from custody.repository.slots import SlotWriter, take_slot
-from custody.repository.status import RepositoryStatus, repository_status
-from custody.retention import Hold, Plan, add_hold, release_hold, standing_holds
-from custody.rollover import Workspace, is_stale, leased, rebuild_shard, rollover_lease
-from custody.vfs import FileSystem, PosixFileSystem
+from custody.rollover import Workspace
+from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:
     from custody.repository.sql import SqlResult
 
 _OPENING_THREADS = 8
-_NAME_IT = "Each writer counts its own event ids: name the writer that is meant (--writer, or the argument writer)."
 
 
-class Repository:
+class Repository(Maintained):
     """A repository in a folder.
 
     >>> repository = Repository.open("demo")                       # doctest: +SKIP
     >>> repository.search("event_type:SEND AND filename:orders*")  # doctest: +SKIP
     """
-
-    def __init__(self, settings: Settings, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
-        self.settings = settings
-        self._fs: FileSystem = fs or PosixFileSystem()
-        self._clock: Clock = clock or SystemClock()
-        self._shards = Shards(self._fs, settings.query.open_shards_max)
-        self._workspaces: dict[str, Workspace] = {}
-        self.quarantine = Quarantine(self._fs, settings.quarantine)
 
     @classmethod
     def open(cls, root: str | Path) -> Self:
@@ -92,18 +74,6 @@ class Repository:
         fs.make_directory(root)
         fs.write_durably(root / SETTINGS_FILE, default_settings_file().encode())
         return cls.open(root)
-
-    def workspace(self, writer: str | None = None) -> Workspace:
-        """Return one writer's files; the writer of the settings when none is named."""
-        name = writer or self.settings.repository.writer
-        # Kept, because it knows the catalog as it was read last.
-        if name not in self._workspaces:
-            self._workspaces[name] = Workspace(self.settings, name, self._fs, self._clock)
-        return self._workspaces[name]
-
-    def workspaces(self) -> list[Workspace]:
-        """Return the files of every writer that has any."""
-        return [self.workspace(found.writer) for found in Workspace.all(self.settings, self._fs)]
 
     @contextmanager
     def writer(self, *, wait_seconds: float | None = None) -> Iterator[SlotWriter]:
@@ -191,16 +161,6 @@ class Repository:
         for name in [found.writer for found in self.workspaces()] if writer is None else [writer]:
             yield from listed(self._fs, self.settings.store, name)
 
-    def clean_contents(self, *, apply: bool = False) -> Cleaned:
-        """Find the files of contents that no event speaks of, which crashes leave, and delete them with `apply`.
-
-        A pass of the retention does the same when it deletes logs.
-
-        Raises:
-            CorruptionError, NotFoundError: an event cannot be read, so that nobody knows what it speaks of.
-        """
-        return cleaned(self.workspaces(), self.settings, self._fs, self._clock, apply=apply)
-
     @contextmanager
     def session(
         self, component: Component, writer: SlotWriter | None = None, *, wait_seconds: float | None = None
@@ -239,7 +199,7 @@ class Repository:
             )
         if len(matching) > 1:
             names = ", ".join(repr(name) for name, _ in matching)
-            raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {_NAME_IT}")
+            raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {NAME_IT}")
         return matching[0][1]
 
     def get_many(self, event_ids: Sequence[int], writer: str | None = None, *, strict: bool = False) -> Events:
@@ -358,149 +318,6 @@ class Repository:
             raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.")
         return lineage
 
-    def forget(self, meant: Meant, reason: str, writer: str | None = None) -> list[Forgotten]:
-        """Let no answer give out events of a writer, or of all of them, any more; later events are not meant.
-
-        Durability: on return the events of the writers named in the result stay forgotten after a power loss.
-
-        Raises:
-            InvalidInputError: no condition is given.
-        """
-        return [forgetting.forget(item, meant, reason) for item in self._meant(writer)]
-
-    def count_meant(self, meant: Meant, writer: str | None = None) -> dict[str, int]:
-        """Return by writer how many events `forget` would mean; all events are read for it."""
-        notices = Notices(strict=False)
-        return {item.writer: forgetting.count_meant(item, meant, notices) for item in self._meant(writer)}
-
-    def compact(
-        self, writer: str | None = None, *, on_done: Callable[[Compacted], None] = lambda _: None
-    ) -> list[Compacted]:
-        """Erase forgotten events from the live logs of a writer, or of all of them, and join small logs.
-
-        The old logs stay, unlisted, until the catalog is pruned and its garbage collected. What is not live yet is
-        left to a later call. What went wrong with a unit stands in its report; the others are done all the same.
-
-        Durability: on return what the reports without an error say survives power loss.
-
-        Raises:
-            LockedError: another compaction of a writer's logs is under way, and went on for `lease.wait_seconds`.
-        """
-        reports = []
-        attempt = Attempt.new("custody-compact")
-        for found in self._meant(writer):
-            with leased(found, attempt, COMPACT_LEASE) as workspace:
-                for report in compact(workspace):
-                    on_done(report)
-                    reports.append(report)
-        return reports
-
-    def recoverable(self) -> list[Finding]:
-        """Return what interrupted work left, and what `recover` would do about it."""
-        return [found for workspace in self.workspaces() for found in find(workspace)]
-
-    def recover(self, *, take_over: bool = False) -> dict[str, Recovered]:
-        """Seal what dead writers left open and remove what interrupted work left, by writer.
-
-        Durability: on return what the reports say survives power loss. Done again, it ends in the same state.
-
-        Raises:
-            LockedError: another attempt works on a writer's files, and went on for `lease.wait_seconds`.
-            SupersededError: another attempt took over.
-        """
-        attempt = Attempt.new("custody-recover")
-        done = {}
-        for found in self.workspaces():
-            with rollover_lease(found, attempt, take_over=take_over) as workspace:
-                done[workspace.writer] = recover(workspace)
-        return done
-
-    def compactions(self, writer: str | None = None) -> list[Rewriting]:
-        """Return what `compact` would write anew; the logs that tombstones may mean are read for it."""
-        return [found for workspace in self._meant(writer) for found in planned(workspace)]
-
-    def plan_retention(self) -> Plan:
-        """Return what would expire now, why, and what is held; nothing is changed."""
-        return plan_retention(self.settings, self._fs, self._clock, self.workspaces())
-
-    def apply_retention(self) -> Retained:
-        """Let expire what is too old or has no room, and delete what expired longer ago than the grace.
-
-        That the limit cannot be kept is no error: the plan in the result says so.
-
-        Durability: on return what the result says survives power loss. It can be stopped at any time: do it again.
-
-        Raises:
-            ConflictError: another process changed a catalog meanwhile. Try again.
-        """
-        return apply_retention(self.settings, self._fs, self._clock)
-
-    def hold(
-        self,
-        name: str,
-        meant: Meant,
-        reason: str,
-        who: str,
-        *,
-        event_types: Sequence[str] = (),
-        writer: str | None = None,
-    ) -> None:
-        """Let neither retention nor compaction take the events that are meant, later ones included.
-
-        Durability: on return the hold survives power loss. On raise it may stand for some writers: do it again.
-
-        Raises:
-            InvalidInputError: no condition is given.
-            ConflictError: another hold has this name.
-        """
-        add_hold(self._meant(writer), name, condition_of(meant, event_types), reason, who)
-
-    def holds(self) -> list[Hold]:
-        """Return the holds that stand, by name."""
-        return standing_holds(self.workspaces())
-
-    def release(self, name: str, reason: str, who: str) -> list[str]:
-        """End a hold; return the writers that it stood for.
-
-        Raises:
-            NotFoundError: there is no such hold.
-        """
-        return release_hold(self.workspaces(), name, reason, who)
-
-    def _meant(self, writer: str | None) -> list[Workspace]:
-        names = self._writers() if writer is None else [writer]
-        return [self.workspace(name) for name in names]
-
-    def rebuild_index(
-        self, names: Sequence[str] = (), *, stale_only: bool = False
-    ) -> Generator[tuple[str, BuiltShard], None, None]:
-        """Build index shards anew from their logs; yield the writer and the shard, one after the other.
-
-        All live shards, or those of some `names`; with `stale_only` those that are gone, or were built with other
-        settings than those of today. Of each writer that has any, the lease of compactions is held meanwhile.
-
-        Durability: a shard that was yielded survives power loss. Can be stopped and begun again at any time.
-
-        Raises:
-            NotFoundError: no live shard has one of the names.
-            LockedError: a compaction or another rebuild of a writer's shards is under way, and went on for
-                `lease.wait_seconds`.
-            SupersededError: another attempt took over.
-        """
-        missing = set(names) - {name for item in self.workspaces() for name in item.catalog.load().shards}
-        if missing:
-            raise NotFoundError(f"no live index shard is called {', '.join(sorted(missing))}.")
-        attempt = Attempt.new("custody-index-rebuild")
-        for found in self.workspaces():
-            if not _to_rebuild(found, names, stale_only=stale_only):
-                continue
-            with leased(found, attempt, COMPACT_LEASE) as workspace:
-                # Looked at again: a compaction that had the lease may have removed some.
-                for shard in _to_rebuild(workspace, names, stale_only=stale_only):
-                    built = rebuild_shard(workspace, shard)
-                    self._shards.forget(built.path)
-                    yield workspace.writer, built
-
     def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
         """Yield the transactions of a writer's catalog, oldest first.
 
@@ -508,23 +325,6 @@ class Repository:
             ConfigurationError: several writers have events and none is named.
         """
         return self.workspace(self._one_writer(writer)).catalog.timeline()
-
-    def status(self) -> RepositoryStatus:
-        """Return how far everything has come, read from disk."""
-        return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine, self._clock)
-
-    def _writers(self) -> list[str]:
-        """Return the writers that have events; the one of the settings when none has."""
-        # A slot that was only tried has a folder and nothing in it.
-        names = [item.writer for item in self.workspaces() if item.groups() or item.catalog.load().revision >= 0]
-        return names or [self.settings.repository.writer]
-
-    def _one_writer(self, writer: str | None) -> str:
-        """Return the writer that is meant: event ids say nothing without it."""
-        names = [writer] if writer is not None else self._writers()
-        if len(names) > 1:
-            raise ConfigurationError(f"the writers {', '.join(map(repr, names))} have events. {_NAME_IT}")
-        return names[0]
 
     def _question(self, text: str | dict[str, object]) -> query.Query:
         index, now_ms = self.settings.index, self._clock.now_ms()
@@ -559,12 +359,6 @@ class Repository:
                 get_many=partial(reading.get_many, workspace, view=view, on_damage=damage),
                 count_blocks=partial(reading.count_blocks, workspace, view=view),
             )
-
-
-def _to_rebuild(workspace: Workspace, names: Sequence[str], *, stale_only: bool) -> list[AddShard]:
-    """Return the live shards of a writer that are meant."""
-    meant = [shard for name, shard in workspace.catalog.load().shards.items() if not names or name in names]
-    return [shard for shard in meant if not stale_only or is_stale(workspace, shard)]
 
 
 def _log_tables(workspace: Workspace, state: CatalogState, damage: Notices, shard: AddShard) -> Iterator[pa.Table]:
