@@ -53,7 +53,7 @@ def run(root: Path, fs: FileSystem) -> None:
         opened.run(go_events=3)
 
 
-def state(root: Path) -> tuple[dict[str, bytes], Counter[tuple[str | None, str]]]:
+def state(root: Path) -> tuple[dict[str, bytes], Counter[tuple[str, str]]]:
     """Return the files of destinations, and how often each notification was told of for each of them."""
     told = Repository(of(root)).events(0, 1000, WRITER)
     place = root.as_uri()

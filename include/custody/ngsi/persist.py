@@ -24,8 +24,9 @@ from custody.ngsi.batches import Batch, cut
 from custody.ngsi.draft import Gone, Taken, Unread
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.sink import Sink, Written
+from custody.ngsi.sink import Sink
 from custody.ngsi.source import read_events, received_ms
+from custody.ngsi.written import Written
 from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
 
@@ -234,7 +235,8 @@ class _Run:
         if time.monotonic() - self._told > _PROGRESS_SECONDS:
             self._told = time.monotonic()
             _LOGGER.info("%d events in %d batches written", self.done.events, self.done.batches)
-        self.done.is_stopped = (written.records == 0 and written.aside > 0) or written.deferred > written.files
+        is_refused = written.refused > 0 or written.deferred > 0
+        self.done.is_stopped = is_refused and written.files == 0
         return not self.done.is_stopped
 
     def add(self, written: Written) -> None:

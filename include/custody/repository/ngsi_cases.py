@@ -34,9 +34,10 @@ from custody.ngsi.local import LocalFiles
 from custody.ngsi.parameters import Parameters, read_names
 from custody.ngsi.persist import Persisted
 from custody.ngsi.records import Arrival
-from custody.ngsi.sink import Sink, Written
+from custody.ngsi.sink import Sink
 from custody.ngsi.staged import Left, Part
 from custody.ngsi.target import FilesTarget
+from custody.ngsi.written import Written
 from custody.recovery import STEPS
 from custody.repository.persisting import persisting, sink_folder
 from custody.repository.repository import Repository

@@ -142,6 +142,8 @@ def _report(unit: str, done: Persisted, seconds: float, passed_over: Sequence[st
         "damaged parts of logs passed over": len(passed_over),
     }
     note = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    if done.problems:
+        note += f"; first {done.problems[0]}"
     error = "; ".join(done.problems[:3]) or None
     return UnitReport(
         unit=unit,
