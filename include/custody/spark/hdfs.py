@@ -26,6 +26,7 @@ Java = Any
 _NAMESERVICE = "custody"
 """The logical name, within this process, of several NameNodes that the settings list."""
 _PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+_REPLICATION = "dfs.replication"
 _READ_BYTES = 1 << 20
 
 
@@ -51,7 +52,17 @@ def rpc_files(session: SparkSession) -> Callable[[Parameters], RpcFiles]:
                 return file_system.newInstance(uri, conf)
             return file_system.newInstance(uri, conf, parameters.username)
 
-        return RpcFiles(jvm, _asked("connect", connected, connect), root)
+        def connect_as_the_cluster_wants() -> Java:
+            # The client's own default is three copies; a cluster of fewer nodes could then not be appended to.
+            files = connect()
+            copies = files.getServerDefaults(jvm.org.apache.hadoop.fs.Path("/")).getReplication()
+            if copies == conf.getInt(_REPLICATION, 0):
+                return files
+            files.close()
+            conf.setInt(_REPLICATION, copies)
+            return connect()
+
+        return RpcFiles(jvm, _asked("connect", connected, connect_as_the_cluster_wants), root)
 
     return opened
 
@@ -172,6 +183,7 @@ def _hand_over_kerberos(jvm: Java, parameters: Parameters) -> None:
 
 def _asked(operation: str, path: str, do: Callable[[], Result]) -> Result:
     from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
 
     try:
         return do()
@@ -180,6 +192,8 @@ def _asked(operation: str, path: str, do: Callable[[], Result]) -> Result:
         if is_busy(kind, message):
             raise BusyError(f"{kind}: {message}") from error
         raise StorageError(f"HDFS {operation} {path}: expected it to be done, got {kind}: {message}") from error
+    except PySparkException as error:  # what PySpark makes of some exceptions of Java, of a bad argument for one
+        raise StorageError(f"HDFS {operation} {path}: expected it to be done, got {_first_line(error)}") from error
     except Py4JError as error:
         raise StorageError(f"HDFS {operation} {path}: expected an answer of Spark's JVM, got {error}") from error
 
@@ -189,4 +203,8 @@ def _said(error: Java) -> tuple[str, str]:
     name = str(error.getClass().getName())
     if name.endswith(".RemoteException"):
         name = str(error.getClassName())
-    return name, str(error.getMessage() or "").partition("\n")[0][:200]
+    return name, _first_line(error.getMessage() or "")
+
+
+def _first_line(said: object) -> str:
+    return str(said).strip().partition("\n")[0][:200]
