@@ -11,9 +11,9 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -24,6 +24,7 @@ from custody.repository import sql_transactions
 from custody.repository.sql_sources import SqlSources
 
 _BATCH_ROWS = 2048
+_INTERRUPT_SECONDS = 0.05
 _T = TypeVar("_T")
 
 
@@ -45,6 +46,7 @@ class SqlResult:
         transactions = sources.transactions() if is_asked else sql_transactions.SCHEMA.empty_table()
         self._deadline = time.monotonic() + self._seconds_max
         self._spill = tempfile.TemporaryDirectory(prefix="custody-sql-")
+        self._running: Future[Any] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="custody-sql")
         self._connection = _connect(settings, sources, self._spill.name, transactions)
         try:
@@ -75,7 +77,12 @@ class SqlResult:
 
     def close(self) -> None:
         """Stop the query, and remove what it put aside."""
-        self._connection.interrupt()
+        if self._running is not None:
+            self._running.cancel()
+            # Again and again: an interrupt that comes before the engine has begun is lost.
+            while not self._running.done():
+                self._connection.interrupt()
+                wait([self._running], _INTERRUPT_SECONDS)
         self._thread.shutdown()
         self._connection.close()
         self._spill.cleanup()
@@ -95,7 +102,7 @@ class SqlResult:
         return self._connection.sql(text).to_arrow_reader(_BATCH_ROWS)
 
     def _run(self, step: Callable[[], _T]) -> _T:
-        running = self._thread.submit(step)
+        self._running = running = self._thread.submit(step)
         try:
             return running.result(max(self._deadline - time.monotonic(), 0))
         except TimeoutError:

@@ -225,6 +225,13 @@ def test_a_query_that_takes_too_long_is_stopped(two: Repository) -> None:
     assert time.monotonic() - start < 10
 
 
+def test_a_query_whose_time_is_over_before_it_begins_is_stopped(two: Repository) -> None:
+    begun = time.monotonic()
+    with pytest.raises(InvalidInputError, match="stopped after 1e-09 seconds"):
+        two.sql(ENDLESS, seconds_max=1e-9)
+    assert time.monotonic() - begun < 30
+
+
 def test_memory_is_bounded_and_what_is_put_aside_is_removed(two: Repository, tmp_path: Path) -> None:
     (two.settings.root / "custody.toml").write_text(
         f"[query]\nsql_memory_bytes = {64 << 20}\nsql_spill_bytes_max = 0\n"
