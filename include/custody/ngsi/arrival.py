@@ -30,6 +30,8 @@ KEPT_HEADERS = (
 KEPT_CODES = ("not-json", "bad-value")
 """Refusals of bodies that are kept: they are damaged, or from a broker that nobody expected. What the settings do not
 want, or what holds nothing, is not."""
+RECEIVED = "ngsi.received_ms"
+"""The attribute of an event that says when it arrived, by our clock, where its time is another one: the broker's."""
 _BLANKS = b" \t\r\n"
 _PLACE = Place(None, 0)
 
@@ -83,10 +85,13 @@ def _kept(arrival: Arrival, problems: Sequence[Problem]) -> Sequence[Rejected]:
 def _told(event: Event, arrival: Arrival) -> Event:
     """Return an event with what only the receiver knows: who sent it, and what the content is."""
     media_type = arrival.headers.get("content-type", "").partition(";")[0].strip().lower()
+    told: dict[str, str | None] = {"mime.type": media_type}
+    if event.event_time != arrival.received_ms:
+        told[RECEIVED] = str(arrival.received_ms)
     return msgspec.structs.replace(
         event,
         source_host=event.source_host or arrival.host,
-        updated_attributes={**event.updated_attributes, "mime.type": media_type},
+        updated_attributes={**event.updated_attributes, **told},
     )
 
 

@@ -24,8 +24,9 @@ from custody.ngsi.batches import Batch, cut
 from custody.ngsi.draft import Gone, Taken, Unread
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.sink import Sink, Written
-from custody.ngsi.source import read_events
+from custody.ngsi.sink import Sink
+from custody.ngsi.source import read_events, received_ms
+from custody.ngsi.written import Written
 from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
 
@@ -90,6 +91,10 @@ class Persisted:
 class _Event:
     writer: str
     event: Event
+
+    @property
+    def received_ms(self) -> int:
+        return received_ms(self.event)
 
 
 def persist(
@@ -180,10 +185,10 @@ class _Run:
         cursors = self._sink.cursors
         streams = [self._arrivals(writer, cursors.get(writer, 0), bound) for writer, bound in sorted(bounds.items())]
         values = self._parameters.values
-        merged = heapq.merge(*streams, key=lambda item: item.event.event_time)
+        merged = heapq.merge(*streams, key=lambda item: item.received_ms)
         # A time that has not come yet is none of an arrival: it says nothing of how long the event has waited.
         early = now_ms - values.batch_timeout * 1000
-        events = ((item.event.event_time if item.event.event_time <= now_ms else early, item) for item in merged)
+        events = ((item.received_ms if item.received_ms <= now_ms else early, item) for item in merged)
         pending: set[str] = set()
         go: list[_Event] = []
         go_bytes = 0
@@ -230,7 +235,8 @@ class _Run:
         if time.monotonic() - self._told > _PROGRESS_SECONDS:
             self._told = time.monotonic()
             _LOGGER.info("%d events in %d batches written", self.done.events, self.done.batches)
-        self.done.is_stopped = (written.records == 0 and written.aside > 0) or written.deferred > written.files
+        is_refused = written.refused > 0 or written.deferred > 0
+        self.done.is_stopped = is_refused and written.files == 0
         return not self.done.is_stopped
 
     def add(self, written: Written) -> None:

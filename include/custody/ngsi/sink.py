@@ -26,7 +26,6 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self, TypeVar
@@ -38,8 +37,8 @@ from custody.errors import InvalidInputError, StorageError
 from custody.lease import Lease
 from custody.ngsi import again, staged
 from custody.ngsi.batches import waits_ms
-from custody.ngsi.draft import Draft, Taken, draft
-from custody.ngsi.kept import ASIDE, BATCHES, COLUMNS, DEFERRED, LEFT, Kept
+from custody.ngsi.draft import Taken, draft
+from custody.ngsi.kept import ASIDE, BATCHES, COLUMNS, DEFERRED, Kept
 from custody.ngsi.local import LocalFiles
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
@@ -47,31 +46,12 @@ from custody.ngsi.rendering import Known
 from custody.ngsi.staged import Aside, Part, Staged
 from custody.ngsi.target import FilesTarget, Target
 from custody.ngsi.telling import Journal, tell
+from custody.ngsi.written import Written, objects_of
 from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
 
 _LOCK = "LOCK"
 Key = TypeVar("Key", bound=Hashable)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What a batch added."""
-
-    number: int
-    records: int = 0
-    left: int = 0
-    """Entities that are in no file for good."""
-    aside: int = 0
-    """Events that wait in the quarantine."""
-    deferred: int = 0
-    """Parts that wait there."""
-    files: int = 0
-    bytes: int = 0
-    destinations: tuple[Destination, ...] = ()
-    """Those that got data, for their Hive tables."""
-    problem: str | None = None
-    """Why something is put aside or deferred."""
 
 
 class Sink:
@@ -88,6 +68,7 @@ class Sink:
         quarantine: Quarantine,
         lease: Lease | None,
         sleep: Callable[[float], None],
+        note: Callable[[Iterable[Destination]], None],
     ) -> None:
         self._fs = fs
         self._folder = folder
@@ -98,6 +79,7 @@ class Sink:
         self._quarantine = quarantine
         self._lease = lease
         self._sleep = sleep
+        self._note = note
         self._kept = Kept(fs, folder, clock, lease)
         self._columns: dict[str, tuple[str, ...]] = {}
         self._newest = Staged(id="", number=-1, time_ms=0, told_from=0, cursors={})
@@ -119,6 +101,7 @@ class Sink:
         quarantine: Quarantine | None = None,
         lease: Lease | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        note: Callable[[Iterable[Destination]], None] = lambda _: None,
     ) -> Iterator[Self]:
         """Open the sink and bring to its end what a crash left.
 
@@ -132,6 +115,7 @@ class Sink:
             quarantine: shows what could not be written; by default one in the sink's own folder.
             lease: under which this is done; each effect is refused once another attempt took over.
             sleep: waits so many seconds before a retry.
+            note: remembers destinations durably before a batch has rows of theirs, for their tables.
 
         Raises:
             LockedError: another process has it open.
@@ -142,7 +126,7 @@ class Sink:
         with fs.lock(folder / _LOCK):
             target = FilesTarget(LocalFiles(fs, root)) if isinstance(root, Path) else root
             kept_quarantine = quarantine or Quarantine(fs, folder / "quarantine")
-            sink = cls(fs, folder, target, clock, parameters, journal, kept_quarantine, lease, sleep)
+            sink = cls(fs, folder, target, clock, parameters, journal, kept_quarantine, lease, sleep, note)
             sink._recover()
             yield sink
 
@@ -186,10 +170,11 @@ class Sink:
             {**self._newest.cursors, **moved},
         )
         data = [memoryview(content) for content in made.made.files.values()]
-        self._commit(batch, data, _objects(made, batch.number), settles, {**self._columns, **made.made.columns})
+        self._note(made.destinations.values())
+        self._commit(batch, data, objects_of(made, batch.number), settles, {**self._columns, **made.made.columns})
         deferred = self._finish(batch, data, is_new=True)
         self._kept.tidy()
-        return _written(batch, made, deferred)
+        return Written.of(batch, made, deferred)
 
     def rest(self, cursors: Mapping[str, int]) -> None:
         """Move the cursors on, and let nothing be left to end for who opens the sink next; for the end of a run."""
@@ -392,26 +377,3 @@ class Sink:
         """Raise SupersededError once another attempt took over."""
         if self._lease is not None:
             self._lease.check()
-
-
-def _objects(made: Draft, number: int) -> dict[str, bytes]:
-    """Return the objects that come with a batch: what is in no file."""
-    objects = {f"{LEFT}/{number:020d}.json": msgspec.json.encode(made.left)} if made.left else {}
-    for place, aside in enumerate(made.aside):
-        objects[f"{ASIDE}/{number:020d}-{place:05d}.json"] = msgspec.json.encode(aside)
-    return objects
-
-
-def _written(batch: Staged, made: Draft, deferred: Mapping[int, str]) -> Written:
-    problems = [*(item.message for item in made.aside), *deferred.values()]
-    return Written(
-        number=batch.number,
-        records=len(made.sources) - len(made.made.unplaced),
-        left=len(made.left),
-        aside=sum(len(item.notifications) for item in made.aside),
-        deferred=len(deferred),
-        files=len(batch.parts) - len(deferred),
-        bytes=sum(part.length for place, part in enumerate(batch.parts) if place not in deferred),
-        destinations=tuple(made.destinations.values()),
-        problem=problems[0] if problems else None,
-    )

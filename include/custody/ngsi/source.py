@@ -10,9 +10,11 @@ from custody.capture.ngsi_attributes import Shape
 from custody.capture.notification import Notification, Version, read_notification
 from custody.errors import CorruptionError, InvalidInputError
 from custody.model import Event, EventType
+from custody.ngsi.arrival import RECEIVED
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import Arrival, Record, Unplaced, records
 
+_DIGITS_MAX = 16
 Content = Callable[[Event], bytes]
 """Returns the body that an event received. Raises NotFoundError where there is none."""
 
@@ -32,7 +34,7 @@ def read_events(
         if not is_notified(event):
             continue
         notification = _read(event, content(event))
-        arrival = Arrival.at(event.event_time, parameters)
+        arrival = Arrival.at(received_ms(event), parameters)
         for record in records(notification, arrival, parameters, transaction=event.flowfile_uuid):
             yield event, record
 
@@ -40,6 +42,12 @@ def read_events(
 def is_notified(event: Event) -> bool:
     """Whether an event received an entity."""
     return event.event_type == EventType.RECEIVE and ngsi.ENTITY_INDEX in event.updated_attributes
+
+
+def received_ms(event: Event) -> int:
+    """Return when an event arrived by the receiver's clock, else its own time: the broker's, in ms since the epoch."""
+    said = event.updated_attributes.get(RECEIVED) or ""
+    return int(said) if said.isascii() and said.isdigit() and len(said) < _DIGITS_MAX else event.event_time
 
 
 def _read(event: Event, body: bytes) -> Notification:

@@ -11,7 +11,7 @@ import http.client
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,9 +33,11 @@ from custody.ngsi.kept import LEFT, Kept
 from custody.ngsi.local import LocalFiles
 from custody.ngsi.parameters import Parameters, read_names
 from custody.ngsi.persist import Persisted
-from custody.ngsi.sink import Sink, Written
+from custody.ngsi.records import Arrival
+from custody.ngsi.sink import Sink
 from custody.ngsi.staged import Left, Part
 from custody.ngsi.target import FilesTarget
+from custody.ngsi.written import Written
 from custody.recovery import STEPS
 from custody.repository.persisting import persisting, sink_folder
 from custody.repository.repository import Repository
@@ -76,8 +78,9 @@ def _run(case: Case, memory: Outcome, root: Path) -> Outcome:
         for unit in step.units(settings):
             step.run(Workspace(settings, unit.writer, clock=clock), unit)
     clock.advance((settings.ngsi.batch_timeout + 1) * 1000)
-    target = _FaultyTarget(LocalFiles(PosixFileSystem(), root / "hdfs"), Faults.read(case.faults))
-    tables = _Tables(Parameters.from_section(settings.ngsi, root), outcome)
+    parameters = Parameters.from_section(settings.ngsi, root)
+    target = _FaultyTarget(LocalFiles(PosixFileSystem(), root / "hdfs"), Faults.read(case.faults), parameters.hosts)
+    tables = _Tables(parameters, outcome)
     try:
         with persisting(repository, Attempt.new("case"), target=target, sleep=target.sleep) as opened:
             tables.sink = opened.sink
@@ -94,7 +97,8 @@ def _run(case: Case, memory: Outcome, root: Path) -> Outcome:
     outcome.is_dropped = bool(done.aside)
     outcome.errors += done.problems
     outcome.errors += _left(repository, clock)
-    outcome.files = _files(root / "hdfs")
+    outcome.errors += [entry.message for entry in repository.quarantine.entries()]
+    outcome.files = _files(root / "hdfs", target.paths)
     return outcome
 
 
@@ -119,7 +123,7 @@ def _send(case: Case, repository: Repository, clock: ManualClock, outcome: Outco
         for sent in case.sent:
             at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
             if case.clock.timestamp is not None:
-                at_ms = running.Arrival.stamped(case.clock.timestamp).received_ms
+                at_ms = Arrival.stamped(case.clock.timestamp).received_ms
             clock.advance(at_ms - clock.now_ms())
             status, headers, answer = _post(
                 port, case.request.method, case.request.path, {**case.headers, **sent.headers}, case.bytes_of(sent)
@@ -177,13 +181,18 @@ def _receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
 class _FaultyTarget(FilesTarget):
     """A folder that fails as a case wants: always, or at the first attempts."""
 
-    def __init__(self, files: LocalFiles, faults: Faults) -> None:
+    def __init__(self, files: LocalFiles, faults: Faults, hosts: Sequence[str]) -> None:
         super().__init__(files)
         self._failing = faults.failing_attempts
+        self._reason = "made to fail"
+        if set(hosts) <= faults.dead_hosts | faults.standby_hosts:
+            self._failing, self._reason = None, f"none of {', '.join(hosts)} answers"
         self._attempt = 0
         self._is_begun = False
         self._offset_ms = 0
         self.offsets_ms: list[int] = []
+        self.paths: dict[str, None] = {}
+        """The files in the order in which they were made."""
 
     def length(self, path: str) -> int:
         """Return the bytes of a file, unless this attempt is to fail."""
@@ -194,15 +203,16 @@ class _FaultyTarget(FilesTarget):
     def apply(self, part: Part, data: memoryview) -> None:
         """Bring a part into its file, unless this attempt is to fail."""
         self._fail()
+        self.paths[part.path] = None
         super().apply(part, data)
 
     def sleep(self, seconds: float) -> None:
         """Take the wait before a retry for over."""
         self._attempt += 1
-        if self._attempt > ATTEMPTS_MAX:
-            raise _EndlessError
         self._offset_ms += round(seconds * 1000)
         self.offsets_ms.append(self._offset_ms)
+        if len(self.offsets_ms) > ATTEMPTS_MAX:
+            raise _EndlessError
 
     def end(self) -> None:
         """A batch is over."""
@@ -216,7 +226,7 @@ class _FaultyTarget(FilesTarget):
 
     def _fail(self) -> None:
         if self._failing is None or self._attempt <= self._failing:
-            raise StorageError("made to fail")
+            raise StorageError(self._reason)
 
 
 @dataclass(slots=True)
@@ -245,12 +255,12 @@ def _left(repository: Repository, clock: ManualClock) -> list[str]:
     return [item.reason for items in found for item in items]
 
 
-def _files(root: Path) -> dict[str, bytes]:
+def _files(root: Path, order: Iterable[str]) -> dict[str, bytes]:
     """Return the files by path; those of Parquet are called as in the run in memory, by the number of their batch."""
-    found = {f"/{path.relative_to(root)}": path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-    parts = sorted({Path(path).name for path in found if path.endswith(_PARQUET)})
+    there = {f"/{path.relative_to(root)}": path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    found = {path: there.pop(path) for path in order if path in there} | there
+    parts = dict.fromkeys(Path(path).name for path in found if path.endswith(_PARQUET))
     called = {name: f"part-{number:05d}{_PARQUET}" for number, name in enumerate(parts, 1)}
     return {
-        path.replace(Path(path).name, called.get(Path(path).name, Path(path).name)): data
-        for path, data in found.items()
+        str(Path(path).with_name(called.get(Path(path).name, Path(path).name))): data for path, data in found.items()
     }

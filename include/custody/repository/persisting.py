@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from custody.capture import ngsi
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import LockedError, NotFoundError
-from custody.eventlog import Damage
-from custody.flow.content import content_of
 from custody.format.names import LEASES
 from custody.lease import Attempt, Heartbeat, Lease, take
-from custody.model import Event, EventType, to_events
+from custody.model import Event, to_events
 from custody.ngsi import again
 from custody.ngsi.backends import open_target
 from custody.ngsi.kept import NAME, Kept
+from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.persist import GO_EVENTS, Persisted, persist, submit_again
-from custody.ngsi.sink import Sink, Written
-from custody.ngsi.source import is_notified
+from custody.ngsi.sink import Sink
 from custody.ngsi.target import Files, Target
 from custody.ngsi.telling import WRITER
-from custody.repository.reading import get_many, snapshot, tables
+from custody.ngsi.written import Written
+from custody.repository.notifications import LiveNotifications
+from custody.repository.reading import snapshot, tables
 from custody.repository.repository import Repository
 from custody.repository.slots import SlotWriter
 from custody.rollover import Workspace
@@ -41,43 +37,6 @@ LEASE = "sink"
 _LOOKED_AT_EVENTS = 1000
 _POLL_SECONDS = 0.25
 Held = TypeVar("Held")
-
-
-class LiveNotifications:
-    """The notifications in the live event logs of a repository."""
-
-    def __init__(self, repository: Repository, fs: FileSystem) -> None:
-        self._repository = repository
-        self._fs = fs
-        self.passed_over: list[str] = []
-        """Parts of logs that are damaged; custody repair names what is lost."""
-
-    def bounds(self) -> dict[str, int]:
-        """Return by writer the event id up to which nothing can become live any more."""
-        found = ((item.writer, _bound(item)) for item in self._repository.workspaces() if item.writer != WRITER)
-        return {writer: bound for writer, bound in found if bound}
-
-    def notified(self, writer: str, first: int, bound: int) -> Iterator[Event]:
-        """Yield the events of notifications with ids from `first` up to, not with, `bound`, in their order."""
-        if first >= bound:
-            return
-        for table in tables(self._repository.workspace(writer), first, bound - first, self._damaged):
-            ids = table.column("event_id")
-            chosen = table.filter(pc.and_(pc.less(ids, bound), _is_ours(table)))
-            yield from (event for event in to_events(chosen) if is_notified(event))
-            if table.num_rows and ids[-1].as_py() >= bound:
-                return
-
-    def get(self, writer: str, event_ids: Sequence[int]) -> Sequence[Event]:
-        """Return the events with these ids that are still there."""
-        return get_many(self._repository.workspace(writer), event_ids, on_damage=self._damaged)
-
-    def content(self, event: Event) -> bytes:
-        """Return what an event received; raises as `custody.flow.content.content_of`."""
-        return content_of(self._fs, self._repository.settings.store, event).read()
-
-    def _damaged(self, damage: Damage) -> None:
-        self.passed_over.append(str(damage))
 
 
 class SinkJournal:
@@ -132,6 +91,7 @@ class Persisting:
     clock: Clock
     parameters: Parameters
     sink: Sink
+    target: Target
     waiting: LiveNotifications
 
     def run(
@@ -166,6 +126,7 @@ def persisting(
     rpc: Callable[[Parameters], Files] | None = None,
     take_over: bool = False,
     sleep: Callable[[float], None] = time.sleep,
+    note: Callable[[Iterable[Destination]], None] = lambda _: None,
 ) -> Iterator[Persisting]:
     """Hold the lease of the sink and open it; what a crash left is brought to its end.
 
@@ -176,6 +137,7 @@ def persisting(
         rpc: makes the files of backend `binary`, see `custody.ngsi.backends.open_target`.
         take_over: take the lease from an attempt that lives.
         sleep: waits before a retry.
+        note: remembers destinations durably before rows of theirs are written, see `custody.ngsi.tables.Wanted`.
 
     Raises:
         ConfigurationError: a parameter cannot be used.
@@ -208,10 +170,13 @@ def persisting(
                     quarantine=repository.quarantine,
                     lease=lease,
                     sleep=sleep,
+                    note=note,
                 ),
                 patience,
             )
-            yield Persisting(repository, plain, clock, parameters, sink, LiveNotifications(repository, plain))
+            yield Persisting(
+                repository, plain, clock, parameters, sink, opened_target, LiveNotifications(repository, plain)
+            )
         is_done = True
     finally:
         lease.release(failed=not is_done)
@@ -248,27 +213,6 @@ def submit_entry_again(repository: Repository, key: str) -> None:
             f"quarantine entry {key}: expected one of the sink of NGSI, got one of format {entry.format}."
         )
     again.mark(repository.workspace().fs, sink_folder(repository.settings), entry)
-
-
-def _bound(workspace: Workspace) -> int:
-    """Return the event id up to which nothing can become live any more: journals that wait come behind it."""
-    while True:
-        state = workspace.catalog.load()
-        waiting = [
-            group.first_event_id
-            for group in workspace.groups()
-            if not workspace.is_committed(state, group.first_event_id)
-        ]
-        # What became live while the journals were listed would be missed: the two have to be of one moment.
-        if workspace.catalog.load().revision == state.revision:
-            return min([state.next_event_id, *waiting])
-
-
-def _is_ours(table: pa.Table) -> pa.ChunkedArray:
-    """Return which events received a notification whose body is their content."""
-    received = pc.equal(table.column("event_type"), EventType.RECEIVE.value)
-    of_ngsi = pc.fill_null(pc.equal(table.column("source_format"), ngsi.SOURCE_FORMAT), fill_value=False)
-    return pc.and_(pc.and_(received, of_ngsi), pc.is_valid(table.column("content_claim")))
 
 
 def _take(settings: Settings, fs: FileSystem, clock: Clock, attempt: Attempt, *, take_over: bool) -> Lease:

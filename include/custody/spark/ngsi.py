@@ -1,7 +1,7 @@
 """The Spark job of `ngsi_to_hdfs`: notifications that wait become files of their destinations.
 
 The driver holds the lease of the sink and commits, for batches have one order. A session of Spark is started for what
-needs one: files on HDFS by RPC.
+needs one: files on HDFS by RPC, and tables.
 """
 
 from __future__ import annotations
@@ -13,17 +13,26 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from custody.config import Settings
 from custody.errors import CustodyError
 from custody.landing import instant
 from custody.lease import Attempt
+from custody.ngsi.parameters import Parameters
 from custody.ngsi.persist import Persisted
+from custody.ngsi.tables import TablesReport, Wanted
 from custody.repository import Repository
-from custody.repository.persisting import persisting
+from custody.repository.persisting import persisting, waits
 from custody.rollover import StepReport, UnitReport, write_report
+from custody.spark.hdfs import rpc_files
+from custody.spark.hive import ensure_tables, hive_folder, session_options
 from custody.spark.job import EXIT_FAILED
 from custody.spark.startup import seconds_since_submit
 from custody.vfs import PosixFileSystem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NAME = "ngsi_to_hdfs"
 
@@ -34,16 +43,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     started = time.monotonic()
-    attempt = Attempt.parse(arguments.attempt) if arguments.attempt else Attempt.new("spark")
     try:
         until_ms = _milliseconds(instant(arguments.until)) if arguments.until else None
         repository = Repository.open(arguments.repository)
-        details = _persist(repository, attempt, until_ms, take_over=arguments.take_over)
+        attempt = Attempt.parse(arguments.attempt) if arguments.attempt else Attempt.new("spark")
+        details, session_seconds = _work(repository, attempt, until_ms, take_over=arguments.take_over)
     except CustodyError as error:
         sys.stderr.write(f"custody: {error}\n")
         return error.exit_code
-    seconds = time.monotonic() - started
-    report = StepReport.of(NAME, str(repository.settings.root), seconds, details, startup_seconds=startup)
+    seconds = time.monotonic() - started - session_seconds
+    root = str(repository.settings.root)
+    report = StepReport.of(NAME, root, seconds, details, startup_seconds=startup + session_seconds)
     sys.stdout.write(report.line() + "\n")
     sys.stdout.flush()
     if arguments.run_id is not None:
@@ -51,17 +61,72 @@ def main(argv: Sequence[str] | None = None) -> int:
     return EXIT_FAILED if report.failed else 0
 
 
-def _persist(repository: Repository, attempt: Attempt, until_ms: int | None, *, take_over: bool) -> list[UnitReport]:
-    """Take what was submitted again, then what waits; return a report of each that had anything to do."""
-    with persisting(repository, attempt, take_over=take_over) as opened:
+def _work(
+    repository: Repository, attempt: Attempt, until_ms: int | None, *, take_over: bool
+) -> tuple[list[UnitReport], float]:
+    """Do what there is to do, with a session of Spark where that needs one; return the seconds in which it started."""
+    settings = repository.settings
+    tables = Wanted(PosixFileSystem(), hive_folder(settings))
+    if not waits(repository).is_any and not tables.all():
+        return [], 0.0
+    parameters = Parameters.from_section(settings.ngsi, settings.root)
+    if not (parameters.values.hive or parameters.values.backend == "binary"):
+        return _persist(repository, attempt, until_ms, None, take_over=take_over), 0.0
+    before = time.monotonic()
+    session = _session(settings, is_hive=parameters.values.hive)
+    seconds = time.monotonic() - before
+    try:
+        return _persist(repository, attempt, until_ms, session, take_over=take_over), seconds
+    finally:
+        session.stop()
+
+
+def _session(settings: Settings, *, is_hive: bool) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder
+    options = session_options(settings) if is_hive else {}
+    session: SparkSession = builder.appName(f"custody-{NAME}").config(map=dict(options)).getOrCreate()
+    return session
+
+
+def _persist(
+    repository: Repository, attempt: Attempt, until_ms: int | None, session: SparkSession | None, *, take_over: bool
+) -> list[UnitReport]:
+    """Take what was submitted again, then what waits, then make tables; return a report of each that had to do."""
+    settings = repository.settings
+    tables = Wanted(PosixFileSystem(), hive_folder(settings))
+    with persisting(
+        repository,
+        attempt,
+        take_over=take_over,
+        rpc=None if session is None else rpc_files(session),
+        note=tables.note if settings.ngsi.hive else lambda _: None,
+    ) as opened:
         begun = time.monotonic()
         again = opened.submit_again()
         between = time.monotonic()
         done = opened.run(until_ms=until_ms)
-        return [
+        ended = time.monotonic()
+        reports = [
             *([_report("again", again, between - begun)] if again.again or again.problems else []),
-            _report("waiting", done, time.monotonic() - between, opened.waiting.passed_over),
+            _report("waiting", done, ended - between, opened.waiting.passed_over),
         ]
+        if session is not None and settings.ngsi.hive:
+            made = ensure_tables(
+                session, settings, opened.fs, (), opened.sink.columns, opened.parameters, opened.target
+            )
+            reports.append(_tables_report(made, time.monotonic() - ended))
+    return reports
+
+
+def _tables_report(made: TablesReport, seconds: float) -> UnitReport:
+    counts = {"made": made.made, "got columns": made.extended, "wait": made.waiting}
+    said = [f"{count} {what}" for what, count in counts.items() if count]
+    # Tables are extras: what cannot be made fails no run, and is tried again with the next one.
+    return UnitReport(
+        unit="tables", seconds=round(seconds, 3), note="; ".join([", ".join(said), *made.problems]) or None
+    )
 
 
 def _report(unit: str, done: Persisted, seconds: float, passed_over: Sequence[str] = ()) -> UnitReport:
@@ -77,6 +142,8 @@ def _report(unit: str, done: Persisted, seconds: float, passed_over: Sequence[st
         "damaged parts of logs passed over": len(passed_over),
     }
     note = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    if done.problems:
+        note += f"; first {done.problems[0]}"
     error = "; ".join(done.problems[:3]) or None
     return UnitReport(
         unit=unit,

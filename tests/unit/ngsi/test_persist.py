@@ -82,7 +82,7 @@ def test_a_notification_of_several_files_is_told_of_for_each(tmp_path: Path) -> 
     bare = {"type": "Number", "value": 1, "metadata": {}}
     repository = received(tmp_path, [bench(0, seats=value, wood=bare)], file_format="csv-row")
     persist(repository)
-    names = [event.updated_attributes["filename"] for event in told(repository)]
+    names = [str(event.updated_attributes["filename"]) for event in told(repository)]
     # The file without metadata is there, but nothing was sent to it.
     assert sorted(names) == ["Bench1_Bench.txt", "Bench1_Bench_seats_Number.txt"]
     assert len(files(repository)) == 3
@@ -340,7 +340,7 @@ def test_a_damaged_content_waits_in_the_quarantine(tmp_path: Path) -> None:
     at = data.index(b"seats")
     file.write_bytes(data[:at] + b"x" + data[at + 1 :])
     done = persist(repository)
-    assert (done.records, done.aside) == (0, 1)
+    assert (done.records, done.aside, done.is_stopped) == (0, 1, False)
     [entry] = repository.quarantine.entries()
     assert entry.code == "unreadable"
     file.write_bytes(data)  # it came back from a backup
