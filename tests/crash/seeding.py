@@ -1,0 +1,102 @@
+"""Durability bugs in the code itself, each in place for as long as its context lasts; `hasty` seals too early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+from unittest.mock import PropertyMock, patch
+
+import msgspec
+
+from custody.catalog import AddLoss
+from custody.journal import writer
+from custody.journal.file import JournalEnd, end_record
+from custody.maintenance import compaction
+from custody.recovery import STEPS
+from custody.repository import retaining
+from custody.repository.reading import Snapshot
+from custody.retention import Choice, deleting, marking
+from custody.retention.deleting import due_marks
+from custody.rollover import Unit, UnitManifest, UnitReport, Workspace
+from custody.rollover.publish import waiting_units
+from custody.vfs import FileSystem, WritableFile
+
+
+def delete_before_commit() -> AbstractContextManager[object]:
+    commit = type(STEPS["commit"])
+    right = commit.run
+
+    def wrong(self: Any, workspace: Workspace, unit: Unit) -> UnitReport:
+        for path in [path for group in workspace.groups() for path in group.sealed]:
+            workspace.fs.remove(path)
+            workspace.fs.sync_directory(path.parent)
+        return right(self, workspace, unit)
+
+    return patch.object(commit, "run", wrong)
+
+
+def ids_from_the_catalog_alone() -> AbstractContextManager[object]:
+    stack = ExitStack()
+    stack.enter_context(patch.object(writer, "least_free_id", lambda *_: 0))
+    stack.enter_context(patch.object(Snapshot, "next_event_id", PropertyMock(return_value=0)))
+    return stack
+
+
+def hasty(fs: FileSystem, path: Path, file: WritableFile, end: JournalEnd | None) -> Path:
+    target = path.with_suffix(".sealed")
+    fs.rename(path, target)
+    fs.sync_directory(path.parent)
+    if end is not None:
+        file.write(end_record(end))
+    file.close()
+    return target
+
+
+def no_checksum() -> AbstractContextManager[object]:
+    return patch("zlib.crc32", lambda *_: 0)
+
+
+def expire_before_the_mark() -> AbstractContextManager[object]:
+    right = marking.mark
+
+    def wrong(choice: Choice) -> dict[str, int]:
+        for name, gone in choice.gone.items():
+            at = choice.writers[name].workspace
+            for path in gone:
+                at.fs.remove(at.paths.home / path)
+                at.fs.sync_directory((at.paths.home / path).parent)
+        return right(choice)
+
+    return patch.object(retaining, "mark", wrong)
+
+
+def marks_forgotten_first() -> AbstractContextManager[object]:
+    stack = ExitStack()
+    names = retaining._AFTER_THE_MARK
+    stack.enter_context(patch.object(retaining, "_AFTER_THE_MARK", ("retention_collect_garbage", *names)))
+    stack.enter_context(patch.object(deleting, "_settled", due_marks))
+    return stack
+
+
+def commit_log_by_log() -> AbstractContextManager[object]:
+    def wrong(workspace: Workspace) -> Iterator[UnitManifest]:
+        for manifest in waiting_units(workspace):
+            for log in manifest.logs:
+                yield msgspec.structs.replace(manifest, logs=(log,))
+
+    return patch("custody.rollover.steps.waiting_units", wrong)
+
+
+def loss_noted_later() -> AbstractContextManager[object]:
+    def wrong(workspace: Workspace, state: Any, files: Any, found: Any, held: Any, more: Any, *, on_damage: Any) -> Any:
+        done = compaction.replace(workspace, state, files, found, held, (), on_damage=on_damage)
+        workspace.catalog.commit(more)
+        return done
+
+    return patch("custody.maintenance.repair.logs.replace", wrong)
+
+
+def nothing_is_noted() -> AbstractContextManager[object]:
+    return patch("custody.maintenance.repair.others.loss", lambda *_: AddLoss(id=bytes(16)))
