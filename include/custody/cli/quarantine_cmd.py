@@ -9,6 +9,7 @@ import click
 
 from custody.capture import Format
 from custody.cli.output import json_option, print_json, print_table, stderr, time_text
+from custody.errors import NotFoundError
 from custody.ngsi.again import FORMAT as SINK_FORMAT
 from custody.quarantine import Entry
 from custody.repository import FileReport, Repository
@@ -79,14 +80,14 @@ def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_n
     opened = Repository.open(repository)
     if everything == bool(keys):
         raise click.UsageError("name KEYS or give --all")
-    entries = list(opened.quarantine.entries()) if everything else [opened.quarantine.get(key) for key in keys]
-    chosen = [entry.key for entry in entries if entry.format != SINK_FORMAT]
+    wanted = [entry.key for entry in opened.quarantine.entries()] if everything else list(keys)
+    marked = [key for key in wanted if _is_sinks(opened, key)]
+    chosen = [key for key in wanted if key not in marked]
     reports: list[FileReport] = []
     if chosen:
         with opened.ingest() as work:
             format = None if format_name is None else Format(format_name)
             reports = [work.resubmit(key, format=format) for key in chosen]
-    marked = [entry.key for entry in entries if entry.format == SINK_FORMAT]
     for key in marked:
         submit_entry_again(opened, key)
     if as_json:
@@ -97,6 +98,14 @@ def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_n
         stderr().print(f"custody: {len(marked)} pieces are left to the next run of ngsi_to_hdfs")
     if any(report.rejected for report in reports):
         sys.exit(1)
+
+
+def _is_sinks(repository: Repository, key: str) -> bool:
+    """Whether the sink made an entry; of one that is not there an ingest says so."""
+    try:
+        return repository.quarantine.get(key).format == SINK_FORMAT
+    except NotFoundError:
+        return False
 
 
 def _row(entry: Entry) -> tuple[object, ...]:
