@@ -19,8 +19,9 @@ from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
 from custody_local.airflow import LocalAirflow
 from custody_local.rest import RestClient
+from tests.airflow.postgres import missing, postgres
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=str(missing()))]
 
 PROJECT = Path(__file__).resolve().parents[2]
 DAG_ID = "provenance_ingest"
@@ -34,7 +35,7 @@ def dropped(root: Path, hours: int = HOURS) -> Repository:
     """Make a repository into whose landing folders one file was dropped in each hour of a past time."""
     Repository.create(root)
     (root / "custody.toml").write_text('[landing]\nfolder = "landing/%Y-%m-%d/%H"\nlate_minutes = 0\n')
-    [(_, data)] = sample_files(SampleOptions(events=hours * EACH, nodes=1))
+    [(_, data)] = sample_files(SampleOptions(events=hours * EACH, nodes=1, batch_size=hours * EACH))
     events = json.loads(data)
     an_hour_ago = time.time() - 3600
     for hour in range(hours):
@@ -49,8 +50,13 @@ def dropped(root: Path, hours: int = HOURS) -> Repository:
 @contextmanager
 def ingesting(repository: Repository, home: Path, schedule: str) -> Iterator[tuple[LocalAirflow, RestClient]]:
     settings = {"CUSTODY_ROLLOVER_SCHEDULE": "", "CUSTODY_INGEST_SCHEDULE": schedule}
-    airflow = LocalAirflow(PROJECT, home=home, repository=repository.settings.root, settings=settings)
-    with airflow, airflow.client() as client:
+    root = repository.settings.root
+    # On SQLite the command that creates so many runs at once may find the database locked.
+    with (
+        postgres() as database,
+        LocalAirflow(PROJECT, home=home, repository=root, settings=settings, database=database) as airflow,
+        airflow.client() as client,
+    ):
         client.wait_for_dag(DAG_ID)
         client.unpause(DAG_ID)
         yield airflow, client
