@@ -28,7 +28,7 @@ DAG_ID = "provenance_ingest"
 FIRST = datetime(2026, 11, 9, tzinfo=UTC)
 HOURS = 7 * 24
 EACH = 20
-BACKFILL_SECONDS_MAX = 3600
+BACKFILL_SECONDS_MAX = 2 * 3600
 
 
 def dropped(root: Path, hours: int = HOURS) -> Repository:
