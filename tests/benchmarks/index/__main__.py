@@ -41,7 +41,7 @@ class Figures:
     cpu: float = 0.0
     size_bytes: int = 0
     pieces: list[float] = field(default_factory=list)
-    """Seconds on the wall of each piece."""
+    """CPU seconds of each piece."""
     visits: dict[int, dict[str, list[float]]] = field(default_factory=dict)
     """For custody: milliseconds of questions that visit so many shards, by kind of question."""
     process_cpu: float = 0.0
@@ -102,7 +102,7 @@ def _measure(peers: dict[str, Peer], folder: Path, events: int, shard: int, ques
             cost = told or Cost(time.perf_counter() - wall, time.process_time() - cpu)
             figures[name].wall += cost.wall
             figures[name].cpu += cost.cpu
-            figures[name].pieces.append(cost.wall)
+            figures[name].pieces.append(cost.cpu)
             figures[name].events += table.num_rows
             del prepared
             os.sync()

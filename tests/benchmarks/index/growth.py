@@ -39,7 +39,7 @@ def draw_growth(folder: Path) -> None:
             visits = [(int(count), median(found[kind])) for count, found in custody["visits"].items()]
             visiting.append(Line(f"{kind}, {run['events']:,} events", sorted(visits)))
     panels = [
-        *_panel(0, "µs to index an event, by the events indexed so far", indexing),
+        *_panel(0, "µs of CPU to index an event, by the events indexed so far", indexing),
         *_panel(1, "ms of half of the questions, by the shards visited", visiting),
     ]
     head = (
