@@ -18,9 +18,10 @@ from custody_local.errors import LocalAirflowError
 _POLL_SECONDS = 0.5
 _REQUEST_SECONDS = 60.0
 _ENDED = frozenset({"success", "failed"})
-# Said by Airflow when its database is busy, or by its server while it starts: the next try succeeds.
+# Said by Airflow when its database is busy, or by its server while it starts: the next try succeeds. So does the one
+# after a "Database error": on SQLite the line in the log of requests, written first of all, found it locked.
 _BUSY = frozenset({502, 503, 504})
-_TRIES = 5
+_TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +326,7 @@ class RestClient:
             answer = self._http.request(method, f"/api/v2{path}", json=json, params=params)
             if answer.status_code == httpx.codes.UNAUTHORIZED:
                 del self._http.headers["authorization"]  # outlived by this client
-            elif answer.status_code not in _BUSY:
+            elif not _is_busy(answer):
                 break
             time.sleep(_POLL_SECONDS * attempt)
         return answer
@@ -338,6 +339,11 @@ class RestClient:
                 f"{answer.status_code}. Check the password."
             )
         self._http.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
+
+
+def _is_busy(answer: httpx.Response) -> bool:
+    is_locked = answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and '"Database error"' in answer.text
+    return is_locked or answer.status_code in _BUSY
 
 
 def _run_path(dag_id: str, run_id: str) -> str:
