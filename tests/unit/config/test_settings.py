@@ -126,6 +126,12 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("ngsi", "keep_alteration_type", [True, False], ["maybe", 2]),
     ("ngsi", "recv_time_unit", ["ms", "s"], ["", "us"]),
     ("ngsi", "hive_dialect", ["hive", "spark"], ["", "impala"]),
+    ("ngsi", "hive_metastore_uri", ["thrift://one:9083", "thrift://one:9083,thrift://two:1", ""], ["one:9083", 1]),
+    ("ngsi", "hive_location", ["hdfs://one:8020", ""], [1]),
+    ("ngsi", "backend", ["file", "rest", "binary"], ["", "hdfs"]),
+    ("ngsi", "backend_folder", ["hdfs", "/disk"], [1]),
+    ("ngsi", "backend_tls", [True, False], ["maybe", 2]),
+    ("ngsi", "backend_timeout", [0.1, 60.0], [0, -1.0]),
     (
         "ngsi",
         "notification_target",
