@@ -52,10 +52,11 @@ def repository(tmp_path: Path) -> Repository:
 
 def test_there_is_one_job_a_step_and_one_for_all_of_them() -> None:
     names = {path.stem for path in jobs_folder().glob("*.py")}
-    assert names == {*ALL_STEPS, "all", "ingest", *SWH_STEPS, "swh_all", "swh_find_earliest_revision"}
+    alone = {"all", "ingest", "ngsi_to_hdfs", "swh_all", "swh_find_earliest_revision"}
+    assert names == {*ALL_STEPS, *SWH_STEPS, *alone}
 
 
-@pytest.mark.parametrize("step", ["all", "ingest", *ALL_STEPS, "swh_nodes", "swh_publish", "swh_all"])
+@pytest.mark.parametrize("step", ["all", "ingest", "ngsi_to_hdfs", *ALL_STEPS, "swh_nodes", "swh_publish", "swh_all"])
 def test_a_job_explains_its_arguments(step: str) -> None:
     done = subprocess.run(
         [sys.executable, str(jobs_folder() / f"{step}.py"), "--help"], capture_output=True, text=True, check=False
