@@ -96,7 +96,8 @@ _LEAVES = (
     st.builds(query.Term, _NAMES, _ASKED)
     | st.builds(query.Term, st.just("details"), _WORDS)
     | st.builds(query.Prefix, _NAMES, _ASKED)
-    | st.builds(query.Wildcard, _NAMES, _PATTERNS)
+    # Whoosh takes an empty pattern for none, although a value may be empty.
+    | st.builds(query.Wildcard, _NAMES, _PATTERNS.filter(bool))
     | st.builds(query.Phrase, st.just("details"), st.lists(_WORDS, min_size=1, max_size=3))
     | st.builds(_term_range, _NAMES, st.tuples(_ASKED, _ASKED).map(sorted), st.booleans(), st.booleans())
     | st.builds(

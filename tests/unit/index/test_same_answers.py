@@ -32,9 +32,13 @@ def pieces(table: pa.Table, size: int) -> list[pa.Table]:
     return [table.slice(start, size) for start in range(0, table.num_rows, size)]
 
 
-def by_stock_reader(path: Path, question: query.Query) -> list[int]:
+def by_stock_reader(path: Path, question: query.Query) -> list[int] | None:
+    """Return what Whoosh finds; None where it has no answer that could be compared."""
     with index.open_dir(str(path), readonly=True).searcher() as searcher:
-        documents = sorted(searcher.docs_for_query(question))
+        try:
+            documents = sorted(searcher.docs_for_query(question))
+        except IndexError:  # an AND inside of an AND: its matcher goes past the end of a list that is used up
+            return None
         pointers = searcher.reader().column_reader("event_id")
         return [pointers[document] for document in documents]
 
@@ -59,7 +63,7 @@ def test_every_way_finds_what_looking_at_each_event_finds(
             assert reader.search(question, 3).tolist() == expected[:3]
             assert reader.search(question, 3, oldest_first=True).tolist() == expected[::-1][:3]
         assert (np.flatnonzero(scan.match(question)) + FIRST)[::-1].tolist() == expected, (question, "scan")
-        assert by_stock_reader(bulk, question) == expected, (question, "stock reader")
+        assert by_stock_reader(bulk, question) in (expected, None), (question, "stock reader")
 
 
 @given(st.integers(0, 400), st.integers(1, 60), st.integers(0, 400))
