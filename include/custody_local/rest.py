@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePath
 from types import TracebackType
@@ -14,45 +13,15 @@ from urllib.parse import quote
 import httpx
 
 from custody_local.errors import LocalAirflowError
+from custody_local.runs import Run, TaskRun, parse_run, parse_task, parse_time
 
 _POLL_SECONDS = 0.5
-_REQUEST_SECONDS = 60.0
-_ENDED = frozenset({"success", "failed"})
+_REQUEST_SECONDS = 120.0
 # Said by Airflow when its database is busy, or by its server while it starts: the next try succeeds. So does the one
 # after a "Database error": on SQLite the line in the log of requests, written first of all, found it locked.
 _BUSY = frozenset({502, 503, 504})
 _TRIES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of a DAG."""
-
-    dag_id: str
-    run_id: str
-    state: str
-    start: datetime | None
-    end: datetime | None
-    kind: str = "manual"
-    """What started it: manual, scheduled, asset_triggered or backfill."""
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the run will not change any more by itself."""
-        return self.state in _ENDED
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRun:
-    """One task of one run; `state` is None while the scheduler has not looked at it."""
-
-    task_id: str
-    map_index: int
-    state: str | None
-    try_number: int
-    start: datetime | None
-    end: datetime | None
-    duration_s: float | None
+_SHOWN = 6000
 
 
 def ignore(_message: str) -> None:
@@ -144,7 +113,14 @@ class RestClient:
             "max_active_runs": 2,
             "dag_run_conf": {},
         }
-        return int(self._call("POST", "/backfills", json=body)["id"])
+        known = self._backfills(dag_id)
+        answer = self._send("POST", "/backfills", json=body)
+        if answer.status_code == httpx.codes.CONFLICT and (begun := self._backfills(dag_id) - known):
+            # An attempt that found the database locked half-way: Airflow ends it, empty after two minutes or with what
+            # it was given, and until then there is no other one.
+            self.wait_for_backfill(max(begun))
+            answer = self._send("POST", "/backfills", json=body)
+        return int(_expect_success(answer)["id"])
 
     def wait_for_backfill(self, backfill_id: int, *, timeout_s: float = 600) -> None:
         """Wait until Airflow says that all runs of a backfill have ended.
@@ -160,16 +136,21 @@ class RestClient:
                 )
             time.sleep(_POLL_SECONDS)
 
+    def _backfills(self, dag_id: str) -> set[int]:
+        """The ids of the newest hundred backfills of a DAG."""
+        found = self._get("/backfills", dag_id=dag_id, order_by="-id", limit="100")["backfills"]
+        return {int(entry["id"]) for entry in found}
+
     def newest_backfill(self, dag_id: str) -> int:
         """Return the id of the backfill that was created last, by whomever.
 
         Raises:
             LocalAirflowError: the DAG has none.
         """
-        found = self._get("/backfills", dag_id=dag_id, order_by="-id", limit="1")["backfills"]
+        found = self._backfills(dag_id)
         if not found:
             raise LocalAirflowError(f"DAG {dag_id}: expected a backfill, it has none.")
-        return int(found[0]["id"])
+        return max(found)
 
     def count_runs(self, dag_id: str, state: str | None = None) -> int:
         """Return how many runs the DAG has, or has in a state."""
@@ -178,7 +159,7 @@ class RestClient:
 
     def run(self, dag_id: str, run_id: str) -> Run:
         """Return one run as it is now."""
-        return _run(self._get(_run_path(dag_id, run_id)))
+        return parse_run(self._get(_run_path(dag_id, run_id)))
 
     def params(self, dag_id: str, run_id: str) -> dict[str, Any]:
         """Return the parameters that a run was started with, as its form sent them."""
@@ -189,7 +170,7 @@ class RestClient:
         """Return the DAG's newest hundred runs, newest first."""
         path = f"/dags/{quote(dag_id)}/dagRuns"
         found = self._get(path, order_by="-run_after", limit="100")
-        return [_run(entry) for entry in found["dag_runs"]]
+        return [parse_run(entry) for entry in found["dag_runs"]]
 
     def asset_events(self, name: str) -> list[dict[str, Any]]:
         """Return the events of the asset of a name, oldest first; none when there is no such asset yet."""
@@ -252,12 +233,12 @@ class RestClient:
         """Return since when tasks of any run wait in the executor's queue, at most a hundred of them."""
         path = "/dags/~/dagRuns/~/taskInstances"
         found = self._get(path, state="queued", limit="100")["task_instances"]
-        return [since for entry in found if (since := _time(entry["queued_when"])) is not None]
+        return [since for entry in found if (since := parse_time(entry["queued_when"])) is not None]
 
     def task_instances(self, dag_id: str, run_id: str) -> list[TaskRun]:
         """Return the run's tasks in the order in which they started; those that have not come last."""
         found = self._get(f"{_run_path(dag_id, run_id)}/taskInstances", limit="1000")
-        tasks = [_task(entry) for entry in found["task_instances"]]
+        tasks = [parse_task(entry) for entry in found["task_instances"]]
         return sorted(tasks, key=lambda task: (task.start is None, str(task.start), task.task_id))
 
     def xcom(
@@ -303,13 +284,7 @@ class RestClient:
         json: object = None,
         params: dict[str, str] | None = None,
     ) -> dict[str, Any]:
-        answer = self._send(method, path, json=json, params=params)
-        if answer.is_error:
-            raise LocalAirflowError(
-                f"{method} {path}: expected success, Airflow answered {answer.status_code}: {answer.text[:2000]}"
-            )
-        found: dict[str, Any] = answer.json()
-        return found
+        return _expect_success(self._send(method, path, json=json, params=params))
 
     def _send(
         self,
@@ -341,6 +316,22 @@ class RestClient:
         self._http.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
 
 
+def _expect_success(answer: httpx.Response) -> dict[str, Any]:
+    request = answer.request
+    if answer.is_error:
+        raise LocalAirflowError(
+            f"{request.method} {request.url.path}: expected success, Airflow answered {answer.status_code}: "
+            f"{_shorten(answer.text)}"
+        )
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def _shorten(text: str) -> str:
+    """Return begin and end of a long answer: what was asked of Airflow, and the error at the end of its traceback."""
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} [...] {text[-_SHOWN // 2 :]}"
+
+
 def _is_busy(answer: httpx.Response) -> bool:
     is_locked = answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and '"Database error"' in answer.text
     return is_locked or answer.status_code in _BUSY
@@ -349,33 +340,6 @@ def _is_busy(answer: httpx.Response) -> bool:
 def _run_path(dag_id: str, run_id: str) -> str:
     # safe="": a run id holds a time with colons and a plus.
     return f"/dags/{quote(dag_id)}/dagRuns/{quote(run_id, safe='')}"
-
-
-def _time(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
-
-
-def _run(entry: Mapping[str, Any]) -> Run:
-    return Run(
-        dag_id=entry["dag_id"],
-        run_id=entry["dag_run_id"],
-        state=entry["state"],
-        start=_time(entry["start_date"]),
-        end=_time(entry["end_date"]),
-        kind=entry["run_type"],
-    )
-
-
-def _task(entry: Mapping[str, Any]) -> TaskRun:
-    return TaskRun(
-        task_id=entry["task_id"],
-        map_index=entry["map_index"],
-        state=entry["state"],
-        try_number=entry["try_number"],
-        start=_time(entry["start_date"]),
-        end=_time(entry["end_date"]),
-        duration_s=entry["duration"],
-    )
 
 
 def _log_line(entry: str | Mapping[str, Any]) -> str:

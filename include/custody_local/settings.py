@@ -27,6 +27,8 @@ ADOPT_SECONDS = 60
 """How often the scheduler looks for tasks that a dead one left queued; Airflow's default is 300."""
 SPARK_POOL = "custody_spark"
 """The pool of Spark drivers; the DAGs use it only where their environment says that it was made."""
+_LOCK_SECONDS = 60
+"""How long SQLite waits for its one writer; five seconds, its default, are less than a commit on a busy disk takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,9 @@ def airflow_environment(
     return result | {
         "PYTHONPATH": os.pathsep.join(part for part in python_path if part),
         "AIRFLOW_HOME": str(home),
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": check_database(database or f"sqlite:///{home}/airflow.db"),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": check_database(
+            database or f"sqlite:///{home}/airflow.db?timeout={_LOCK_SECONDS}"
+        ),
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs" / "tasks"),
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         # Each worker is a process that always runs; one Spark driver fills two cores anyway.
@@ -171,10 +175,12 @@ def airflow_environment(
         "AIRFLOW__API__HOST": LOOPBACK,
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": url,
+        # Loopback and one user, who shall read what failed, and not an id to look for.
+        "AIRFLOW__API__EXPOSE_STACKTRACE": "True",
         "AIRFLOW__API__SECRET_KEY": keys.api_secret,
         "AIRFLOW__API_AUTH__JWT_SECRET": keys.jwt_secret,
         # Five seconds by default: on a busy machine a task would fail because its first question is not answered.
-        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": str(2 * _LOCK_SECONDS),
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": master}),

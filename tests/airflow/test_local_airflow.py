@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -47,6 +50,7 @@ from airflow.sdk import dag
 
 raise RuntimeError("this file is broken")
 """
+HELD_SECONDS = 8
 POOLS = """\
 airflow:
   pools:
@@ -106,6 +110,27 @@ def test_triggered_run_succeeds_and_leaves_its_result(client: RestClient, projec
 def test_file_that_cannot_be_imported_is_shown_with_its_error(client: RestClient) -> None:
     with pytest.raises(LocalAirflowError, match="this file is broken"):
         client.wait_for_dag("broken")
+
+
+def test_a_database_that_is_locked_for_a_while_is_waited_for(airflow: LocalAirflow, client: RestClient) -> None:
+    locked, freed = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        # As a slow commit of another process does, longer than SQLite waits unless told.
+        with closing(sqlite3.connect(airflow.home / "airflow.db", timeout=60, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            locked.set()
+            time.sleep(HELD_SECONDS)
+            other.execute("ROLLBACK")
+            freed.set()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert locked.wait(60)
+    run_id = client.trigger("greet", {"name": "Lock", "seconds": 0})
+    assert freed.is_set()
+    holder.join()
+    assert client.wait_for_run("greet", run_id, timeout_s=120).state == "success"
 
 
 def test_refused_request_is_shown_with_airflows_answer(client: RestClient) -> None:

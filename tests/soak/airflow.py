@@ -12,7 +12,8 @@ from pathlib import Path
 from custody_local.airflow import LocalAirflow, find_running
 from custody_local.components import STANDS_STILL
 from custody_local.processes import ProcessId
-from custody_local.rest import RestClient, Run
+from custody_local.rest import RestClient
+from custody_local.runs import Run
 from tests.soak.pipeline import RETENTION, ROLLOVER, Pipeline, PipelineError, RunEnd, unrest
 from tests.soak.processes import DRIVER, WORKER, Target, airflow_workers, spark_drivers
 

@@ -21,7 +21,8 @@ def environment(project: Path, home: Path, database: str | None = None) -> dict[
 
 
 def test_without_a_database_it_is_sqlite_in_its_own_folder(tmp_path: Path) -> None:
-    assert environment(ROOT, tmp_path)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == f"sqlite:///{tmp_path}/airflow.db"
+    url = environment(ROOT, tmp_path)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    assert url == f"sqlite:///{tmp_path}/airflow.db?timeout=60"
 
 
 def test_a_postgresql_is_used_where_its_drivers_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from custody.errors import NotFoundError
 from custody.rollover import read_report
 from custody.vfs import PosixFileSystem
 from custody_local.airflow import LocalAirflow
-from custody_local.rest import TaskRun
+from custody_local.runs import TaskRun
 from tests.benchmarks.environment import ROOT
 from tests.benchmarks.swh.build import BUILD, Measured
 from tests.benchmarks.swh.watch import Watch
