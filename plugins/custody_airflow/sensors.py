@@ -6,23 +6,27 @@ The library is imported when a task runs: a DAG file that is parsed every few se
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from custody_airflow.environment import repository_folder
-from custody_airflow.triggers import JournalTrigger, look
+from custody_airflow.triggers import JournalTrigger, WorkTrigger
 
 
-class JournalSensor(BaseSensorOperator):
-    """Succeeds when journals or leftovers of an interrupted run wait, skips the run when nothing does.
+class WorkSensor(BaseSensorOperator):
+    """Succeeds when a repository has work of one kind, skips the run when it has none.
 
     :param wait_seconds: how long to wait for something to do (templated); 0 looks once. Waiting is
         deferred to the triggerer and holds no worker.
     """
 
     template_fields = ("wait_seconds",)
+    trigger_class: ClassVar[type[WorkTrigger]]
+    """Looks, and waits where nothing was found."""
+    nothing: ClassVar[str]
+    """What a run that is skipped says."""
 
     def __init__(self, *, wait_seconds: str | int = 0, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
         super().__init__(soft_fail=True, **kwargs)
@@ -31,24 +35,30 @@ class JournalSensor(BaseSensorOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once, then wait in the triggerer if the run asks for it; return what waits."""
         folder = repository_folder()
-        found = look(folder)
+        found = self.trigger_class.look(folder)
         if found is None:
             seconds = int(self.wait_seconds)
             if seconds <= 0:
-                raise AirflowSkipException("no journals and no leftovers: nothing to roll over")
+                raise AirflowSkipException(self.nothing)
             self.defer(
-                trigger=JournalTrigger(repository=str(folder), poke_seconds=self.poke_interval),
+                trigger=self.trigger_class(repository=str(folder), poke_seconds=self.poke_interval),
                 method_name="resume",
                 timeout=timedelta(seconds=seconds),
             )
         assert found is not None  # noqa: S101 - `defer` raises
-        self.log.info("waiting: %s", found)
-        return found
+        return self.resume(context, found)
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Return what the trigger found."""
+        """Return what waits, as it was found here or by the trigger."""
         self.log.info("waiting: %s", event)
         return event
+
+
+class JournalSensor(WorkSensor):
+    """Succeeds when journals or leftovers of an interrupted run wait, skips the run when nothing does."""
+
+    trigger_class = JournalTrigger
+    nothing = "no journals and no leftovers: nothing to roll over"
 
 
 class LeftoverSensor(BaseSensorOperator):

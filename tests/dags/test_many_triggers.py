@@ -75,12 +75,12 @@ async def fires(trigger: Any) -> dict[str, Any]:
 def test_triggers_share_looks_that_touch_small_folders_and_all_fire(
     crowded: Repository, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from custody_airflow.triggers import JournalTrigger, look
+    from custody_airflow.triggers import JournalTrigger
 
     root = crowded.settings.root
-    assert look(root) is None
+    assert JournalTrigger.look(root) is None
     calls.watch(monkeypatch)
-    look(root)
+    JournalTrigger.look(root)
     alone, folders = sum(calls.by_name.values()), set(calls.folders)
     assert not {"data", "transactions", "events"} & folders, "neither logs nor transactions are listed"
     assert alone <= 25
