@@ -20,14 +20,14 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from custody.config.intake import CaptureSection, LandingSection, ReceiverSection
+from custody.config.intake import CaptureSection, LandingSection
+from custody.config.listening import ReceiverSection, SwhSection
 from custody.config.location import is_local, local_folder
 from custody.config.logs import CatalogSection, EventLogSection, IndexSection
 from custody.config.ngsi import NgsiSection
 from custody.config.places import ContentSection, JournalSection, RepositorySection
 from custody.config.questions import QuerySection, SparkSection
 from custody.config.section import Section
-from custody.config.software import SwhSection
 from custody.config.upkeep import LeaseSection, MaintenanceSection, RetentionSection
 from custody.errors import ConfigurationError, NotFoundError
 

@@ -13,11 +13,11 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import uvicorn
 from fastapi import FastAPI
 
+from custody.config.listening import ListenerSection
 from custody.errors import ConfigurationError, StorageError
 from custody.serving.tokens import Tokens
 
@@ -27,47 +27,7 @@ _CONNECTIONS_PER_REQUEST = 4
 """Clients keep idle connections open: so many times requests_max are served."""
 
 
-class ListeningOptions(Protocol):
-    """What a section of the settings says of listening; paths are relative to the repository's folder."""
-
-    @property
-    def host(self) -> str:
-        """Address to listen on."""
-
-    @property
-    def port(self) -> int:
-        """Port to listen on; 0 takes a free one."""
-
-    @property
-    def header_bytes_max(self) -> int:
-        """Most bytes of a request's line and headers together."""
-
-    @property
-    def requests_max(self) -> int:
-        """Requests that wait at once."""
-
-    @property
-    def stop_seconds(self) -> int:
-        """How long requests that have begun may go on after SIGTERM."""
-
-    @property
-    def token_file(self) -> Path | None:
-        """File with one token a line."""
-
-    @property
-    def tls_certificate(self) -> Path | None:
-        """File with the certificate chain (PEM)."""
-
-    @property
-    def tls_key(self) -> Path | None:
-        """File with the key of the certificate (PEM)."""
-
-    @property
-    def tls_client_ca(self) -> Path | None:
-        """File with the certificates that clients' ones have to be signed by (PEM)."""
-
-
-def checked_tokens(root: Path, section: str, options: ListeningOptions) -> Tokens | None:
+def checked_tokens(root: Path, section: str, options: ListenerSection) -> Tokens | None:
     """Return the tokens that a section of the settings names, None for none, once it is sure that strangers stay out.
 
     Args:
@@ -115,7 +75,7 @@ def is_loopback(host: str) -> bool:
 def serve(
     app: FastAPI,
     root: Path,
-    options: ListeningOptions,
+    options: ListenerSection,
     path: str = "",
     on_started: Callable[[str], None] = lambda url: None,
 ) -> None:
