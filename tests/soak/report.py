@@ -155,7 +155,7 @@ def _restarts(outcome: Outcome) -> list[str]:
     if not outcome.restarts:
         return []
     return [
-        f"A worker that was killed took the lock of the LocalExecutor's queue with it {outcome.restarts} times; the "
+        f"A worker that was killed took the lock of the LocalExecutor's queue with it {_times(outcome.restarts)}; the "
         "local Airflow noticed that tasks stay queued, and started its scheduler again "
         "([what was killed](airflow.md#what-was-killed-and-who-goes-on)).\n"
     ]
@@ -210,6 +210,10 @@ def _memory(outcome: Outcome) -> list[str]:
         "",
         *_table(("minute", "MiB"), rows),
     ]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
