@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +23,12 @@ SETTINGS = '[repository]\ncontainers = ["disk1"]\nwriter_slots = 2\n[ngsi]\nhdfs
 
 
 @pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def load(load_dag: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the DAG as it is under an environment."""
-    os.environ.setdefault("AIRFLOW_HOME", str(tmp_path))
-    from airflow.dag_processing.dagbag import DagBag
-
-    def loaded(**environment: str) -> Any:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        bag = DagBag(DAGS / "ngsi_to_hdfs.py")
-        assert bag.import_errors == {}
-        return bag.dags["ngsi_to_hdfs"]
-
-    return loaded
+    return partial(load_dag, "ngsi_to_hdfs")
 
 
-def test_it_runs_after_commits_and_by_intervals(load: Any) -> None:
+def test_it_runs_after_commits_and_by_intervals(load: Callable[..., Any]) -> None:
     from airflow.sdk import AssetOrTimeSchedule, CronDataIntervalTimetable
 
     dag = load()
@@ -48,7 +40,7 @@ def test_it_runs_after_commits_and_by_intervals(load: Any) -> None:
     assert asset.name == "custody_commits"
 
 
-def test_the_dag_is_documented_and_its_form_is_typed(load: Any) -> None:
+def test_the_dag_is_documented_and_its_form_is_typed(load: Callable[..., Any]) -> None:
     dag = load()
     for task_id in dag.task_ids:
         assert f"`{task_id}`" in dag.doc_md
@@ -80,7 +72,7 @@ class Run:
     ],
 )
 def test_an_interval_or_the_form_says_up_to_when_all_is_written(
-    load: Any, run_type: str, params: dict[str, str], interval_end: datetime | None, until: str
+    load: Callable[..., Any], run_type: str, params: dict[str, str], interval_end: datetime | None, until: str
 ) -> None:
     task = load().get_task("persist")
     chosen = {"until": None, "take_over": False, **params}

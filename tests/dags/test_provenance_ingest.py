@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,26 +14,14 @@ from custody.errors import ConfigurationError, InvalidInputError
 # Airflow's own warnings are not this project's errors.
 pytestmark = pytest.mark.filterwarnings("default")
 
-DAGS = Path(__file__).resolve().parents[2] / "dags"
-
 
 @pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def load(load_dag: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the DAG as it is under an environment."""
-    os.environ.setdefault("AIRFLOW_HOME", str(tmp_path))
-    from airflow.dag_processing.dagbag import DagBag
-
-    def loaded(**environment: str) -> Any:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        bag = DagBag(DAGS / "provenance_ingest.py")
-        assert bag.import_errors == {}
-        return bag.dags["provenance_ingest"]
-
-    return loaded
+    return partial(load_dag, "provenance_ingest")
 
 
-def test_missed_intervals_are_made_up_from_the_named_day_on(load: Any) -> None:
+def test_missed_intervals_are_made_up_from_the_named_day_on(load: Callable[..., Any]) -> None:
     dag = load()
     assert (dag.catchup, dag.timetable.expression) == (False, "0 * * * *")
     dag = load(CUSTODY_INGEST_SINCE="2026-11-01", CUSTODY_INGEST_SCHEDULE="0 0 * * *")
@@ -42,7 +30,7 @@ def test_missed_intervals_are_made_up_from_the_named_day_on(load: Any) -> None:
     assert load(CUSTODY_INGEST_SCHEDULE="").schedule is None
 
 
-def test_the_dag_is_documented_and_its_form_is_typed(load: Any) -> None:
+def test_the_dag_is_documented_and_its_form_is_typed(load: Callable[..., Any]) -> None:
     dag = load()
     for task_id in dag.task_ids:
         assert f"`{task_id}`" in dag.doc_md
