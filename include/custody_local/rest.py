@@ -6,50 +6,24 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import PurePath
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 import httpx
 
+from custody_local.connection import Connection, expect_success
 from custody_local.errors import LocalAirflowError
 from custody_local.runs import Run, TaskRun, parse_run, parse_task, parse_time
 
 _POLL_SECONDS = 0.5
-_REQUEST_SECONDS = 120.0
-# Said by Airflow when its database is busy, or by its server while it starts: the next try succeeds. So does the one
-# after a "Database error": on SQLite the line in the log of requests, written first of all, found it locked.
-_BUSY = frozenset({502, 503, 504})
-_TRIES = 8
-_SHOWN = 6000
 
 
 def ignore(_message: str) -> None:
     """Report progress to nobody."""
 
 
-class RestClient:
+class RestClient(Connection):
     """Talks to one Airflow as one user; use it as a context manager, or call `close`."""
-
-    def __init__(self, url: str, user: str, password: str) -> None:
-        # Without the environment's proxies: this Airflow is on this host.
-        self._http = httpx.Client(base_url=url, timeout=_REQUEST_SECONDS, trust_env=False)
-        self._login = {"username": user, "password": password}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
 
     def health(self) -> dict[str, str]:
         """Return the state of each component, `healthy` or otherwise; needs no login."""
@@ -120,7 +94,7 @@ class RestClient:
             # it was given, and until then there is no other one.
             self.wait_for_backfill(max(begun))
             answer = self._send("POST", "/backfills", json=body)
-        return int(_expect_success(answer)["id"])
+        return int(expect_success(answer)["id"])
 
     def wait_for_backfill(self, backfill_id: int, *, timeout_s: float = 600) -> None:
         """Wait until Airflow says that all runs of a backfill have ended.
@@ -272,69 +246,6 @@ class RestClient:
 
     def _has_dag(self, dag_id: str) -> bool:
         return self._send("GET", f"/dags/{quote(dag_id)}").status_code == httpx.codes.OK
-
-    def _get(self, path: str, **query: str) -> dict[str, Any]:
-        return self._call("GET", path, params=query)
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        json: object = None,
-        params: dict[str, str] | None = None,
-    ) -> dict[str, Any]:
-        return _expect_success(self._send(method, path, json=json, params=params))
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        json: object = None,
-        params: dict[str, str] | None = None,
-    ) -> httpx.Response:
-        """Send a request; log in where needed, and wait a little where Airflow is busy."""
-        for attempt in range(_TRIES):
-            if "authorization" not in self._http.headers:
-                self._log_in()
-            answer = self._http.request(method, f"/api/v2{path}", json=json, params=params)
-            if answer.status_code == httpx.codes.UNAUTHORIZED:
-                del self._http.headers["authorization"]  # outlived by this client
-            elif not _is_busy(answer):
-                break
-            time.sleep(_POLL_SECONDS * attempt)
-        return answer
-
-    def _log_in(self) -> None:
-        answer = self._http.post("/auth/token", json=self._login)
-        if answer.is_error:
-            raise LocalAirflowError(
-                f"login of {self._login['username']}: expected a token, Airflow answered "
-                f"{answer.status_code}. Check the password."
-            )
-        self._http.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
-
-
-def _expect_success(answer: httpx.Response) -> dict[str, Any]:
-    request = answer.request
-    if answer.is_error:
-        raise LocalAirflowError(
-            f"{request.method} {request.url.path}: expected success, Airflow answered {answer.status_code}: "
-            f"{_shorten(answer.text)}"
-        )
-    found: dict[str, Any] = answer.json()
-    return found
-
-
-def _shorten(text: str) -> str:
-    """Return begin and end of a long answer: what was asked of Airflow, and the error at the end of its traceback."""
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} [...] {text[-_SHOWN // 2 :]}"
-
-
-def _is_busy(answer: httpx.Response) -> bool:
-    is_locked = answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and '"Database error"' in answer.text
-    return is_locked or answer.status_code in _BUSY
 
 
 def _run_path(dag_id: str, run_id: str) -> str:

@@ -99,7 +99,7 @@ def test_a_backfill_of_somebody_else_is_a_conflict(server: Overloaded, client: R
 def test_a_long_answer_is_shown_with_its_end(
     server: Overloaded, client: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("custody_local.rest._POLL_SECONDS", 0.0)
+    monkeypatch.setattr("custody_local.connection._PAUSE_SECONDS", 0.0)
     server.is_broken = True
     with pytest.raises(
         LocalAirflowError, match=r"POST /api/v2/backfills: .* 500: .*\[\.\.\.\].*disk I/O error"
