@@ -10,7 +10,8 @@ import httpx
 
 from custody_local.errors import LocalAirflowError
 
-_REQUEST_SECONDS = 120.0
+# Two waits for the lock of a SQLite (custody_local.settings), and some.
+_REQUEST_SECONDS = 180.0
 _PAUSE_SECONDS = 0.5
 # Said by Airflow when its database is busy, or by its server while it starts: the next try succeeds. So does the one
 # after a "Database error": on SQLite the line in the log of requests, written first of all, found it locked.
