@@ -126,10 +126,10 @@ class RestClient(Connection):
             raise LocalAirflowError(f"DAG {dag_id}: expected a backfill, it has none.")
         return max(found)
 
-    def count_runs(self, dag_id: str, state: str | None = None) -> int:
-        """Return how many runs the DAG has, or has in a state."""
-        query = {"limit": "1"} if state is None else {"limit": "1", "state": state}
-        return int(self._get(f"/dags/{quote(dag_id)}/dagRuns", **query)["total_entries"])
+    def count_runs(self, dag_id: str, *, state: str | None = None, kind: str | None = None) -> int:
+        """Return how many runs the DAG has, or has in a state, or of a kind (`Run.kind`)."""
+        wanted = {name: value for name, value in (("state", state), ("run_type", kind)) if value is not None}
+        return int(self._get(f"/dags/{quote(dag_id)}/dagRuns", limit="1", **wanted)["total_entries"])
 
     def run(self, dag_id: str, run_id: str) -> Run:
         """Return one run as it is now."""
