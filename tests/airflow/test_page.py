@@ -149,7 +149,7 @@ def test_a_backfill_by_the_route_of_the_page_is_taken_at_once_on_postgresql(
         answer = http.post("/api/v2/backfills", json=body, headers={"authorization": f"Bearer {token}"})
     assert answer.status_code == httpx.codes.OK, answer.text
     client.wait_for_backfill(answer.json()["id"], timeout_s=RUN_SECONDS_MAX)
-    assert client.count_runs("provenance_ingest", "failed") == 0
+    assert client.count_runs("provenance_ingest", state="failed") == 0
     assert stored(repository) == before + EACH
     # The database is the server's, not a file of this Airflow.
     assert not (airflow.home / "airflow.db").exists()
