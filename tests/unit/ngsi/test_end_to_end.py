@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.ngsi.cases.case import Case
 from custody.ngsi.cases.checking import check_cases, shipped_cases
-from custody.repository.ngsi_cases import run_end_to_end
+from custody.spark.ngsi_cases import EndToEnd
 
 CASES = {case.id: case for case in shipped_cases()}
 FEW = ("MOD-01", "MOD-17", "MOD-27", "MOD-33", "BAT-01", "REQ-01", "HIV-01")
@@ -18,7 +18,7 @@ FEW = ("MOD-01", "MOD-17", "MOD-27", "MOD-33", "BAT-01", "REQ-01", "HIV-01")
 def failed(cases: list[Case]) -> list[str]:
     return [
         f"{verdict.id}: {'; '.join(verdict.differences)}"
-        for verdict in check_cases(cases, run_one=run_end_to_end)
+        for verdict in check_cases(cases, run_one=EndToEnd().run)
         if not verdict.is_passed
     ]
 
@@ -35,7 +35,7 @@ def test_every_shipped_case_comes_out_end_to_end() -> None:
 def test_a_case_that_does_not_come_out_says_what_came() -> None:
     case = CASES["MOD-01"]
     wrong = Case(**{**{name: getattr(case, name) for name in case.__struct_fields__}, "expect": {"status": 400}})
-    [verdict] = check_cases([wrong], run_one=run_end_to_end)
+    [verdict] = check_cases([wrong], run_one=EndToEnd().run)
     assert verdict.differences == ("status: expected 400, got 200",)
 
 
