@@ -173,15 +173,14 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
 def main() -> None:
     """Run an HDFS until SIGINT or SIGTERM."""
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
-    with tempfile.TemporaryDirectory(prefix="custody-hdfs-") as folder, suppress(KeyboardInterrupt):
-        with hdfs(Path(folder), http_fs=True) as running:
-            here = "127.0.0.1"
-            print(  # noqa: T201 - what it was started for
-                f"RPC hdfs://{here}:{running.rpc}  WebHDFS webhdfs://{here}:{running.web}  "
-                f"HttpFS webhdfs://{here}:{running.http_fs}",
-                flush=True,
-            )
-            signal.pause()
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="custody-hdfs-"))
+        stack.enter_context(suppress(KeyboardInterrupt))
+        running = stack.enter_context(hdfs(Path(folder), http_fs=True))
+        ports = {"hdfs": running.rpc, "webhdfs": running.web, "httpfs, webhdfs": running.http_fs}
+        for scheme, port in ports.items():
+            print(f"{scheme}://127.0.0.1:{port}/", flush=True)  # noqa: T201 - what it was started for
+        signal.pause()
 
 
 if __name__ == "__main__":

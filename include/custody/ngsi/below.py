@@ -59,7 +59,7 @@ class Base:
         parts = urlsplit(uri)
         hosts, folder = parts.netloc, unquote(parts.path).rstrip("/")
         is_remote = parts.scheme in _PORTS
-        is_whole = folder.startswith("/") and not (parts.query or parts.fragment or ".." in folder.split("/"))
+        is_whole = parts.path.startswith("/") and not (parts.query or parts.fragment or ".." in folder.split("/"))
         if parts.scheme not in _BACKENDS or not is_whole or bool(hosts) != is_remote or re.search(r"[\s@]", hosts):
             raise ConfigurationError(f"base {uri!r}: expected {_FORMS}, a folder that the cases may write below.")
         port = _PORTS.get(parts.scheme, 1)
@@ -67,10 +67,12 @@ class Base:
 
     @property
     def settings(self) -> dict[str, object]:
-        """What the section `ngsi` says of it."""
+        """What the section `ngsi` says of it: nobody logs in there."""
         if self.backend == "file":
             return {"backend": "file", "backend_folder": Path("/")}
         return {
+            "krb5_auth": False,
+            "oauth2_token": None,
             "backend": self.backend,
             "backend_impl": self.backend,
             "hdfs_host": self.hosts,

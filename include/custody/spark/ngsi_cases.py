@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 
 import msgspec
 
@@ -221,6 +221,7 @@ class _FaultyTarget(FilesTarget):
             self._failing, self._reason = None, f"none of {', '.join(hosts)} answers"
         self._attempt = 0
         self._is_begun = False
+        self._lock = Lock()
         self._offset_ms = 0
         self.offsets_ms: list[int] = []
 
@@ -248,10 +249,11 @@ class _FaultyTarget(FilesTarget):
         self._is_begun = False
 
     def _begin(self) -> None:
-        if not self._is_begun:
-            self._is_begun, self._offset_ms = True, 0
-            self._attempt += 1
-            self.offsets_ms.append(0)
+        with self._lock:
+            if not self._is_begun:
+                self._is_begun, self._offset_ms = True, 0
+                self._attempt += 1
+                self.offsets_ms.append(0)
 
     def _fail(self) -> None:
         if self._failing is None or self._attempt <= self._failing:

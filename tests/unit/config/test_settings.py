@@ -132,6 +132,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("ngsi", "backend_folder", ["hdfs", "/disk"], [1]),
     ("ngsi", "backend_tls", [True, False], ["maybe", 2]),
     ("ngsi", "backend_timeout", [0.1, 60.0], [0, -1.0]),
+    ("ngsi", "backend_files_at_once", [1, 64], [0, 65]),
     (
         "ngsi",
         "notification_target",
