@@ -103,7 +103,8 @@ class EndToEnd:
 def _run(case: Case, outcome: Outcome, settings: Settings, files: Below) -> None:
     clock = ManualClock(0)
     repository = Repository(settings, clock=clock)
-    _send(case, repository, clock, outcome)
+    with receiving(repository, clock) as port:
+        post_case(case, port, clock, outcome)
     for step in STEPS.values():
         for unit in step.units(settings):
             step.run(Workspace(settings, unit.writer, clock=clock), unit)
@@ -149,23 +150,21 @@ def _settings(case: Case, root: Path, base: Base) -> Settings:
     return Settings.model_validate({"root": root, "ngsi": ngsi})
 
 
-def _send(case: Case, repository: Repository, clock: ManualClock, outcome: Outcome) -> None:
-    """Post the notifications of a case, each at its time."""
-    with _receiving(repository, clock) as port:
-        for sent in case.sent:
-            at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
-            if case.clock.timestamp is not None:
-                at_ms = Arrival.stamped(case.clock.timestamp).received_ms
-            clock.advance(at_ms - clock.now_ms())
-            status, headers, answer = _post(
-                port, case.request.method, case.request.path, {**case.headers, **sent.headers}, case.bytes_of(sent)
-            )
-            outcome.statuses.append(status)
-            if status == http.HTTPStatus.OK:
-                outcome.events += int(answer["stored"])  # type: ignore[call-overload]
-            else:
-                outcome.errors.append(str(answer.get("message", "")))
-                outcome.answers |= headers
+def post_case(case: Case, port: int, clock: ManualClock, outcome: Outcome) -> None:
+    """Post the notifications of a case, each at its time, to a receiver that has this clock; note what it answers."""
+    for sent in case.sent:
+        at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
+        if case.clock.timestamp is not None:
+            at_ms = Arrival.stamped(case.clock.timestamp).received_ms
+        clock.advance(at_ms - clock.now_ms())
+        headers, body = {**case.headers, **sent.headers}, case.bytes_of(sent)
+        status, told, answer = _post(port, case.request.method, case.request.path, headers, body)
+        outcome.statuses.append(status)
+        if status == http.HTTPStatus.OK:
+            outcome.events += int(answer["stored"])  # type: ignore[call-overload]
+        else:
+            outcome.errors.append(str(answer.get("message", "")))
+            outcome.answers |= told
 
 
 def _post(
@@ -187,8 +186,8 @@ def _post(
 
 
 @contextmanager
-def _receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
-    """Serve the receiver of a repository on a free port of this machine."""
+def receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
+    """Serve the receiver of a repository on a free port of this machine; return the port."""
     import uvicorn  # only who runs cases end to end needs it
 
     from custody.ngsi.receiver import Receiver, create_app
