@@ -43,7 +43,7 @@ for line in sys.stdin:
 
 
 def of(root: Path) -> Settings:
-    return settings(root, file_format="csv-column", batch_size=2)
+    return settings(root, file_format="csv-column", batch_size=2, backend_files_at_once=1)
 
 
 def run(root: Path, fs: FileSystem) -> None:

@@ -61,7 +61,7 @@ class Persisting(Scenario[Done]):
     """A run of the job with a target that refuses two destinations, then one with all that was put aside."""
 
     def __init__(self, mode: str) -> None:
-        self._settings = settings(ROOT, file_format=mode, batch_ttl=0, enable_encoding=True)
+        self._settings = settings(ROOT, file_format=mode, batch_ttl=0, enable_encoding=True, backend_files_at_once=1)
         disk = MemoryFileSystem()
         for names in (("Bench", "Tree", "Bench"), ("Lamp", "Bench")):
             with self._repository(disk).writer():  # the second one gets the other slot

@@ -100,7 +100,10 @@ class Sinking(Scenario[Cursor]):
 
     def __init__(self, mode: str, sink: type[Sink] = Sink) -> None:
         self._sink = sink
-        self._parameters = Parameters.from_names({"hdfs_username": "warden", "file_format": mode})
+        self._parameters = Parameters.from_names(
+            # One file at a time: the operations of an enumeration have one order.
+            {"hdfs_username": "warden", "file_format": mode, "backend_files_at_once": 1}
+        )
 
     def new_record(self) -> Cursor:
         return Cursor([])

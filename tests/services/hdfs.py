@@ -1,15 +1,20 @@
-"""A real HDFS on the loopback: NameNode, DataNode and HttpFS as processes, in a folder of their own, on free ports."""
+"""A real HDFS on the loopback: NameNode, DataNode and HttpFS as processes, in a folder of their own, on free ports.
+
+Tests start it by `hdfs`; `python -m tests.services.hdfs` runs one until it is interrupted, and says where it listens.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,3 +168,20 @@ def _configured(folder: Path, rpc: int, web: int, data: int, data_web: int, data
 def _write(path: Path, properties: Mapping[str, str]) -> None:
     found = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in properties.items())
     path.write_text(f"<configuration>{''.join(found)}</configuration>")
+
+
+def main() -> None:
+    """Run an HDFS until SIGINT or SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="custody-hdfs-"))
+        stack.enter_context(suppress(KeyboardInterrupt))
+        running = stack.enter_context(hdfs(Path(folder), http_fs=True))
+        ports = {"hdfs": running.rpc, "webhdfs": running.web, "httpfs, webhdfs": running.http_fs}
+        for scheme, port in ports.items():
+            print(f"{scheme}://127.0.0.1:{port}/", flush=True)  # noqa: T201 - what it was started for
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()

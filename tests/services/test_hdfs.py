@@ -43,7 +43,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
 
 def used(running: Hdfs, door: str = "WebHDFS", **names: object) -> Parameters:
     port = running.web if door == "WebHDFS" else running.http_fs
-    return parameters(**{"hdfs_host": HERE, "hdfs_port": port, **names})
+    return parameters(**{"hdfs_host": HERE, "hdfs_port": port, "backend_files_at_once": 1, **names})
 
 
 def target(running: Hdfs, door: str = "WebHDFS", **names: object) -> Target:

@@ -28,6 +28,9 @@ _HOUR_SHIFT = 43
 
 # What NiFi looks up when it is asked, not when the event happened.
 _LOOKED_UP: dict[str, object] = {"component_name": None, "process_group_id": None, "process_group_name": None}
+# What the receiver adds of who sent a notification, and of the bytes around the body, whose digest is in its identity.
+_OF_THE_RECEIVER: dict[str, object] = {"source_host": None, "content_claim": None, "file_size": 0}
+_SAID_BY_THE_RECEIVER = frozenset(["mime.type", "content.sha256", "ngsi.received_ms"])
 # What every format of one event must agree in.
 _CORE = ("event_type", "event_time", "component_id", "flowfile_uuid", "file_size", "parent_uuids", "child_uuids")
 
@@ -50,7 +53,8 @@ def is_same(one: Event, other: Event) -> bool:
     """Whether two events of one identity are copies; if not, they contradict each other.
 
     Not compared are: the eventId, which NiFi makes for each copy that it sends; the time of an event that has only
-    that of its arrival; names that NiFi's REST interface looks up when asked. Copies in two formats need only agree
+    that of its arrival; names that NiFi's REST interface looks up when asked; what the receiver of notifications adds,
+    which another copy of one lacks. Copies in two formats need only agree
     in what both can say.
     """
     if one.source_format != other.source_format:
@@ -62,8 +66,12 @@ def _content(event: Event) -> Event:
     changes: dict[str, object] = {"event_id": UNASSIGNED, "source_event_id": None}
     if event.source_format == "nifi-rest":
         changes |= _LOOKED_UP
-    elif event.source_format == "ngsi" and event.updated_attributes.get("ngsi.time") == "arrival":
-        changes["event_time"] = 0
+    elif event.source_format == "ngsi":
+        said = event.updated_attributes
+        changes |= _OF_THE_RECEIVER
+        changes["updated_attributes"] = {name: said[name] for name in said if name not in _SAID_BY_THE_RECEIVER}
+        if said.get("ngsi.time") == "arrival":
+            changes["event_time"] = 0
     return msgspec.structs.replace(event, **changes)
 
 

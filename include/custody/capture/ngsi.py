@@ -75,7 +75,13 @@ def arrived_events(arrived: Arrived, context: Context) -> Sequence[Event | Probl
     return [found[index] for index in sorted(found)]
 
 
-def _arrived(raw: bytes) -> Arrived:
+def laid_apart(raw: bytes) -> tuple[bytes, dict[str, str]]:
+    """Return the body of an element, and the headers beside it; raises as `read_element`."""
+    envelope = _opened(raw)
+    return bytes(envelope.body), {name.lower(): value for name, value in envelope.headers.items()}
+
+
+def _opened(raw: bytes) -> _Envelope:
     raw.decode()
     envelope = _Envelope(msgspec.Raw(raw))
     document = members("body", envelope.body)
@@ -84,6 +90,11 @@ def _arrived(raw: bytes) -> Arrived:
             envelope = msgspec.json.decode(raw, type=_Envelope)
         except msgspec.ValidationError as error:
             raise InvalidInputError(f"envelope: expected headers and body ({error})") from error
+    return envelope
+
+
+def _arrived(raw: bytes) -> Arrived:
+    envelope = _opened(raw)
     received = envelope.received_at
     return Arrived(
         body=bytes(envelope.body),

@@ -1,18 +1,22 @@
-"""`custody ngsi check`: cases of what is notified and what has to come out, run in memory."""
+"""`custody ngsi check`: cases of what is notified and what has to come out, run in memory or end to end."""
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from custody.cli.output import clean, json_option, print_json, stdout
 from custody.errors import ConfigurationError, StorageError
+from custody.ngsi.below import Base
 from custody.ngsi.cases.case import EXPECT, Case, read_cases
 from custody.ngsi.cases.checking import Verdict, check_cases, profiles, shipped_cases
 from custody.ngsi.cases.running import run
-from custody.repository.ngsi_cases import run_end_to_end
+from custody.spark.ngsi_cases import EndToEnd
+from custody.spark.ngsi_check import submitted
 
 
 @click.command()
@@ -20,23 +24,39 @@ from custody.repository.ngsi_cases import run_end_to_end
 @click.option("--profile", default=EXPECT, show_default=True, help="Compare with what another system does instead.")
 @click.option("--case", "wanted", multiple=True, help="Run the case with this id only; may be repeated.")
 @click.option("--end-to-end", "is_whole", is_flag=True, help="Over HTTP, through journals and the sink, to files.")
+@click.option(
+    "--base-uri",
+    metavar="URI",
+    help="With --end-to-end: the folder to write below, file:///…, hdfs://host:8020/… or webhdfs://host:9870/….",
+)
 @json_option
-def check(files: tuple[Path, ...], profile: str, wanted: tuple[str, ...], is_whole: bool, as_json: bool) -> None:
+def check(
+    files: tuple[Path, ...],
+    profile: str,
+    wanted: tuple[str, ...],
+    is_whole: bool,
+    base_uri: str | None,
+    as_json: bool,
+) -> None:
     """Run cases: a notification with its headers and parameters, and the files and tables that have to come out.
 
-    Without a file the cases that custody brings along are run. Nothing is written anywhere, or with --end-to-end in a
-    folder that is removed again. docs/ngsi.md has the form of a case. Exit code 1 when one fails.
+    Without a file the cases that custody brings along are run. Nothing is written anywhere, or with --end-to-end in
+    folders that are removed again: on this machine, or below URI. docs/ngsi.md has the form of a case. Exit code 1
+    when one fails.
 
     \b
     Example:
       custody ngsi check
       custody ngsi check mine.json --profile cygnus-1.9.0 --json
       custody ngsi check mine.json --end-to-end
+      custody ngsi check mine.json --end-to-end --base-uri webhdfs://namenode:9870/tmp
     """
+    if base_uri is not None and not is_whole:
+        raise click.UsageError("--base-uri belongs to --end-to-end")
     cases = tuple(case for file in files for case in _read(file)) if files else shipped_cases()
     _require(cases, profile, wanted)
-    run_one = run_end_to_end if is_whole else run
-    verdicts = list(check_cases((case for case in cases if not wanted or case.id in wanted), profile, run_one))
+    chosen = [case for case in cases if not wanted or case.id in wanted]
+    verdicts = list(_verdicts(chosen, files, profile, is_whole, base_uri))
     failed = [verdict for verdict in verdicts if verdict.is_checked and not verdict.is_passed]
     if as_json:
         print_json(_document(profile, verdicts))
@@ -53,6 +73,16 @@ def check(files: tuple[Path, ...], profile: str, wanted: tuple[str, ...], is_who
         )
     if failed:
         sys.exit(1)
+
+
+def _verdicts(
+    cases: Sequence[Case], files: Sequence[Path], profile: str, is_whole: bool, base_uri: str | None
+) -> Iterator[Verdict]:
+    base = None if base_uri is None else Base.parse(base_uri)
+    if base_uri is not None and base is not None and base.backend == "binary":
+        # Hadoop's RPC is spoken by the client that Spark brings, so a driver runs them.
+        return submitted(base_uri, cases, files, profile, lambda line: logging.getLogger(__name__).info("%s", line))
+    return check_cases(cases, profile, EndToEnd(base).run if is_whole else run)
 
 
 def _read(file: Path) -> tuple[Case, ...]:

@@ -9,7 +9,7 @@ import click
 
 from custody.capture import Format
 from custody.cli.output import json_option, print_json, print_table, stderr, time_text
-from custody.errors import NotFoundError
+from custody.errors import InvalidInputError, NotFoundError
 from custody.ngsi.again import FORMAT as SINK_FORMAT
 from custody.quarantine import Entry
 from custody.repository import FileReport, Repository
@@ -98,6 +98,35 @@ def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_n
         stderr().print(f"custody: {len(marked)} pieces are left to the next run of ngsi_to_hdfs")
     if any(report.rejected for report in reports):
         sys.exit(1)
+
+
+@quarantine.command("remove")
+@click.argument("keys", nargs=-1, required=True)
+@click.option("--apply", "is_applied", is_flag=True, help="Remove them; without it they are only shown.")
+@click.pass_obj
+def remove(repository: Path, keys: tuple[str, ...], is_applied: bool) -> None:
+    """Show the pieces with the keys KEYS, and with --apply forget them for good.
+
+    What the sink of NGSI could not write is part of its work and cannot be removed.
+
+    \b
+    Example:
+      custody -r demo quarantine remove 3f2a9c0d11e45b67 --apply
+    """
+    kept = Repository.open(repository).quarantine
+    entries = [kept.get(key) for key in keys]
+    if sinks := [entry.key for entry in entries if entry.format == SINK_FORMAT]:
+        raise InvalidInputError(
+            f"quarantine entry {sinks[0]}: expected rejected input, got what the sink of NGSI has still to write. "
+            "Mend the target and resubmit it."
+        )
+    for entry in entries if is_applied else ():
+        kept.remove(entry.key)
+    print_table(
+        f"{len(entries)} pieces {'removed' if is_applied else 'would go; --apply removes them'}",
+        ("key", "received", "severity", "file", "place", "bytes#", "reason"),
+        [_row(entry) for entry in entries],
+    )
 
 
 def _is_sinks(repository: Repository, key: str) -> bool:

@@ -128,6 +128,12 @@ class NgsiSection(Section):
     )
     backend_tls: bool = Field(False, description="Whether a REST backend is asked by https.")
     backend_timeout: float = Field(60.0, gt=0, description="Seconds to wait for an answer of a REST backend.")
+    backend_files_at_once: int = Field(
+        8,
+        ge=1,
+        le=64,
+        description="Files of a batch that are looked at or written at the same time; a batch follows the one before.",
+    )
     notification_target: str = Field(
         "/notify",
         description="Path that notifications are posted to; what follows a question mark in a request is ignored.",

@@ -48,6 +48,11 @@ class RepositorySection(Section):
         "file://, or s3://, gs://, az:// with bucket and prefix. On an object store only the commands of the catalog "
         "work so far; writing event logs needs a folder.",
     )
+    quarantine_bytes_max: int = Field(
+        1 << 30,
+        ge=1 << 16,
+        description="Most bytes of rejected input that are kept; when it is full, more is refused and nothing is lost.",
+    )
 
     @property
     def slots(self) -> tuple[str, ...]:

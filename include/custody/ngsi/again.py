@@ -41,6 +41,7 @@ def show(quarantine: Quarantine, name: str, data: bytes, now_ms: int) -> None:
         node=None,
         received_ms=now_ms,
         format=FORMAT,
+        always=True,  # the sink holds it already
     )
 
 

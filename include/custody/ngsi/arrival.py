@@ -13,11 +13,13 @@ import msgspec
 
 from custody.capture import Accepted, Context, Place, Rejected
 from custody.capture.judge import NOT_JSON, checked
-from custody.capture.ngsi import Arrived, arrived_events
+from custody.capture.ngsi import Arrived, arrived_events, laid_apart
+from custody.errors import InvalidInputError
 from custody.model import Event, Problem, Severity
 from custody.ngsi.request import Accepts, Refusal, judge_body
 
 KEPT_HEADERS = (
+    "content-type",
     "fiware-service",
     "fiware-servicepath",
     "fiware-correlator",
@@ -70,7 +72,7 @@ def read_arrival(arrival: Arrival, accepts: Accepts) -> Read:
     for item in arrived_events(arrived, Context(received_ms=arrival.received_ms)):
         outcome = item if isinstance(item, Problem) else checked(item, _PLACE, b"")
         if isinstance(outcome, Accepted):
-            events.append(_told(outcome.event, arrival))
+            events.append(told(outcome.event, arrival))
         else:
             problems.append(outcome if isinstance(outcome, Problem) else outcome.problem)
     refusal = None if events else Refusal(400, problems[0].code, problems[0].message)
@@ -82,17 +84,29 @@ def _kept(arrival: Arrival, problems: Sequence[Problem]) -> Sequence[Rejected]:
     return [Rejected(_PLACE, problem, raw) for problem in problems]
 
 
-def _told(event: Event, arrival: Arrival) -> Event:
-    """Return an event with what only the receiver knows: who sent it, and what the content is."""
+def told(event: Event, arrival: Arrival) -> Event:
+    """Return an event with what only the receiver knows: who sent it, when it came, and what the content is."""
     media_type = arrival.headers.get("content-type", "").partition(";")[0].strip().lower()
-    told: dict[str, str | None] = {"mime.type": media_type}
+    added = {"mime.type": media_type} if media_type else {}
     if event.event_time != arrival.received_ms:
-        told[RECEIVED] = str(arrival.received_ms)
+        added[RECEIVED] = str(arrival.received_ms)
     return msgspec.structs.replace(
         event,
         source_host=event.source_host or arrival.host,
-        updated_attributes={**event.updated_attributes, **told},
+        updated_attributes={**event.updated_attributes, **added},
     )
+
+
+def kept_arrival(raw: bytes, url: str, received_ms: int) -> Arrival | None:
+    """Return the arrival that was kept in the quarantine, None of bytes that are no notification even now.
+
+    Who sent it was not kept.
+    """
+    try:
+        body, headers = laid_apart(raw)
+    except (*NOT_JSON, InvalidInputError):
+        return None
+    return Arrival(body, headers, url, None, received_ms)
 
 
 def _raw(arrival: Arrival) -> bytes:

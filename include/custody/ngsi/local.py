@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from custody.vfs import FileSystem
@@ -62,6 +63,24 @@ class LocalFiles:
     def uri(self, path: str) -> str:
         """Return `file:///…`."""
         return self._file(path).as_uri()
+
+    def walk(self, folder: str) -> Iterator[str]:
+        """Yield the paths of all files below a folder."""
+        for name in self._fs.list(self._file(folder)):
+            path = f"{folder}/{name}"
+            if self._fs.is_directory(self._file(path)):
+                yield from self.walk(path)
+            else:
+                yield path
+
+    def read(self, path: str) -> bytes:
+        """Return a file."""
+        return self._fs.read(self._file(path))
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder with all that is in it."""
+        if self._fs.exists(self._file(folder)):
+            self._fs.remove_tree(self._file(folder))
 
     def close(self) -> None:
         """Do nothing: no file stays open."""

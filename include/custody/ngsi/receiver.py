@@ -28,9 +28,10 @@ from custody.config.ngsi import HEALTH_TARGET
 from custody.errors import BackpressureError, ClosedError, CustodyError, StorageError
 from custody.ngsi.arrival import Arrival, read_arrival
 from custody.ngsi.intake import Intake
-from custody.ngsi.request import Accepts, Refusal, judge_head, too_large
+from custody.ngsi.request import Accepts, Refusal, judge_head
 from custody.quarantine import Quarantine
 from custody.serving import Tokens
+from custody.serving.bodies import BodyRefusedError, bounded_body
 
 RETRY_SECONDS = 5
 LONG_RETRY_SECONDS = 30
@@ -144,23 +145,13 @@ class Receiver:
 
     async def _body(self, request: Request) -> bytes:
         """Return the body, of bounded length and in bounded time."""
-        limit = self._accepts.bytes_max
-        declared = request.headers.get("content-length", "")
-        if declared.isdigit() and int(declared[:20]) > limit:
-            raise _RefusedError(too_large(self._accepts))
-        held = bytearray()
         try:
-            async with asyncio.timeout(self._options.body_seconds):
-                async for chunk in request.stream():
-                    held += chunk
-                    if len(held) > limit:
-                        raise _RefusedError(too_large(self._accepts))
-        except TimeoutError:
-            slow = f"the body took more than {self._options.body_seconds:g} s (receiver.body_seconds)"
-            raise _RefusedError(Refusal(408, "slow", slow)) from None
+            return await bounded_body(request, self._accepts.bytes_max, self._options.body_seconds)
+        except BodyRefusedError as refused:
+            setting = {"too-large": "ngsi.notification_bytes_max", "slow": "receiver.body_seconds"}[refused.code]
+            raise _RefusedError(Refusal(refused.status, refused.code, f"{refused} ({setting})")) from None
         except ClientDisconnect:
             raise _RefusedError(Refusal(400, "broken-off", "the body broke off")) from None
-        return bytes(held)
 
     async def _keep(self, item: Rejected, url: str) -> None:
         """Put what cannot be read into the quarantine; one at a time, so that bad input holds nobody up."""

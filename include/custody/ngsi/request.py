@@ -101,7 +101,8 @@ def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Not
     if not body.strip():
         return Refusal(400, "empty", "empty body: expected a notification")
     if len(body) > accepts.bytes_max:
-        return too_large(accepts)
+        reason = f"body: expected at most {accepts.bytes_max} bytes (ngsi.notification_bytes_max)"
+        return Refusal(413, "too-large", reason)
     said = _said_format(headers)
     shape = None if said is None else Shape.KEY_VALUES if said.endswith("eyValues") else Shape.NORMALIZED
     try:
@@ -116,11 +117,6 @@ def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Not
     if said is None and shown not in accepts.formats and shown != _NORMALIZED:
         return _format_refusal(shown, accepts)
     return notification
-
-
-def too_large(accepts: Accepts) -> Refusal:
-    """Return the refusal of a body that is larger than what is taken."""
-    return Refusal(413, "too-large", f"body: expected at most {accepts.bytes_max} bytes (ngsi.notification_bytes_max)")
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Iterator
 from typing import Protocol, Self
 from urllib.parse import quote
 
@@ -102,7 +103,7 @@ class RestFiles:
 
     def digest(self, path: str, offset: int, length: int) -> str:
         """Return the SHA-256 of a piece of a file, in hexadecimal."""
-        piece = self._led(_read(path, offset, length, self._parameters)) if length else b""
+        piece = self._led(_read(path, self._parameters, offset=str(offset), length=str(length))) if length else b""
         return hashlib.sha256(piece).hexdigest()
 
     def settle(self, path: str) -> None:
@@ -122,6 +123,23 @@ class RestFiles:
     def cut(self, path: str, length: int) -> None:
         """Cut a file; BusyError until the DataNodes have done it."""
         self._led(_truncate(path, length, self._parameters))
+
+    def walk(self, folder: str) -> Iterator[str]:
+        """Yield the paths of all files below a folder."""
+        for name, is_folder in self._led(_list(folder, self._parameters)):
+            path = f"{folder}/{name}"
+            if is_folder:
+                yield from self.walk(path)
+            else:
+                yield path
+
+    def read(self, path: str) -> bytes:
+        """Return a file."""
+        return self._led(_read(path, self._parameters))
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder with all that is in it."""
+        self._led(_delete(folder, self._parameters))
 
     def uri(self, path: str) -> str:
         """Return `webhdfs://…` with the first NameNode of the settings, whichever is active."""
@@ -159,8 +177,24 @@ def _size(path: str, parameters: Parameters) -> Conversation[int | None]:
     return int(found["length"])
 
 
-def _read(path: str, offset: int, length: int, parameters: Parameters) -> Conversation[bytes]:
-    answer = yield call("GET", path, "OPEN", parameters, offset=str(offset), length=str(length))
+def _list(folder: str, parameters: Parameters) -> Conversation[list[tuple[str, bool]]]:
+    answer = yield call("GET", folder, "LISTSTATUS", parameters)
+    if answer.status == NOT_FOUND:
+        return []
+    try:
+        found = json.loads(_done(answer, "LISTSTATUS", folder, OK).body)["FileStatuses"]["FileStatus"]
+        return [(str(item["pathSuffix"]), item["type"] == "DIRECTORY") for item in found]
+    except (ValueError, KeyError, TypeError) as error:
+        raise refused(f"LISTSTATUS, expected a list, {error!r}", folder, answer) from error
+
+
+def _delete(folder: str, parameters: Parameters) -> Conversation[None]:
+    answer = yield call("DELETE", folder, "DELETE", parameters, recursive="true")
+    _done(answer, "DELETE", folder, OK)
+
+
+def _read(path: str, parameters: Parameters, **piece: str) -> Conversation[bytes]:
+    answer = yield call("GET", path, "OPEN", parameters, **piece)
     if answer.status == REDIRECT and answer.location:  # WebHDFS; HttpFS answers itself
         answer = yield Call("GET", answer.location, headers(parameters))
     return _done(answer, "OPEN", path, OK).body

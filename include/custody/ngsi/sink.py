@@ -6,7 +6,7 @@ Protocol of a batch:
 2. put it into the sink's own folder as one object: `ngsi/sink/ngsi/batches/<number>.batch`;
 3. commit a transaction of the catalog that adds this object, removes the one before, and with it moves the cursors on,
    one for each writer of events. This is the commit point: from here on the batch counts, before it nothing does;
-4. append each part to its file, cut to its length before the batch;
+4. append each part to its file, cut to its length before the batch; several files at once, each is in a batch once;
 5. tell of each part by SEND events (`custody.ngsi.telling`).
 
 A crash before 3 leaves an object that nothing lists; one after it a committed batch, which whoever opens the sink next
@@ -21,14 +21,13 @@ first whenever its file gets more.
 
 from __future__ import annotations
 
-import itertools
 import time
 import uuid
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self, TypeVar
+from typing import Self
 
 import msgspec
 
@@ -36,7 +35,7 @@ from custody.clock import Clock
 from custody.errors import InvalidInputError, StorageError
 from custody.lease import Lease
 from custody.ngsi import again, staged
-from custody.ngsi.batches import waits_ms
+from custody.ngsi.attempts import Attempts
 from custody.ngsi.draft import Taken, draft
 from custody.ngsi.kept import ASIDE, BATCHES, COLUMNS, DEFERRED, Kept
 from custody.ngsi.local import LocalFiles
@@ -51,7 +50,6 @@ from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
 
 _LOCK = "LOCK"
-Key = TypeVar("Key", bound=Hashable)
 
 
 class Sink:
@@ -78,7 +76,7 @@ class Sink:
         self._journal = journal
         self._quarantine = quarantine
         self._lease = lease
-        self._sleep = sleep
+        self._attempts = Attempts(parameters, sleep, self._check)
         self._note = note
         self._kept = Kept(fs, folder, clock, lease)
         self._columns: dict[str, tuple[str, ...]] = {}
@@ -127,8 +125,9 @@ class Sink:
             target = FilesTarget(LocalFiles(fs, root)) if isinstance(root, Path) else root
             kept_quarantine = quarantine or Quarantine(fs, folder / "quarantine")
             sink = cls(fs, folder, target, clock, parameters, journal, kept_quarantine, lease, sleep, note)
-            sink._recover()
-            yield sink
+            with sink._attempts:
+                sink._recover()
+                yield sink
 
     @property
     def cursors(self) -> Mapping[str, int]:
@@ -270,7 +269,7 @@ class Sink:
 
     def _finish(self, batch: Staged, data: Sequence[memoryview], *, is_new: bool) -> dict[int, str]:
         """Bring a committed batch into the files, show what is put aside, and tell of the rest; return what failed."""
-        failing = self._with_retries(
+        failing = self._attempts.all(
             range(len(batch.parts)), lambda place: self._target.apply(batch.parts[place], data[place])
         )
         self._show(batch.number)
@@ -310,6 +309,7 @@ class Sink:
     def _reach(self, paths: Iterable[str]) -> Mapping[str, str]:
         """See how long files are, after what they lack was written; return those that do not answer."""
         resumed: list[str] = []
+        wanted = [path for path in paths if path not in self._lengths]
 
         def reach(path: str) -> None:
             if path in self._deferred and path not in resumed:
@@ -317,7 +317,8 @@ class Sink:
                 resumed.append(path)
             self._lengths[path] = self._target.length(path)
 
-        failing = self._with_retries([path for path in paths if path not in self._lengths], reach)
+        # What is deferred is read from the sink's own objects, and told of in the order of its files.
+        failing = self._attempts.all(wanted, reach, in_order=any(path in self._deferred for path in wanted))
         self._settle_deferred(resumed)
         return failing
 
@@ -341,24 +342,6 @@ class Sink:
             del self._deferred[path]
             self._finish(batch, held.contents, is_new=False)
             again.settle(self._fs, self._folder, self._quarantine, again.key_of_object(name, data))
-
-    def _with_retries(self, keys: Iterable[Key], act: Callable[[Key], None]) -> dict[Key, str]:
-        """Do something for each key, again after each wait for those that the target refused; return what is left."""
-        left = dict.fromkeys(keys, "")
-        for wait_ms in itertools.chain([0], waits_ms(self._parameters) if left else ()):
-            if wait_ms:
-                self._sleep(wait_ms / 1000)
-            failed: dict[Key, str] = {}
-            for key in left:
-                self._check()
-                try:
-                    act(key)
-                except StorageError as error:
-                    failed[key] = str(error)
-            left = failed
-            if not left:
-                break
-        return left
 
     def _recover(self) -> None:
         """Bring the newest batch to its end, and remove what nothing lists."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from custody.errors import CorruptionError, NotFoundError
+from custody.quarantine.room import Room
 from custody.vfs import FileSystem
 
 _KEY = re.compile(r"[0-9a-f]{16}")
@@ -48,9 +49,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class Quarantine:
     """The rejected input of one repository."""
 
-    def __init__(self, fs: FileSystem, folder: Path) -> None:
+    def __init__(self, fs: FileSystem, folder: Path, bytes_max: int | None = None) -> None:
+        """Keep entries in a folder; with `bytes_max`, no more than that of what others send."""
         self._fs = fs
         self._folder = folder
+        self._room = None if bytes_max is None else Room(fs, folder, bytes_max)
 
     def add(
         self,
@@ -65,10 +68,16 @@ class Quarantine:
         node: str | None,
         received_ms: int,
         format: str = "nifi",
+        always: bool = False,
     ) -> Entry:
         """Keep a piece; one that is here already, for the same reason and from the same place, stays as it is.
 
+        With `always`, also where there is no room: for what custody itself puts aside, which is bounded elsewhere.
+
         Durability: on return the piece survives power loss.
+
+        Raises:
+            BackpressureError: it holds as much as it may; nothing was kept.
         """
         digest = hashlib.sha256(raw).hexdigest()
         key = key_of(digest, code, file, index, offset)
@@ -91,9 +100,12 @@ class Quarantine:
             received_ms=received_ms,
             format=format,
         )
+        encoded = encode_entry(entry)
+        if self._room is not None and not always:
+            self._room.take(len(raw) + len(encoded))
         self._fs.make_directory(self._folder)
         self._fs.write_durably(self._folder / f"{key}.raw", raw)
-        self._fs.write_durably(envelope, encode_entry(entry))
+        self._fs.write_durably(envelope, encoded)
         return entry
 
     def entries(self) -> Iterator[Entry]:

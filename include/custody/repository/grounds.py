@@ -22,7 +22,7 @@ class Grounds:
         self._clock: Clock = clock or SystemClock()
         self._shards = Shards(self._fs, settings.query.open_shards_max)
         self._workspaces: dict[str, Workspace] = {}
-        self.quarantine = Quarantine(self._fs, settings.quarantine)
+        self.quarantine = Quarantine(self._fs, settings.quarantine, settings.repository.quarantine_bytes_max)
 
     def workspace(self, writer: str | None = None) -> Workspace:
         """Return one writer's files; the writer of the settings when none is named."""

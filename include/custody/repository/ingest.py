@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from custody.capture import (
     Accepted,
@@ -27,6 +30,7 @@ from custody.capture import (
 )
 from custody.errors import FormatVersionError, InvalidInputError, NotFoundError, StorageError
 from custody.model import UNASSIGNED, Event, Problem, Severity
+from custody.ngsi.arrival import Arrival, kept_arrival, told
 from custody.quarantine import Entry, Quarantine
 from custody.repository.known import Key, KnownSources, Stored, key_of
 from custody.repository.reading import get_many
@@ -36,6 +40,8 @@ from custody.repository.turns import Turns
 from custody.rollover import Workspace
 
 _BATCH_BYTES_MAX = 16 << 20
+_URL_SCHEMES = ("http", "https")
+"""Of the place that a receiver's entries came from."""
 
 Progress = Callable[[int], None]
 """Called with the number of bytes of the file that were read."""
@@ -108,17 +114,33 @@ class Ingest:
     def resubmit(self, key: str, *, format: Format | None = None) -> FileReport:
         """Try a quarantined piece again, as the format that it came in; it leaves the quarantine when all is stored.
 
+        A notification that a receiver had put there becomes what it would have: events with the body as their content.
+
         Raises:
             NotFoundError: there is no such entry.
         """
         entry, raw = self._quarantine.get(key), self._quarantine.raw(key)
         format = format or _format_of(entry)
         context = Context(entry.node, entry.received_ms)
-        outcomes = read_piece(raw, Place(entry.index, entry.offset), self._limits, format=format, context=context)
-        report = self._take(outcomes, Tally(entry.file, format, entry.node))
+        place = Place(entry.index, entry.offset)
+        outcomes = read_piece(raw, place, self._limits, format=format, context=context)
+        tally = Tally(entry.file, format, entry.node)
+        if format is Format.NGSI and entry.format == format and urlsplit(entry.file).scheme in _URL_SCHEMES:
+            # One notification as a whole: what is rejected of it again is the same entry.
+            same = (replace(item, place=place) if isinstance(item, Rejected) else item for item in outcomes)
+            arrival = kept_arrival(raw, entry.file, entry.received_ms)
+            report = self._take(same, tally, store=partial(self._append_arrived, arrival))
+        else:
+            report = self._take(outcomes, tally)
         if report.rejected == 0:
             self._quarantine.remove(key)
         return report
+
+    def _append_arrived(self, arrival: Arrival | None, events: Sequence[Event]) -> range:
+        """Append the events of a notification that a receiver had kept, as it would have: with the body as content."""
+        if arrival is None or not events:
+            return self._writer.append(events)
+        return self._writer.append_with_content([told(event, arrival) for event in events], arrival.body)
 
     @property
     def _limits(self) -> Limits:
@@ -126,16 +148,20 @@ class Ingest:
         return Limits(event_bytes_max=capture.event_bytes_max, file_bytes_max=capture.file_bytes_max)
 
     def _take(
-        self, outcomes: Iterable[Outcome], tally: Tally, progress: Callable[[], None] = lambda: None
+        self,
+        outcomes: Iterable[Outcome],
+        tally: Tally,
+        progress: Callable[[], None] = lambda: None,
+        store: Callable[[Sequence[Event]], range] | None = None,
     ) -> FileReport:
-        """Store what was accepted, quarantine what was not."""
+        """Store what was accepted, by `store` where it is given, and quarantine what was not."""
         try:
             for batch in _batches(outcomes, self._workspace.settings.capture.batch_events):
                 accepted = [outcome for outcome in batch if isinstance(outcome, Accepted)]
                 for outcome in batch:
                     if isinstance(outcome, Rejected):
                         self._reject(tally, outcome.raw, outcome.place, outcome.problem)
-                self._store(tally, accepted)
+                self._store(tally, accepted, store or self._writer.append)
                 progress()
         except BaseException:
             # An append may have failed: what is stored has to be looked at again.
@@ -146,13 +172,13 @@ class Ingest:
             self._turns.end()
         return tally.report(self._writer.name)
 
-    def _store(self, tally: Tally, accepted: list[Accepted]) -> None:
+    def _store(self, tally: Tally, accepted: list[Accepted], store: Callable[[Sequence[Event]], range]) -> None:
         tally.read += len(accepted)
         nodes = {key[0] for item in accepted if (key := key_of(item.event)) is not None}
         if nodes and self._turns.take(nodes):
             self._known.refresh()
         fresh = self._without_known(tally, accepted)
-        ids = self._writer.append([item.event for item in fresh])
+        ids = store([item.event for item in fresh])
         self._known.add([item.event for item in fresh], ids)
         if fresh:
             tally.stored += len(fresh)

@@ -7,7 +7,7 @@ closed before it is acknowledged; REST can ask for the second only.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -134,6 +134,35 @@ class RpcFiles:
         """Cut a file; BusyError until the DataNodes have done it."""
         if not _asked("truncate", path, lambda: self._files.truncate(self._path(path), length)):
             raise BusyError("it is being cut at the DataNodes")
+
+    def walk(self, folder: str) -> Iterator[str]:
+        """Yield the paths of all files below a folder."""
+
+        def look() -> list[str]:
+            if not self._files.exists(self._path(folder)):
+                return []
+            found, there = [], self._files.listFiles(self._path(folder), True)
+            while there.hasNext():
+                found.append(str(there.next().getPath().toUri().getPath()))
+            return found
+
+        yield from _asked("listFiles", folder, look)
+
+    def read(self, path: str) -> bytes:
+        """Return a file."""
+
+        def read() -> bytes:
+            stream = self._files.open(self._path(path))
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+        return _asked("open", path, read)
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder with all that is in it."""
+        _asked("delete", folder, lambda: self._files.delete(self._path(folder), True))
 
     def uri(self, path: str) -> str:
         """Return `hdfs://…` with the first NameNode of the settings, whichever is active, or the nameservice."""

@@ -10,7 +10,7 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,11 @@ from custody.errors import CustodyError
 from custody.landing import instant
 from custody.lease import Attempt
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.persist import Persisted
+from custody.ngsi.persist import GO_EVENTS, Persisted
 from custody.ngsi.tables import TablesReport, Wanted
+from custody.ngsi.written import Written
 from custody.repository import Repository
-from custody.repository.persisting import persisting, waits
+from custody.repository.persisting import Persisting, persisting, waits
 from custody.rollover import StepReport, UnitReport, write_report
 from custody.spark.hdfs import rpc_files
 from custody.spark.hive import ensure_tables, hive_folder, session_options
@@ -93,7 +94,7 @@ def _session(settings: Settings, *, is_hive: bool) -> SparkSession:
 def _persist(
     repository: Repository, attempt: Attempt, until_ms: int | None, session: SparkSession | None, *, take_over: bool
 ) -> list[UnitReport]:
-    """Take what was submitted again, then what waits, then make tables; return a report of each that had to do."""
+    """Take all that there is, then make tables; return a report of each that had to do."""
     settings = repository.settings
     tables = Wanted(PosixFileSystem(), hive_folder(settings))
     with persisting(
@@ -103,21 +104,36 @@ def _persist(
         rpc=None if session is None else rpc_files(session),
         note=tables.note if settings.ngsi.hive else lambda _: None,
     ) as opened:
-        begun = time.monotonic()
-        again = opened.submit_again()
-        between = time.monotonic()
-        done = opened.run(until_ms=until_ms)
+        _, reports = take_all(opened, until_ms)
         ended = time.monotonic()
-        reports = [
-            *([_report("again", again, between - begun)] if again.again or again.problems else []),
-            _report("waiting", done, ended - between, opened.waiting.passed_over),
-        ]
         if session is not None and settings.ngsi.hive:
             made = ensure_tables(
                 session, settings, opened.fs, (), opened.sink.columns, opened.parameters, opened.target
             )
             reports.append(_tables_report(made, time.monotonic() - ended))
     return reports
+
+
+def take_all(
+    opened: Persisting,
+    until_ms: int | None = None,
+    *,
+    on_go: Callable[[Written], None] = lambda _: None,
+    go_events: int = GO_EVENTS,
+) -> tuple[Persisted, list[UnitReport]]:
+    """Take what was submitted again, then what waits; return what became of the latter, and a report of each.
+
+    Raises as `custody.ngsi.persist.persist`.
+    """
+    begun = time.monotonic()
+    again = opened.submit_again()
+    between = time.monotonic()
+    done = opened.run(until_ms=until_ms, on_go=on_go, go_events=go_events)
+    seconds = time.monotonic() - between
+    return done, [
+        *([_report("again", again, between - begun)] if again.again or again.problems else []),
+        _report("waiting", done, seconds, opened.waiting.passed_over),
+    ]
 
 
 def _tables_report(made: TablesReport, seconds: float) -> UnitReport:

@@ -51,6 +51,13 @@ def run_job(
         master=settings.spark.master,
         environ=environ,
     )
+    return run_submitted(command, on_line, environ)
+
+
+def run_submitted(
+    command: Sequence[str], on_line: Callable[[str], None], environ: Mapping[str, str] = os.environ
+) -> tuple[int, list[str]]:
+    """Run the command line of a submit; arguments and result as of `run_job`."""
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     with subprocess.Popen(  # noqa: S603 - spark-submit of this environment, by full path, without a shell
         command,

@@ -13,7 +13,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,9 +25,13 @@ from custody.config import Settings
 from custody.flow.content import with_content
 from custody.lease import Attempt
 from custody.ngsi.arrival import Arrival, read_arrival
+from custody.ngsi.backends import open_files
+from custody.ngsi.below import Base, Below
+from custody.ngsi.parameters import Parameters
 from custody.ngsi.request import Accepts
 from custody.repository import Repository
 from custody.repository.persisting import persisting
+from custody.vfs import PosixFileSystem
 from tests.benchmarks.append.machine import Machine, load_average
 from tests.benchmarks.environment import LOCAL
 from tests.support import run_steps
@@ -41,6 +46,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured; seconds of each phase, sizes in bytes."""
 
     batch_size: int
+    at_once: int
     destinations: int
     notifications: int
     acknowledge_seconds: float
@@ -68,6 +74,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--batch-size", "sizes", type=click.IntRange(min=1), multiple=True, default=(1, 100, 10_000))
 @click.option("--destinations", "widths", type=click.IntRange(min=1), multiple=True, default=(1, 100, 10_000))
 @click.option("--format", "mode", default="json-row", help="What a file holds.")
+@click.option("--base-uri", help="An HDFS to write to, webhdfs://host:9870/…; by default a folder of the same disk.")
+@click.option("--at-once", type=click.IntRange(min=1), default=8, help="Files written at the same time.")
 @click.option("--quick", is_flag=True, help="A few notifications: a test of the benchmark.")
 @click.option("--scratch", type=click.Path(path_type=Path), default=LOCAL, help="The disk that is measured.")
 @click.option("--output", type=click.Path(path_type=Path), default=LOCAL / "ngsi", help="Where the results go.")
@@ -76,6 +84,8 @@ def main(
     sizes: tuple[int, ...],
     widths: tuple[int, ...],
     mode: str,
+    base_uri: str | None,
+    at_once: int,
     quick: bool,
     scratch: Path,
     output: Path,
@@ -86,13 +96,15 @@ def main(
     for folder in (scratch, output):
         folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="ngsi-", dir=scratch))
+    place = {} if base_uri is None else Base.parse(base_uri).settings
     cells: list[Cell] = []
     try:
         machine = Machine.look(folder)
         click.echo(f"{machine}\nload {load_average()}\n{_HEADING}")
         for size in sizes:
             for width in widths:
-                cells.append(measure(folder / f"{size}-{width}", notifications, size, width, mode))
+                ngsi = {"batch_size": size, "file_format": mode, "backend_files_at_once": at_once, **place}
+                cells.append(measure(folder / f"{size}-{width}", notifications, width, ngsi))
                 click.echo(str(cells[-1]))
                 shutil.rmtree(folder / f"{size}-{width}")
     finally:
@@ -101,11 +113,12 @@ def main(
     (output / "results.json").write_text(json.dumps(report, indent=1, default=str))
 
 
-def measure(root: Path, notifications: int, batch_size: int, destinations: int, mode: str) -> Cell:
+def measure(root: Path, notifications: int, destinations: int, ngsi: Mapping[str, object]) -> Cell:
     """Return one cell; ends the process where a value is missing or there twice."""
     root.mkdir(parents=True)
-    ngsi = {"hdfs_username": "bench", "hive": False, "batch_size": batch_size, "file_format": mode}
-    settings = Settings.model_validate({"root": root, "ngsi": ngsi})
+    user = f"bench-{uuid.uuid4().hex[:12]}"  # an HDFS has the files of other cells, too
+    section = {"hdfs_username": user, "hive": False, **ngsi}
+    settings = Settings.model_validate({"root": root, "ngsi": section})
     repository = Repository(settings)
     begun = time.monotonic()
     _acknowledge(repository, notifications, destinations)
@@ -116,10 +129,15 @@ def measure(root: Path, notifications: int, batch_size: int, destinations: int, 
         # What is younger than batch_timeout is due as well, so that the last batch is measured too.
         done = opened.run(until_ms=int(time.time() * 1000) + 1000)
     persisted = time.monotonic()
-    files = [path for path in (root / "hdfs").rglob("*") if path.is_file()]
-    _compare(mode, files, notifications)
+    parameters = Parameters.from_section(settings.ngsi, root)
+    files = Below(open_files(parameters, PosixFileSystem(), root), f"/user/{user}")
+    there = files.contents()
+    files.remove()
+    files.close()
+    _compare(settings.ngsi.file_format, there, notifications)
     return Cell(
-        batch_size=batch_size,
+        batch_size=settings.ngsi.batch_size,
+        at_once=settings.ngsi.backend_files_at_once,
         destinations=destinations,
         notifications=notifications,
         acknowledge_seconds=acknowledged - begun,
@@ -127,7 +145,7 @@ def measure(root: Path, notifications: int, batch_size: int, destinations: int, 
         persist_seconds=persisted - live,
         batches=done.batches,
         goes=done.goes,
-        files=len(files),
+        files=len(there),
         bytes=done.bytes,
         rss_bytes_max=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     )
@@ -157,18 +175,12 @@ def _body(number: int, destination: int) -> bytes:
     return msgspec.json.encode({"subscriptionId": "57458eb60962ef754e7c0998", "data": [entity]})
 
 
-def _compare(mode: str, files: list[Path], notifications: int) -> None:
+def _compare(mode: str, files: Mapping[str, bytes], notifications: int) -> None:
     if mode != "json-row":
         return
-    found = sorted(int(value) for path in files for value in _values(path))
+    found = sorted(int(msgspec.json.decode(line)["attrValue"]) for data in files.values() for line in data.splitlines())
     if found != list(range(notifications)):
         sys.exit(f"expected each of {notifications} values once, got {len(found)}, {len(set(found))} different ones")
-
-
-def _values(path: Path) -> Iterator[str]:
-    with path.open("rb") as lines:
-        for line in lines:
-            yield msgspec.json.decode(line)["attrValue"]
 
 
 if __name__ == "__main__":

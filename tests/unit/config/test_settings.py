@@ -21,6 +21,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("repository", "database", ["a", "x" * 63], ["", "A", "..", "x" * 64, "content", "flowfiles"]),
     ("repository", "containers", [["a"], ["/a", "b"]], [[], "a", [1]]),
     ("repository", "store", ["s", "/s", "file:///s", "s3://bucket/prefix"], [1, [], ""]),
+    ("repository", "quarantine_bytes_max", [1 << 16, 1 << 40], [0, (1 << 16) - 1, "much"]),
     ("capture", "file_bytes_max", [1024, 1 << 40], [1023, 0, -1, "x", 1.5]),
     ("capture", "event_bytes_max", [4096, 1 << 30], [4095, 0]),
     ("capture", "batch_events", [1, 1_000_000], [0, 1_000_001]),
@@ -132,6 +133,7 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("ngsi", "backend_folder", ["hdfs", "/disk"], [1]),
     ("ngsi", "backend_tls", [True, False], ["maybe", 2]),
     ("ngsi", "backend_timeout", [0.1, 60.0], [0, -1.0]),
+    ("ngsi", "backend_files_at_once", [1, 64], [0, 65]),
     (
         "ngsi",
         "notification_target",

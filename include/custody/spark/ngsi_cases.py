@@ -1,21 +1,24 @@
-"""A case of NGSI end to end: requests over HTTP to a receiver, journals, a rollover, the sink, files in a folder.
+"""A case of NGSI end to end: requests over HTTP to a receiver, journals, a rollover, the job of the sink, files.
 
-Everything is what runs in production, but for the clock, which says what the case wants, and a target that fails where
-the case wants that. What only the conversation with HDFS shows (`rest_calls`, `endpoint_order_after`), and the headers
-that other systems give an event, come from the run in memory.
+The files are below a folder of this machine, or of an HDFS, by REST or by RPC. Everything is what runs in production,
+but for the clock, which says what the case wants, and a target that fails where the case wants that. What only the
+conversation with HDFS shows (`rest_calls`, `endpoint_order_after`), and the headers that other systems give an event,
+come from the run in memory.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 
 import msgspec
 
@@ -23,6 +26,8 @@ from custody.clock import ManualClock
 from custody.config import Settings
 from custody.errors import StorageError
 from custody.lease import Attempt
+from custody.ngsi.backends import open_files
+from custody.ngsi.below import Base, Below, Shown
 from custody.ngsi.cases import running
 from custody.ngsi.cases.case import Case
 from custody.ngsi.cases.memory import Faults
@@ -30,7 +35,6 @@ from custody.ngsi.cases.running import ATTEMPTS_MAX, Outcome
 from custody.ngsi.hive import table
 from custody.ngsi.intake import Intake
 from custody.ngsi.kept import LEFT, Kept
-from custody.ngsi.local import LocalFiles
 from custody.ngsi.parameters import Parameters, read_names
 from custody.ngsi.persist import Persisted
 from custody.ngsi.records import Arrival
@@ -42,6 +46,7 @@ from custody.recovery import STEPS
 from custody.repository.persisting import persisting, sink_folder
 from custody.repository.repository import Repository
 from custody.rollover import Workspace
+from custody.spark.ngsi import take_all
 from custody.vfs import PosixFileSystem
 
 _HOST = "127.0.0.1"
@@ -54,32 +59,58 @@ class _EndlessError(Exception):
     """A batch that is retried for ever was tried often enough."""
 
 
-def run_end_to_end(case: Case) -> Outcome:
-    """Return what comes out of a case when it goes the whole way, in a folder that is gone afterwards.
+@dataclass(frozen=True, slots=True)
+class EndToEnd:
+    """Runs cases the whole way, one after the other.
 
-    Raises:
-        InvalidInputError: the case asks for something that is not understood.
-        ConfigurationError: the receiver needs packages that are not installed.
+    Args:
+        base: where files go, each case in a folder of its own that is removed afterwards; None: on this machine.
+        rpc: makes the files of backend `binary`, see `custody.ngsi.backends.open_target`.
     """
-    outcome = running.run(case)
-    if outcome.wrong_parameters:
-        return outcome  # refused at start: there is no way to go
-    with tempfile.TemporaryDirectory(prefix="custody-case-") as folder:
-        return _run(case, outcome, Path(folder))
+
+    base: Base | None = None
+    rpc: Callable[[Parameters], Shown] | None = None
+
+    def run(self, case: Case) -> Outcome:
+        """Return what comes out of a case.
+
+        Raises:
+            InvalidInputError: the case asks for something that is not understood.
+            ConfigurationError: the receiver needs packages that are not installed, or the base a session of Spark.
+            StorageError: nobody answers at the base, or a refusal.
+        """
+        memory = running.run(case)
+        if memory.wrong_parameters:
+            return memory  # refused at start: there is no way to go
+        outcome = Outcome(headers=memory.headers, calls=memory.calls, endpoints=memory.endpoints)
+        with tempfile.TemporaryDirectory(prefix="custody-case-") as folder:
+            root = Path(folder)
+            base = self.base or Base("file", "", 1, str(root))
+            scratch = f"{base.folder}/custody-check-{uuid.uuid4().hex[:12]}-{re.sub(r'[^A-Za-z0-9]', '-', case.id)}"
+            settings = _settings(case, root, base)
+            parameters = Parameters.from_section(settings.ngsi, root)
+            files = Below(open_files(parameters, PosixFileSystem(), root, rpc=self.rpc), scratch)
+            with closing(files):
+                try:
+                    _run(case, outcome, settings, files)
+                    outcome.files = _named(files.contents(), order=memory.files)
+                finally:
+                    with suppress(StorageError):  # where nobody answers, something else was raised before
+                        files.remove()
+            return outcome
 
 
-def _run(case: Case, memory: Outcome, root: Path) -> Outcome:
-    outcome = Outcome(headers=memory.headers, calls=memory.calls, endpoints=memory.endpoints)
+def _run(case: Case, outcome: Outcome, settings: Settings, files: Below) -> None:
     clock = ManualClock(0)
-    settings = _settings(case, root)
     repository = Repository(settings, clock=clock)
-    _send(case, repository, clock, outcome)
+    with receiving(repository, clock) as port:
+        post_case(case, port, clock, outcome)
     for step in STEPS.values():
         for unit in step.units(settings):
             step.run(Workspace(settings, unit.writer, clock=clock), unit)
     clock.advance((settings.ngsi.batch_timeout + 1) * 1000)
-    parameters = Parameters.from_section(settings.ngsi, root)
-    target = _FaultyTarget(LocalFiles(PosixFileSystem(), root / "hdfs"), Faults.read(case.faults), parameters.hosts)
+    parameters = Parameters.from_section(settings.ngsi, settings.root)
+    target = _FaultyTarget(files, Faults.read(case.faults), _parameters(case).hosts)
     tables = _Tables(parameters, outcome)
     try:
         with persisting(repository, Attempt.new("case"), target=target, sleep=target.sleep) as opened:
@@ -89,7 +120,7 @@ def _run(case: Case, memory: Outcome, root: Path) -> Outcome:
                 target.end()
                 tables.describe(written)
 
-            done = opened.run(on_go=on_go, go_events=1)
+            done, _ = take_all(opened, on_go=on_go, go_events=1)
     except _EndlessError:
         done = Persisted(batches=1, aside=1, problems=["it was tried again and again"])
     outcome.batches = done.batches
@@ -98,42 +129,42 @@ def _run(case: Case, memory: Outcome, root: Path) -> Outcome:
     outcome.errors += done.problems
     outcome.errors += _left(repository, clock)
     outcome.errors += [entry.message for entry in repository.quarantine.entries()]
-    outcome.files = _files(root / "hdfs", target.paths)
-    return outcome
 
 
-def _settings(case: Case, root: Path) -> Settings:
-    """Return the settings of a repository that does what the case configures."""
+def _parameters(case: Case) -> Parameters:
     found = read_names(case.config, grouping_rules=case.grouping_rules, name_mappings=case.name_mappings)
     assert isinstance(found, Parameters)  # noqa: S101 - a case with others does not come here
-    changed: dict[str, object] = {"backend": "file", "backend_folder": root / "hdfs"}
+    return found
+
+
+def _settings(case: Case, root: Path, base: Base) -> Settings:
+    """Return the settings of a repository that does what the case configures, with its files at another place."""
+    changed = base.settings
     for name, document in (("grouping_rules", case.grouping_rules), ("name_mappings", case.name_mappings)):
         (root / f"{name}.json").write_text(json.dumps(document))
         changed[f"{name}_file"] = root / f"{name}.json"
     if case.clock.timestamp is not None:
         # No broker sends one: the clock says it instead, in its unit.
         changed["recv_time_unit"] = "s" if len(case.clock.timestamp) <= _SECONDS_DIGITS_MAX else "ms"
-    ngsi = found.values.model_copy(update=changed)
+    ngsi = _parameters(case).values.model_copy(update=changed)
     return Settings.model_validate({"root": root, "ngsi": ngsi})
 
 
-def _send(case: Case, repository: Repository, clock: ManualClock, outcome: Outcome) -> None:
-    """Post the notifications of a case, each at its time."""
-    with _receiving(repository, clock) as port:
-        for sent in case.sent:
-            at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
-            if case.clock.timestamp is not None:
-                at_ms = Arrival.stamped(case.clock.timestamp).received_ms
-            clock.advance(at_ms - clock.now_ms())
-            status, headers, answer = _post(
-                port, case.request.method, case.request.path, {**case.headers, **sent.headers}, case.bytes_of(sent)
-            )
-            outcome.statuses.append(status)
-            if status == http.HTTPStatus.OK:
-                outcome.events += int(answer["stored"])  # type: ignore[call-overload]
-            else:
-                outcome.errors.append(str(answer.get("message", "")))
-                outcome.answers |= headers
+def post_case(case: Case, port: int, clock: ManualClock, outcome: Outcome) -> None:
+    """Post the notifications of a case, each at its time, to a receiver that has this clock; note what it answers."""
+    for sent in case.sent:
+        at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
+        if case.clock.timestamp is not None:
+            at_ms = Arrival.stamped(case.clock.timestamp).received_ms
+        clock.advance(at_ms - clock.now_ms())
+        headers, body = {**case.headers, **sent.headers}, case.bytes_of(sent)
+        status, told, answer = _post(port, case.request.method, case.request.path, headers, body)
+        outcome.statuses.append(status)
+        if status == http.HTTPStatus.OK:
+            outcome.events += int(answer["stored"])  # type: ignore[call-overload]
+        else:
+            outcome.errors.append(str(answer.get("message", "")))
+            outcome.answers |= told
 
 
 def _post(
@@ -155,8 +186,8 @@ def _post(
 
 
 @contextmanager
-def _receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
-    """Serve the receiver of a repository on a free port of this machine."""
+def receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
+    """Serve the receiver of a repository on a free port of this machine; return the port."""
     import uvicorn  # only who runs cases end to end needs it
 
     from custody.ngsi.receiver import Receiver, create_app
@@ -179,9 +210,9 @@ def _receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
 
 
 class _FaultyTarget(FilesTarget):
-    """A folder that fails as a case wants: always, or at the first attempts."""
+    """A target that fails as a case wants: always, or at the first attempts."""
 
-    def __init__(self, files: LocalFiles, faults: Faults, hosts: Sequence[str]) -> None:
+    def __init__(self, files: Below, faults: Faults, hosts: Sequence[str]) -> None:
         super().__init__(files)
         self._failing = faults.failing_attempts
         self._reason = "made to fail"
@@ -189,10 +220,9 @@ class _FaultyTarget(FilesTarget):
             self._failing, self._reason = None, f"none of {', '.join(hosts)} answers"
         self._attempt = 0
         self._is_begun = False
+        self._lock = Lock()
         self._offset_ms = 0
         self.offsets_ms: list[int] = []
-        self.paths: dict[str, None] = {}
-        """The files in the order in which they were made."""
 
     def length(self, path: str) -> int:
         """Return the bytes of a file, unless this attempt is to fail."""
@@ -203,7 +233,6 @@ class _FaultyTarget(FilesTarget):
     def apply(self, part: Part, data: memoryview) -> None:
         """Bring a part into its file, unless this attempt is to fail."""
         self._fail()
-        self.paths[part.path] = None
         super().apply(part, data)
 
     def sleep(self, seconds: float) -> None:
@@ -219,10 +248,11 @@ class _FaultyTarget(FilesTarget):
         self._is_begun = False
 
     def _begin(self) -> None:
-        if not self._is_begun:
-            self._is_begun, self._offset_ms = True, 0
-            self._attempt += 1
-            self.offsets_ms.append(0)
+        with self._lock:
+            if not self._is_begun:
+                self._is_begun, self._offset_ms = True, 0
+                self._attempt += 1
+                self.offsets_ms.append(0)
 
     def _fail(self) -> None:
         if self._failing is None or self._attempt <= self._failing:
@@ -255,12 +285,11 @@ def _left(repository: Repository, clock: ManualClock) -> list[str]:
     return [item.reason for items in found for item in items]
 
 
-def _files(root: Path, order: Iterable[str]) -> dict[str, bytes]:
-    """Return the files by path; those of Parquet are called as in the run in memory, by the number of their batch."""
-    there = {f"/{path.relative_to(root)}": path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-    found = {path: there.pop(path) for path in order if path in there} | there
-    parts = dict.fromkeys(Path(path).name for path in found if path.endswith(_PARQUET))
+def _named(there: dict[str, bytes], order: Iterable[str]) -> dict[str, bytes]:
+    """Return files in the order of the run in memory; those of Parquet are called as there, by their batch's number."""
+    parts = sorted({Path(path).name for path in there if path.endswith(_PARQUET)})
     called = {name: f"part-{number:05d}{_PARQUET}" for number, name in enumerate(parts, 1)}
-    return {
-        str(Path(path).with_name(called.get(Path(path).name, Path(path).name))): data for path, data in found.items()
+    named = {
+        str(Path(path).with_name(called.get(Path(path).name, Path(path).name))): data for path, data in there.items()
     }
+    return {path: named.pop(path) for path in order if path in named} | dict(sorted(named.items()))

@@ -1,0 +1,97 @@
+"""Files tried several at a time, and again after waits: what becomes of those that the target refuses."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Event
+from types import TracebackType
+from typing import Self, TypeVar
+
+from custody.errors import StorageError
+from custody.ngsi.batches import waits_ms
+from custody.ngsi.parameters import Parameters
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Attempts:
+    """Does the same for many keys, `ngsi.backend_files_at_once` at a time; a context that ends its threads.
+
+    Args:
+        parameters: how many at once, and how long to wait before which retry.
+        sleep: waits so many seconds.
+        check: is called before each key; what it raises ends all.
+    """
+
+    def __init__(self, parameters: Parameters, sleep: Callable[[float], None], check: Callable[[], None]) -> None:
+        self._parameters = parameters
+        self._sleep = sleep
+        self._check = check
+        self._at_once = parameters.values.backend_files_at_once
+        self._pool: ThreadPoolExecutor | None = None
+
+    def all(self, keys: Iterable[Key], act: Callable[[Key], None], *, in_order: bool = False) -> dict[Key, str]:
+        """Act on each key, again after each wait on those that were refused; return what is left, with reasons.
+
+        With `in_order`, one key at a time. Otherwise keys must have nothing to do with each other.
+
+        Raises:
+            CustodyError: what `act` or `check` raised first, other than StorageError; nothing is acted on afterwards.
+        """
+        left = dict.fromkeys(keys, "")
+        for wait_ms in itertools.chain([0], waits_ms(self._parameters) if left else ()):
+            if wait_ms:
+                self._sleep(wait_ms / 1000)
+            left = self._once(list(left), act, in_order=in_order)
+            if not left:
+                break
+        return left
+
+    def _once(self, keys: Sequence[Key], act: Callable[[Key], None], *, in_order: bool) -> dict[Key, str]:
+        failed: dict[Key, str] = {}
+        is_over = Event()
+
+        def one(key: Key) -> None:
+            if is_over.is_set():
+                return
+            try:
+                self._check()
+                act(key)
+            except StorageError as error:
+                failed[key] = str(error)
+            except BaseException:
+                is_over.set()
+                raise
+
+        if in_order or min(self._at_once, len(keys)) == 1:
+            for key in keys:
+                one(key)
+        else:
+            self._together(keys, one, is_over)
+        return {key: failed[key] for key in keys if key in failed}
+
+    def _together(self, keys: Sequence[Key], one: Callable[[Key], None], is_over: Event) -> None:
+        """Act on several keys at a time; on return and on raise nobody acts any more."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="custody-files")
+        running = [self._pool.submit(one, key) for key in keys]
+        try:
+            errors = [future.exception() for future in running]
+        except BaseException:  # a signal: what has begun is ended, the rest is not begun
+            is_over.set()
+            wait(running)
+            raise
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()

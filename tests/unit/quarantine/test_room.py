@@ -1,0 +1,75 @@
+"""The room of a quarantine: never more than it has, what others add and remove is seen, and looking is rare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from custody.errors import BackpressureError
+from custody.quarantine.room import Room
+from custody.vfs.memory import MemoryFileSystem
+
+FOLDER = Path("/quarantine")
+
+
+class Counted(MemoryFileSystem):
+    """Says how often a folder was listed."""
+
+    looks = 0
+
+    def list(self, folder: Path) -> list[str]:
+        self.looks += 1
+        return super().list(folder)
+
+
+def put(fs: MemoryFileSystem, name: str, size: int) -> None:
+    fs.make_directory(FOLDER)
+    with fs.create(FOLDER / name) as file:
+        file.write(bytes(size))
+
+
+def test_what_is_there_counts_and_the_bound_is_kept() -> None:
+    fs = Counted()
+    put(fs, "a", 600)
+    room = Room(fs, FOLDER, 1000, now=lambda: 0.0)
+    room.take(400)
+    put(fs, "b", 400)
+    with pytest.raises(BackpressureError, match="expected room for 1 bytes, got 1000 of 1000 in use"):
+        room.take(1)
+
+
+def test_room_that_somebody_makes_is_found_after_a_second() -> None:
+    fs, clock = Counted(), [0.0]
+    put(fs, "a", 1000)
+    room = Room(fs, FOLDER, 1000, now=lambda: clock[0])
+    for _ in range(100):
+        with pytest.raises(BackpressureError):
+            room.take(1)
+    assert fs.looks == 1
+    fs.remove(FOLDER / "a")
+    clock[0] = 1.0
+    room.take(1)
+    assert fs.looks == 2
+
+
+def test_what_others_add_is_seen_before_a_sixty_fourth_more_is_given_away() -> None:
+    fs = Counted()
+    room = Room(fs, FOLDER, 6400, now=lambda: 0.0)
+    room.take(1)
+    put(fs, "of another", 6400)
+    given = 0
+    with pytest.raises(BackpressureError):
+        for _ in range(6400):
+            room.take(1)
+            given += 1
+    assert given <= 101
+
+
+def test_looking_is_rare_while_there_is_room() -> None:
+    fs = Counted()
+    room = Room(fs, FOLDER, 64_000, now=lambda: 0.0)
+    for number in range(640):
+        room.take(100)
+        put(fs, str(number), 100)
+    assert fs.looks <= 65
