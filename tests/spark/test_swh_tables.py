@@ -154,7 +154,7 @@ def test_directories_that_lie_in_each_other_are_refused(session: SparkSession, t
     folder = write_graph(graph, tmp_path / "graph")
     build = begin(tmp_path / "database", folder, "b", "all")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("custody.spark.swh.levels.LEVELS_MAX", 3)
+        patched.setattr("custody.swh.walks.arrays.LEVELS_MAX", 3)
         with pytest.raises(InvalidInputError, match="expected at most 3 levels of directories, got more, or a circle"):
             run_step(session, build, open_graph(PosixFileSystem(), folder), STEPS[0])
 
