@@ -231,8 +231,8 @@ def test_hashes_are_cut_into_ranges_too(tmp_path: Path) -> None:
     fs, spec, rng = PosixFileSystem(), TABLES[NODE_IDS], np.random.default_rng(4)
     hashes = sorted(rng.bytes(20) for _ in range(100_000))
     for number in range(2):
-        part = hashes[number::2]
-        columns = {"sha1_git": pa.array(part, pa.binary()), "type": ["cnt"] * len(part), "id": np.arange(len(part))}
+        some = hashes[number::2]
+        columns = {"sha1_git": pa.array(some, pa.binary()), "type": ["cnt"] * len(some), "id": np.arange(len(some))}
         write_run(fs, tmp_path / f"{number}.parquet", pa.table(columns))
     runs = sorted(tmp_path.glob("*.parquet"))
     ranges = cut(runs, spec, 40_000)

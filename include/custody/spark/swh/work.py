@@ -87,7 +87,7 @@ class Rounds:
         """
         if not units:
             return []
-        told = self.session.sparkContext.parallelize(units, len(units)).map(partial(_told, task)).collect()
+        told: list[_Made] = self.session.sparkContext.parallelize(units, len(units)).map(partial(_told, task)).collect()
         for one in told:
             if isinstance(one, InvalidInputError):
                 raise one

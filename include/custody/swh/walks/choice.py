@@ -13,7 +13,8 @@ def spans(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return the numbers of several ranges, one range behind the other."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    found: np.ndarray = np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    return found
 
 
 def best_rows(keys: np.ndarray, depths: np.ndarray, paths: Callable[[np.ndarray], pa.Array]) -> np.ndarray:
@@ -28,11 +29,11 @@ def best_rows(keys: np.ndarray, depths: np.ndarray, paths: Callable[[np.ndarray]
         return np.empty(0, np.int64)
     deep = int(depths.max()) + 1
     ranks = keys * deep + depths
-    order = np.argsort(ranks, kind="stable")
+    order = np.argsort(ranks)
     sorted_ranks = ranks[order]
     sorted_keys = sorted_ranks // deep
     is_first = np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])
-    chosen = order[is_first]
+    chosen: np.ndarray = order[is_first]
     begins = np.flatnonzero(is_first)
     # Rows as good as the best of their key, as far as the depth says.
     ends = np.searchsorted(sorted_ranks, sorted_ranks[begins], "right")

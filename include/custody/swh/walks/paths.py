@@ -108,7 +108,7 @@ class _Walk:
         self._count += len(pairs)
 
     def _send(self, pairs: np.ndarray, depths: np.ndarray, above: np.ndarray, names: np.ndarray) -> None:
-        rows = (pairs, depths, above, names)
+        rows: tuple[np.ndarray, ...] = (pairs, depths, above, names)
         directories = pairs // len(self._tops)
         if self._barrier is not None:
             stopped = self._barrier[directories]
@@ -142,6 +142,7 @@ class _Walk:
 
     def _contents(self) -> Rows:
         graph, span = self._graph, len(self._tops)
+        self._paths = [pa.concat_arrays(self._paths)] if self._paths else []
         parts = self._walked or [(np.empty(0, np.int64), np.empty(0, np.int32))]
         pairs, depths = (np.concatenate(column) for column in zip(*parts, strict=True))
         directories = pairs // span

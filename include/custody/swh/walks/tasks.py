@@ -286,7 +286,7 @@ def _run(fs: PosixFileSystem, folder: Path, name: tuple[int, int], columns: dict
     fs.remove(path)
     if rows.num_rows:
         write_run(fs, path, rows)
-    return rows.num_rows
+    return int(rows.num_rows)
 
 
 def _write(fs: PosixFileSystem, folder: Path, columns: dict[str, np.ndarray]) -> int:
@@ -294,7 +294,7 @@ def _write(fs: PosixFileSystem, folder: Path, columns: dict[str, np.ndarray]) ->
     _fresh(fs, folder)
     rows = pa.table(columns)
     write_run(fs, folder / "00000.parquet", rows)
-    return rows.num_rows
+    return int(rows.num_rows)
 
 
 def _fresh(fs: PosixFileSystem, folder: Path) -> None:
