@@ -18,11 +18,13 @@ from custody.swh.tables import (
     DIRECTORIES_IN_REVISIONS,
     EARLIEST,
     NODE_IDS,
+    REVISIONS_IN_ORIGINS,
     TABLES,
 )
 from custody.swh.walks import tasks
 from custody.swh.walks.arrays import LEVELS_MAX, GraphArrays
 from custody.swh.walks.choice import best_rows
+from custody.swh.walks.history import follow, make_history
 from custody.swh.walks.runs import Range, cut, merged, write_run
 from custody.vfs import PosixFileSystem
 from tests.swh.graphs import Shape, disjoint, random_graph
@@ -65,6 +67,18 @@ class Folders:
             },
         )
 
+        of_history = ("ori", "snp", "rel", "rev")
+        arcs = [edge for edge in graph.edges if {graph.types[edge[0]], graph.types[edge[1]]} <= set(of_history)]
+        pairs = sorted({(source, target) for source, target, _ in arcs})
+        self._write(
+            "history",
+            {
+                "src": pa.array([source for source, _ in pairs], pa.int64()),
+                "dst": pa.array([target for _, target in pairs], pa.int64()),
+            },
+        )
+        self._write("origins", {"node": pa.array(graph.of("ori"), pa.int64())})
+
     def at(self, name: str) -> Path:
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
@@ -78,7 +92,7 @@ class Folders:
 
 
 def built(folder: Path, graph: SmallGraph, node_filter: str) -> dict[str, set[Row]]:
-    """Do the tasks of all steps but the last one, in their order, as Spark would."""
+    """Do the tasks of all steps in their order, as Spark would."""
     made = Folders(folder, graph, Reference(graph, node_filter))
     arrays, roots, released = made.at("arrays"), made.at("roots"), made.at("released")
     dates, leaves, listed = made.at("dates"), made.at("leaves"), made.at("listed")
@@ -93,6 +107,9 @@ def built(folder: Path, graph: SmallGraph, node_filter: str) -> dict[str, set[Ro
         tasks.directories_in_revisions(arrays, roots, leaves, listed, made.at(DIRECTORIES_IN_REVISIONS), 50, part)
         tasks.contents_in_revisions(arrays, roots, released, listed, made.at(CONTENTS_IN_REVISIONS), 50, part)
         tasks.contents_in_directories(arrays, listed, made.at(CONTENTS_IN_DIRECTORIES), 50, part)
+    tasks.make_history_arrays(made.at("history"), made.at("origins"), made.at("history-arrays"))
+    for part in parts:
+        tasks.revisions_in_origins(made.at("history-arrays"), roots, made.at(REVISIONS_IN_ORIGINS), 50, part)
     nodes = rows(made.at("reachable"), "node") | {(root,) for root in Reference(graph, node_filter).roots()}
     return {
         "nodes": nodes | {(origin,) for origin in graph.of("ori")},
@@ -107,6 +124,7 @@ def built(folder: Path, graph: SmallGraph, node_filter: str) -> dict[str, set[Ro
         ),
         "c_in_r": table(made, CONTENTS_IN_REVISIONS, "cnt", "revrel", "revrel_author_date", "path"),
         "c_in_d": table(made, CONTENTS_IN_DIRECTORIES, "cnt", "dir", "path"),
+        "r_in_o": table(made, REVISIONS_IN_ORIGINS, "revrel", "ori"),
     }
 
 
@@ -149,8 +167,7 @@ def test_what_is_walked_in_arrays_is_what_the_definitions_say(tmp_path: Path, no
     wanted: dict[str, set[Row]] = {name: set() for name in found}
     for graph, shift in zip(graphs, shifts, strict=True):
         for name, part in expected(Reference(graph, node_filter), shift).items():
-            if name in wanted:
-                wanted[name] |= part
+            wanted[name] |= part
     for name, held in wanted.items():
         assert len(held) > 200
         assert found[name] == held, f"{name}: too many {found[name] - held}, missing {held - found[name]}"
@@ -190,6 +207,33 @@ def test_directories_are_numbered_so_that_every_arc_leads_to_a_greater_number(tm
     assert len(opened.bounds) > 5
     assert opened.numbers_of(opened.ids).tolist() == list(range(opened.count))
     assert opened.numbers_of(np.array([-5, 10**9])).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("merge_each", [3, 50])
+def test_a_long_history_that_merges_gives_each_revision_its_origins(tmp_path: Path, merge_each: int) -> None:
+    commits = 20_000
+    # Merges reach over each other: no commit behind the first merge has one way alone to it.
+    src, dst = list(range(commits - 1)), list(range(1, commits))
+    for node in range(0, commits - 5, merge_each):
+        src.append(node)
+        dst.append(node + 5)
+    first, second = commits, commits + 1
+    src += [first, second]
+    dst += [0, commits // 2]
+    history = make_history(np.array(src), np.array(dst), np.array([first, second, commits + 2]))
+    assert len(history.bounds) < 60
+    found = {
+        (int(node), int(origin))
+        for nodes, origins in follow(history, history.origins, rows_wanted=1000)
+        for node, origin in zip(history.ids[nodes], history.ids[origins], strict=True)
+    }
+    wanted = {(node, first) for node in range(commits)} | {(node, second) for node in range(commits // 2, commits)}
+    assert found == wanted | {(origin, origin) for origin in (first, second, commits + 2)}
+
+
+def test_revisions_that_follow_each_other_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="expected histories without circles"):
+        make_history(np.array([9, 1, 2, 3]), np.array([5, 2, 3, 1]), np.array([9]))
 
 
 def test_of_rows_to_one_thing_the_least_depth_counts_and_then_the_smallest_path() -> None:

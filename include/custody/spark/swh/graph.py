@@ -47,10 +47,10 @@ def list_nodes(work: Work, graph: Graph) -> None:
         "release_contents", released.select("revrel", "author_date", F.col("dst").alias("cnt")).distinct()
     )
     from_origins = (F.col("src_type").isin("ori", *_HISTORY)) & F.col("dst_type").isin(*_HISTORY)
-    work.keep("history", edges.where(from_origins).select("src", "dst").distinct())
+    history = work.keep("history", edges.where(from_origins).select("src", "dst").distinct())
     work.keep("origins", _nodes(work, graph).where("type = 'ori'").select(F.col("id").alias("node")))
     from_directories = written.folder / "src_type=dir"
-    if rows_in(from_directories) <= work.sizes.arcs_in_arrays:
+    if max(rows_in(from_directories), history.rows) <= work.sizes.arcs_in_arrays:
         kept = work.attempt / "kept"
         of_roots = (kept / "roots", kept / "release_contents")
         work.kept["reachable"] = make_arrays(work, from_directories, *of_roots, kept / "reachable")

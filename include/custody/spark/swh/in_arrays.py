@@ -13,7 +13,13 @@ from pathlib import Path
 from custody.spark.swh.tables import merge_runs
 from custody.spark.swh.work import Work
 from custody.swh.build import FRONTIER_STEP, LEAVES_STEP, NODES_STEP, TIMESTAMPS_STEP
-from custody.swh.tables import CONTENTS_IN_DIRECTORIES, CONTENTS_IN_REVISIONS, DIRECTORIES_IN_REVISIONS, EARLIEST
+from custody.swh.tables import (
+    CONTENTS_IN_DIRECTORIES,
+    CONTENTS_IN_REVISIONS,
+    DIRECTORIES_IN_REVISIONS,
+    EARLIEST,
+    REVISIONS_IN_ORIGINS,
+)
 from custody.swh.walks import tasks
 
 ARRAYS = "arrays"
@@ -78,6 +84,15 @@ def list_contents_in_frontier_directories(work: Work) -> None:
     given = (_arrays(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
     _each_part(work, partial(tasks.contents_in_directories, *given))
     merge_runs(work, CONTENTS_IN_DIRECTORIES, runs)
+
+
+def list_revisions_in_origins(work: Work) -> None:
+    """List the origins that lead to each root, dated or not."""
+    history, origins = work.build.kept(NODES_STEP, "history"), work.build.kept(NODES_STEP, "origins")
+    arrays, runs = work.folder(), work.folder()
+    _alone(work, partial(tasks.make_history_arrays, history, origins, arrays))
+    _each_part(work, partial(tasks.revisions_in_origins, arrays, _roots(work), runs, tasks.ROWS_OF_A_RUN))
+    merge_runs(work, REVISIONS_IN_ORIGINS, runs)
 
 
 def _arrays(work: Work) -> Path:

@@ -39,7 +39,7 @@ _IN_ARRAYS = (
     in_arrays.list_frontier_directories_in_revisions,
     in_arrays.list_contents_in_revisions,
     in_arrays.list_contents_in_frontier_directories,
-    list_revisions_in_origins,
+    in_arrays.list_revisions_in_origins,
 )
 
 SETTINGS = MappingProxyType(

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from custody.swh.walks.arrays import GraphArrays, make_arrays
 from custody.swh.walks.dates import NONE_ABOVE, NONE_BELOW, frontier, greatest, least, reached
+from custody.swh.walks.history import History, follow, make_history
 from custody.swh.walks.paths import Found, Rows, expand
 from custody.swh.walks.runs import write_run
 from custody.vfs import PosixFileSystem
@@ -218,6 +219,31 @@ def contents_in_directories(arrays: Path, listed: Path, runs: Path, wanted: int,
 
     tops = _by_id(graph, np.flatnonzero(_marked(graph, listed)))
     return _expanded(runs, part, expand(graph, _mine(tops, part), None, rows_wanted=wanted, with_contents=True), rows)
+
+
+def make_history_arrays(history: Path, origins: Path, target: Path) -> int:
+    """Make the arrays of a history; return how many nodes it has.
+
+    Raises:
+        InvalidInputError: revisions follow each other in a circle.
+    """
+    arcs = read_rows(history, "src", "dst")
+    made = make_history(_numbers(arcs, "src"), _numbers(arcs, "dst"), _numbers(read_rows(origins, "node"), "node"))
+    fs = PosixFileSystem()
+    _fresh(fs, target)
+    made.write(fs, target)
+    return len(made.ids)
+
+
+def revisions_in_origins(arrays: Path, roots: Path, runs: Path, wanted: int, part: Part) -> int:
+    """Write runs of the roots that a part of the origins leads to, dated or not; return how many rows."""
+    fs, history, count = PosixFileSystem(), History.open(arrays), 0
+    is_root = np.isin(history.ids, _numbers(read_rows(roots, "revrel"), "revrel"))
+    for number, (nodes, origins) in enumerate(follow(history, _mine(history.origins, part), rows_wanted=wanted)):
+        counted = is_root[nodes]
+        columns = {"revrel": history.ids[nodes[counted]], "ori": history.ids[origins[counted]]}
+        count += _run(fs, runs, (part[0], number), columns)
+    return count
 
 
 def read_rows(folder: Path, *columns: str, dictionaries: Sequence[str] = ()) -> pa.Table:
