@@ -35,13 +35,15 @@ def session() -> Iterator[SparkSession]:
         yield opened
 
 
-def compare(session: SparkSession, folder: Path, graphs: list[SmallGraph], node_filter: str) -> None:
+def compare(session: SparkSession, folder: Path, graphs: list[SmallGraph], node_filter: str, *, by_joins: bool) -> None:
     """Build graphs that lie beside each other as one, and compare each with its own reference.
 
     What one graph holds never depends on another, and a round of Spark costs as much for one as for many.
     """
     beside, shifts = disjoint(graphs)
-    build = build_all(session, folder / "database", write_graph(beside, folder / "graph"), "b", node_filter)
+    graph_folder = write_graph(beside, folder / "graph")
+    build = build_all(session, folder / "database", graph_folder, "b", node_filter, by_joins=by_joins)
+    assert build.has_kept(STEPS[0], "arrays") is not by_joins
     found = tables(build)
     wanted: dict[str, set[tuple[object, ...]]] = {name: set() for name in found}
     for graph, shift in zip(graphs, shifts, strict=True):
@@ -73,10 +75,21 @@ def drawn(count: int, nodes_max: int, seed: int) -> list[SmallGraph]:
     ]
 
 
-# A build is a hundred small jobs: the filter with more code is always tried, the other one with the long tests.
-@pytest.mark.parametrize("node_filter", ["heads", pytest.param("all", marks=pytest.mark.slow)])
-def test_two_hundred_small_random_graphs(session: SparkSession, tmp_path: Path, node_filter: str) -> None:
-    compare(session, tmp_path, drawn(200, 120, 7), node_filter)
+# A build by joins is a hundred small jobs: the filter with more code is always tried, the rest with the long tests.
+# tests/unit/swh/test_walks.py has both filters in arrays, without Spark.
+@pytest.mark.parametrize(
+    ("node_filter", "by_joins"),
+    [
+        ("heads", True),
+        ("heads", False),
+        pytest.param("all", True, marks=pytest.mark.slow),
+        pytest.param("all", False, marks=pytest.mark.slow),
+    ],
+)
+def test_two_hundred_small_random_graphs(
+    session: SparkSession, tmp_path: Path, node_filter: str, by_joins: bool
+) -> None:
+    compare(session, tmp_path, drawn(200, 120, 7), node_filter, by_joins=by_joins)
 
 
 @pytest.mark.slow
@@ -87,14 +100,17 @@ def test_two_hundred_small_random_graphs(session: SparkSession, tmp_path: Path, 
 def test_two_hundred_random_graphs_of_any_shape(
     session: SparkSession, tmp_path_factory: pytest.TempPathFactory, node_filter: str, batch: list[Shape]
 ) -> None:
-    compare(session, tmp_path_factory.mktemp("graphs"), [random_graph(shape) for shape in batch], node_filter)
+    graphs = [random_graph(shape) for shape in batch]
+    for by_joins in (True, False):
+        compare(session, tmp_path_factory.mktemp("graphs"), graphs, node_filter, by_joins=by_joins)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("node_filter", ["heads", "all"])
 def test_graphs_of_ten_thousand_nodes(session: SparkSession, tmp_path: Path, node_filter: str) -> None:
     large = Shape(3, 4500, 3500, 1500, 300, 100, 9, 5000, 0.1)
-    compare(session, tmp_path, [random_graph(large)], node_filter)
+    for by_joins in (True, False):
+        compare(session, tmp_path / str(by_joins), [random_graph(large)], node_filter, by_joins=by_joins)
 
 
 @pytest.mark.slow
@@ -148,15 +164,18 @@ def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
 
 def test_directories_that_lie_in_each_other_are_refused(session: SparkSession, tmp_path: Path) -> None:
     from custody.spark.swh.steps import run_step
+    from custody.spark.swh.work import Sizes
 
     types = {0: "rev", 1: "dir", 2: "dir", 3: "dir"}
     graph = SmallGraph(types, [(0, 1, None), (1, 2, b"a"), (2, 3, b"b"), (3, 2, b"c")], {0: 1})
     folder = write_graph(graph, tmp_path / "graph")
-    build = begin(tmp_path / "database", folder, "b", "all")
+    build, opened = begin(tmp_path / "database", folder, "b", "all"), open_graph(PosixFileSystem(), folder)
+    with pytest.raises(InvalidInputError, match="expected at most 10000 levels of directories, got more, or a circle"):
+        run_step(session, build, opened, STEPS[0])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("custody.spark.swh.levels.LEVELS_MAX", 3)
+        patched.setattr("custody.swh.walks.arrays.LEVELS_MAX", 3)
         with pytest.raises(InvalidInputError, match="expected at most 3 levels of directories, got more, or a circle"):
-            run_step(session, build, open_graph(PosixFileSystem(), folder), STEPS[0])
+            run_step(session, build, opened, STEPS[0], Sizes(arcs_in_arrays=-1))
 
 
 def test_a_step_that_died_is_done_again_and_one_that_finished_is_kept(

@@ -62,14 +62,18 @@ def begin(database: Path, graph: Path, name: str, node_filter: str) -> Build:
     return Build.begin(fs, database, name, description)
 
 
-def build_all(session: SparkSession, database: Path, graph: Path, name: str, node_filter: str) -> Build:
-    """Do all steps."""
+def build_all(
+    session: SparkSession, database: Path, graph: Path, name: str, node_filter: str, *, by_joins: bool = False
+) -> Build:
+    """Do all steps; a small graph is walked in arrays unless it is to be `by_joins`."""
     from custody.spark.swh.steps import run_step
+    from custody.spark.swh.work import Sizes
 
+    sizes = Sizes(arcs_in_arrays=-1) if by_joins else Sizes()
     build = begin(database, graph, name, node_filter)
     opened = open_graph(PosixFileSystem(), graph)
     for step in STEPS:
-        run_step(session, build, opened, step)
+        run_step(session, build, opened, step, sizes)
     return build
 
 

@@ -40,6 +40,7 @@ STEPS = (
 )
 """The steps in their order; what publishes a build comes behind them."""
 
+NODES_STEP, TIMESTAMPS_STEP, LEAVES_STEP, FRONTIER_STEP = STEPS[:4]
 PUBLISH = "swh_publish"
 BUILDS = "builds"
 DATABASE = SOFTWARE
@@ -128,6 +129,10 @@ class Build:
         if not self._fs.exists(folder):
             raise NotFoundError(f"{folder}: expected what the step {step} keeps, found none. Run that step first.")
         return folder
+
+    def has_kept(self, step: str, name: str) -> bool:
+        """Whether a finished step kept something of that name."""
+        return self._fs.exists(self.folder / step / "kept" / name)
 
     def attempt(self, step: str) -> Path:
         """Make the folder of a new attempt at a step.

@@ -6,7 +6,7 @@ well, for readers of other makes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -45,6 +45,20 @@ def write_table_file(
     fs: FileSystem, spec: TableSpec, source: Sequence[Path], target: Path, *, group_rows: int = GROUP_ROWS
 ) -> WrittenFile | None:
     """Write the rows of sorted Parquet files as one file of a table, and its index; None if there is no row.
+
+    Durability: on return both files are synced; their names are for the caller to make durable.
+
+    Raises:
+        InvalidInputError: a value does not fit its column, or rows are not sorted.
+    """
+    batches = (pa.table(batch) for path in source for batch in pq.ParquetFile(path).iter_batches(group_rows))
+    return write_tables(fs, spec, batches, target, group_rows=group_rows)
+
+
+def write_tables(
+    fs: FileSystem, spec: TableSpec, source: Iterable[pa.Table], target: Path, *, group_rows: int = GROUP_ROWS
+) -> WrittenFile | None:
+    """Write sorted rows, some at a time, as one file of a table, and its index; None if there is no row.
 
     Durability: on return both files are synced; their names are for the caller to make durable.
 
@@ -105,18 +119,19 @@ def _options(spec: TableSpec) -> dict[str, object]:
     }
 
 
-def _row_groups(spec: TableSpec, source: Sequence[Path], group_rows: int) -> Iterator[pa.Table]:
+def _row_groups(spec: TableSpec, source: Iterable[pa.Table], group_rows: int) -> Iterator[pa.Table]:
     """The rows in tables of `group_rows`, the last one smaller; whatever the row groups of the source are."""
     waiting: list[pa.Table] = []
     rows = 0
-    for path in source:
-        for batch in pq.ParquetFile(path).iter_batches(group_rows):
-            waiting.append(_converted(spec, pa.table(batch)))
-            rows += batch.num_rows
-            while rows >= group_rows:
-                whole = pa.concat_tables(waiting)
-                yield whole.slice(0, group_rows).combine_chunks()
-                waiting, rows = [whole.slice(group_rows)], rows - group_rows
+    for table in source:
+        waiting.append(_converted(spec, table))
+        rows += table.num_rows
+        if rows >= group_rows:
+            whole = pa.concat_tables(waiting)
+            for start in range(0, rows - group_rows + 1, group_rows):
+                yield whole.slice(start, group_rows).combine_chunks()
+            left = rows % group_rows
+            waiting, rows = [whole.slice(rows - left)], left
     if rows:
         yield pa.concat_tables(waiting).combine_chunks()
 

@@ -66,6 +66,7 @@ class Measured:
             "seconds": seconds,
             "processes_cpu_seconds": round(use.cpu_seconds, 1),
             "rss_bytes_max": use.rss_bytes,
+            "disk_bytes_max": use.disk_bytes,
             "spark": asdict(Tasks() if log is None else read_tasks(log)),
             "report": report,
         }
@@ -113,17 +114,24 @@ def sizes(settings: Settings) -> dict[str, dict[str, int]]:
 def table(found: Mapping[str, Any]) -> str:
     """Return the results as a table in Markdown."""
     edges = found["counts"]["edges"]
-    lines = ["| step | wall s | CPU s | CPU us an edge | peak MiB | spilled MiB | Spark jobs |", "| --- " * 7 + "|"]
+    lines = [
+        "| step | wall s | CPU s | CPU us an edge | peak MiB | shuffled MiB | spilled MiB | disk MiB | Spark jobs |"
+    ]
+    lines.append("| --- " * 9 + "|")
     for name, step in found["steps"].items():
         cpu, spark = step["processes_cpu_seconds"], step["spark"]
         parts = (step["seconds"], cpu, round(cpu / edges * 1e6, 1), step["rss_bytes_max"] >> 20)
-        lines.append(_line(name, *parts, spark["spilled_disk_bytes"] >> 20, spark["jobs"]))
+        moved = (spark["shuffled_bytes"] >> 20, spark["spilled_disk_bytes"] >> 20, step.get("disk_bytes_max", 0) >> 20)
+        lines.append(_line(name, *parts, *moved, spark["jobs"]))
     steps = found["steps"].values()
     wall, cpu = sum(step["seconds"] for step in steps), sum(step["processes_cpu_seconds"] for step in steps)
+    shuffled = sum(step["spark"]["shuffled_bytes"] for step in steps) >> 20
     spilled = sum(step["spark"]["spilled_disk_bytes"] for step in steps) >> 20
+    disk = max(step.get("disk_bytes_max", 0) for step in steps) >> 20
     peak = max(step["rss_bytes_max"] for step in steps) >> 20
     jobs = sum(step["spark"]["jobs"] for step in steps)
-    lines.append(_line("all", round(wall, 1), round(cpu, 1), round(cpu / edges * 1e6, 1), peak, spilled, jobs))
+    whole = (round(wall, 1), round(cpu, 1), round(cpu / edges * 1e6, 1), peak, shuffled, spilled, disk, jobs)
+    lines.append(_line("all", *whole))
     lines += ["", "| table | rows | bytes | bytes an edge |", "| --- " * 4 + "|"]
     for name, held in found.get("tables", {}).items():
         size = held["bytes"] + held["index_bytes"]

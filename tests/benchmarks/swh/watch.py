@@ -1,4 +1,4 @@
-"""What Spark jobs take while they run: memory and CPU of their processes, and what Spark's log says of its tasks."""
+"""What Spark jobs take while they run: memory, CPU and disk, and what Spark's log says of its tasks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 _SECONDS = 0.5
+_LOOKS_A_MEASURE = 4
 
 
 @dataclass
 class Use:
-    """Of one job: the most resident memory of all its processes at once, and their CPU time."""
+    """Of one job: the most resident memory of all its processes at once, their CPU time, the most disk it held."""
 
     rss_bytes: int = 0
     cpu_seconds: float = 0.0
+    disk_bytes: int = 0
 
 
 class Watch:
@@ -31,6 +34,7 @@ class Watch:
         self._ends = threading.Event()
         self._cpu: dict[str, dict[int, float]] = {}
         self._rss: dict[str, int] = {}
+        self._disk: dict[str, int] = {}
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def __enter__(self) -> Watch:
@@ -43,10 +47,14 @@ class Watch:
 
     def use(self, job: str) -> Use:
         """Return what the job of that name took so far."""
-        return Use(self._rss.get(job, 0), sum(self._cpu.get(job, {}).values()))
+        return Use(self._rss.get(job, 0), sum(self._cpu.get(job, {}).values()), self._disk.get(job, 0))
 
     def _look(self) -> None:
+        looks = 0
         while not self._ends.wait(_SECONDS):
+            looks += 1
+            if looks % _LOOKS_A_MEASURE == 0:
+                self._measure()
             found: dict[str, dict[int, psutil.Process]] = {}
             for process in psutil.process_iter():
                 job = self._job(process)
@@ -55,6 +63,17 @@ class Watch:
                     held.update({one.pid: one for one in [process, *_children(process)]})
             for job, processes in found.items():
                 self._add(job, processes)
+
+    def _measure(self) -> None:
+        """What attempts hold on disk: rounds and runs that go when a step ends, what it keeps, and its tables."""
+        for attempt in Path(self._repository).glob("store/*/swh/builds/*/attempt.*"):
+            job = attempt.name.split(".")[1]
+            held = 0
+            for path in attempt.rglob("*"):
+                # Files come and go meanwhile.
+                with suppress(FileNotFoundError):
+                    held += path.stat().st_size
+            self._disk[job] = max(self._disk.get(job, 0), held)
 
     def _job(self, process: psutil.Process) -> str | None:
         try:

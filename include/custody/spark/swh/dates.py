@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
-from custody.spark.swh.graph import STEP as NODES_STEP
 from custody.spark.swh.graph import all_directory_arcs, directory_arcs
 from custody.spark.swh.levels import LEVEL, SETTLED, Arcs, Walk
 from custody.spark.swh.spread import earliest, latest_below, least, with_levels
 from custody.spark.swh.tables import write_table
 from custody.spark.swh.work import Work, Written
+from custody.swh.build import LEAVES_STEP, NODES_STEP, TIMESTAMPS_STEP
 from custody.swh.tables import EARLIEST
-
-TIMESTAMPS_STEP = "swh_earliest_timestamps"
-LEAVES_STEP = "swh_max_leaf_timestamps"
-FRONTIER_STEP = "swh_directory_frontier"
 
 
 def compute_earliest_timestamps(work: Work) -> None:

@@ -1,10 +1,10 @@
 """The first step: takes a graph apart into what the other steps join, and writes the tables of nodes.
 
-Kept: `directories` (arcs from directory to directory, in folders by the level of the one above, with that of the one
-`below`) and `contents` (from directory to content), each pair once with the smallest of its names; `levels` (of
-directories); `roots` (revisions and releases with their date and root directory, either may be missing);
-`release_contents` (releases of a content); `history` (arcs from origins down to revisions); `origins`; `reachable`
-(contents and directories below the roots).
+Kept: `roots` (revisions and releases with their date and root directory, either may be missing); `release_contents`
+(releases of a content); `history` (arcs from origins down to revisions); `origins`; `reachable` (contents and
+directories below the roots). Of directories, each pair once with the smallest of its names: `arrays` where they fit
+into memory, and otherwise `directories` (arcs from directory to directory, in folders by the level of the one above,
+with that of the one `below`), `contents` (from directory to content) and `levels` (of directories).
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from custody.errors import InvalidInputError
+from custody.spark.swh.in_arrays import make_arrays
 from custody.spark.swh.levels import LEVEL, Arcs, check_levels, level_arcs
 from custody.spark.swh.spread import reached
 from custody.spark.swh.tables import write_table
-from custody.spark.swh.work import Work, url_of
+from custody.spark.swh.work import Work, rows_in, url_of
+from custody.swh.build import NODES_STEP
 from custody.swh.graph import Graph
 from custody.swh.tables import DATE_MAX, DATE_MIN, NODE_IDS, NODES, ORIGINS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-STEP = "swh_nodes"
+STEP = NODES_STEP
 ARCS = "src bigint, dst bigint, name binary, below int"
 _HISTORY = ("snp", "rel", "rev")
 
@@ -36,11 +38,8 @@ def list_nodes(work: Work, graph: Graph) -> None:
         InvalidInputError: a revision or release has several root directories.
     """
     # By type, as all that follows reads edges between two types.
-    edges = work.checkpoint(_edges(work, graph), by="src_type").frame
-    dates = _dates(work, graph)
-    levels, levelled = level_arcs(work, work.checkpoint(_arcs(edges, "dir")).frame)
-    check_levels(work.keep("directories", levelled, by=LEVEL))
-    contents = work.keep("contents", _arcs(edges, "cnt"))
+    written = work.checkpoint(_edges(work, graph), by="src_type")
+    edges, dates = written.frame, _dates(work, graph)
     roots = work.keep("roots", _roots(work, graph, edges, dates))
     _check_roots(roots.frame)
     released = roots.frame.join(_between(edges, "rel", "cnt"), F.col("revrel") == F.col("src"), "inner")
@@ -48,15 +47,30 @@ def list_nodes(work: Work, graph: Graph) -> None:
         "release_contents", released.select("revrel", "author_date", F.col("dst").alias("cnt")).distinct()
     )
     from_origins = (F.col("src_type").isin("ori", *_HISTORY)) & F.col("dst_type").isin(*_HISTORY)
-    work.keep("history", edges.where(from_origins).select("src", "dst").distinct())
-    tops = roots.frame.where("top is not null").select(F.col("top").alias("node")).distinct()
+    history = work.keep("history", edges.where(from_origins).select("src", "dst").distinct())
     work.keep("origins", _nodes(work, graph).where("type = 'ori'").select(F.col("id").alias("node")))
+    from_directories = written.folder / "src_type=dir"
+    if max(rows_in(from_directories), history.rows) <= work.sizes.arcs_in_arrays:
+        kept = work.attempt / "kept"
+        of_roots = (kept / "roots", kept / "release_contents")
+        work.kept["reachable"] = make_arrays(work, from_directories, *of_roots, kept / "reachable")
+    else:
+        _level(work, edges, roots.frame, release_contents.frame)
+    reachable = work.session.read.schema("node bigint").parquet(url_of(work.attempt / "kept" / "reachable"))
+    _write_nodes(work, graph, reachable, roots.frame)
+
+
+def _level(work: Work, edges: DataFrame, roots: DataFrame, release_contents: DataFrame) -> None:
+    """Find levels and what is below the roots by joins, and keep arcs by level."""
+    levels, levelled = level_arcs(work, work.checkpoint(_arcs(edges, "dir")).frame)
+    check_levels(work.keep("directories", levelled, by=LEVEL))
+    contents = work.keep("contents", _arcs(edges, "cnt"))
+    tops = roots.where("top is not null").select(F.col("top").alias("node")).distinct()
     arcs = Arcs(work, work.attempt / "kept" / "directories", ARCS)
     below = work.checkpoint(reached(work, tops, arcs, levels)).frame
     found = below.join(contents.frame, F.col("node") == F.col("src"), "inner").select(F.col("dst").alias("node"))
-    alone = release_contents.frame.select(F.col("cnt").alias("node"))
-    reachable = work.keep("reachable", below.unionByName(found).unionByName(alone).distinct())
-    _write_nodes(work, graph, reachable.frame, roots.frame)
+    alone = release_contents.select(F.col("cnt").alias("node"))
+    work.keep("reachable", below.unionByName(found).unionByName(alone).distinct())
 
 
 def directory_arcs(work: Work) -> Arcs:

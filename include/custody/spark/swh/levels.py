@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from custody.errors import InvalidInputError
 from custody.spark.swh.work import Work, Written, rows_in, url_of
+from custody.swh.walks import arrays as limits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LEVEL = "level"
-LEVELS_MAX = 10_000
-"""Deeper directories are refused: they lie in each other, or somebody wants a build never to end."""
 SETTLED = -1
 """The level of what waits for no turn any more."""
 
@@ -40,8 +38,8 @@ def level_arcs(work: Work, arcs: DataFrame) -> tuple[DataFrame, DataFrame]:
     tops = pairs.join(inside, "src", "left_anti").select(F.col("src").alias("node")).distinct()
     found = [work.checkpoint(tops.withColumn(LEVEL, F.lit(0)))]
     while found[-1].rows:
-        if len(found) > LEVELS_MAX:
-            raise _too_deep()
+        if len(found) > limits.LEVELS_MAX:
+            raise limits.too_deep()
         below = found[-1].frame.join(pairs, F.col("node") == F.col("src"), "inner")
         nodes = below.select(F.col("dst").alias("node")).distinct()
         found.append(work.checkpoint(nodes.withColumn(LEVEL, F.lit(len(found)))))
@@ -59,11 +57,7 @@ def check_levels(arcs: Written) -> None:
         InvalidInputError: directories lie in each other.
     """
     if arcs.frame.where("level is null or below is null or below <= level").limit(1).collect():
-        raise _too_deep()
-
-
-def _too_deep() -> InvalidInputError:
-    return InvalidInputError(f"graph: expected at most {LEVELS_MAX} levels of directories, got more, or a circle.")
+        raise limits.too_deep()
 
 
 class Arcs:

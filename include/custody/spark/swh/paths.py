@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from custody.spark.swh.dates import FRONTIER_STEP, LEAVES_STEP
-from custody.spark.swh.graph import STEP as NODES_STEP
 from custody.spark.swh.graph import all_directory_arcs, directory_arcs
 from custody.spark.swh.levels import LEVEL, SETTLED, Arcs, Walk
 from custody.spark.swh.spread import with_levels
 from custody.spark.swh.tables import write_table
 from custody.spark.swh.work import Work
+from custody.swh.build import FRONTIER_STEP, LEAVES_STEP, NODES_STEP
 from custody.swh.tables import CONTENTS_IN_DIRECTORIES, CONTENTS_IN_REVISIONS, DIRECTORIES_IN_REVISIONS
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from custody.spark.swh import in_arrays
 from custody.spark.swh.dates import compute_directory_frontier, compute_earliest_timestamps, list_max_leaf_timestamps
 from custody.spark.swh.graph import list_nodes
 from custody.spark.swh.origins import list_revisions_in_origins
@@ -16,7 +17,7 @@ from custody.spark.swh.paths import (
     list_frontier_directories_in_revisions,
 )
 from custody.spark.swh.work import Sizes, Work
-from custody.swh.build import STEPS, Build, StepOutput
+from custody.swh.build import NODES_STEP, STEPS, Build, StepOutput
 from custody.swh.graph import Graph
 
 if TYPE_CHECKING:
@@ -31,7 +32,15 @@ _DOING = (
     list_contents_in_frontier_directories,
     list_revisions_in_origins,
 )
-
+_IN_ARRAYS = (
+    in_arrays.compute_earliest_timestamps,
+    in_arrays.list_max_leaf_timestamps,
+    in_arrays.compute_directory_frontier,
+    in_arrays.list_frontier_directories_in_revisions,
+    in_arrays.list_contents_in_revisions,
+    in_arrays.list_contents_in_frontier_directories,
+    in_arrays.list_revisions_in_origins,
+)
 
 SETTINGS = MappingProxyType(
     {
@@ -46,9 +55,13 @@ SETTINGS = MappingProxyType(
 """What walks need of Spark, whoever starts it."""
 
 
-def doing(graph: Graph) -> Mapping[str, Callable[[Work], None]]:
-    """Return what each step does, in the order of the steps; only the first one reads the graph itself."""
-    return MappingProxyType(dict(zip(STEPS, (partial(list_nodes, graph=graph), *_DOING), strict=True)))
+def doing(build: Build, graph: Graph) -> Mapping[str, Callable[[Work], None]]:
+    """Return what each step does, in the order of the steps.
+
+    Only the first one reads the graph itself, and decides how the others walk.
+    """
+    others = _IN_ARRAYS if build.has_kept(NODES_STEP, in_arrays.ARRAYS) else _DOING
+    return MappingProxyType(dict(zip(STEPS, (partial(list_nodes, graph=graph), *others), strict=True)))
 
 
 def run_step(
@@ -67,5 +80,5 @@ def run_step(
         session.conf.set(name, value)
     attempt = build.attempt(step)
     work = Work(session=session, attempt=attempt, build=build, step=step, sizes=sizes or Sizes())
-    doing(graph)[step](work)
+    doing(build, graph)[step](work)
     return work.finish(), True

@@ -9,29 +9,40 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from custody.errors import InvalidInputError
 from custody.swh.build import Build, StepOutput
 from custody.swh.table_file import GROUP_ROWS, WrittenFile
+from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 ROWS_OF_A_FILE = 4_000_000
+ARCS_IN_ARRAYS = 40_000_000
+_RUN_BYTES = 2 << 20
+_Unit = TypeVar("_Unit")
+_Made = TypeVar("_Made")
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large files and row groups of tables become, in rows."""
+    """How large files and row groups of tables become, in rows; and up to how many arcs are walked in arrays."""
 
     file_rows: int = ROWS_OF_A_FILE
     group_rows: int = GROUP_ROWS
+    arcs_in_arrays: int = ARCS_IN_ARRAYS
+    """Arcs from directories; a task that makes the arrays takes about 100 bytes of memory for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +64,39 @@ class Rounds:
 
     def checkpoint(self, frame: DataFrame, *, by: str | None = None) -> Written:
         """Write what a round found and return it as files, `by` a column into folders; it goes when the step ends."""
+        return self._write(frame, self._next(), by)
+
+    def runs(self, frame: DataFrame, order: Sequence[str]) -> Written:
+        """Write rows as runs: each file sorted, in row groups so small that a range of keys is few of them."""
+        folder = self._next()
+        sorted_rows = frame.sortWithinPartitions(*order)
+        sorted_rows.write.option("parquet.block.size", _RUN_BYTES).parquet(url_of(folder))
+        return Written(frame, rows_in(folder), folder)
+
+    def folder(self) -> Path:
+        """Make a folder that tasks write into; it goes when the step ends."""
+        folder = self._next()
+        PosixFileSystem().make_directory(folder)
+        return folder
+
+    def each(self, units: Sequence[_Unit], task: Callable[[_Unit], _Made]) -> list[_Made]:
+        """Do a task for each unit in Spark's Python workers; what a task returns is small.
+
+        Raises:
+            InvalidInputError: the graph breaks a rule that the task knows.
+        """
+        if not units:
+            return []
+        told: list[_Made] = self.session.sparkContext.parallelize(units, len(units)).map(partial(_told, task)).collect()
+        for one in told:
+            if isinstance(one, InvalidInputError):
+                raise one
+        return told
+
+    def _next(self) -> Path:
         folder = self.attempt / "rounds" / f"{self.rounds:06}"
         self.rounds += 1
-        return self._write(frame, folder, by)
+        return folder
 
     def several(self, parts: list[Written]) -> DataFrame:
         """Return the rows of several rounds as one DataFrame."""
@@ -101,6 +142,14 @@ class Work(Rounds):
         return self.build.finish(self.attempt, output)
 
 
+def _told(task: Callable[[_Unit], _Made], unit: _Unit) -> _Made | InvalidInputError:
+    """Do a task; its own refusal is an answer: to do it again would change nothing."""
+    try:
+        return task(unit)
+    except InvalidInputError as error:
+        return error
+
+
 def rows_in(folder: Path) -> int:
     """Return how many rows the files of a folder, and of those in it, hold, from their footers."""
     return sum(pq.read_metadata(path).num_rows for path in folder.rglob("*.parquet"))
@@ -119,11 +168,16 @@ def any_in(folder: Path, column: str) -> bool:
 
 
 def _schema(folder: Path) -> StructType:
-    """The columns of what Spark wrote; to ask Spark would cost a job."""
-    from pyspark.sql.types import StructType
+    """The columns of what was written; to ask Spark would cost a job."""
+    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-    metadata = pq.read_metadata(next(folder.glob("*.parquet"))).metadata
-    return StructType.fromJson(json.loads(metadata[_SPARK_SCHEMA]))
+    schema = pq.read_schema(next(folder.glob("*.parquet")))
+    if schema.metadata and _SPARK_SCHEMA in schema.metadata:
+        return StructType.fromJson(json.loads(schema.metadata[_SPARK_SCHEMA]))
+    # What tasks write are numbers and paths.
+    return StructType(
+        [StructField(field.name, LongType() if pa.types.is_integer(field.type) else BinaryType()) for field in schema]
+    )
 
 
 def url_of(path: Path) -> str:

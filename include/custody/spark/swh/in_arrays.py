@@ -1,0 +1,128 @@
+"""The steps of a build whose arcs fit into memory: Spark gives each task a part of the roots, the task walks in arrays.
+
+The first step decides: it leaves `arrays` beside what it keeps, and the others follow. What they keep and the tables
+that they write are the same as those of the joins in the modules beside this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from custody.spark.swh.tables import merge_runs
+from custody.spark.swh.work import Work
+from custody.swh.build import FRONTIER_STEP, LEAVES_STEP, NODES_STEP, TIMESTAMPS_STEP
+from custody.swh.tables import (
+    CONTENTS_IN_DIRECTORIES,
+    CONTENTS_IN_REVISIONS,
+    DIRECTORIES_IN_REVISIONS,
+    EARLIEST,
+    REVISIONS_IN_ORIGINS,
+)
+from custody.swh.walks import tasks
+
+ARRAYS = "arrays"
+PARTS = 16
+"""Into how many parts a step cuts its roots: more than a machine has cores, as parts take longer and shorter."""
+
+
+def make_arrays(work: Work, edges: Path, roots: Path, released: Path, reachable: Path) -> int:
+    """Make the arrays from the edges from directories, and list what is below the roots.
+
+    Raises:
+        InvalidInputError: directories lie in each other.
+    """
+    arrays = work.attempt / "kept" / ARRAYS
+    return _alone(work, partial(tasks.make, edges, roots, released, arrays, reachable))
+
+
+def compute_earliest_timestamps(work: Work) -> None:
+    """Find the earliest date of each content and directory, and the revision or release that it comes from."""
+    runs = work.folder()
+    direct = work.attempt / "kept" / "earliest_timestamps"
+    task = partial(tasks.earliest, _arrays(work), _roots(work), _released(work), direct, runs)
+    work.kept["earliest_timestamps"] = _alone(work, task)
+    merge_runs(work, EARLIEST, runs)
+
+
+def list_max_leaf_timestamps(work: Work) -> None:
+    """Find the latest of the earliest dates of the contents in each directory, at any depth."""
+    heads = work.build.description.node_filter == "heads"
+    reachable = work.build.kept(NODES_STEP, "reachable") if heads else None
+    dates = work.build.kept(TIMESTAMPS_STEP, "earliest_timestamps")
+    target = work.attempt / "kept" / "max_leaf_timestamps"
+    work.kept["max_leaf_timestamps"] = _alone(work, partial(tasks.max_leaf, _arrays(work), dates, reachable, target))
+
+
+def compute_directory_frontier(work: Work) -> None:
+    """Find the frontier: the topmost directories below a root that hold contents, all of them older than the root."""
+    parts, target = work.folder(), work.attempt / "kept" / "directory_frontier"
+    _each_part(work, partial(tasks.part_of_frontier, _arrays(work), _roots(work), _leaves(work), parts))
+    work.kept["directory_frontier"] = _alone(work, partial(tasks.whole_frontier, parts, target))
+
+
+def list_frontier_directories_in_revisions(work: Work) -> None:
+    """List the frontier directories of each dated root, as far as no other frontier directory lies above them."""
+    runs = work.folder()
+    given = (_arrays(work), _roots(work), _leaves(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
+    _each_part(work, partial(tasks.directories_in_revisions, *given))
+    merge_runs(work, DIRECTORIES_IN_REVISIONS, runs)
+
+
+def list_contents_in_revisions(work: Work) -> None:
+    """List the contents of each dated root that are reached without a frontier directory."""
+    runs = work.folder()
+    given = (_arrays(work), _roots(work), _released(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
+    _each_part(work, partial(tasks.contents_in_revisions, *given))
+    merge_runs(work, CONTENTS_IN_REVISIONS, runs)
+
+
+def list_contents_in_frontier_directories(work: Work) -> None:
+    """List all contents of each frontier directory, at any depth, also below other frontier directories."""
+    runs = work.folder()
+    given = (_arrays(work), _frontier(work), runs, tasks.ROWS_OF_A_RUN)
+    _each_part(work, partial(tasks.contents_in_directories, *given))
+    merge_runs(work, CONTENTS_IN_DIRECTORIES, runs)
+
+
+def list_revisions_in_origins(work: Work) -> None:
+    """List the origins that lead to each root, dated or not."""
+    history, origins = work.build.kept(NODES_STEP, "history"), work.build.kept(NODES_STEP, "origins")
+    arrays, runs = work.folder(), work.folder()
+    _alone(work, partial(tasks.make_history_arrays, history, origins, arrays))
+    _each_part(work, partial(tasks.revisions_in_origins, arrays, _roots(work), runs, tasks.ROWS_OF_A_RUN))
+    merge_runs(work, REVISIONS_IN_ORIGINS, runs)
+
+
+def _arrays(work: Work) -> Path:
+    return work.build.kept(NODES_STEP, ARRAYS)
+
+
+def _roots(work: Work) -> Path:
+    return work.build.kept(NODES_STEP, "roots")
+
+
+def _released(work: Work) -> Path:
+    return work.build.kept(NODES_STEP, "release_contents")
+
+
+def _leaves(work: Work) -> Path:
+    return work.build.kept(LEAVES_STEP, "max_leaf_timestamps")
+
+
+def _frontier(work: Work) -> Path:
+    return work.build.kept(FRONTIER_STEP, "directory_frontier")
+
+
+def _alone(work: Work, task: Callable[[], int]) -> int:
+    """Do what is one task, in a worker of Spark's as all the others."""
+    return work.each([None], partial(_without_argument, task))[0]
+
+
+def _without_argument(task: Callable[[], int], nothing: None) -> int:
+    return task()
+
+
+def _each_part(work: Work, task: Callable[[tasks.Part], int]) -> None:
+    work.each([(number, PARTS) for number in range(PARTS)], task)

@@ -1,0 +1,200 @@
+"""The arcs from directories as arrays: made once by a build, then mapped into memory by each task that walks.
+
+Directories are numbered by their level (the longest way down to them), and in a level by their ids. So every arc leads
+to a greater number, the arcs of a level lie side by side, and who goes through the numbers in order has met all that
+leads to a directory when its turn comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from custody.errors import InvalidInputError
+from custody.swh.walks.choice import best_rows, spans
+from custody.vfs import FileSystem
+
+LEVELS_MAX = 10_000
+"""Deeper directories are refused: they lie in each other, or somebody wants a build never to end."""
+_SLICE_ARCS = 1 << 20
+_SUFFIX = ".npy"
+
+
+def too_deep() -> InvalidInputError:
+    """The error of directories that lie in each other."""
+    return InvalidInputError(f"graph: expected at most {LEVELS_MAX} levels of directories, got more, or a circle.")
+
+
+@dataclass(frozen=True)
+class _Columns:
+    ids: np.ndarray
+    """Of directories by their numbers, int64."""
+    sorted_ids: np.ndarray
+    numbers: np.ndarray
+    """Of directories by `sorted_ids`, int32."""
+    bounds: np.ndarray
+    """The first number of each level, and behind the last one how many there are; int64."""
+    first: np.ndarray
+    """The first arc to a directory of each directory, one more at the end; int64."""
+    below: np.ndarray
+    """The directory that each arc leads to, int32."""
+    below_name: np.ndarray
+    """The name of each arc, as its place in the names; int32."""
+    contents: np.ndarray
+    """The ids of contents that are in a directory, sorted; int64."""
+    held_first: np.ndarray
+    held: np.ndarray
+    """The content that each arc leads to, as its place in `contents`; int32."""
+    held_name: np.ndarray
+    name_ends: np.ndarray
+    name_bytes: np.ndarray
+
+
+@dataclass(frozen=True)
+class GraphArrays(_Columns):
+    """Directories, their arcs to directories and contents, and the names of these."""
+
+    @classmethod
+    def open(cls, folder: Path) -> GraphArrays:
+        """Map the arrays of a folder into memory; processes that do so share them."""
+        return cls(
+            **{field.name: np.load(folder / f"{field.name}{_SUFFIX}", mmap_mode="r") for field in fields(_Columns)}
+        )
+
+    def write(self, fs: FileSystem, folder: Path) -> None:
+        """Write the arrays into a folder that is there."""
+        for field in fields(_Columns):
+            with fs.create(folder / f"{field.name}{_SUFFIX}") as file:
+                np.lib.format.write_array(file, getattr(self, field.name), allow_pickle=False)
+
+    @property
+    def count(self) -> int:
+        """How many directories there are."""
+        return len(self.ids)
+
+    @cached_property
+    def names(self) -> pa.Array:
+        """The different names, those of directories with a slash behind; large binaries."""
+        buffers = [None, pa.py_buffer(self.name_ends), pa.py_buffer(self.name_bytes)]
+        return pa.Array.from_buffers(pa.large_binary(), len(self.name_ends) - 1, buffers)
+
+    def levels(self) -> Iterator[tuple[int, int]]:
+        """Give the first number of each level and that behind its last one, the topmost level first."""
+        yield from pairwise(self.bounds.tolist())
+
+    def slices(self) -> Iterator[tuple[int, int]]:
+        """Give all directories in parts whose arcs to contents are about a million."""
+        cuts = np.searchsorted(self.held_first, np.arange(0, int(self.held_first[-1]), _SLICE_ARCS), "right") - 1
+        bounds = np.unique(np.concatenate([[0], cuts, [self.count]])).tolist()
+        yield from pairwise(bounds)
+
+    def numbers_of(self, ids: np.ndarray) -> np.ndarray:
+        """Return the numbers of directories by their ids, -1 where there is none of an id."""
+        if not len(self.sorted_ids):
+            return np.full(len(ids), -1, np.int64)
+        places = np.minimum(np.searchsorted(self.sorted_ids, ids), len(self.sorted_ids) - 1)
+        return np.where(self.sorted_ids[places] == ids, self.numbers[places], -1)
+
+    def contents_of(self, ids: np.ndarray) -> np.ndarray:
+        """Return the places of contents by their ids, -1 where there is none of an id."""
+        if not len(self.contents):
+            return np.full(len(ids), -1, np.int64)
+        places = np.minimum(np.searchsorted(self.contents, ids), len(self.contents) - 1)
+        return np.where(self.contents[places] == ids, places, -1)
+
+    def arcs(self, lo: int, hi: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the arcs to directories from directories of some numbers: from which, to which."""
+        first = self.first[lo : hi + 1]
+        return np.repeat(np.arange(lo, hi), np.diff(first)), self.below[first[0] : first[-1]]
+
+    def held_arcs(self, lo: int, hi: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the arcs to contents from directories of some numbers: from which, to which content."""
+        first = self.held_first[lo : hi + 1]
+        return np.repeat(np.arange(lo, hi), np.diff(first)), self.held[first[0] : first[-1]]
+
+
+def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
+    """Make the arrays of a graph.
+
+    Args:
+        arcs: from directories: `src`, `dst` (int64), `to_directory` (bool), `name` (binary, of a directory with a slash
+            behind it). Of several arcs between the same two the one with the smallest name counts.
+        tops: ids of directories that may have no arcs.
+
+    Raises:
+        InvalidInputError: directories lie in each other.
+    """
+    src, dst = (np.asarray(arcs.column(name)) for name in ("src", "dst"))
+    to_directory = np.asarray(arcs.column("to_directory").combine_chunks())
+    # Different names are few beside arcs: most files are called as one in the commit before.
+    encoded = arcs.column("name").dictionary_encode().combine_chunks()
+    encoded = pa.concat_arrays(encoded.chunks) if isinstance(encoded, pa.ChunkedArray) else encoded
+    names, name = encoded.dictionary.cast(pa.large_binary()), np.asarray(encoded.indices)
+    inner = np.flatnonzero(to_directory)
+    sorted_ids = np.unique(np.concatenate([np.unique(src), np.unique(dst[inner]), tops]))
+    above, below = (np.searchsorted(sorted_ids, ends[inner]).astype(np.int32) for ends in (src, dst))
+    level = _levels(above, below, len(sorted_ids))
+    order = np.argsort(level, kind="stable")
+    numbers = np.empty(len(order), np.int32)
+    numbers[order] = np.arange(len(order), dtype=np.int32)
+    bounds = np.searchsorted(level[order], np.arange(int(level.max(initial=-1)) + 2))
+    first, below, below_name = _by_source(numbers[above], numbers[below], name[inner], names, len(order))
+    outer = np.flatnonzero(~to_directory)
+    contents = np.unique(dst[outer])
+    above = numbers[np.searchsorted(sorted_ids, src[outer])]
+    held = np.searchsorted(contents, dst[outer]).astype(np.int32)
+    held_first, held, held_name = _by_source(above, held, name[outer], names, len(order))
+    offsets, data = names.buffers()[1:]
+    ends = np.frombuffer(offsets, np.int64)[names.offset : names.offset + len(names) + 1]
+    return GraphArrays(
+        ids=sorted_ids[order],
+        sorted_ids=sorted_ids,
+        numbers=numbers,
+        bounds=bounds.astype(np.int64),
+        first=first,
+        below=below,
+        below_name=below_name,
+        contents=contents,
+        held_first=held_first,
+        held=held,
+        held_name=held_name,
+        name_ends=ends,
+        name_bytes=np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8),
+    )
+
+
+def _by_source(
+    src: np.ndarray, dst: np.ndarray, name: np.ndarray, names: pa.Array, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sort arcs by where they come from, each pair once; return the first of each source, ends and names."""
+    span = int(dst.max(initial=0)) + 1
+    keys = src.astype(np.int64) * span + dst
+    rows = best_rows(keys, np.zeros(len(keys), np.int32), lambda few: names.take(pa.array(name[few])))
+    first = np.searchsorted(keys[rows], np.arange(count + 1, dtype=np.int64) * span)
+    return first, dst[rows], name[rows].astype(np.int32)
+
+
+def _levels(above: np.ndarray, below: np.ndarray, count: int) -> np.ndarray:
+    """The length of the longest way down to each directory: a directory gets its level when all above it have one."""
+    order = np.argsort(above, kind="stable")
+    targets = below[order]
+    first = np.searchsorted(above[order], np.arange(count + 1))
+    left = np.bincount(below, minlength=count)
+    level = np.full(count, -1, np.int32)
+    ready = np.flatnonzero(left == 0)
+    for number in range(LEVELS_MAX + 1):
+        if not len(ready):
+            break
+        level[ready] = number
+        met = targets[spans(first[ready], first[ready + 1] - first[ready])]
+        np.subtract.at(left, met, 1)
+        ready = np.unique(met[left[met] == 0])
+    if count and level.min() < 0:
+        raise too_deep()
+    return level
