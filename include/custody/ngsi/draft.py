@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from custody.capture import ngsi
+from custody.errors import InvalidInputError
 from custody.model import Event
 from custody.ngsi.contents import Contents, contents
 from custody.ngsi.naming import Destination
@@ -59,6 +60,37 @@ class Draft:
     destinations: dict[str, Destination] = field(default_factory=dict)
     left: list[Left] = field(default_factory=list)
     aside: list[Aside] = field(default_factory=list)
+
+
+def untaken(
+    items: Sequence[Taken], have: Mapping[str, int], cursors: Mapping[str, int], settled: Iterable[Aside]
+) -> list[Taken]:
+    """Return the events that a batch takes, of those from each writer's cursor in `have` up to that in `cursors`.
+
+    Events before the former are in files already, unless they are of what was put aside and is `settled` now.
+
+    Raises:
+        InvalidInputError: an event lies behind its writer's new cursor, or they are not in their order.
+    """
+    again = {notified.source for held in settled for notified in held.notifications}
+    last: dict[str, int] = {}
+    found = []
+    for item in items:
+        event_id, writer = item.event.event_id, item.writer
+        if item.source in again:
+            found.append(item)
+            continue
+        if event_id < have.get(writer, 0):
+            continue
+        first, upto = last.get(writer, have.get(writer, 0)), cursors.get(writer, 0)
+        if not first <= event_id < upto:
+            raise InvalidInputError(
+                f"events of the batch: expected ids of writer {writer!r} from {first} up to {upto}, in order, "
+                f"got {event_id}"
+            )
+        last[writer] = event_id
+        found.append(item)
+    return found
 
 
 def draft(items: Sequence[Taken], parameters: Parameters, known: Known, reach: Reach, *, part: str) -> Draft:

@@ -32,12 +32,12 @@ from typing import Self
 import msgspec
 
 from custody.clock import Clock
-from custody.errors import InvalidInputError, StorageError
+from custody.errors import StorageError
 from custody.lease import Lease
-from custody.ngsi import again, staged
+from custody.ngsi import staged
 from custody.ngsi.attempts import Attempts
-from custody.ngsi.draft import Taken, draft
-from custody.ngsi.kept import ASIDE, BATCHES, COLUMNS, DEFERRED, Kept
+from custody.ngsi.books import Books
+from custody.ngsi.draft import Taken, draft, untaken
 from custody.ngsi.local import LocalFiles
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
@@ -68,22 +68,14 @@ class Sink:
         sleep: Callable[[float], None],
         note: Callable[[Iterable[Destination]], None],
     ) -> None:
-        self._fs = fs
-        self._folder = folder
         self._target = target
         self._clock = clock
         self._parameters = parameters
         self._journal = journal
-        self._quarantine = quarantine
-        self._lease = lease
-        self._attempts = Attempts(parameters, sleep, self._check)
         self._note = note
-        self._kept = Kept(fs, folder, clock, lease)
-        self._columns: dict[str, tuple[str, ...]] = {}
-        self._newest = Staged(id="", number=-1, time_ms=0, told_from=0, cursors={})
+        self._books = Books(fs, folder, clock, quarantine, lease)
+        self._attempts = Attempts(parameters, sleep, self._books.check)
         self._lengths: dict[str, int] = {}
-        self._deferred: dict[str, str] = {}
-        """The object of the part that each file lacks."""
 
     @classmethod
     @contextmanager
@@ -132,12 +124,12 @@ class Sink:
     @property
     def cursors(self) -> Mapping[str, int]:
         """By writer: all entities of events before this one are in the files, or put aside."""
-        return MappingProxyType(self._newest.cursors)
+        return MappingProxyType(self._books.newest.cursors)
 
     @property
     def columns(self) -> Known:
         """The columns of destinations in column modes, by location."""
-        return MappingProxyType(self._columns)
+        return MappingProxyType(self._books.columns)
 
     def write(self, items: Sequence[Taken], cursors: Mapping[str, int], *, settles: Collection[str] = ()) -> Written:
         """Write the records of events, each writer's in the order of their ids, and move its cursor on.
@@ -154,42 +146,41 @@ class Sink:
             StorageError: the disk of the sink itself refused.
             SupersededError: another attempt took over.
         """
-        fresh = self._fresh(items, cursors, settles)
-        moved = {name: upto for name, upto in cursors.items() if upto > self._newest.cursors.get(name, 0)}
+        fresh = untaken(items, self._books.newest.cursors, cursors, filter(None, map(self._books.aside, settles)))
+        moved = {name: upto for name, upto in cursors.items() if upto > self._books.newest.cursors.get(name, 0)}
         if not (fresh or moved or settles):
-            return Written(number=self._newest.number)
+            return Written(number=self._books.newest.number)
         self._lengths = {}
-        made = draft(fresh, self._parameters, self._columns, self._reach, part=self._part_name(fresh, settles))
+        made = draft(fresh, self._parameters, self._books.columns, self._reach, part=self._part_name(fresh, settles))
         batch = self._staged(
             made.sources,
             [
                 staged.part(path, self._lengths[path], data, made.made.sources[path], place)
                 for place, (path, data) in enumerate(made.made.files.items())
             ],
-            {**self._newest.cursors, **moved},
+            {**self._books.newest.cursors, **moved},
         )
         data = [memoryview(content) for content in made.made.files.values()]
         self._note(made.destinations.values())
-        self._commit(batch, data, objects_of(made, batch.number), settles, {**self._columns, **made.made.columns})
+        objects, columns = objects_of(made, batch.number), {**self._books.columns, **made.made.columns}
+        self._books.commit(batch, data, objects, settles=settles, columns=columns)
         deferred = self._finish(batch, data, is_new=True)
-        self._kept.tidy()
+        self._books.tidy()
         return Written.of(batch, made, deferred)
 
     def rest(self, cursors: Mapping[str, int]) -> None:
         """Move the cursors on, and let nothing be left to end for who opens the sink next; for the end of a run."""
         self.write([], cursors)
-        if self._newest.parts:
-            self._commit(self._staged((), (), self._newest.cursors), (), {}, (), self._columns)
+        if self._books.newest.parts:
+            self._books.commit(self._staged((), (), self._books.newest.cursors), ())
 
     def aside(self, name: str) -> Aside | None:
         """Return the events that an object says are put aside, None where it does not count any more."""
-        if not name.startswith(f"{ASIDE}/") or not self._kept.is_live(name):
-            return None
-        return msgspec.json.decode(self._kept.read(name), type=Aside)
+        return self._books.aside(name)
 
     def resume(self, name: str) -> str | None:
         """Try a deferred part again, once; return why it cannot be written, None when it is, or was before."""
-        paths = [path for path, held in self._deferred.items() if held == name]
+        paths = [path for path, held in self._books.deferred.items() if held == name]
         try:
             for path in paths:
                 self._apply_deferred(path)
@@ -198,45 +189,17 @@ class Sink:
         self._settle_deferred(paths)
         return None
 
-    def _fresh(self, items: Sequence[Taken], cursors: Mapping[str, int], settles: Collection[str]) -> list[Taken]:
-        """Return the events that are to be taken, after a look at their order."""
-        again_taken = {
-            notified.source
-            for name in settles
-            if (held := self.aside(name)) is not None
-            for notified in held.notifications
-        }
-        have = self._newest.cursors
-        last: dict[str, int] = {}
-        fresh = []
-        for item in items:
-            event_id, writer = item.event.event_id, item.writer
-            if item.source in again_taken:
-                fresh.append(item)
-                continue
-            if event_id < have.get(writer, 0):
-                continue
-            first, upto = last.get(writer, have.get(writer, 0)), cursors.get(writer, 0)
-            if not first <= event_id < upto:
-                raise InvalidInputError(
-                    f"events of the batch: expected ids of writer {writer!r} from {first} up to {upto}, in order, "
-                    f"got {event_id}"
-                )
-            last[writer] = event_id
-            fresh.append(item)
-        return fresh
-
     def _part_name(self, fresh: Sequence[Taken], settles: Collection[str]) -> str:
         """Return how new files of this batch are called: by its first event, whatever else was written before."""
         if not fresh:
             return ""
         first = f"{fresh[0].writer}-{fresh[0].event.event_id:020d}"
-        return f"{first}-{self._kept.next_number}" if settles else first
+        return f"{first}-{self._books.next_number}" if settles else first
 
     def _staged(self, sources: Sequence[staged.Source], parts: Sequence[Part], cursors: Mapping[str, int]) -> Staged:
         return Staged(
             id=str(uuid.uuid4()),
-            number=self._kept.next_number,
+            number=self._books.next_number,
             time_ms=self._clock.now_ms(),
             told_from=0 if self._journal is None else self._journal.next_event_id,
             cursors=dict(cursors),
@@ -244,67 +207,18 @@ class Sink:
             parts=tuple(parts),
         )
 
-    def _commit(
-        self,
-        batch: Staged,
-        data: Sequence[memoryview],
-        objects: Mapping[str, bytes],
-        settles: Collection[str],
-        columns: dict[str, tuple[str, ...]],
-    ) -> None:
-        """Make a batch count, in the place of the one before; other objects come with it, those that it settles go."""
-        self._check()
-        name = f"{batch.number:020d}"
-        added = {f"{BATCHES}/{name}.batch": staged.encode(batch, data), **objects}
-        removed = [*self._kept.names(BATCHES), *settles]
-        if columns != self._columns:
-            added[f"{COLUMNS}/{name}.json"] = msgspec.json.encode(columns)
-            removed += self._kept.names(COLUMNS)
-        keys = [again.key_of_object(held, self._kept.read(held)) for held in settles if held.startswith(f"{ASIDE}/")]
-        self._kept.commit(batch.number, added, removed)
-        self._columns, self._newest = columns, batch
-        self._kept.drop(removed)
-        for key in keys:
-            again.settle(self._fs, self._folder, self._quarantine, key)
-
     def _finish(self, batch: Staged, data: Sequence[memoryview], *, is_new: bool) -> dict[int, str]:
         """Bring a committed batch into the files, show what is put aside, and tell of the rest; return what failed."""
         failing = self._attempts.all(
             range(len(batch.parts)), lambda place: self._target.apply(batch.parts[place], data[place])
         )
-        self._show(batch.number)
+        self._books.show(batch.number)
         if failing:
-            batch, data = self._defer(batch, data, failing)
+            batch, data = self._books.defer(batch, data, failing)
         if self._journal is not None:
-            self._check()
+            self._books.check()
             tell(batch, self._journal, self._target.uri, is_new=is_new)
         return failing
-
-    def _defer(
-        self, batch: Staged, data: Sequence[memoryview], failing: Mapping[int, str]
-    ) -> tuple[Staged, Sequence[memoryview]]:
-        """Take parts out of the newest batch: they keep their bytes and their place in the file, for a later try."""
-        number = self._kept.next_number
-        objects, deferred = {}, {}
-        for place, reason in failing.items():
-            part = batch.parts[place]
-            name = f"{DEFERRED}/{number:020d}-{place:05d}.batch"
-            objects[name] = staged.encode(staged.only(batch, place, reason), [data[place]])
-            deferred[part.path] = name
-        kept = [place for place in range(len(batch.parts)) if place not in failing]
-        batch = msgspec.structs.replace(batch, number=number, parts=tuple(batch.parts[place] for place in kept))
-        data = [data[place] for place in kept]
-        self._commit(batch, data, objects, (), self._columns)
-        self._deferred |= deferred
-        self._show(number)
-        return batch, data
-
-    def _show(self, number: int) -> None:
-        """Show in the quarantine what was put aside or deferred with a batch."""
-        for kind in (ASIDE, DEFERRED):
-            for name in self._kept.names(kind):
-                if name.startswith(f"{kind}/{number:020d}-"):
-                    again.show(self._quarantine, name, self._kept.read(name), self._clock.now_ms())
 
     def _reach(self, paths: Iterable[str]) -> Mapping[str, str]:
         """See how long files are, after what they lack was written; return those that do not answer."""
@@ -312,51 +226,37 @@ class Sink:
         wanted = [path for path in paths if path not in self._lengths]
 
         def reach(path: str) -> None:
-            if path in self._deferred and path not in resumed:
+            if path in self._books.deferred and path not in resumed:
                 self._apply_deferred(path)
                 resumed.append(path)
             self._lengths[path] = self._target.length(path)
 
         # What is deferred is read from the sink's own objects, and told of in the order of its files.
-        failing = self._attempts.all(wanted, reach, in_order=any(path in self._deferred for path in wanted))
+        failing = self._attempts.all(wanted, reach, in_order=any(path in self._books.deferred for path in wanted))
         self._settle_deferred(resumed)
         return failing
 
     def _apply_deferred(self, path: str) -> None:
-        name = self._deferred[path]
-        self._check()
-        for part, content in staged.decode(self._kept.read(name), self._kept.place(name)):
+        self._books.check()
+        for part, content in self._books.batch(self._books.deferred[path]):
             self._target.apply(part, content)
 
     def _settle_deferred(self, paths: Sequence[str]) -> None:
         """Make deferred parts, which are in their files by now, the newest batch, so that they are told of."""
         for path in paths:
-            name = self._deferred[path]
-            data = self._kept.read(name)
-            held = staged.decode(data, self._kept.place(name))
+            name = self._books.deferred[path]
+            key, held = self._books.key(name), self._books.batch(name)
             # It keeps its id: a run that broke off may have told of it, and a target that refused again deferred it.
             batch = msgspec.structs.replace(
-                held.staged, number=self._kept.next_number, cursors=dict(self._newest.cursors), problem=None
+                held.staged, number=self._books.next_number, cursors=dict(self._books.newest.cursors), problem=None
             )
-            self._commit(batch, held.contents, {}, [name], self._columns)
-            del self._deferred[path]
+            self._books.commit(batch, held.contents, settles=[name])
+            del self._books.deferred[path]
             self._finish(batch, held.contents, is_new=False)
-            again.settle(self._fs, self._folder, self._quarantine, again.key_of_object(name, data))
+            self._books.forget(key)
 
     def _recover(self) -> None:
         """Bring the newest batch to its end, and remove what nothing lists."""
-        self._kept.open(fence=self._lease is not None and not self._lease.clean)
-        for name in self._kept.names(COLUMNS):
-            self._columns = msgspec.json.decode(self._kept.read(name), type=dict[str, tuple[str, ...]])
-        for name in self._kept.names(DEFERRED):
-            for part, _ in staged.decode(self._kept.read(name), self._kept.place(name)):
-                self._deferred[part.path] = name
-        held = self._kept.newest()
+        held = self._books.open()
         if held is not None:
-            self._newest = held.staged
             self._finish(held.staged, held.contents, is_new=False)
-
-    def _check(self) -> None:
-        """Raise SupersededError once another attempt took over."""
-        if self._lease is not None:
-            self._lease.check()

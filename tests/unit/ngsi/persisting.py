@@ -13,15 +13,24 @@ from custody.config import Settings
 from custody.errors import StorageError
 from custody.flow.content import with_content
 from custody.lease import Attempt
+from custody.model import Event
 from custody.ngsi.arrival import Arrival, read_arrival
+from custody.ngsi.backends import open_target
+from custody.ngsi.parameters import Parameters
+from custody.ngsi.persist import Persisted
 from custody.ngsi.request import Accepts
 from custody.ngsi.staged import Part
 from custody.ngsi.target import Target
+from custody.ngsi.telling import WRITER
 from custody.repository import Repository
 from custody.repository.persisting import Persisting, persisting
+from custody.vfs import PosixFileSystem
 from tests.support import files_below, run_steps
 
 NOW_MS = 1_772_600_767_089
+ROWS = "/user/warden/parks/north/Bench1_Bench/Bench1_Bench.txt"
+TREES = "/user/warden/parks/north/Tree_Bench/Tree_Bench.txt"
+"""The files of two entities."""
 HEADERS = {"content-type": "application/json", "fiware-service": "parks", "fiware-servicepath": "/north"}
 
 
@@ -105,3 +114,26 @@ class Refusing:
         self.attempts += 1
         if any(word in path for word in refused):
             raise StorageError(f"{path}: permission denied")
+
+
+def persist(repository: Repository, target: Refusing | None = None, until_ms: int | None = None) -> Persisted:
+    with opened(repository, target) as job:
+        return job.run(until_ms=until_ms)
+
+
+def again(repository: Repository, target: Refusing | None = None) -> Persisted:
+    with opened(repository, target) as job:
+        return job.submit_again()
+
+
+def values(repository: Repository, path: str = ROWS) -> list[str]:
+    return [json.loads(line)["attrValue"] for line in files(repository).get(path, b"").splitlines()]
+
+
+def told(repository: Repository) -> list[Event]:
+    return list(repository.events(0, 10_000, WRITER))
+
+
+def refusing(repository: Repository) -> Refusing:
+    parameters = Parameters.from_section(repository.settings.ngsi, repository.settings.root)
+    return Refusing(open_target(parameters, PosixFileSystem(), repository.settings.root))

@@ -1,54 +1,30 @@
-"""Notifications in event logs become files, once; what cannot be written waits in the quarantine; all of it is told."""
+"""Notifications in event logs become files, once, and all of it is told."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import msgspec
 import pytest
-from click.testing import CliRunner
 
-from custody.cli.main import cli
 from custody.clock import ManualClock
-from custody.errors import LockedError, NotFoundError, SupersededError
-from custody.model import Event
-from custody.ngsi.backends import open_target
-from custody.ngsi.parameters import Parameters
-from custody.ngsi.persist import Persisted
-from custody.ngsi.telling import WRITER
+from custody.errors import LockedError, SupersededError
 from custody.repository import Repository
-from custody.repository.persisting import submit_entry_again, waits
-from custody.vfs import PosixFileSystem
+from custody.repository.persisting import waits
 from tests.support import event as other_event
 from tests.support import run_steps
-from tests.unit.ngsi.persisting import NOW_MS, Refusing, bench, files, opened, receive, received
-
-ROWS = "/user/warden/parks/north/Bench1_Bench/Bench1_Bench.txt"
-TREES = "/user/warden/parks/north/Tree_Bench/Tree_Bench.txt"
-
-
-def persist(repository: Repository, target: Refusing | None = None, until_ms: int | None = None) -> Persisted:
-    with opened(repository, target) as job:
-        return job.run(until_ms=until_ms)
-
-
-def again(repository: Repository, target: Refusing | None = None) -> Persisted:
-    with opened(repository, target) as job:
-        return job.submit_again()
-
-
-def values(repository: Repository, path: str = ROWS) -> list[str]:
-    return [json.loads(line)["attrValue"] for line in files(repository).get(path, b"").splitlines()]
-
-
-def told(repository: Repository) -> list[Event]:
-    return list(repository.events(0, 10_000, WRITER))
-
-
-def refusing(repository: Repository) -> Refusing:
-    parameters = Parameters.from_section(repository.settings.ngsi, repository.settings.root)
-    return Refusing(open_target(parameters, PosixFileSystem(), repository.settings.root))
+from tests.unit.ngsi.persisting import (
+    NOW_MS,
+    ROWS,
+    TREES,
+    bench,
+    files,
+    opened,
+    persist,
+    receive,
+    received,
+    told,
+    values,
+)
 
 
 def test_each_notification_is_written_once_whoever_asks_how_often(tmp_path: Path) -> None:
@@ -183,196 +159,6 @@ def test_memory_holds_a_go_and_not_what_waits(tmp_path: Path) -> None:
     assert values(repository) == [str(1000 + number) for number in range(35)]
 
 
-def test_a_file_that_does_not_answer_costs_itself_only(tmp_path: Path) -> None:
-    repository = received(tmp_path, [bench(1), bench(2, "Tree"), bench(3)])
-    target = refusing(repository)
-    target.lengths = {"Tree"}
-    done = persist(repository, target)
-    assert (done.records, done.aside, done.is_stopped) == (2, 1, False)
-    assert values(repository) == ["1001", "1003"]
-    [entry] = repository.quarantine.entries()
-    assert (entry.code, entry.format) == ("not-written", "ngsi-sink")
-    assert "Tree_Bench.txt: " in entry.message
-    assert "permission denied" in entry.message
-    shown = json.loads(repository.quarantine.raw(entry.key))
-    assert json.loads(shown["notifications"][0]["body"])["data"][0]["id"] == "Tree"
-    assert len(told(repository)) == 1
-
-    submit_entry_again(repository, entry.key)
-    assert waits(repository).again == 1
-    assert again(repository).again == 1
-    assert values(repository, TREES) == ["1002"]
-    assert list(repository.quarantine.entries()) == []
-    assert len(told(repository)) == 2
-    assert not waits(repository).is_any
-    assert again(repository).again == 0
-
-
-def test_what_is_refused_again_comes_back(tmp_path: Path) -> None:
-    repository = received(tmp_path, [bench(1), bench(2, "Tree")])
-    target = refusing(repository)
-    target.lengths = {"Tree"}
-    persist(repository, target)
-    [entry] = repository.quarantine.entries()
-    submit_entry_again(repository, entry.key)
-    assert again(repository, target).again == 0
-    [later] = repository.quarantine.entries()
-    assert later.key != entry.key
-    submit_entry_again(repository, later.key)
-    assert again(repository).again == 1
-    assert values(repository, TREES) == ["1002"]
-
-
-def test_a_part_that_cannot_be_appended_keeps_its_place(tmp_path: Path) -> None:
-    repository = received(tmp_path, [bench(1), bench(2, "Tree")])
-    target = refusing(repository)
-    target.writes = {"Tree"}
-    done = persist(repository, target)
-    assert (done.records, done.deferred, done.is_stopped) == (2, 1, False)
-    [entry] = repository.quarantine.entries()
-    assert repository.quarantine.raw(entry.key).endswith(b'"attrMd":[]}\n')
-    assert len(told(repository)) == 1
-    # More rows of the same file come behind it, once it can be written.
-    target.writes = set()
-    receive(repository, [bench(4, "Tree")])
-    run_steps(repository.settings)
-    persist(repository, target)
-    assert values(repository, TREES) == ["1002", "1004"]
-    assert list(repository.quarantine.entries()) == []
-    assert [event.updated_attributes["ngsi.offset"] for event in told(repository)][1] == "0"
-    assert len(told(repository)) == 3
-
-
-def test_a_deferred_part_is_written_when_it_is_submitted_again(tmp_path: Path) -> None:
-    repository = received(tmp_path, [bench(1, "Tree")])
-    target = refusing(repository)
-    target.writes = {"Tree"}
-    assert persist(repository, target).is_stopped
-    [entry] = repository.quarantine.entries()
-    submit_entry_again(repository, entry.key)
-    assert again(repository, target).again == 0
-    assert [found.key for found in repository.quarantine.entries()] == [entry.key]
-    submit_entry_again(repository, entry.key)
-    assert again(repository).again == 1
-    assert values(repository, TREES) == ["1001"]
-    assert list(repository.quarantine.entries()) == []
-    assert len(told(repository)) == 1
-
-
-def test_a_target_that_is_down_stops_the_run_after_one_go(tmp_path: Path) -> None:
-    repository = received(tmp_path, [bench(number) for number in range(6)])
-    target = refusing(repository)
-    target.lengths = {"/"}
-    with opened(repository, target) as job:
-        done = job.run(go_events=2)
-    assert (done.is_stopped, done.aside) == (True, 2)
-    assert waits(repository).notifications == 4
-    [entry] = repository.quarantine.entries()
-    submit_entry_again(repository, entry.key)
-    with opened(repository) as job:
-        job.submit_again()
-        job.run()
-    assert sorted(values(repository)) == [str(1000 + number) for number in range(6)]
-
-
-def test_a_retry_writes_what_was_refused_at_first(tmp_path: Path) -> None:
-    repository = received(tmp_path, [bench(1)], batch_ttl=3, batch_retry_intervals="5000,10000")
-    target = refusing(repository)
-    target.lengths = {"Bench1"}
-    slept: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 3:
-            target.lengths = set()
-
-    with opened(repository, target, sleep=sleep) as job:
-        assert job.run().aside == 0
-    assert slept == [5.0, 10.0, 10.0]
-    assert values(repository) == ["1001"]
-
-
-BROKEN: dict[str, tuple[bytes, str]] = {
-    "not JSON": (b"{" * 10, "unreadable"),
-    "another notification": (bench(9, "Tree")[:-20], "unreadable"),
-    "no entity": (b'{"subscriptionId":"1","data":[]}', "unreadable"),
-    "not UTF-8": (b"\xff\xfe", "unreadable"),
-}
-
-
-@pytest.mark.parametrize("what", BROKEN)
-def test_a_content_that_is_no_notification_waits_in_the_quarantine(tmp_path: Path, what: str) -> None:
-    body, code = BROKEN[what]
-    repository = received(tmp_path, [bench(1)])
-    [good] = repository.events(0, 1, "main")
-    bare = msgspec.structs.replace(good, event_id=-1, content_claim=None, flowfile_uuid="f" * 8, source_ordinal=None)
-    repository.append_with_content([bare], body)
-    receive(repository, [bench(2)])
-    run_steps(repository.settings)
-    done = persist(repository)
-    assert (done.records, done.aside, done.is_stopped) == (2, 1, False)
-    assert values(repository) == ["1001", "1002"]
-    [entry] = repository.quarantine.entries()
-    assert entry.code == code
-    shown = json.loads(repository.quarantine.raw(entry.key))
-    assert shown["notifications"][0]["body"] == body.decode(errors="replace")
-    assert shown["notifications"][0]["source"] == ["main", 1, "f" * 8]
-
-
-def test_a_content_that_is_gone_is_said_and_holds_nobody_up(tmp_path: Path) -> None:
-    clock = ManualClock(NOW_MS)
-    repository = received(tmp_path, [bench(1)], clock)
-    for file in (tmp_path / "store/main/content").rglob("*-*"):
-        file.unlink()
-    clock.advance(1)
-    receive(repository, [bench(2)])
-    run_steps(repository.settings)
-    done = persist(repository)
-    assert (done.records, done.left, done.aside) == (1, 1, 0)
-    [left] = (tmp_path / "ngsi/sink/ngsi/left").iterdir()
-    assert json.loads(left.read_bytes())[0]["reason"].endswith("it expired, or its disk is missing.")
-
-
-def test_a_damaged_content_waits_in_the_quarantine(tmp_path: Path) -> None:
-    repository = received(tmp_path, [bench(1)])
-    [file] = (path for path in (tmp_path / "store/main/content").rglob("*-*") if path.is_file())
-    data = file.read_bytes()
-    at = data.index(b"seats")
-    file.write_bytes(data[:at] + b"x" + data[at + 1 :])
-    done = persist(repository)
-    assert (done.records, done.aside, done.is_stopped) == (0, 1, False)
-    [entry] = repository.quarantine.entries()
-    assert entry.code == "unreadable"
-    file.write_bytes(data)  # it came back from a backup
-    submit_entry_again(repository, entry.key)
-    assert again(repository).again == 1
-    assert values(repository) == ["1001"]
-
-
-def test_events_that_came_from_files_have_no_content_to_write(tmp_path: Path) -> None:
-    repository = received(tmp_path, [bench(1)])
-    [good] = repository.events(0, 1, "main")
-    repository.append([msgspec.structs.replace(good, event_id=-1, content_claim=None)])
-    run_steps(repository.settings)
-    done = persist(repository)
-    assert (done.events, done.left, done.aside) == (1, 0, 0)
-
-
-def test_notifications_that_expired_before_they_were_taken_are_passed_over(tmp_path: Path) -> None:
-    clock = ManualClock(NOW_MS)
-    repository = received(tmp_path, [bench(1)], clock)
-    clock.advance(10 * 86_400_000)
-    settings = repository.settings.model_copy(
-        update={"retention": repository.settings.retention.model_copy(update={"age_max": "1 day"})}
-    )
-    repository = Repository(settings, clock=clock)
-    receive(repository, [bench(2)], NOW_MS + 10 * 86_400_000)
-    run_steps(repository.settings)
-    repository.apply_retention()
-    assert persist(repository).events == 1
-    assert values(repository) == ["1002"]
-
-
 def test_an_attempt_that_was_taken_over_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = received(tmp_path, [bench(1), bench(2)])
     other = Repository(repository.settings.model_copy(deep=True), clock=ManualClock(NOW_MS))
@@ -393,30 +179,3 @@ def test_two_attempts_at_once_do_not_both_write(tmp_path: Path) -> None:
         with pytest.raises(LockedError), opened(other):
             pass
         assert job.run().events == 1
-
-
-def test_entries_of_an_ingest_are_not_the_sinks(tmp_path: Path) -> None:
-    repository = received(tmp_path, [])
-    bad = tmp_path / "bad.json"
-    bad.write_bytes(b"[{}]")
-    with repository.ingest() as work:
-        work.file(bad)
-    [entry] = repository.quarantine.entries()
-    with pytest.raises(NotFoundError, match="expected one of the sink"):
-        submit_entry_again(repository, entry.key)
-
-
-def test_a_user_submits_an_entry_again(tmp_path: Path) -> None:
-    (tmp_path / "custody.toml").write_text('[repository]\ncontainers = ["disk1"]\n[ngsi]\nhdfs_username = "warden"\n')
-    repository = received(tmp_path, [bench(1)])
-    target = refusing(repository)
-    target.lengths = {"Bench1"}
-    persist(repository, target)
-    [entry] = repository.quarantine.entries()
-    listed = CliRunner().invoke(cli, ["-r", str(tmp_path), "quarantine", "list", "--json"])
-    assert entry.key in listed.output
-    done = CliRunner().invoke(cli, ["-r", str(tmp_path), "quarantine", "resubmit", entry.key])
-    assert done.exit_code == 0, done.output
-    assert "1 pieces are left to the next run of ngsi_to_hdfs" in done.stderr
-    assert again(repository).again == 1
-    assert values(repository) == ["1001"]
