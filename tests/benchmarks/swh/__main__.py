@@ -68,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asking.add_argument("--cold", type=int, default=20, help="how many questions are asked cold")
     asking.add_argument("--systems", nargs="*", choices=list(SYSTEMS), help="which ones; all when left out")
     asking.add_argument("--modes", nargs="*", choices=["warm", "cold"], default=["warm", "cold"])
+    asking.add_argument("--build", type=Path, help="folder of a build whose tables are asked instead of made-up ones")
     asking.add_argument("--folder", type=Path, help="where databases are made; .local/benchmarks/swh when left out")
     parser.set_defaults(run=measure_groups)
     parser.add_argument("--rows", type=int, default=2_000_000)

@@ -36,7 +36,8 @@ def planned(lookup: Lookup, asked: Asked) -> list[Answer]:
     for revision, origin in lookup("revisions_in_origins", "revrel", revisions, ("revrel", "ori")):
         origins[revision] = min(origin, origins.get(revision, origin))
     urls: dict[int, str] = dict(lookup("origins", "id", list(set(origins.values())), ("id", "url")))
-    return [(bytes(names[anchors[n]]).hex(), urls.get(origins.get(anchors[n], -1))) for n in nodes]
+    held = [anchors.get(node, -1) for node in nodes]
+    return [(bytes(names[one]).hex() if one in names else None, urls.get(origins.get(one, -1))) for one in held]
 
 
 def open_duckdb(folder: Path) -> Callable[[Asked], list[Answer]]:

@@ -1,7 +1,8 @@
 """Questions to a whole database beside other systems on the same files: `python -m tests.benchmarks.swh query`.
 
-Wall times and CPU times of one question after the other, of one identifier and of a hundred; warm, and cold: files
-dropped from the page cache and everything opened anew for each question. All systems have to give the same answers.
+The database is made up, or with `--build` that of a build (its folder, below `builds`). Wall times and CPU times of one
+question after the other, of one identifier and of a hundred; warm, and cold: files dropped from the page cache and
+everything opened anew for each question. All systems have to give the same answers.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from custody.swh.tables import hash_keys
 from tests.benchmarks.environment import LOCAL, peers_python
@@ -25,6 +30,7 @@ from tests.benchmarks.swh.made import Sizes, hashes_of, kinds_of, make_database
 ROOT = Path(__file__).resolve().parents[3]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 _MANY = 100
+Questions = list[list[tuple[int, str, str]]]
 
 
 def database_of(rows: int, folder: Path | None = None) -> Path:
@@ -36,7 +42,27 @@ def database_of(rows: int, folder: Path | None = None) -> Path:
     return target
 
 
-def questions_of(rows: int, count: int, many: int, seed: int) -> list[list[tuple[int, str, str]]]:
+def tables_of(build: Path, folder: Path) -> Path:
+    """Link the tables of a build into a folder, each table a folder of it, as a made-up database lies."""
+    for path in build.glob("*/tables/*/*"):
+        target = folder / path.parent.name / path.name
+        target.parent.mkdir(exist_ok=True)
+        target.symlink_to(path.resolve())
+    return folder
+
+
+def questions_in(database: Path, count: int, many: int, seed: int) -> Questions:
+    """The same as `questions_of` for a database whose hashes are not made up."""
+    rng = np.random.default_rng(seed)
+    rows = pa.concat_tables(pq.read_table(path) for path in sorted((database / "node_ids").glob("*.parquet")))
+    rows = rows.filter(pc.is_in(rows["type"], pa.array(["cnt", "dir"])))
+    rows = rows.take(pa.array(rng.integers(0, rows.num_rows, count * many)))
+    texts = [sha1.hex() for sha1 in rows["sha1_git"].to_pylist()]
+    flat = list(zip(rows["hash_key"].to_pylist(), rows["type"].to_pylist(), texts, strict=True))
+    return [flat[start : start + many] for start in range(0, len(flat), many)]
+
+
+def questions_of(rows: int, count: int, many: int, seed: int) -> Questions:
     """Identifiers of contents and directories, drawn at random: `count` questions of `many`."""
     sizes, rng = Sizes(rows), np.random.default_rng(seed)
     ids = rng.integers(0, sizes.directories_end, count * many)
@@ -47,7 +73,7 @@ def questions_of(rows: int, count: int, many: int, seed: int) -> list[list[tuple
     return [flat[start : start + many] for start in range(0, len(flat), many)]
 
 
-def measured(system: str, folder: Path, questions: list[list[tuple[int, str, str]]], mode: str) -> dict[str, Any]:
+def measured(system: str, folder: Path, questions: Questions, mode: str) -> dict[str, Any]:
     """Let a system answer in a process of its own.
 
     Raises:
@@ -65,13 +91,21 @@ def measured(system: str, folder: Path, questions: list[list[tuple[int, str, str
     return found
 
 
-def compare(rows: int, count: int, cold: int, systems: list[str], modes: list[str], folder: Path | None = None) -> None:
+def compare(
+    database: Path,
+    questions_for: Callable[[int, int, int], Questions],
+    *,
+    count: int,
+    cold: int,
+    systems: list[str],
+    modes: list[str],
+) -> None:
     """Print one line a system and kind of question.
 
     Raises:
         AssertionError: a system gives another answer.
     """
-    database = database_of(rows, folder)
+    rows = sum(pq.read_metadata(path).num_rows for path in (database / "node_ids").glob("*.parquet"))
     size = sum(path.stat().st_size for path in database.rglob("*") if path.is_file())
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     sys.stdout.write(f"{rows} nodes, {size >> 20} MiB of tables and indexes; {machine}\n")
@@ -79,7 +113,7 @@ def compare(rows: int, count: int, cold: int, systems: list[str], modes: list[st
     for name, mode, many, asked in (*kinds, ("whereis", "cold", 1, cold)):
         if mode not in modes:
             continue
-        questions = questions_of(rows, asked + (WARM_UP if mode == "warm" else 0), many, seed=many)
+        questions = questions_for(asked + (WARM_UP if mode == "warm" else 0), many, many)
         expected: list[Any] | None = None
         for system in systems:
             found = measured(system, database, questions, mode)
@@ -94,14 +128,14 @@ def compare(rows: int, count: int, cold: int, systems: list[str], modes: list[st
 
 
 def main(arguments: Any) -> int:
-    """Compare for each size."""
+    """Compare for the build, or for each size."""
+    systems = arguments.systems or list(SYSTEMS)
+    given = {"count": arguments.questions, "cold": arguments.cold, "systems": systems, "modes": arguments.modes}
+    if arguments.build is not None:
+        with tempfile.TemporaryDirectory() as scratch:
+            database = tables_of(arguments.build, Path(scratch))
+            compare(database, partial(questions_in, database), **given)
+        return 0
     for rows in arguments.rows:
-        compare(
-            rows,
-            arguments.questions,
-            arguments.cold,
-            arguments.systems or list(SYSTEMS),
-            arguments.modes,
-            arguments.folder,
-        )
+        compare(database_of(rows, arguments.folder), partial(questions_of, rows), **given)
     return 0

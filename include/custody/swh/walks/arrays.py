@@ -123,8 +123,8 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
     """Make the arrays of a graph.
 
     Args:
-        arcs: from directories: `src`, `dst` (int64), `to_directory` (bool), `name` (binary, of a directory with a slash
-            behind it). Of several arcs between the same two the one with the smallest name counts.
+        arcs: from directories: `src`, `dst` (int64), `to_directory` (bool), `name` (binary in one dictionary, of a
+            directory with a slash behind it). Of several arcs between the same two that with the smallest name counts.
         tops: ids of directories that may have no arcs.
 
     Raises:
@@ -133,23 +133,27 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
     src, dst = (np.asarray(arcs.column(name)) for name in ("src", "dst"))
     to_directory = np.asarray(arcs.column("to_directory").combine_chunks())
     # Different names are few beside arcs: most files are called as one in the commit before.
-    encoded = arcs.column("name").dictionary_encode().combine_chunks()
-    encoded = pa.concat_arrays(encoded.chunks) if isinstance(encoded, pa.ChunkedArray) else encoded
-    names, name = encoded.dictionary.cast(pa.large_binary()), np.asarray(encoded.indices)
+    encoded = arcs.column("name")
+    names = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], pa.binary())
+    names = names.cast(pa.large_binary())
+    name = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in encoded.chunks)])
+    del arcs, encoded
     inner = np.flatnonzero(to_directory)
     sorted_ids = np.unique(np.concatenate([np.unique(src), np.unique(dst[inner]), tops]))
-    above, below = (np.searchsorted(sorted_ids, ends[inner]).astype(np.int32) for ends in (src, dst))
+    above, below = (_places(sorted_ids, ends[inner]) for ends in (src, dst))
     level = _levels(above, below, len(sorted_ids))
     order = np.argsort(level, kind="stable")
     numbers = np.empty(len(order), np.int32)
     numbers[order] = np.arange(len(order), dtype=np.int32)
     bounds = np.searchsorted(level[order], np.arange(int(level.max(initial=-1)) + 2))
     first, below, below_name = _by_source(numbers[above], numbers[below], name[inner], names, len(order))
-    outer = np.flatnonzero(~to_directory)
-    contents = np.unique(dst[outer])
-    above = numbers[np.searchsorted(sorted_ids, src[outer])]
-    held = np.searchsorted(contents, dst[outer]).astype(np.int32)
-    held_first, held, held_name = _by_source(above, held, name[outer], names, len(order))
+    outer = ~to_directory
+    src, dst, name = src[outer], dst[outer], name[outer]
+    contents = np.unique(dst)
+    above = numbers[_places(sorted_ids, src)]
+    held = _places(contents, dst)
+    del src, dst
+    held_first, held, held_name = _by_source(above, held, name, names, len(order))
     offsets, data = names.buffers()[1:]
     ends = np.frombuffer(offsets, np.int64)[names.offset : names.offset + len(names) + 1]
     return GraphArrays(
@@ -167,6 +171,15 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
         name_ends=ends,
         name_bytes=np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8),
     )
+
+
+def _places(held: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Where values stand among sorted ones; a part at a time, as places are twice as wide on the way."""
+    found = np.empty(len(values), np.int32)
+    for start in range(0, len(values), _SLICE_ARCS):
+        part = slice(start, start + _SLICE_ARCS)
+        found[part] = np.searchsorted(held, values[part])
+    return found
 
 
 def _by_source(

@@ -6,7 +6,7 @@ in the part of the roots or of the frontier that they walk from, and need nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +23,10 @@ from custody.swh.walks.runs import write_run
 from custody.vfs import PosixFileSystem
 
 ROWS_OF_A_RUN = 1_000_000
-_TYPES = {"name": pa.binary(), "dst_type": pa.string(), "is_direct": pa.bool_()}
+_TYPES = {"is_direct": pa.bool_()}
 """Of columns that are no numbers."""
+_NAMES = pa.dictionary(pa.int32(), pa.binary())
+_NO_ARCS = pa.schema({"src": pa.int64(), "dst": pa.int64(), "to_directory": pa.bool_(), "name": _NAMES})
 Part = tuple[int, int]
 """The number of a part, and of how many."""
 
@@ -61,21 +63,29 @@ def make(edges: Path, roots: Path, released: Path, arrays: Path, reachable: Path
         InvalidInputError: directories lie in each other.
     """
     fs = PosixFileSystem()
-    rows = read_rows(edges, "src", "dst", "dst_type", "name", dictionaries=("dst_type", "name"))
-    rows = rows.filter(pc.is_in(rows["dst_type"].cast(pa.string()), pa.array(["dir", "cnt"])))
-    to_directory = pc.equal(rows["dst_type"].cast(pa.string()), "dir")
-    # With the slash, as "a/" is greater than "a-b/", although "a" is smaller than "a-b".
-    names = rows["name"].cast(pa.binary())
-    names = pc.if_else(to_directory, pc.binary_join_element_wise(names, b"/", b""), names)
-    columns = {"src": rows["src"], "dst": rows["dst"], "to_directory": to_directory, "name": names}
     tops = read_rows(roots, "top")["top"].drop_null()
-    graph = make_arrays(pa.table(columns), np.unique(np.asarray(tops)))
+    graph = make_arrays(_arcs(edges), np.unique(np.asarray(tops)))
     _fresh(fs, arrays)
     graph.write(fs, arrays)
     directories, contents = reached(graph, graph.numbers_of(np.asarray(tops)))
     alone = _numbers(read_rows(released, "cnt"), "cnt")
     found = np.unique(np.concatenate([graph.ids[directories], graph.contents[contents], alone]))
     return _write(fs, reachable, {"node": found})
+
+
+def _arcs(edges: Path) -> pa.Table:
+    """The arcs from directories to directories and contents; names as places in a dictionary, a file at a time."""
+    parts = []
+    for path in sorted(edges.glob("*.parquet")):
+        with pq.ParquetFile(path, read_dictionary=["dst_type"]) as file:
+            rows = file.read(["src", "dst", "dst_type", "name"], use_threads=False)
+        rows = rows.filter(pc.is_in(rows["dst_type"], pa.array(["dir", "cnt"])))
+        to_directory = pc.equal(rows["dst_type"], "dir")
+        # With the slash, as "a/" is greater than "a-b/", although "a" is smaller than "a-b".
+        names = pc.if_else(to_directory, pc.binary_join_element_wise(rows["name"], b"/", b""), rows["name"])
+        columns = {"src": rows["src"], "dst": rows["dst"], "to_directory": to_directory}
+        parts.append(pa.table(columns | {"name": names.dictionary_encode()}))
+    return pa.concat_tables(parts).unify_dictionaries() if parts else _NO_ARCS.empty_table()
 
 
 def earliest(arrays: Path, roots: Path, released: Path, direct: Path, runs: Path) -> int:
@@ -246,15 +256,15 @@ def revisions_in_origins(arrays: Path, roots: Path, runs: Path, wanted: int, par
     return count
 
 
-def read_rows(folder: Path, *columns: str, dictionaries: Sequence[str] = ()) -> pa.Table:
+def read_rows(folder: Path, *columns: str) -> pa.Table:
     """Return columns of all Parquet files of a folder."""
     parts = []
     for path in sorted(folder.glob("*.parquet")):
-        with pq.ParquetFile(path, read_dictionary=list(dictionaries)) as file:
+        with pq.ParquetFile(path) as file:
             parts.append(file.read(list(columns), use_threads=False))
     if not parts:
         return pa.table({name: pa.array([], _TYPES.get(name, pa.int64())) for name in columns})
-    return pa.concat_tables(parts, promote_options="permissive")
+    return pa.concat_tables(parts)
 
 
 def _expanded(
