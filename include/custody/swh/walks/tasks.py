@@ -7,53 +7,34 @@ in the part of the roots or of the frontier that they walk from, and need nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from custody.swh.walks.arrays import GraphArrays, make_arrays
 from custody.swh.walks.dates import NONE_ABOVE, NONE_BELOW, frontier, greatest, least, reached
+from custody.swh.walks.files import (
+    Columns,
+    Roots,
+    add_run,
+    fresh,
+    int_column,
+    read_arcs,
+    read_latest,
+    read_marked,
+    read_rows,
+    write_alone,
+)
 from custody.swh.walks.history import History, follow, make_history
-from custody.swh.walks.paths import Found, Rows, expand
+from custody.swh.walks.paths import Found, expand
 from custody.swh.walks.runs import write_run
 from custody.vfs import PosixFileSystem
 
 ROWS_OF_A_RUN = 1_000_000
-_TYPES = {"is_direct": pa.bool_()}
-"""Of columns that are no numbers."""
-_NAMES = pa.dictionary(pa.int32(), pa.binary())
-_NO_ARCS = pa.schema({"src": pa.int64(), "dst": pa.int64(), "to_directory": pa.bool_(), "name": _NAMES})
 Part = tuple[int, int]
 """The number of a part, and of how many."""
-
-
-@dataclass(frozen=True)
-class Roots:
-    """Dated roots that have a directory, sorted by it: numbers of directories, dates, ids of revisions or releases."""
-
-    top: np.ndarray
-    date: np.ndarray
-    revrel: np.ndarray
-    is_direct: np.ndarray
-
-    @classmethod
-    def read(cls, graph: GraphArrays, folder: Path) -> Roots:
-        """Read what the first step kept of roots."""
-        rows = read_rows(folder, "top", "author_date", "revrel", "is_direct")
-        rows = rows.filter(pc.and_(pc.is_valid(rows["top"]), pc.is_valid(rows["author_date"])))
-        top = graph.numbers_of(_numbers(rows, "top"))
-        order = np.lexsort((_numbers(rows, "revrel"), top))
-        is_direct = np.asarray(rows["is_direct"].combine_chunks().cast(pa.uint8())).astype(bool)
-        return cls(top[order], _numbers(rows, "author_date")[order], _numbers(rows, "revrel")[order], is_direct[order])
-
-    def of(self, tops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first root of each directory, and how many it has."""
-        first = np.searchsorted(self.top, tops)
-        return first, np.searchsorted(self.top, tops, "right") - first
 
 
 def make(edges: Path, roots: Path, released: Path, arrays: Path, reachable: Path) -> int:
@@ -64,28 +45,13 @@ def make(edges: Path, roots: Path, released: Path, arrays: Path, reachable: Path
     """
     fs = PosixFileSystem()
     tops = read_rows(roots, "top")["top"].drop_null()
-    graph = make_arrays(_arcs(edges), np.unique(np.asarray(tops)))
-    _fresh(fs, arrays)
+    graph = make_arrays(read_arcs(edges), np.unique(np.asarray(tops)))
+    fresh(fs, arrays)
     graph.write(fs, arrays)
     directories, contents = reached(graph, graph.numbers_of(np.asarray(tops)))
-    alone = _numbers(read_rows(released, "cnt"), "cnt")
+    alone = int_column(read_rows(released, "cnt"), "cnt")
     found = np.unique(np.concatenate([graph.ids[directories], graph.contents[contents], alone]))
-    return _write(fs, reachable, {"node": found})
-
-
-def _arcs(edges: Path) -> pa.Table:
-    """The arcs from directories to directories and contents; names as places in a dictionary, a file at a time."""
-    parts = []
-    for path in sorted(edges.glob("*.parquet")):
-        with pq.ParquetFile(path, read_dictionary=["dst_type"]) as file:
-            rows = file.read(["src", "dst", "dst_type", "name"], use_threads=False)
-        rows = rows.filter(pc.is_in(rows["dst_type"], pa.array(["dir", "cnt"])))
-        to_directory = pc.equal(rows["dst_type"], "dir")
-        # With the slash, as "a/" is greater than "a-b/", although "a" is smaller than "a-b".
-        names = pc.if_else(to_directory, pc.binary_join_element_wise(rows["name"], b"/", b""), rows["name"])
-        columns = {"src": rows["src"], "dst": rows["dst"], "to_directory": to_directory}
-        parts.append(pa.table(columns | {"name": names.dictionary_encode()}))
-    return pa.concat_tables(parts).unify_dictionaries() if parts else _NO_ARCS.empty_table()
+    return write_alone(fs, reachable, {"node": found})
 
 
 def earliest(arrays: Path, roots: Path, released: Path, direct: Path, runs: Path) -> int:
@@ -93,14 +59,14 @@ def earliest(arrays: Path, roots: Path, released: Path, direct: Path, runs: Path
     fs, graph = PosixFileSystem(), GraphArrays.open(arrays)
     held, alone = Roots.read(graph, roots), read_rows(released, "author_date", "revrel", "cnt")
     alone = alone.filter(pc.is_valid(alone["author_date"]))
-    dates = np.concatenate([held.date, _numbers(alone, "author_date")])
-    revrels = np.concatenate([held.revrel, _numbers(alone, "revrel")])
+    dates = np.concatenate([held.date, int_column(alone, "author_date")])
+    revrels = np.concatenate([held.revrel, int_column(alone, "revrel")])
     # A pair of date and revision as one number: the earlier pair is the smaller one.
     order = np.lexsort((revrels, dates))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     dates, revrels = dates[order], revrels[order]
-    cnt, rank_alone = _numbers(alone, "cnt"), rank[len(held.top) :]
+    cnt, rank_alone = int_column(alone, "cnt"), rank[len(held.top) :]
     places = graph.contents_of(cnt)
     others, place_of_other = np.unique(cnt[places < 0], return_inverse=True)
     nodes = np.concatenate([graph.ids, graph.contents, others])
@@ -114,11 +80,11 @@ def earliest(arrays: Path, roots: Path, released: Path, direct: Path, runs: Path
         found.append(np.concatenate([values, below, other]))
     of_dates, of_all = found
     known = of_dates != NONE_ABOVE
-    count = _write(fs, direct, {"node": nodes[known], "author_date": dates[of_dates[known]]})
+    count = write_alone(fs, direct, {"node": nodes[known], "author_date": dates[of_dates[known]]})
     known = np.flatnonzero(of_all != NONE_ABOVE)
     known = known[np.argsort(nodes[known], kind="stable")]
     best = of_all[known]
-    _run(fs, runs, (0, 0), {"node": nodes[known], "author_date": dates[best], "revrel": revrels[best]})
+    add_run(fs, runs, (0, 0), {"node": nodes[known], "author_date": dates[best], "revrel": revrels[best]})
     return count
 
 
@@ -126,22 +92,22 @@ def max_leaf(arrays: Path, dates: Path, reachable: Path | None, target: Path) ->
     """Find the latest of the earliest dates of the contents in each directory; return how many have one."""
     graph = GraphArrays.open(arrays)
     rows = read_rows(dates, "node", "author_date")
-    places, known = graph.contents_of(_numbers(rows, "node")), np.full(len(graph.contents), NONE_BELOW)
-    known[places[places >= 0]] = _numbers(rows, "author_date")[places >= 0]
+    places, known = graph.contents_of(int_column(rows, "node")), np.full(len(graph.contents), NONE_BELOW)
+    known[places[places >= 0]] = int_column(rows, "author_date")[places >= 0]
     within = np.ones(graph.count, bool)
     if reachable is not None:
-        numbers = graph.numbers_of(_numbers(read_rows(reachable, "node"), "node"))
+        numbers = graph.numbers_of(int_column(read_rows(reachable, "node"), "node"))
         within[:] = False
         within[numbers[numbers >= 0]] = True
     found = greatest(graph, known, within)
     has = found != NONE_BELOW
-    return _write(PosixFileSystem(), target, {"dir": graph.ids[has], "max_leaf": found[has]})
+    return write_alone(PosixFileSystem(), target, {"dir": graph.ids[has], "max_leaf": found[has]})
 
 
 def part_of_frontier(arrays: Path, roots: Path, leaves: Path, target: Path, part: Part) -> int:
     """Find the directories that are frontier because of a part of the roots."""
     graph = GraphArrays.open(arrays)
-    held, latest = Roots.read(graph, roots), _latest(graph, leaves)
+    held, latest = Roots.read(graph, roots), read_latest(graph, leaves)
     mine = _slice(len(held.top), part)
     found = frontier(graph, held.top[mine], held.date[mine], latest)
     fs = PosixFileSystem()
@@ -153,7 +119,7 @@ def part_of_frontier(arrays: Path, roots: Path, leaves: Path, target: Path, part
 
 def whole_frontier(parts: Path, target: Path) -> int:
     """Put the parts of the frontier together; return how many directories it has."""
-    return _write(PosixFileSystem(), target, {"dir": np.unique(_numbers(read_rows(parts, "dir"), "dir"))})
+    return write_alone(PosixFileSystem(), target, {"dir": np.unique(int_column(read_rows(parts, "dir"), "dir"))})
 
 
 def directories_in_revisions(
@@ -161,10 +127,10 @@ def directories_in_revisions(
 ) -> int:
     """Write runs of the frontier directories of a part of the roots; return how many rows."""
     graph = GraphArrays.open(arrays)
-    held, latest = Roots.read(graph, roots), _latest(graph, leaves)
+    held, latest = Roots.read(graph, roots), read_latest(graph, leaves)
 
-    def rows(found: Found) -> dict[str, np.ndarray | pa.Array]:
-        root, row = _of_roots(held, found.tops, found.settled)
+    def rows(found: Found) -> Columns:
+        root, row = held.each(found.tops, found.settled)
         directory = found.settled.thing[row]
         columns = {
             "dir": graph.ids[directory],
@@ -178,7 +144,7 @@ def directories_in_revisions(
         }
 
     tops = _by_id(graph, np.unique(held.top))
-    stopped = _marked(graph, barrier)
+    stopped = read_marked(graph, barrier)
     return _expanded(
         runs, part, expand(graph, _mine(tops, part), stopped, rows_wanted=wanted, with_contents=False), rows
     )
@@ -191,9 +157,9 @@ def contents_in_revisions(
     fs, graph = PosixFileSystem(), GraphArrays.open(arrays)
     held = Roots.read(graph, roots)
 
-    def rows(found: Found) -> dict[str, np.ndarray | pa.Array]:
+    def rows(found: Found) -> Columns:
         assert found.contents is not None  # noqa: S101 - they were asked for
-        root, row = _of_roots(held, found.tops, found.contents)
+        root, row = held.each(found.tops, found.contents)
         content, date, revrel = found.contents.thing[row], held.date[root], held.revrel[root]
         order = np.lexsort((revrel, date, content))
         return {
@@ -209,10 +175,10 @@ def contents_in_revisions(
         alone = alone.filter(pc.is_valid(alone["author_date"])).rename_columns(["cnt", "revrel", "revrel_author_date"])
         alone = alone.sort_by([(name, "ascending") for name in ("cnt", "revrel_author_date", "revrel")])
         empty = pa.repeat(pa.scalar(b"", pa.large_binary()), alone.num_rows)
-        _run(fs, runs, (part[1], 0), {name: alone[name] for name in alone.column_names} | {"path": empty})
+        add_run(fs, runs, (part[1], 0), {name: alone[name] for name in alone.column_names} | {"path": empty})
         count = alone.num_rows
     tops = _by_id(graph, np.unique(held.top))
-    stopped = _marked(graph, barrier)
+    stopped = read_marked(graph, barrier)
     walks = expand(graph, _mine(tops, part), stopped, rows_wanted=wanted, with_contents=True)
     return count + _expanded(runs, part, walks, rows)
 
@@ -221,13 +187,13 @@ def contents_in_directories(arrays: Path, listed: Path, runs: Path, wanted: int,
     """Write runs of the contents in a part of the frontier directories, at any depth; return how many rows."""
     graph = GraphArrays.open(arrays)
 
-    def rows(found: Found) -> dict[str, np.ndarray | pa.Array]:
+    def rows(found: Found) -> Columns:
         assert found.contents is not None  # noqa: S101 - they were asked for
         # Sorted already: by contents, and of one content by tops, which are by their ids.
         directories = graph.ids[found.tops][found.contents.top]
         return {"cnt": graph.contents[found.contents.thing], "dir": directories, "path": found.contents.path}
 
-    tops = _by_id(graph, np.flatnonzero(_marked(graph, listed)))
+    tops = _by_id(graph, np.flatnonzero(read_marked(graph, listed)))
     return _expanded(runs, part, expand(graph, _mine(tops, part), None, rows_wanted=wanted, with_contents=True), rows)
 
 
@@ -238,9 +204,11 @@ def make_history_arrays(history: Path, origins: Path, target: Path) -> int:
         InvalidInputError: revisions follow each other in a circle.
     """
     arcs = read_rows(history, "src", "dst")
-    made = make_history(_numbers(arcs, "src"), _numbers(arcs, "dst"), _numbers(read_rows(origins, "node"), "node"))
+    made = make_history(
+        int_column(arcs, "src"), int_column(arcs, "dst"), int_column(read_rows(origins, "node"), "node")
+    )
     fs = PosixFileSystem()
-    _fresh(fs, target)
+    fresh(fs, target)
     made.write(fs, target)
     return len(made.ids)
 
@@ -248,55 +216,20 @@ def make_history_arrays(history: Path, origins: Path, target: Path) -> int:
 def revisions_in_origins(arrays: Path, roots: Path, runs: Path, wanted: int, part: Part) -> int:
     """Write runs of the roots that a part of the origins leads to, dated or not; return how many rows."""
     fs, history, count = PosixFileSystem(), History.open(arrays), 0
-    is_root = np.isin(history.ids, _numbers(read_rows(roots, "revrel"), "revrel"))
+    is_root = np.isin(history.ids, int_column(read_rows(roots, "revrel"), "revrel"))
     for number, (nodes, origins) in enumerate(follow(history, _mine(history.origins, part), rows_wanted=wanted)):
         counted = is_root[nodes]
         columns = {"revrel": history.ids[nodes[counted]], "ori": history.ids[origins[counted]]}
-        count += _run(fs, runs, (part[0], number), columns)
+        count += add_run(fs, runs, (part[0], number), columns)
     return count
 
 
-def read_rows(folder: Path, *columns: str) -> pa.Table:
-    """Return columns of all Parquet files of a folder."""
-    parts = []
-    for path in sorted(folder.glob("*.parquet")):
-        with pq.ParquetFile(path) as file:
-            parts.append(file.read(list(columns), use_threads=False))
-    if not parts:
-        return pa.table({name: pa.array([], _TYPES.get(name, pa.int64())) for name in columns})
-    return pa.concat_tables(parts)
-
-
-def _expanded(
-    runs: Path, part: Part, walks: Iterator[Found], rows: Callable[[Found], dict[str, np.ndarray | pa.Array]]
-) -> int:
+def _expanded(runs: Path, part: Part, walks: Iterator[Found], rows: Callable[[Found], Columns]) -> int:
     """Write what each walk found as a run."""
     fs, count = PosixFileSystem(), 0
     for number, found in enumerate(walks):
-        count += _run(fs, runs, (part[0], number), rows(found))
+        count += add_run(fs, runs, (part[0], number), rows(found))
     return count
-
-
-def _of_roots(held: Roots, tops: np.ndarray, found: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """Each row of what was found once for each root of its top: the roots, and the rows."""
-    first, counts = held.of(tops)
-    repeated = counts[found.top]
-    row = np.repeat(np.arange(len(found.top)), repeated)
-    behind = np.cumsum(repeated)
-    root = np.arange(len(row)) - np.repeat(behind - repeated, repeated) + first[found.top[row]]
-    return root, row
-
-
-def _latest(graph: GraphArrays, leaves: Path) -> np.ndarray:
-    rows, found = read_rows(leaves, "dir", "max_leaf"), np.full(graph.count, NONE_BELOW)
-    found[graph.numbers_of(_numbers(rows, "dir"))] = _numbers(rows, "max_leaf")
-    return found
-
-
-def _marked(graph: GraphArrays, listed: Path) -> np.ndarray:
-    found = np.zeros(graph.count, bool)
-    found[graph.numbers_of(_numbers(read_rows(listed, "dir"), "dir"))] = True
-    return found
 
 
 def _by_id(graph: GraphArrays, directories: np.ndarray) -> np.ndarray:
@@ -310,29 +243,3 @@ def _slice(count: int, part: Part) -> slice:
 
 def _mine(tops: np.ndarray, part: Part) -> np.ndarray:
     return tops[_slice(len(tops), part)]
-
-
-def _numbers(rows: pa.Table, column: str) -> np.ndarray:
-    return np.asarray(rows[column])
-
-
-def _run(fs: PosixFileSystem, folder: Path, name: tuple[int, int], columns: dict[str, np.ndarray | pa.Array]) -> int:
-    rows = pa.table(columns)
-    path = folder / f"{name[0]:05}-{name[1]:06}.parquet"
-    fs.remove(path)
-    if rows.num_rows:
-        write_run(fs, path, rows)
-    return int(rows.num_rows)
-
-
-def _write(fs: PosixFileSystem, folder: Path, columns: dict[str, np.ndarray]) -> int:
-    """Write the one file of a folder that a task makes alone."""
-    _fresh(fs, folder)
-    rows = pa.table(columns)
-    write_run(fs, folder / "00000.parquet", rows)
-    return int(rows.num_rows)
-
-
-def _fresh(fs: PosixFileSystem, folder: Path) -> None:
-    fs.remove_tree(folder)
-    fs.make_directory(folder)
