@@ -172,7 +172,8 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
 
 def main() -> None:
     """Run an HDFS until SIGINT or SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell lets what it starts in the background ignore the former
+        signal.signal(number, signal.default_int_handler)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="custody-hdfs-"))
         stack.enter_context(suppress(KeyboardInterrupt))
