@@ -1,6 +1,7 @@
 """`python -m tests.benchmarks.swh`: how long a question to a table takes, by rows of a row group and keys at once.
 
-`query` compares questions to a whole database with other systems (`query.py`).
+`query` compares questions to a whole database with other systems (`query.py`), `service` the same over gRPC with the
+service of Software Heritage (`service.py`).
 
 Every question is a random key; files are warm. CPU time is of this process and hardly depends on what else runs.
 """
@@ -113,4 +114,8 @@ if __name__ == "__main__":
         from tests.benchmarks.swh.build import main as build
 
         sys.exit(build(sys.argv[2:]))
+    if sys.argv[1:2] == ["service"]:
+        from tests.benchmarks.swh.service import main as service
+
+        sys.exit(service(sys.argv[2:]))
     sys.exit(main())
