@@ -249,10 +249,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=LOCAL / "swh", help="where databases are made")
     arguments = parser.parse_args(argv)
     folder = arguments.folder.resolve()
-    for rows in [None] if arguments.built else arguments.rows:
-        name = "built" if rows is None else str(rows)
-        built = None if rows is not None else linked(arguments.built.resolve(), folder / name)
-        tables, work = built or database_of(rows, folder), folder / f"{name}-heritage" / "graph"
+    if arguments.built:
+        found = [("built", linked(arguments.built.resolve(), folder / "built"))]
+    else:
+        found = [(str(rows), database_of(rows, folder)) for rows in arguments.rows]
+    for name, tables in found:
+        work = folder / f"{name}-heritage" / "graph"
         sys.stdout.write(f"{tables}: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
         compare(tables, work, arguments)
     return 0
