@@ -105,7 +105,7 @@ class Persisting(Scenario[Done]):
         assert max(Counter(event.flowfile_uuid for event in told).values()) == 1, "told of twice"
         rows = Counter((event.transit_uri, parent) for event in told for parent in event.parent_uuids)
         assert max(rows.values()) == 1, f"told of twice: {rows}"
-        written = {f"file://{FILES}{path}" for path, data in self._expected.items() if data}
+        written = {Path(f"{FILES}{path}").as_uri() for path, data in self._expected.items() if data}
         assert {event.transit_uri for event in told} == written
         assert not list(self._repository(fs).quarantine.entries()), "the quarantine holds what was written"
         record.runs = 2
