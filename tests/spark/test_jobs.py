@@ -52,7 +52,7 @@ def repository(tmp_path: Path) -> Repository:
 
 def test_there_is_one_job_a_step_and_one_for_all_of_them() -> None:
     names = {path.stem for path in jobs_folder().glob("*.py")}
-    alone = {"all", "ingest", "ngsi_to_hdfs", "swh_all", "swh_find_earliest_revision"}
+    alone = {"all", "ingest", "ngsi_check", "ngsi_to_hdfs", "swh_all", "swh_find_earliest_revision"}
     assert names == {*ALL_STEPS, *SWH_STEPS, *alone}
 
 
