@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,9 @@ class WorkTrigger(BaseTrigger):
             await asyncio.sleep(self.poke_seconds)
 
     @staticmethod
+    @abstractmethod
     def look(repository: Path) -> dict[str, Any] | None:
         """Return what waits in a repository as plain values, None when nothing does."""
-        raise NotImplementedError
 
 
 class JournalTrigger(WorkTrigger):
