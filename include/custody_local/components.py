@@ -3,8 +3,9 @@
 `airflow standalone` would do about the same, but its log servers listen on all interfaces, it goes on
 when a component has died, and it does not end its components when it is told to end. Here a component
 that was killed is started again, as a supervisor such as systemd would; so is a scheduler whose workers
-take no tasks any more; one that ends by itself, ends all. Each writes its own log into the folder given
-as argument.
+take no tasks any more, and one that ended by itself after it had run well for a while. One that ends by
+itself soon after its start ends all: it would again. Each writes its own log into the folder given as
+argument.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ COMPONENTS = {
 _STOP_SECONDS = 30
 _RESTART_SECONDS = 1.0
 _LOOK_SECONDS = 10.0
+_SETTLED_SECONDS = 30.0
+"""How long a component has to have run, so that its end is an accident and not the fault of how it was started."""
 
 
 def _command(*arguments: str) -> list[str]:
@@ -66,8 +69,8 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def main(logs: Path) -> int:
-    """Run all components until one ends by itself or a SIGTERM comes; return the exit code."""
+def main(logs: Path, *, settled_s: float = _SETTLED_SECONDS) -> int:
+    """Run all components until one ends soon after its start or a SIGTERM comes; return the exit code."""
     signal.signal(signal.SIGTERM, _on_terminate)
     with (logs / "database.log").open("wb") as log:
         migrate = _command("db", "migrate")
@@ -76,18 +79,20 @@ def main(logs: Path) -> int:
     for name in COMPONENTS:
         (logs / f"{name}.log").unlink(missing_ok=True)
     try:
+        started: dict[str, float] = {}
         for name in COMPONENTS:
-            running[name] = _start(name, logs)
+            running[name], started[name] = _start(name, logs), time.monotonic()
         threading.Thread(target=_watch, args=(running,), name="watch", daemon=True).start()
         while True:
             name, code = _wait(running)
-            if code >= 0:
-                _say(f"{name} ended by itself with exit code {code}")
+            what = f"was killed by signal {-code}" if code < 0 else f"ended by itself with exit code {code}"
+            if code >= 0 and time.monotonic() - started[name] < settled_s:
+                _say(f"{name} {what}")
                 return 1
-            _say(f"{name} was killed by signal {-code}, and is started again")
+            _say(f"{name} {what}, and is started again")
             # Whatever kills it again and again shall not keep this machine busy.
             time.sleep(_RESTART_SECONDS)
-            running[name] = _start(name, logs)
+            running[name], started[name] = _start(name, logs), time.monotonic()
     finally:
         _stop(running)
 
@@ -96,7 +101,7 @@ def _watch(running: dict[str, subprocess.Popen[bytes]]) -> None:
     """Kill a scheduler whose queue stands still; the main thread starts another one."""
     leader = identify(os.getpid())
     password = load_secrets(Path(os.environ["AIRFLOW_HOME"])).password
-    watch = QueueWatch(RestClient(os.environ["AIRFLOW__API__BASE_URL"], USER, password))
+    watch = QueueWatch(RestClient(os.environ["AIRFLOW__API__BASE_URL"], USER, password, start_s=0))
     while leader is not None:
         time.sleep(_LOOK_SECONDS)
         scheduler = identify(running["scheduler"].pid)
@@ -116,4 +121,5 @@ def _wait(running: dict[str, subprocess.Popen[bytes]]) -> tuple[str, int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    settled = float(sys.argv[2]) if len(sys.argv) > 2 else _SETTLED_SECONDS
+    sys.exit(main(Path(sys.argv[1]), settled_s=settled))

@@ -13,6 +13,8 @@ from custody_local.errors import LocalAirflowError
 # Two waits for the lock of a SQLite (custody_local.settings), and some.
 _REQUEST_SECONDS = 180.0
 _PAUSE_SECONDS = 0.5
+# A server that was started again listens after ten seconds, and later on a busy machine.
+_START_SECONDS = 60.0
 # Said by Airflow when its database is busy, or by its server while it starts: the next try succeeds. So does the one
 # after a "Database error": on SQLite the line in the log of requests, written first of all, found it locked.
 _BUSY = frozenset({502, 503, 504})
@@ -21,9 +23,13 @@ _SHOWN = 6000
 
 
 class Connection:
-    """One user's connection; use it as a context manager, or call `close`."""
+    """One user's connection; use it as a context manager, or call `close`.
 
-    def __init__(self, url: str, user: str, password: str) -> None:
+    A server that does not listen is waited for, `start_s` seconds at most.
+    """
+
+    def __init__(self, url: str, user: str, password: str, *, start_s: float = _START_SECONDS) -> None:
+        self._start_s = start_s
         # Without the environment's proxies: this Airflow is on this host.
         self._http = httpx.Client(base_url=url, timeout=_REQUEST_SECONDS, trust_env=False)
         self._login = {"username": user, "password": password}
@@ -66,15 +72,29 @@ class Connection:
     ) -> httpx.Response:
         """Send a request; log in where needed, and wait a little where Airflow is busy."""
         for attempt in range(_TRIES):
-            if "authorization" not in self._http.headers:
-                self._log_in()
-            answer = self._http.request(method, f"/api/v2{path}", json=json, params=params)
+            answer = self._ask(method, path, json=json, params=params)
             if answer.status_code == httpx.codes.UNAUTHORIZED:
                 del self._http.headers["authorization"]  # outlived by this client
             elif not _is_busy(answer):
                 break
             time.sleep(_PAUSE_SECONDS * attempt)
         return answer
+
+    def _ask(self, method: str, path: str, *, json: object, params: dict[str, str] | None) -> httpx.Response:
+        """Send a request once; wait for a server that is started again: where it was not reached, nothing was done."""
+        deadline = time.monotonic() + self._start_s
+        while True:
+            try:
+                if "authorization" not in self._http.headers:
+                    self._log_in()
+                return self._http.request(method, f"/api/v2{path}", json=json, params=params)
+            except httpx.ConnectError as error:
+                if time.monotonic() > deadline:
+                    raise LocalAirflowError(
+                        f"{self._http.base_url}: expected Airflow's server, got: {error}. Look at logs/components in "
+                        f"Airflow's folder."
+                    ) from error
+            time.sleep(_PAUSE_SECONDS)
 
     def _log_in(self) -> None:
         answer = self._http.post("/auth/token", json=self._login)

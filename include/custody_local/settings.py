@@ -29,6 +29,7 @@ SPARK_POOL = "custody_spark"
 """The pool of Spark drivers; the DAGs use it only where their environment says that it was made."""
 _LOCK_SECONDS = 60
 """How long SQLite waits for its one writer; five seconds, its default, are less than a commit on a busy disk takes."""
+_SQLITE_ARGUMENTS = "custody_local.sqlite.CONNECT_ARGUMENTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +152,13 @@ def airflow_environment(
     if SPARK_POOL in {pool.name for pool in read_pools(project)}:
         result["CUSTODY_SPARK_POOL"] = SPARK_POOL
     python_path = [str(project / "include"), environ.get("PYTHONPATH")]
+    connection = check_database(database or f"sqlite:///{home}/airflow.db?timeout={_LOCK_SECONDS}")
+    if connection.startswith("sqlite"):
+        result["AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS"] = _SQLITE_ARGUMENTS
     return result | {
         "PYTHONPATH": os.pathsep.join(part for part in python_path if part),
         "AIRFLOW_HOME": str(home),
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": check_database(
-            database or f"sqlite:///{home}/airflow.db?timeout={_LOCK_SECONDS}"
-        ),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": connection,
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs" / "tasks"),
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         # Each worker is a process that always runs; one Spark driver fills two cores anyway.

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -45,6 +46,23 @@ def greet():
 greet_dag = greet()
 greet_dag.params = {"name": "nobody", "seconds": 0}
 """
+DAILY = """\
+from datetime import datetime
+
+from airflow.sdk import dag, task
+
+
+@dag(schedule="@daily", start_date=datetime(2026, 1, 1), catchup=False)
+def daily():
+    @task
+    def nothing():
+        pass
+
+    nothing()
+
+
+daily()
+"""
 BROKEN = """\
 from airflow.sdk import dag
 
@@ -65,6 +83,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "dags").mkdir()
     (folder / "dags" / "greet.py").write_text(DAG)
+    (folder / "dags" / "daily.py").write_text(DAILY)
     (folder / "dags" / "broken.py").write_text(BROKEN)
     (folder / "airflow_settings.yaml").write_text(POOLS)
     return folder
@@ -131,6 +150,36 @@ def test_a_database_that_is_locked_for_a_while_is_waited_for(airflow: LocalAirfl
     assert freed.is_set()
     holder.join()
     assert client.wait_for_run("greet", run_id, timeout_s=120).state == "success"
+
+
+def test_a_backfill_is_made_whole_while_others_commit_all_the_time(airflow: LocalAirflow, client: RestClient) -> None:
+    client.wait_for_dag("daily")
+    ended = threading.Event()
+    commits = 0
+
+    def commit() -> None:
+        nonlocal commits
+        with closing(sqlite3.connect(airflow.home / "airflow.db", timeout=60, isolation_level=None)) as other:
+            other.execute("CREATE TABLE other (number INTEGER)")
+            while not ended.is_set():
+                other.execute("INSERT INTO other VALUES (1)")
+                commits += 1
+                time.sleep(0.001)
+
+    committer = threading.Thread(target=commit)
+    committer.start()
+    try:
+        # The DAG is paused: the runs are made, none is started.
+        client.backfill("daily", datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 5, 9, tzinfo=UTC))
+    finally:
+        ended.set()
+        committer.join()
+    assert commits > 0
+    assert client.count_runs("daily", kind="backfill") == 70
+    lines = (airflow.home / "logs" / "components" / "api-server.log").read_text().splitlines()
+    asked = [line for line in lines if "method=POST" in line and "path=/api/v2/backfills" in line]
+    assert len(asked) == 1
+    assert "status_code=200" in asked[0]
 
 
 def test_refused_request_is_shown_with_airflows_answer(client: RestClient) -> None:

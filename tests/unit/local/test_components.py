@@ -1,4 +1,4 @@
-"""The first process of a local Airflow: a killed component comes back, one that ends by itself ends all."""
+"""The first process of a local Airflow: a killed component comes back, one that ends soon after its start ends all."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ sys.exit(7)
 
 
 @contextmanager
-def components(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def components(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     (folder / "airflow").mkdir()
     (folder / "airflow" / "__main__.py").write_text(PROGRAM)
     (folder / "airflow" / "__init__.py").touch()
     (folder / "logs").mkdir()
     with subprocess.Popen(
-        [sys.executable, "-m", "custody_local.components", str(folder / "logs")],
+        [sys.executable, "-m", "custody_local.components", str(folder / "logs"), *options],
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(folder), str(INCLUDE)]),
@@ -94,6 +94,23 @@ def test_a_killed_component_is_started_again_and_one_that_ends_by_itself_ends_al
         "scheduler was killed by signal 9, and is started again",
         "triggerer ended by itself with exit code 7",
     ]
+
+
+def test_a_component_that_ends_by_itself_after_it_ran_for_a_while_is_started_again(tmp_path: Path) -> None:
+    with components(tmp_path, "0.1") as first:
+        wait_for(lambda: all(pid(tmp_path, name) for name in COMPONENTS))
+        ended = pid(tmp_path, "scheduler")
+        time.sleep(0.1)
+        (tmp_path / "scheduler.end").touch()
+        wait_for(lambda: not alive(ended))
+        (tmp_path / "scheduler.end").unlink()
+        wait_for(lambda: pid(tmp_path, "scheduler") != ended)
+        assert first.poll() is None
+        first.terminate()
+        assert first.wait(60) == 0
+        assert first.stderr is not None
+        said = first.stderr.read().splitlines()
+    assert said == ["scheduler ended by itself with exit code 7, and is started again"]
 
 
 def test_being_told_to_end_ends_all(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ DAY = datetime(2026, 11, 9, tzinfo=UTC)
 class Overloaded(ThreadingHTTPServer):
     """Makes a backfill and then finds its database locked, so that the same question meets a conflict."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answers)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Answers)
         self.backfills: dict[int, bool] = {1: True}
         self.creations: list[int] = []
         self.looks = 0
@@ -94,6 +94,31 @@ def test_a_backfill_of_somebody_else_is_a_conflict(server: Overloaded, client: R
     server.backfills[2] = False
     with pytest.raises(LocalAirflowError, match=r"409: .*already a running backfill"):
         client.backfill("greet", DAY, DAY)
+
+
+def test_a_server_that_is_started_again_is_waited_for(server: Overloaded, client: RestClient) -> None:
+    port = server.server_address[1]
+    server.shutdown()
+    server.server_close()
+
+    def start_again() -> None:
+        with Overloaded(port) as again:
+            for _ in ("login", "question"):
+                again.handle_request()
+
+    starter = threading.Timer(1.2, start_again)
+    starter.start()
+    assert client.dag("greet") == {"backfills": [{"id": 1}]}
+    starter.join()
+
+
+def test_a_server_that_is_gone_is_named(server: Overloaded) -> None:
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    expected = r"http://127\.0\.0\.1:\d+.*: expected Airflow's server, got: "
+    with RestClient(url, "admin", "secret", start_s=1) as client, pytest.raises(LocalAirflowError, match=expected):
+        client.dag("greet")
 
 
 def test_a_long_answer_is_shown_with_its_end(

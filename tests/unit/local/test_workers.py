@@ -89,7 +89,7 @@ def test_tasks_wait_because_all_workers_are_busy() -> None:
 
 def test_an_airflow_that_does_not_answer_is_left_alone(worker: subprocess.Popen[bytes]) -> None:
     process = this_process()
-    watch = QueueWatch(RestClient("http://127.0.0.1:1", "", ""))
+    watch = QueueWatch(RestClient("http://127.0.0.1:1", "", "", start_s=0))
     assert not watch.stands_still(process, datetime.now(UTC) + LATER)
     assert worker.poll() is None
 
