@@ -45,7 +45,12 @@ follower()
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     folder = tmp_path_factory.mktemp("rollover")
     repository = Repository.create(folder / "repository")
-    _ingest(repository, folder, SampleOptions(events=EVENTS))
+    with repository.ingest() as work:
+        for name, data in sample_files(SampleOptions(events=EVENTS)):
+            path = folder / name
+            path.write_bytes(data)
+            report = work.file(path)
+            assert report.stored == report.read
     return repository
 
 
@@ -67,15 +72,6 @@ def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> 
             client.wait_for_dag(dag_id)
             client.unpause(dag_id)
         yield client
-
-
-def _ingest(repository: Repository, folder: Path, options: SampleOptions) -> None:
-    with repository.ingest() as work:
-        for name, data in sample_files(options):
-            path = folder / f"{options.seed}-{name}"
-            path.write_bytes(data)
-            report = work.file(path)
-            assert report.stored == report.read
 
 
 def _run(client: RestClient, conf: dict[str, object] | None = None) -> tuple[str, dict[str, str | None]]:
@@ -126,63 +122,44 @@ def test_a_run_with_nothing_new_is_skipped_and_changes_nothing(client: RestClien
     assert len(client.asset_events("custody_commits")) == 1
 
 
-def test_a_run_that_waits_goes_on_once_events_arrive(
-    client: RestClient, repository: Repository, tmp_path: Path
+def test_a_run_that_waits_goes_on_once_events_arrive_and_recovers_what_their_dead_writer_left(
+    client: RestClient, repository: Repository
 ) -> None:
     run_id = client.trigger(DAG_ID, {"wait_seconds": 120})
     _wait_for_state(client, run_id, "deferred")
-    _ingest(repository, tmp_path, SampleOptions(events=100, nodes=1))
+    _index(repository, "order.region")
+    assert _old_shards(repository) == 1
+    torn = _leave_torn(repository)
     assert client.wait_for_run(DAG_ID, run_id).state == "success"
     states = {task.task_id: task.state for task in client.task_instances(DAG_ID, run_id)}
-    assert states["sweep"] == "success"
-    assert repository.status().pending.sealed_groups == 0
-    first, second = client.wait_for_runs("follower", 2)
-    [before] = _as_list(client.xcom("follower", first.run_id, "look"))
-    [told] = _as_list(client.xcom("follower", second.run_id, "look"))
-    assert (told["since"], told["files"], told["events"]) == (before["revisions"], 1, 100)
-
-
-def test_after_a_change_of_what_is_indexed_answers_are_right_and_old_shards_are_known(repository: Repository) -> None:
-    settings = '[index]\nattributes = ["order.region"]\nbackfill_shards_max = 1\n'
-    (repository.settings.root / "custody.toml").write_text(settings)
-    assert _old_shards(repository) == 2
-
-
-def test_the_journals_of_a_writer_that_died_are_recovered_by_the_next_run(
-    client: RestClient, repository: Repository
-) -> None:
-    live = repository.search("", limit=1).total
-    with repository.writer() as writer:
-        ids = writer.append([repository.get(0), repository.get(1)])
-        journals = repository.settings.containers[0] / "main" / "journals"
-        [journal] = journals.glob("*.journal")
-        torn = journal.read_bytes() + b"\x40\x00\x00\x00half a record"
-    # As after a crash: the journal is still open, and its last record broke off.
-    [sealed] = journals.glob("*.sealed")
-    sealed.rename(journal)
-    journal.write_bytes(torn)
-    run_id, states = _run(client)
     assert set(states.values()) == {"success"}
+    assert repository.status().pending.sealed_groups == 0
     report = client.xcom(DAG_ID, run_id, "recover")
     assert isinstance(report, dict)
     assert report["units"] == 1
-    assert repository.search("", limit=1).total == live + len(ids)
-    # And one of the old shards was built anew, as many as the setting allows in a run.
+    assert repository.search("", limit=1).total == EVENTS + len(torn)
+    # And the old shard was built anew: a run does as many as the setting allows.
     report = client.xcom(DAG_ID, run_id, "index")
     assert isinstance(report, dict)
     assert (report["units"], report["failed"]) == (2, 0)
-    assert _old_shards(repository) == 1
+    assert _old_shards(repository) == 0
+    first, second = client.wait_for_runs("follower", 2)
+    [before] = _as_list(client.xcom("follower", first.run_id, "look"))
+    [told] = _as_list(client.xcom("follower", second.run_id, "look"))
+    assert (told["since"], told["files"], told["events"]) == (before["revisions"], 1, len(torn))
 
 
-def test_the_maintenance_builds_the_other_old_shards_anew_when_asked_for_that_alone(
+def test_the_maintenance_builds_all_old_shards_anew_when_asked_for_that_alone(
     client: RestClient, repository: Repository
 ) -> None:
+    _index(repository, "order.region", "log.kind")
+    assert _old_shards(repository, "log.kind", "access") == 2
     dag_id = "provenance_maintenance"
     run_id = client.trigger(dag_id, {"steps": ["rebuild"]})
     assert client.wait_for_run(dag_id, run_id).state == "success"
     states = {task.task_id: task.state for task in client.task_instances(dag_id, run_id)}
     assert states == {"compact": "skipped", "rebuild": "success", "scrub": "skipped"}
-    assert _old_shards(repository) == 0
+    assert _old_shards(repository, "log.kind", "access") == 0
 
 
 def test_a_value_out_of_the_form_s_bounds_is_refused(client: RestClient) -> None:
@@ -196,6 +173,25 @@ def test_the_page_of_the_dag_shows_its_documentation(client: RestClient) -> None
     assert "wait_seconds" in json.dumps(details["params"])
 
 
+def _index(repository: Repository, *attributes: str) -> None:
+    """Change which attributes are indexed: shards that are there do not know them."""
+    settings = f"[index]\nattributes = {json.dumps(attributes)}\nbackfill_shards_max = 1\n"
+    (repository.settings.root / "custody.toml").write_text(settings)
+
+
+def _leave_torn(repository: Repository) -> range:
+    """Leave what a writer leaves that dies: a journal that is still open, and whose last record broke off."""
+    with repository.writer() as writer:
+        ids = writer.append([repository.get(0), repository.get(1)])
+        journals = repository.settings.containers[0] / "main" / "journals"
+        [journal] = journals.glob("*.journal")
+        torn = journal.read_bytes() + b"\x40\x00\x00\x00half a record"
+    [sealed] = journals.glob("*.sealed")
+    sealed.rename(journal)
+    journal.write_bytes(torn)
+    return ids
+
+
 def _wait_for_state(client: RestClient, run_id: str, state: str) -> None:
     for _ in range(240):
         if any(task.state == state for task in client.task_instances(DAG_ID, run_id)):
@@ -204,18 +200,18 @@ def _wait_for_state(client: RestClient, run_id: str, state: str) -> None:
     pytest.fail(f"no task came to be {state}")
 
 
-def _old_shards(repository: Repository) -> int:
-    """Return how many shards do not know the attribute; what is found does not depend on that."""
+def _old_shards(repository: Repository, attribute: str = "order.region", value: str = "emea") -> int:
+    """Return how many shards do not know an attribute; what is found does not depend on that."""
     opened = Repository.open(repository.settings.root)
-    found = opened.search("attribute.order.region:emea", limit=100_000)
-    expected = [event.event_id for event in opened.events(0, 100_000) if _region(event) == "emea"]
+    found = opened.search(f"attribute.{attribute}:{value}", limit=100_000)
+    expected = [event.event_id for event in opened.events(0, 100_000) if _attributes(event).get(attribute) == value]
     assert expected
     assert sorted(stored.event.event_id for stored in found.events) == expected
     return found.explained["main"].old
 
 
-def _region(event: Event) -> str | None:
-    return {**event.previous_attributes, **event.updated_attributes}.get("order.region")
+def _attributes(event: Event) -> dict[str, str | None]:
+    return {**event.previous_attributes, **event.updated_attributes}
 
 
 def _as_list(value: object) -> list[dict[str, Any]]:

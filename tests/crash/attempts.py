@@ -24,7 +24,7 @@ from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
 from tests.crash.committing import Interleaving
 from tests.crash.enumeration import counted_names, operations_of, run_to
-from tests.crash.scenarios import StoreScenario
+from tests.crash.scenarios import Prepared, StoreScenario
 from tests.crash.store import (
     EVERYTHING,
     NOW_MS,
@@ -141,23 +141,8 @@ class Passing(StoreScenario):
         super().use(fs, record)
 
 
-class PassingAgain(Passing):
-    """The recovery after a crash of a pass, crashed again.
-
-    Args:
-        disk: what the crash left.
-        promises: what had been promised until then.
-    """
-
-    def __init__(self, disk: MemoryFileSystem, promises: Promises) -> None:
-        self._disk = disk
-        self._promises = promises
-
-    def start(self) -> MemoryFileSystem:
-        return self._disk.crashed(CrashMode.ALL_KEPT)
-
-    def new_record(self) -> Promises:
-        return self._promises.copy()
+class PassingAgain(Prepared, Passing):
+    """The recovery after a crash of a pass, crashed again."""
 
     def run(self, fs: FileSystem, record: Promises) -> None:
         with processes(gone=True):

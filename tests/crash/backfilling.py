@@ -6,9 +6,8 @@ from custody.clock import ManualClock
 from custody.config import Settings
 from custody.repository import Repository
 from custody.vfs import FileSystem
-from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
-from tests.crash.scenarios import StoreScenario
+from tests.crash.scenarios import Prepared
 from tests.crash.store import SETTINGS, Promises, check_events, check_final_names, run_pass
 
 BEFORE = Settings.model_validate(
@@ -16,7 +15,7 @@ BEFORE = Settings.model_validate(
 )
 
 
-class BackFilling(StoreScenario):
+class BackFilling(Prepared):
     """A live shard that knows one field; the step index makes it anew with all of them."""
 
     def __init__(self) -> None:
@@ -26,12 +25,6 @@ class BackFilling(StoreScenario):
             self._promises.append(writer, 2)
         run_pass(disk, settings=BEFORE)
         self._disk = disk
-
-    def start(self) -> MemoryFileSystem:
-        return self._disk.crashed(CrashMode.ALL_KEPT)
-
-    def new_record(self) -> Promises:
-        return self._promises.copy()
 
     def run(self, fs: FileSystem, record: Promises) -> None:
         run_pass(fs, "index")

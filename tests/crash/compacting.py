@@ -7,9 +7,8 @@ from custody.maintenance import run, waiting
 from custody.repository import Meant
 from custody.rollover import Workspace
 from custody.vfs import FileSystem
-from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
-from tests.crash.scenarios import StoreScenario
+from tests.crash.scenarios import Prepared
 from tests.crash.store import (
     SETTINGS,
     WRITER,
@@ -23,7 +22,7 @@ from tests.crash.store import (
 FORGOTTEN = (1, 70, 71)
 
 
-class Compacting(StoreScenario):
+class Compacting(Prepared):
     """Three logs, of which the last one is erased as a whole; tombstones and old shards go in the end."""
 
     def __init__(self) -> None:
@@ -37,12 +36,6 @@ class Compacting(StoreScenario):
         for event_id in FORGOTTEN:
             del self._promises.acknowledged[event_id]
         self._disk = disk
-
-    def start(self) -> MemoryFileSystem:
-        return self._disk.crashed(CrashMode.ALL_KEPT)
-
-    def new_record(self) -> Promises:
-        return self._promises.copy()
 
     def run(self, fs: FileSystem, record: Promises) -> None:
         compact(fs)

@@ -26,7 +26,7 @@ class Healing(StoreScenario):
     def run(self, fs: FileSystem, record: Promises) -> None:
         full = Fault(frozenset({"write"}), "*/journals/*", first=3, errno=errno.ENOSPC, taken_bytes=20)
         with (
-            patch.object(journal_writer, "_keep", lambda *_: None),
+            patch.object(journal_writer, "keep", lambda *_: None),
             patch.object(Infirmary, "due", _all),
             repository(FaultyFileSystem(fs, full)).writer() as writer,
         ):

@@ -19,11 +19,10 @@ from custody.quarantine import Quarantine
 from custody.repository import Repository
 from custody.rollover import STEPS, Workspace
 from custody.vfs import FileSystem
-from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
 from custody.vfs.wrapping import WrappingFileSystem
 from tests.crash.attempts import processes
-from tests.crash.scenarios import StoreScenario
+from tests.crash.scenarios import Prepared
 from tests.crash.store import EVERYTHING, SETTINGS, WRITER, Promises, check_events, copied_segment, run_pass
 from tests.crash.store import repository as opened
 
@@ -53,7 +52,7 @@ class Held(Promises):
 Inflict = Callable[[MemoryFileSystem, Workspace, Promises], None]
 
 
-class Mending(StoreScenario):
+class Mending(Prepared):
     """Two live logs of two blocks each and a sealed group; `inflict` damages them and takes what is lost for good off
     the promises. A repair is crashed; the next one finishes the work, and notes each loss once.
     """
@@ -70,12 +69,6 @@ class Mending(StoreScenario):
         inflict(disk, Workspace(SMALL_BLOCKS, WRITER, disk), self._promises)
         self._lost = held - len(self._promises.acknowledged)
         self._disk = disk
-
-    def start(self) -> MemoryFileSystem:
-        return self._disk.crashed(CrashMode.ALL_KEPT)
-
-    def new_record(self) -> Promises:
-        return self._promises.copy()
 
     def run(self, fs: FileSystem, record: Promises) -> None:
         # Who crashed is gone, though it was this very process.
@@ -107,7 +100,7 @@ class Mending(StoreScenario):
         check_events(fs, record)
 
 
-class Scrubbing(StoreScenario):
+class Scrubbing(Prepared):
     """Two runs of the scrub over a store with a damaged block: whatever is kept is whole, and nothing is left out."""
 
     def __init__(self) -> None:
@@ -117,12 +110,6 @@ class Scrubbing(StoreScenario):
         _steps(disk, *STEPS)
         damage_a_block(disk, Workspace(SMALL_BLOCKS, WRITER, disk), self._promises)
         self._disk = disk
-
-    def start(self) -> MemoryFileSystem:
-        return self._disk.crashed(CrashMode.ALL_KEPT)
-
-    def new_record(self) -> Promises:
-        return self._promises.copy()
 
     def run(self, fs: FileSystem, record: Promises) -> None:
         clock = ManualClock(NOW_MS)

@@ -14,9 +14,8 @@ from custody.repository import Meant
 from custody.repository.retaining import apply_retention
 from custody.rollover import STEPS
 from custody.vfs import FileSystem
-from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
-from tests.crash.scenarios import StoreScenario
+from tests.crash.scenarios import Prepared
 from tests.crash.store import (
     SETTINGS,
     Promises,
@@ -43,7 +42,7 @@ class Expired(Promises):
         return Expired(self.tried, dict(self.acknowledged), self.is_done)
 
 
-class Retaining(StoreScenario):
+class Retaining(Prepared):
     """One pass: mark, delete, prune, collect."""
 
     def __init__(self) -> None:
@@ -57,12 +56,6 @@ class Retaining(StoreScenario):
         for event_id in OLD:
             del self._promises.acknowledged[event_id]
         self._disk = disk
-
-    def start(self) -> MemoryFileSystem:
-        return self._disk.crashed(CrashMode.ALL_KEPT)
-
-    def new_record(self) -> Expired:
-        return self._promises.copy()
 
     def run(self, fs: FileSystem, record: Promises) -> None:
         assert isinstance(record, Expired)

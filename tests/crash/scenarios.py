@@ -32,6 +32,29 @@ class StoreScenario(Scenario[Promises]):
             record.append(writer, 2)
 
 
+class Prepared(StoreScenario):
+    """What begins on a disk where something was done before; that is done once, and each run gets a copy.
+
+    Args:
+        disk: what was done, or what a crash left.
+        promises: what had been promised until then.
+    """
+
+    _disk: MemoryFileSystem
+    _promises: Promises
+
+    def __init__(self, disk: MemoryFileSystem, promises: Promises) -> None:
+        self._disk = disk
+        self._promises = promises
+
+    def start(self) -> MemoryFileSystem:
+        # Nothing is under way on the disk, so that all of it is kept; the copy can be changed.
+        return self._disk.crashed(CrashMode.ALL_KEPT)
+
+    def new_record(self) -> Promises:
+        return self._promises.copy()
+
+
 class Appending(StoreScenario):
     """Several appends and groups over two containers, in the lives of two processes."""
 
@@ -46,24 +69,8 @@ class Appending(StoreScenario):
             record.append(writer, 2)
 
 
-class Recovering(StoreScenario):
-    """A start on what a crash left; nothing is appended before the start has done its work.
-
-    Args:
-        disk: what the crash left.
-        promises: what had been promised until then.
-    """
-
-    def __init__(self, disk: MemoryFileSystem, promises: Promises) -> None:
-        self._disk = disk
-        self._promises = promises
-
-    def start(self) -> MemoryFileSystem:
-        # Nothing is under way on the disk, so that all of it is kept; the copy can be changed.
-        return self._disk.crashed(CrashMode.ALL_KEPT)
-
-    def new_record(self) -> Promises:
-        return self._promises.copy()
+class Recovering(Prepared):
+    """A start on what a crash left; nothing is appended before the start has done its work."""
 
     def run(self, fs: FileSystem, record: Promises) -> None:
         with repository(fs).writer():
@@ -123,7 +130,7 @@ class RollingOverSplit(RollingOver):
         run_pass(fs)
 
 
-class RollingOverDamage(StoreScenario):
+class RollingOverDamage(Prepared):
     """A sealed journal with damaged records: the others become live, the damaged bytes are kept.
 
     Args:
@@ -152,12 +159,6 @@ class RollingOverDamage(StoreScenario):
             file.sync()
         disk.sync_directory(self._journal.parent)
         self._disk = disk
-
-    def start(self) -> MemoryFileSystem:
-        return self._disk.crashed(CrashMode.ALL_KEPT)
-
-    def new_record(self) -> Promises:
-        return self._promises.copy()
 
     def run(self, fs: FileSystem, record: Promises) -> None:
         run_pass(fs)

@@ -15,7 +15,7 @@ from tests.crash.committing import Committing, Racing
 from tests.crash.compacting import FORGOTTEN, Compacting
 from tests.crash.contents import HELD, Contents, Dropping, Storing
 from tests.crash.crowd import Crowding
-from tests.crash.enumeration import Outcome, Scenario, disks_after, enumerate_crashes, operations_of, run_to
+from tests.crash.enumeration import SEEDS, Outcome, Scenario, disks_after, enumerate_crashes, operations_of, run_to
 from tests.crash.healing import Healing
 from tests.crash.ingesting import Ingesting
 from tests.crash.mending import (
@@ -49,6 +49,11 @@ LEFTOVERS = {
     "a journal without events": ("sync_directory", -2, CrashMode.ALL_KEPT),
 }
 
+in_some_ways = pytest.mark.parametrize(
+    "seeds", [2, pytest.param(SEEDS, marks=pytest.mark.slow)], ids=["some ways", "all ways"]
+)
+"""In how many ways writes are torn and come out of order at each operation; more of them take minutes."""
+
 
 def test_a_crash_while_appending_and_sealing_loses_no_acknowledged_event() -> None:
     outcome = enumerate_crashes(Appending())
@@ -74,8 +79,9 @@ def test_a_crash_while_contents_are_stored_loses_none_that_was_acknowledged() ->
     assert outcome.operations > 80
 
 
-def test_a_crash_in_a_pass_of_all_steps_loses_no_acknowledged_event() -> None:
-    outcome = enumerate_crashes(RollingOver())
+@in_some_ways
+def test_a_crash_in_a_pass_of_all_steps_loses_no_acknowledged_event(seeds: int) -> None:
+    outcome = enumerate_crashes(RollingOver(), seeds=seeds)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 80
 
@@ -92,30 +98,35 @@ def test_a_crash_while_two_slots_ingest_stores_no_event_twice_and_loses_none(tmp
     assert outcome.operations > 60
 
 
-def test_a_crash_while_small_groups_become_one_log_loses_no_acknowledged_event() -> None:
+@in_some_ways
+def test_a_crash_while_small_groups_become_one_log_loses_no_acknowledged_event(seeds: int) -> None:
     fs, _, error = run_to(RollingOverMerged())
     assert error is None
     [file] = workspace(fs).catalog.load().files.values()
     assert list(file.groups) == [0, 2]
-    outcome = enumerate_crashes(RollingOverMerged())
+    outcome = enumerate_crashes(RollingOverMerged(), seeds=seeds)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 80
 
 
-def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part() -> None:
+@in_some_ways
+def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part(seeds: int) -> None:
     fs, _, error = run_to(RollingOverSplit())
     assert error is None
     files = workspace(fs).catalog.load().files.values()
     assert len(files) >= 3
     assert workspace(fs).catalog.load().revision == 0
-    outcome = enumerate_crashes(RollingOverSplit(), seeds=3)
+    outcome = enumerate_crashes(RollingOverSplit(), seeds=seeds)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 120
 
 
 @pytest.mark.parametrize("damaged", [(1,), (0, 1, 2)], ids=["one record", "every record"])
-def test_a_crash_while_a_damaged_group_is_rolled_over_loses_neither_events_nor_evidence(damaged: list[int]) -> None:
-    outcome = enumerate_crashes(RollingOverDamage(damaged))
+@in_some_ways
+def test_a_crash_while_a_damaged_group_is_rolled_over_loses_neither_events_nor_evidence(
+    damaged: list[int], seeds: int
+) -> None:
+    outcome = enumerate_crashes(RollingOverDamage(damaged), seeds=seeds)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 30
 
@@ -139,7 +150,8 @@ def test_two_crashes_of_recovery_one_after_the_other_lose_no_acknowledged_event(
     assert again.runs > 500
 
 
-def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back() -> None:
+@in_some_ways
+def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back(seeds: int) -> None:
     fs, _, error = run_to(Compacting())
     assert error is None
     state = workspace(fs).catalog.load()
@@ -147,7 +159,7 @@ def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back() 
     assert not any(first <= FORGOTTEN[1] <= last for first, last in held)
     [remnant] = state.tombstones.values()
     assert len(remnant.erased_groups) == 1, "the tombstone is done, the group of the erased log is remembered"
-    outcome = enumerate_crashes(Compacting(), seeds=3)
+    outcome = enumerate_crashes(Compacting(), seeds=seeds)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 40
 

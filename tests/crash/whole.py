@@ -12,11 +12,10 @@ from custody.clock import ManualClock
 from custody.repository import Meant, Repository
 from custody.repository.retaining import apply_retention
 from custody.vfs import FileSystem
-from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
 from tests.chain import Answers, answers
 from tests.crash.retaining import HELD, OLD, RETENTION
-from tests.crash.scenarios import StoreScenario
+from tests.crash.scenarios import Prepared
 from tests.crash.store import EVERYTHING, Promises, repository, run_pass
 from tests.support import event
 
@@ -24,7 +23,7 @@ NOW_MS = event(max(HELD) + 1).event_time + 9_900
 """The first two logs are older than ten seconds, the group that is rolled over is not."""
 
 
-class WholeChain(StoreScenario):
+class WholeChain(Prepared):
     """An old log, a held one, and a sealed group; then a pass of the rollover and one of retention."""
 
     def __init__(self) -> None:
@@ -40,12 +39,6 @@ class WholeChain(StoreScenario):
         for event_id in OLD:
             del self._promises.acknowledged[event_id]
         self._disk = disk
-
-    def start(self) -> MemoryFileSystem:
-        return self._disk.crashed(CrashMode.ALL_KEPT)
-
-    def new_record(self) -> Promises:
-        return self._promises.copy()
 
     def run(self, fs: FileSystem, record: Promises) -> None:
         run_pass(fs)

@@ -1,13 +1,12 @@
-"""The catalog of one writer's database: a linear log of transactions, each with its predecessor's digest."""
+"""The catalog of one writer's database, extended: transactions, each with its predecessor's digest, and checkpoints."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
-from custody.catalog.chain import Chain
 from custody.catalog.checkpoints import write_checkpoint
 from custody.catalog.codec import FEATURES_WRITTEN, digest, encode
 from custody.catalog.conflict import (
@@ -15,21 +14,18 @@ from custody.catalog.conflict import (
     Conflict,
     FencedError,
     NotApplicableError,
-    PrunedError,
     SealedError,
 )
-from custody.catalog.history import Difference, revision_at
 from custody.catalog.objects import Objects
 from custody.catalog.publishing import check_actions, pause, publish
+from custody.catalog.reader import CatalogReader
 from custody.catalog.state import EMPTY, CatalogState, Draft
 from custody.catalog.transaction_pb2 import Action, Note, Transaction
 from custody.clock import Clock
 from custody.errors import (
     ConfigurationError,
     ConflictError,
-    CorruptionError,
     FormatVersionError,
-    NotFoundError,
 )
 from custody.store import ObjectInfo, ObjectStore
 
@@ -38,7 +34,7 @@ _LOG_FRACTION = 0.5
 _LOG_BYTES_MIN = 1 << 20
 
 
-class Catalog:
+class Catalog(CatalogReader):
     """Reads and extends one catalog; cheap to make, keeps the state that it read last.
 
     Args:
@@ -49,41 +45,11 @@ class Catalog:
     """
 
     def __init__(self, store: ObjectStore, writer: str, database: str, clock: Clock) -> None:
-        self.objects = Objects(store, writer, database)
-        self.chain = Chain(self.objects)
-        self.notices: list[str] = []
-        """What was found and could be passed over, such as a damaged checkpoint."""
+        super().__init__(store, writer, database)
         self.epoch: int | None = None
         """The epoch of this writer, when it has begun one; a greater one in the catalog stops it."""
-        self._store = store
         self._clock = clock
-        self._state = EMPTY
-        self._opened = False
         self._settled_revision = -1
-        self._checkpointed = (-1, 0)
-        """Revision and size in bytes of the newest checkpoint that this object knows of."""
-        self._log_bytes = 0
-
-    def load(self) -> CatalogState:
-        """Return the newest state; the work is proportional to what was committed since the last call.
-
-        The first call looks for revisions behind the last one too; a later call looks for the next one only.
-
-        Raises:
-            CorruptionError: an object is damaged, missing, or does not follow from its predecessor.
-            FormatVersionError: a newer custody wrote something that this one does not know.
-        """
-        if self._opened:
-            return self._refresh()
-        found = self.chain.newest_checkpoint()
-        self.notices += found.passed_over
-        self._checkpointed = (found.state.revision, found.size_bytes)
-        self._state = found.state
-        while True:
-            state = self._refresh()
-            if self.chain.check_end(state):
-                self._opened = state.revision >= 0
-                return state
 
     def commit(self, actions: Sequence[Action], *, next_event_id: int = 0, attempt: UUID | None = None) -> CatalogState:
         """Append one transaction and return the state after it; `attempt` is its id where it was chosen before.
@@ -191,81 +157,9 @@ class Catalog:
         heavy = self._log_bytes > max(_LOG_BYTES_MIN, _LOG_FRACTION * self._checkpointed[1])
         return self.checkpoint_age() >= every or heavy
 
-    def timeline(self, start: int | None = None, stop: int | None = None) -> Iterator[Transaction]:
-        """Yield the transactions that are kept, oldest first, each checked against its predecessor.
-
-        Raises:
-            PrunedError: `start` is not kept any more.
-            CorruptionError: a transaction is damaged or missing.
-        """
-        state = self.load()
-        first = state.floor if start is None else self._kept(start, state)
-        last = state.revision if stop is None else self._kept(stop, state)
-        yield from self.chain.transactions(first, last)
-
-    def at(self, revision: int, *, check_files: bool = False) -> CatalogState:
-        """Return the state at a revision; with `check_files` only if all its files exist.
-
-        Raises:
-            PrunedError: the revision is not kept any more; the error says which is the earliest.
-            NotFoundError: there is no such revision yet.
-            CorruptionError: it cannot be read, or one of its files is missing.
-        """
-        newest = self.load()
-        state = newest if revision == newest.revision else self.chain.at(self._kept(revision, newest))
-        for path in state.files if check_files else ():
-            if self._store.head(self.objects.home + path) is None:
-                where = self._store.locate(self.objects.home + path)
-                raise CorruptionError(f"{where}: expected a file of revision {revision}, found none.")
-        return state
-
-    def revision_at(self, time_ms: int) -> int:
-        """Return the last revision that was committed at or before a time; reads a logarithmic number of them.
-
-        Raises:
-            NotFoundError: the catalog begins later.
-            PrunedError: what is kept of it does.
-        """
-        return revision_at(self.objects, self.load(), time_ms)
-
-    def difference(self, former: int, later: int) -> Difference:
-        """Return what differs between two revisions, either of which may be the earlier one; raises as `at` does."""
-        old, new = self.at(former), self.at(later)
-        return Difference(
-            {path: new.files[path] for path in new.files if path not in old.files},
-            {path: old.files[path] for path in old.files if path not in new.files},
-            {name: new.shards[name] for name in new.shards if name not in old.shards},
-            {name: old.shards[name] for name in old.shards if name not in new.shards},
-        )
-
-    def _refresh(self) -> CatalogState:
-        before = self._state
-        self._state, size = self.chain.follow(before)
-        self._log_bytes += size
-        if self._opened and self._state is before and self._is_pruned(before):
-            self._forget()
-            return self.load()
-        return self._state
-
-    def _is_pruned(self, state: CatalogState) -> bool:
-        """Whether a revision is gone; then what followed it may be gone too, although there is more.
-
-        Revisions are deleted oldest first: while one is there, all that follow it are.
-        """
-        keys = [self.objects.key(state.revision, state.uuid, checkpoint=kind) for kind in (False, True)]
-        return state.revision >= 0 and all(self._store.head(key) is None for key in keys)
-
     def _forget(self) -> None:
-        self._state, self._opened, self._settled_revision = EMPTY, False, -1
-
-    def _kept(self, revision: int, newest: CatalogState) -> int:
-        if revision < newest.floor:
-            raise PrunedError(
-                f"{self.objects}: revision {revision} was pruned, the earliest is {newest.floor}.", newest.floor
-            )
-        if revision > newest.revision:
-            raise NotFoundError(f"{self.objects}: there is no revision {revision}, the newest is {newest.revision}.")
-        return revision
+        super()._forget()
+        self._settled_revision = -1
 
     def _check_writable(self, state: CatalogState) -> None:
         unknown = sorted(state.writer_features - FEATURES_WRITTEN)

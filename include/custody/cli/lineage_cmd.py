@@ -39,6 +39,7 @@ def lineage(repository: Path, what: str, writer: str | None, as_json: bool) -> N
 
 def _print_tree(found: Lineage, uuid: str) -> None:
     tree = Tree(clean(f"{found.events} events of {len(found.nodes)} FlowFiles"))
+    several = len({writer for node in found.nodes.values() for writer in node.writers}) > 1
     branches = {-1: tree}
     for number, (depth, node, again) in enumerate(found.walk()):
         if number == _NODES_SHOWN:
@@ -46,10 +47,11 @@ def _print_tree(found: Lineage, uuid: str) -> None:
             break
         branches[depth] = branches[depth - 1].add(clean(_label(node, again, node.uuid == uuid)))
         if not again:
-            for event in node.events:
+            for event, whose in zip(node.events, node.writers, strict=True):
                 component = event.component_name or event.component_type
                 line = f"{time_text(event.event_time)} {event.event_type} · {component} · event {event.event_id}"
-                branches[depth].add(clean(line))
+                # Each writer counts its own ids.
+                branches[depth].add(clean(f"{line} of {whose}" if several else line))
     stdout().print(tree)
 
 

@@ -3,11 +3,12 @@
 from custody.journal.file import Damage, JournalFile
 from custody.journal.groups import Group, groups, writers
 from custody.journal.infirmary import ROOM_BYTES_MIN
+from custody.journal.keeping import JournalOptions
 from custody.journal.lane import SyncPolicy
 from custody.journal.membership import decode_state, drop_container, encode_state, writer_states
 from custody.journal.merge import MergeReader
 from custody.journal.sealing import Sealed, read_end, seal_abandoned
-from custody.journal.writer import JournalOptions, JournalWriter, lock_path
+from custody.journal.writer import JournalWriter, lock_path
 
 __all__ = [
     "ROOM_BYTES_MIN",

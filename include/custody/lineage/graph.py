@@ -14,10 +14,11 @@ Lookup = Callable[[Sequence[str], int], list[tuple[str, Event]]]
 
 @dataclass(frozen=True, slots=True)
 class FlowFileNode:
-    """One FlowFile: its own events in time order, and the FlowFiles made from it."""
+    """One FlowFile: its own events in time order, the writer of each, and the FlowFiles made from it."""
 
     uuid: str
     events: tuple[Event, ...]
+    writers: tuple[str, ...]
     parents: tuple[str, ...]
     children: tuple[str, ...]
 
@@ -62,7 +63,8 @@ def trace(lookup: Lookup, uuids: Iterable[str], events_max: int) -> Lineage:
         mentioned = {uuid for _, event in events for uuid in _relatives(event)}
         frontier = mentioned - asked
     is_complete = not frontier and len(found) <= events_max
-    kept = sorted(found.values(), key=lambda event: (event.event_time, event.event_id))[:events_max]
+    in_order = sorted(found, key=lambda place: (found[place].event_time, place[1], place[0]))
+    kept = [(writer, found[writer, event_id]) for writer, event_id in in_order[:events_max]]
     return Lineage(_nodes(kept), len(kept), is_complete)
 
 
@@ -72,16 +74,21 @@ def _relatives(event: Event) -> Iterator[str]:
     yield from event.child_uuids
 
 
-def _nodes(events: Iterable[Event]) -> dict[str, FlowFileNode]:
+def _nodes(events: Iterable[tuple[str, Event]]) -> dict[str, FlowFileNode]:
     own: dict[str, list[Event]] = defaultdict(list)
+    writers: dict[str, list[str]] = defaultdict(list)
     parents: dict[str, dict[str, None]] = defaultdict(dict)
     children: dict[str, dict[str, None]] = defaultdict(dict)
-    for event in events:
+    for writer, event in events:
         own[event.flowfile_uuid].append(event)
+        writers[event.flowfile_uuid].append(writer)
         for parent in event.parent_uuids:
             for child in event.child_uuids:
                 if parent != child:
                     children[parent][child] = None
                     parents[child][parent] = None
     names = dict.fromkeys([*own, *parents, *children])
-    return {uuid: FlowFileNode(uuid, tuple(own[uuid]), tuple(parents[uuid]), tuple(children[uuid])) for uuid in names}
+    return {
+        uuid: FlowFileNode(uuid, tuple(own[uuid]), tuple(writers[uuid]), tuple(parents[uuid]), tuple(children[uuid]))
+        for uuid in names
+    }

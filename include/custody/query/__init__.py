@@ -1,9 +1,10 @@
 """Room `query`: the query language and the search over what the catalog lists."""
 
 from custody.query.facets import SEVERAL_VALUES, check_facets, facets_of, facets_of_table
+from custody.query.live import Explained, Found, LiveShards, Window
 from custody.query.parser import field_help, parse_query
 from custody.query.scan import Scan
-from custody.query.search import Explained, Found, LiveShards, Window, search_state
+from custody.query.search import search_state
 from custody.query.structured import structured_query
 from custody.query.times import time_span
 

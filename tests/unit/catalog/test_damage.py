@@ -129,22 +129,3 @@ def test_a_field_of_the_future_does_not_stop_a_reader(tmp_path: Path) -> None:
 def test_the_format_s_numbers_stand() -> None:
     assert encode(Transaction())[:16] == b"CUSTCAT\x01" + bytes(8)
     assert len(encode(Transaction())) == 8 + 8 + 32
-    numbers = {field.name: field.number for field in Transaction.DESCRIPTOR.fields}
-    assert numbers == {
-        "revision": 1,
-        "uuid": 2,
-        "previous_uuid": 3,
-        "previous_digest": 4,
-        "commit_time_ms": 5,
-        "encoding": 6,
-        "catalog_id": 7,
-        "attempt_id": 8,
-        "reader_features": 9,
-        "writer_features": 10,
-        "actions": 11,
-        "next_event_id": 12,
-        "naming": 13,
-        "epoch": 14,
-        "live_paths": 15,
-        "live_files": 16,
-    }

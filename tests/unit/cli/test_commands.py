@@ -187,6 +187,7 @@ def test_lineage_is_asked_by_uuid_or_by_event(root: Path, live: Repository) -> N
     tree = run(root, "lineage", join.event_id).stdout
     assert all(uuid in tree for uuid in wanted.nodes)
     assert "← asked for" in tree
+    assert " of main" not in tree  # one writer's ids need no name
 
 
 def test_a_cut_lineage_says_so(root: Path, live: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

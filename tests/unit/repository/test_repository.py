@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.errors import ConfigurationError, CorruptionError, NotFoundError
 from custody.model import Event
@@ -196,8 +198,11 @@ def test_lineage_goes_over_the_writers_of_a_cluster(repository: Repository) -> N
     dropped = event(2, event_type="DROP", flowfile_uuid="child")
     opened = with_writers(repository, {"one": [made, fork], "two": [dropped]})
     found = opened.lineage(["child"])
-    assert sorted(found.nodes) == ["child", "parent"]
+    assert {uuid: node.writers for uuid, node in found.nodes.items()} == {"parent": ("one", "one"), "child": ("two",)}
     assert found.events == 3
+    tree = CliRunner().invoke(cli, ["--repository", str(opened.settings.root), "lineage", "child"]).stdout
+    assert "event 1 of one" in tree
+    assert "event 0 of two" in tree
 
 
 def test_status_tells_what_lies_on_disk(mixed: Repository) -> None:
