@@ -35,9 +35,8 @@ class PageCache:
                 self._held.move_to_end(key)
                 return held[0]
         page = read()
-        size = page.nbytes
         with self._lock:
-            if self._is_wanted_again(key) and size <= self._bytes_max and key not in self._held:
+            if self._is_wanted_again(key) and (size := page.nbytes) <= self._bytes_max and key not in self._held:
                 self._held[key] = page, size
                 self.bytes += size
             while self.bytes > self._bytes_max:

@@ -51,31 +51,48 @@ class TableFile:
         Raises:
             CorruptionError: the file is damaged.
         """
-        held, pages = self._held(keys)
+        if len(keys) == 1:
+            return self._rows_of_one(int(keys[0]), reader, first)
+        held = self.index.held(keys)
+        pages = self.index.pages.of_keys(held) if len(held) else []
         left = np.full(len(held), _ALL if first is None else first)
         seen = np.zeros(len(held), bool)
         found: list[pa.Table] = []
-        for part in _parts(pages, 1 if first is not None and len(held) == 1 else _PAGES_AT_ONCE):
-            rows = self._rows(part, reader)
+        for start in range(0, len(pages), _PAGES_AT_ONCE):
+            rows = self._rows(pages[start : start + _PAGES_AT_ONCE], reader)
             values = rows.column(0).chunk(0).to_numpy()
             begin, end = values.searchsorted(held, "left"), values.searchsorted(held, "right")
             seen |= begin < end
             end = np.minimum(end, begin + left)
             left -= end - begin
-            found += _slices(rows, begin, end)
+            if (begin < end).any():
+                found.append(rows.take(pa.array(_between(begin, end))))
             if not left.any():
                 break
         if not seen.all():
             self._refuse(f"expected rows of the key {held[~seen][0]}, as its index says, got none")
         return found
 
-    def _held(self, keys: np.ndarray) -> tuple[np.ndarray, Sequence[int]]:
-        """Which keys the file has, and on which pages."""
-        if len(keys) == 1:
-            key = int(keys[0])
-            return (keys, self.index.pages.of_key(key)) if self.index.holds(key) else (keys[:0], ())
-        held = self.index.held(keys)
-        return held, self.index.pages.of_keys(held) if len(held) else ()
+    def _rows_of_one(self, key: int, reader: PageReader, first: int | None) -> list[pa.Table]:
+        """The same for one key, which plain integers are faster for than arrays."""
+        if not self.index.holds(key):
+            return []
+        pages = self.index.pages.of_key(key)
+        wanted = np.uint64(key)
+        left = _ALL if first is None else first
+        found: list[pa.Table] = []
+        for part in _parts(pages, _PAGES_AT_ONCE if first is None else 1):
+            rows = self._rows(part, reader)
+            values = rows.column(0).chunk(0).to_numpy()
+            begin, end = int(values.searchsorted(wanted, "left")), int(values.searchsorted(wanted, "right"))
+            if begin < end:
+                found.append(rows.slice(begin, min(end - begin, left)))
+                left -= found[-1].num_rows
+            if found and not left:
+                break
+        if not found:
+            self._refuse(f"expected rows of the key {key}, as its index says, got none")
+        return found
 
     def _rows(self, pages: Sequence[int], reader: PageReader) -> pa.Table:
         if len(pages) > 1:
@@ -106,13 +123,9 @@ def _parts(pages: Sequence[int], size: int) -> Iterator[Sequence[int]]:
         size = min(2 * size, _PAGES_AT_ONCE)
 
 
-def _slices(rows: pa.Table, begin: np.ndarray, end: np.ndarray) -> Iterator[pa.Table]:
-    """The rows between some begins and ends: one slice, or the rows one by one where there are many."""
-    if len(begin) == 1:
-        if begin[0] < end[0]:
-            yield rows.slice(int(begin[0]), int(end[0] - begin[0]))
-        return
+def _between(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """All places between some begins and ends."""
     lengths = end - begin
-    if lengths.any():
-        starts = np.repeat(begin - (np.cumsum(lengths) - lengths), lengths)
-        yield rows.take(pa.array(starts + np.arange(len(starts))))
+    starts = np.repeat(begin - (np.cumsum(lengths) - lengths), lengths)
+    places: np.ndarray = starts + np.arange(len(starts))
+    return places

@@ -105,7 +105,7 @@ _ALL = (
         path=pa.binary(),
     ),
     _spec(CONTENTS_IN_DIRECTORIES, "cnt dir", cnt=ID, dir=ID, path=pa.binary()),
-    _spec(REVISIONS_IN_ORIGINS, "revrel ori", raw="revrel", revrel=ID, ori=ID),
+    _spec(REVISIONS_IN_ORIGINS, "revrel ori", page_rows=ROWS_OF_ONE, raw="revrel", revrel=ID, ori=ID),
 )
 TABLES: Mapping[str, TableSpec] = MappingProxyType({spec.name: spec for spec in _ALL})
 """Every table of a database, by name."""
