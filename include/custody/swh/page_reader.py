@@ -28,6 +28,8 @@ _I64_NEXT = bytes((1 << 4 | _I64,))
 _UNUSED_SIZE = _I64_NEXT + b"\0"
 """A size that has to be there, and that pyarrow does not look at."""
 _SIZE = 0xFFFFFFFF
+_PAGES_OF_THREADS = 16
+"""From so many pages on columns are decoded by several threads; for fewer that costs more than it gains."""
 
 
 class PageReader:
@@ -78,7 +80,7 @@ class PageReader:
         group = b"".join((self._group, *chunks, _UNUSED_SIZE, _I64_NEXT, count, b"\0"))
         pieces.append(footer_of(self._footer.before, self._footer.after, [group], rows)[len(MAGIC) :])
         file = pq.ParquetFile(pa.BufferReader(b"".join(pieces)), read_dictionary=self._dictionaries, pre_buffer=False)
-        table = file.read(use_threads=False)
+        table = file.read(use_threads=len(pages) >= _PAGES_OF_THREADS)
         if table.num_rows != rows:
             raise ValueError(f"expected {rows} rows, got {table.num_rows}")
         return table if table.column(0).num_chunks == 1 else table.combine_chunks()
