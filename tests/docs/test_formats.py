@@ -44,6 +44,7 @@ from custody.rollover import UnitManifest
 from custody.rollover.manifest import PREAMBLE as UNIT_PREAMBLE
 from custody.swh.index_file import PREAMBLE as SWH_INDEX_PREAMBLE
 from custody.swh.index_file import KeyIndex, read_index
+from custody.swh.page_index import COLUMN
 from custody.vfs import TEMPORARY_SUFFIX, PosixFileSystem
 from tests.docs.pages import DOCS, examples, hex_bytes, read, section, table
 
@@ -241,12 +242,17 @@ def test_the_example_of_a_table_of_contents_is_what_the_code_writes() -> None:
 
 
 def test_the_example_of_an_index_of_keys_is_what_the_code_writes_and_reads(tmp_path: Path) -> None:
-    shown = KeyIndex.of(np.array([5, 9, 1000, 1001], np.uint64), np.array([5, 1000], np.uint64), b"\x11" * 32)
+    columns = np.array([(0, 0, 0, 0, 0), (6, 30, 4, 0xCAFE, 0)], COLUMN)
+    places = np.array([[2, 34, 40 | 0xAAAA << 32, 74, 50 | 0xBBBB << 32], [2, 124, 41, 165, 51]], np.uint64)
+    keys, firsts = np.array([5, 9, 1000, 1001], np.uint64), np.array([5, 1000], np.uint64)
+    shown = KeyIndex.of(keys, columns, firsts, places, b"\x11" * 32)
     assert shown.encode() == _example("swh-index", "file")
     (tmp_path / "0.ef").write_bytes(_example("swh-index", "file"))
     found = read_index(FS, tmp_path / "0.ef")
+    found.check()
     assert (found.keys.numbers() + np.uint64(found.first)).tolist() == [5, 9, 1000, 1001]
-    assert found.groups(np.array([1001], np.uint64)) == [1]
+    assert found.pages.of_keys(np.array([1001], np.uint64)) == [1]
+    assert [found.pages.places(page) for page in (0, 1)] == places.tolist()
 
 
 def test_the_example_of_a_transaction_is_what_the_code_writes() -> None:

@@ -62,7 +62,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".toc": lambda path: TableOfContents.decode(path.read_bytes(), path),
     ".txn": lambda path: decode(path.read_bytes(), path),
     ".ckpt": lambda path: decode(path.read_bytes(), path),
-    ".ef": lambda path: read_index(FS, path),
+    ".ef": lambda path: read_index(FS, path).check(),
 }
 VERSION = {"future-version", "unknown-feature"}
 FILES = sorted(path for path in BROKEN.iterdir() if path.is_file() and path.name != "torn.journal")

@@ -74,8 +74,7 @@ def write_database(folder: Path, reference: Reference, *, group_rows: int = 8) -
 def open_database(folder: Path, reference: Reference) -> ProvenanceDatabase:
     written = write_database(folder, reference)
     files = {
-        name: {folder / name / file.name: bytes.fromhex(file.index_sha256) for file in made}
-        for name, made in written.items()
+        name: {folder / name / file.name: bytes.fromhex(file.sha256) for file in made} for name, made in written.items()
     }
     return ProvenanceDatabase(PosixFileSystem(), files)
 

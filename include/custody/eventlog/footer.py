@@ -14,6 +14,8 @@ MAGIC = b"PAR1"
 TAIL_BYTES = 8
 """A Parquet file ends with the length of its footer (u32) and its magic number."""
 
+Buffer = bytes | memoryview
+
 _STOP = 0
 _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 3, 7, 8, 9, 10, 11, 12
 _BOOLEANS = (1, 2)
@@ -36,8 +38,8 @@ class FooterParts:
 def footer_of(before: bytes, after: bytes, row_groups: Sequence[bytes], rows: int) -> bytes:
     """Return a Parquet file without data, whose footer describes some blocks, of `rows` events, of another file."""
     count = len(row_groups)
-    groups = _field(_LIST) + (bytes([count << 4 | _STRUCT]) if count < _LONG_LIST else b"\xfc" + _varint(count))
-    footer = b"".join((before, _varint(rows << 1), groups, *row_groups, after))
+    groups = _field(_LIST) + (bytes([count << 4 | _STRUCT]) if count < _LONG_LIST else b"\xfc" + varint(count))
+    footer = b"".join((before, varint(rows << 1), groups, *row_groups, after))
     return b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))
 
 
@@ -74,7 +76,7 @@ def _cut(data: bytes) -> FooterParts:
         raise ValueError("expected a Parquet footer, got row groups that are no structs")
     groups = []
     for _ in range(count):
-        end = _skip_struct(data, position)
+        end = skip_struct(data, position)
         groups.append(data[position:end])
         position = end
     return FooterParts(data[:rows_start], data[position:], tuple(groups))
@@ -85,7 +87,8 @@ def _field(kind: int) -> bytes:
     return bytes([1 << 4 | kind])
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Return a number as Thrift spells it, seven bits a byte."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -94,7 +97,8 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """Return the number that begins at a position, and the position behind it."""
     value = shift = 0
     while data[position] > 127:
         value |= (data[position] & 127) << shift
@@ -103,16 +107,16 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     return value | data[position] << shift, position + 1
 
 
-def _list_head(data: bytes, position: int) -> tuple[int, int, int]:
+def _list_head(data: Buffer, position: int) -> tuple[int, int, int]:
     """Return (elements, their kind, first byte of the first one)."""
     head = data[position]
     if head >> 4 == _LONG_LIST:
-        count, position = _read_varint(data, position + 1)
+        count, position = read_varint(data, position + 1)
         return count, head & 15, position
     return head >> 4, head & 15, position + 1
 
 
-def _skip_struct(data: bytes, position: int) -> int:
+def skip_struct(data: Buffer, position: int) -> int:
     """Return the position behind a struct."""
     while True:
         head = data[position]
@@ -136,17 +140,17 @@ def _skip_struct(data: bytes, position: int) -> int:
             position = _skip(data, position, kind)
 
 
-def _skip(data: bytes, position: int, kind: int) -> int:
+def _skip(data: Buffer, position: int, kind: int) -> int:
     """Return the position behind a value; a boolean field has none."""
     if kind == _STRUCT:
-        return _skip_struct(data, position)
+        return skip_struct(data, position)
     if kind in (_LIST, _SET):
         count, element, position = _list_head(data, position)
         for _ in range(count):
             position = position + 1 if element in _BOOLEANS else _skip(data, position, element)
         return position
     if kind == _BINARY:
-        length, position = _read_varint(data, position)
+        length, position = read_varint(data, position)
         return position + length
     if kind in _BOOLEANS:
         return position
@@ -154,4 +158,4 @@ def _skip(data: bytes, position: int, kind: int) -> int:
         return position + (1 if kind == _BYTE else 8)
     if kind == _MAP or kind > _STRUCT:
         raise ValueError(f"expected a Parquet footer, got a value of kind {kind}")
-    return _read_varint(data, position)[1]
+    return read_varint(data, position)[1]

@@ -1,7 +1,7 @@
 """Answers "where was this content?": the earliest revision or release that holds it, its origin, and all the others.
 
-One question costs a row group of four or five tables. Many questions at once are looked up together, table by table: a
-row group that several of them need is read once.
+One question costs a page of four or five tables. Many questions at once are looked up together, table by table: the
+pages that they need of a file are decoded in one call, each once.
 
 The service of Software Heritage answers with any revision; this one always with the earliest by the author's date, of
 several of one date with the one of the smallest id, and with the origin of the smallest id that leads to it.
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from custody.catalog import CatalogState
 from custody.errors import InvalidInputError, NotFoundError
-from custody.swh.group_cache import CACHE_BYTES, GroupCache
+from custody.swh.page_cache import CACHE_BYTES, PageCache
 from custody.swh.swhid import ObjectType, Swhid
 from custody.swh.table import Table
 from custody.swh.tables import (
@@ -70,14 +70,14 @@ class ProvenanceDatabase:
     """A database that is open, for any number of threads; files are opened when they are first needed, and stay open.
 
     Args:
-        files: of each table the files, with the SHA-256 of their indexes where the catalog tells it.
+        files: of each table the files, with their SHA-256 where the catalog tells it.
         cache_bytes: how much of what was decoded lately is kept in memory.
     """
 
     def __init__(
         self, fs: FileSystem, files: Mapping[str, Mapping[Path, bytes | None]], cache_bytes: int = CACHE_BYTES
     ) -> None:
-        cache = GroupCache(cache_bytes)
+        cache = PageCache(cache_bytes)
         self._tables = {name: Table(fs, spec, files.get(name, {}), cache) for name, spec in TABLES.items()}
 
     @classmethod
@@ -87,14 +87,14 @@ class ProvenanceDatabase:
         """Open the files that are live in a state of the database's catalog."""
         files: dict[str, dict[Path, bytes | None]] = {}
         for path, file in state.files.items():
-            files.setdefault(file.table, {})[folder / path] = file.toc_sha256
+            files.setdefault(file.table, {})[folder / path] = file.sha256
         return cls(fs, files, cache_bytes)
 
     def check(self) -> None:
-        """Read all indexes, so that no question has to wait for one.
+        """Open all indexes, so that no question has to wait for one.
 
         Raises:
-            CorruptionError: one is damaged, or not the one that the catalog lists.
+            CorruptionError: the head of one is damaged, or it is not that of the file that the catalog lists.
         """
         for table in self._tables.values():
             table.files  # noqa: B018 - read by being asked for

@@ -2,7 +2,8 @@
 
 Of each number the lower `low_bits` bits are stored as they are. The upper parts go up from number to number, so they
 are stored as a row of bits: for each possible upper part the numbers that have it as ones, then a zero. Whether a
-number is in the set is found by jumping to the zero before its upper part, without unpacking anything else.
+number is in the set is found by jumping to the zero before its upper part, without unpacking anything else. How many
+ones are before each block of the row is stored too, so that only the block that holds the zero is looked at.
 """
 
 from __future__ import annotations
@@ -11,20 +12,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from custody.errors import CorruptionError
+from custody.swh.checked_words import BLOCK_SHIFT, BLOCK_WORDS, CheckedWords, blocks_of
+
 _WORD = 64
 _ONE = np.uint64(1)
 
 
 @dataclass(frozen=True, slots=True)
 class EliasFano:
-    """A set of `count` different numbers; `lows` and `highs` are words of 64 bits, the lowest bit first."""
+    """A set of `count` different numbers; `words` begins with `high_words` upper words, then lower words."""
 
     count: int
     low_bits: int
-    lows: np.ndarray
-    highs: np.ndarray
-    zeros_before: np.ndarray
-    """Of each word of `highs`, how many zeros the words before it hold."""
+    high_words: int
+    words: CheckedWords
+    ones_before: np.ndarray
+    """Of each block of upper words, how many ones the blocks before it hold (u64)."""
+    _zeros_before_block: np.ndarray
+    _zeros_before: np.ndarray
+    """Of each upper word, how many zeros the words before it hold: filled a block at a time."""
+    _is_counted: bytearray
 
     @classmethod
     def of(cls, numbers: np.ndarray) -> EliasFano:
@@ -38,23 +46,32 @@ class EliasFano:
         bits = np.zeros(-(-(count + last + 1) // _WORD) * _WORD, np.uint8)
         bits[upper + np.arange(count)] = 1
         highs = np.packbits(bits, bitorder="little").view("<u8")
-        return cls.from_words(count, low_bits, lows, highs)
+        ones = np.cumsum(np.bitwise_count(highs), dtype=np.uint64)
+        before = np.concatenate([np.zeros(1, np.uint64), ones[BLOCK_WORDS - 1 :: BLOCK_WORDS]])[: blocks_of(len(highs))]
+        return cls.from_words(count, low_bits, len(highs), CheckedWords(np.concatenate([highs, lows])), before)
 
     @classmethod
-    def from_words(cls, count: int, low_bits: int, lows: np.ndarray, highs: np.ndarray) -> EliasFano:
+    def from_words(
+        cls, count: int, low_bits: int, high_words: int, words: CheckedWords, ones_before: np.ndarray
+    ) -> EliasFano:
         """Take a set as it was stored."""
-        zeros = _WORD - np.bitwise_count(highs).astype(np.int64)
-        return cls(count, low_bits, lows, highs, np.cumsum(zeros) - zeros)
+        blocks = np.arange(len(ones_before) + 1, dtype=np.int64) * (BLOCK_WORDS * _WORD)
+        blocks[-1] = high_words * _WORD
+        zeros = blocks - np.append(ones_before.astype(np.int64), count)
+        counted = bytearray(len(ones_before))
+        return cls(count, low_bits, high_words, words, ones_before, zeros, np.empty(high_words, np.int64), counted)
 
     @property
     def is_sound(self) -> bool:
-        """Whether there are as many numbers as it says: a set of other words could name places that are not there."""
-        return int(np.bitwise_count(self.highs).sum()) == self.count
+        """Whether the numbers of ones can be those of its blocks: others could name places that are not there."""
+        zeros = self._zeros_before_block
+        sizes = np.diff(zeros)
+        return bool(zeros[0] == 0 and (sizes >= 0).all() and (sizes <= BLOCK_WORDS * _WORD).all())
 
     def holds(self, number: int) -> bool:
         """Whether a number is in the set: as `contains`, for one, which plain integers are faster for than arrays."""
         upper = number >> self.low_bits
-        if upper >= len(self.highs) * _WORD - self.count:
+        if upper >= self.high_words * _WORD - self.count:
             return False
         end = self._zero_at(upper) - upper
         start = self._zero_at(upper - 1) - upper + 1 if upper else 0
@@ -72,54 +89,93 @@ class EliasFano:
         """Return for each number (uint64) whether it is in the set."""
         shift = np.uint64(self.low_bits)
         upper = (numbers >> shift).astype(np.int64)
-        zeros = len(self.highs) * _WORD - self.count
-        inside = upper < zeros
-        upper = np.where(inside, upper, 0)
-        wanted = numbers & ((_ONE << shift) - _ONE)
+        inside = upper < self.high_words * _WORD - self.count
+        found = np.zeros(len(numbers), bool)
+        upper = upper[inside]
+        if len(upper) == 0:
+            return found
+        wanted = numbers[inside] & ((_ONE << shift) - _ONE)
         end = self._zero(upper) - upper
         start = np.where(upper > 0, self._zero(np.maximum(upper - 1, 0)) - upper + 1, 0)
         # Bisection in all buckets at once: most hold one number or two.
         bound = end.copy()
         while (open_ := start < bound).any():
             middle = (start + bound) >> 1
-            smaller = open_ & (self._low(np.where(open_, middle, 0)) < wanted)
+            smaller = open_.copy()
+            smaller[open_] = self._low(middle[open_]) < wanted[open_]
             start = np.where(smaller, middle + 1, start)
             bound = np.where(open_ & ~smaller, middle, bound)
-        found: np.ndarray = inside & (start < end)
-        found[found] = self._low(start[found]) == wanted[found]
+        hit = start < end
+        hit[hit] = self._low(start[hit]) == wanted[hit]
+        found[inside] = hit
         return found
 
     def numbers(self) -> np.ndarray:
         """Return the whole set, sorted."""
-        bits = np.unpackbits(self.highs.view(np.uint8), bitorder="little")
+        bits = np.unpackbits(self.words.part(0, self.high_words).view(np.uint8), bitorder="little")
         ones = np.flatnonzero(bits)[: self.count]
         upper = (ones - np.arange(self.count)).astype(np.uint64) << np.uint64(self.low_bits)
         whole: np.ndarray = upper | self._low(np.arange(self.count))
         return whole
 
+    def check(self) -> None:
+        """Compare the numbers of ones with the words.
+
+        Raises:
+            CorruptionError: a block of words is damaged, or has another number of ones.
+        """
+        for block in range(len(self.ones_before)):
+            self._count(block)
+
+    def _count(self, block: int) -> None:
+        """Count the zeros before each word of a block."""
+        start = block * BLOCK_WORDS
+        end = min(start + BLOCK_WORDS, self.high_words)
+        zeros = _WORD - np.bitwise_count(self.words.part(start, end)).astype(np.int64)
+        before = np.cumsum(zeros) - zeros + self._zeros_before_block[block]
+        if before[-1] + zeros[-1] != self._zeros_before_block[block + 1]:
+            raise CorruptionError(f"{self.words.path}: expected another number of keys in block {block} of the index.")
+        self._zeros_before[start:end] = before
+        # Threads that count a block at the same time write the same.
+        self._is_counted[block] = 1
+
     def _zero(self, number: np.ndarray) -> np.ndarray:
         """The positions of zeros, each given by its number."""
-        word = np.searchsorted(self.zeros_before, number, side="right") - 1
-        rest = number - self.zeros_before[word]
-        bits = np.unpackbits(self.highs[word].view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+        block = np.searchsorted(self._zeros_before_block, number, side="right") - 1
+        for one in np.unique(block).tolist():
+            if not self._is_counted[one]:
+                self._count(one)
+        # Bisection in all blocks at once, for the last word that no more zeros are before.
+        word = block << BLOCK_SHIFT
+        for step in (1 << bit for bit in reversed(range(BLOCK_SHIFT))):
+            last = np.minimum(word + step, self.high_words - 1)
+            word = np.where((last == word + step) & (self._zeros_before[last] <= number), last, word)
+        rest = number - self._zeros_before[word]
+        bits = np.unpackbits(self.words.take(word).view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
         inside: np.ndarray = (np.cumsum(bits == 0, axis=1) == (rest + 1)[:, None]).argmax(axis=1)
         place: np.ndarray = word * _WORD + inside
         return place
 
     def _zero_at(self, number: int) -> int:
         """The position of a zero, given by its number."""
-        word = int(self.zeros_before.searchsorted(number, "right")) - 1
-        zeros = ~int(self.highs[word])
-        for _ in range(number - int(self.zeros_before[word])):
+        block = int(self._zeros_before_block.searchsorted(number, "right")) - 1
+        if not self._is_counted[block]:
+            self._count(block)
+        start = block << BLOCK_SHIFT
+        before = self._zeros_before[start : start + BLOCK_WORDS]
+        inside = int(before.searchsorted(number, "right")) - 1
+        zeros = ~self.words.at(start + inside)
+        for _ in range(number - int(before[inside])):
             zeros &= zeros - 1  # without its lowest one
-        return word * _WORD + (zeros & -zeros).bit_length() - 1
+        return (start + inside) * _WORD + (zeros & -zeros).bit_length() - 1
 
     def _low_at(self, place: int) -> int:
         """The lower bits of the number at a place."""
         if self.low_bits == 0:
             return 0
         word, offset = divmod(place * self.low_bits, _WORD)
-        both = int(self.lows[word]) | int(self.lows[word + 1]) << _WORD
+        word += self.high_words
+        both = self.words.at(word) | self.words.at(word + 1) << _WORD
         return both >> offset & ((1 << self.low_bits) - 1)
 
     def _low(self, place: np.ndarray) -> np.ndarray:
@@ -127,10 +183,10 @@ class EliasFano:
         if self.low_bits == 0 or len(place) == 0:
             return np.zeros(len(place), np.uint64)
         bit = place.astype(np.uint64) * np.uint64(self.low_bits)
-        word, offset = (bit >> np.uint64(6)).astype(np.int64), bit & np.uint64(_WORD - 1)
-        low = self.lows[word] >> offset
+        word, offset = (bit >> np.uint64(6)).astype(np.int64) + self.high_words, bit & np.uint64(_WORD - 1)
+        low = self.words.take(word) >> offset
         # Shifted twice, as a shift by 64 is no zero.
-        high = (self.lows[word + 1] << (np.uint64(_WORD - 1) - offset)) << _ONE
+        high = (self.words.take(word + 1) << (np.uint64(_WORD - 1) - offset)) << _ONE
         value: np.ndarray = (low | high) & ((_ONE << np.uint64(self.low_bits)) - _ONE)
         return value
 

@@ -1,7 +1,7 @@
-"""One file of a table as it is written: sorted, in small row groups, with its index beside it.
+"""One file of a table as it is written: sorted, in small row groups and pages, with its index beside it.
 
-A row group is what a point query decodes, so it is small. Files carry statistics, page indexes and page checksums as
-well, for readers of other makes.
+A page is what a point query decodes, so it is small. Files carry statistics, page indexes and page checksums as well,
+for readers of other makes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from custody.errors import InvalidInputError
 from custody.eventlog.sink import HashingSink
-from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, footer_digest
+from custody.swh.index_file import INDEX_SUFFIX, KeyIndex
+from custody.swh.page_index import find_pages
+from custody.swh.swhid import ObjectType
 from custody.swh.tables import DATE, HASH_KEY, TableSpec, hash_keys
 from custody.vfs import FileSystem
 
@@ -25,6 +28,11 @@ GROUP_ROWS = 4096
 """Rows of a row group: measured, docs/swh.md."""
 
 _ZSTD_LEVEL = 3
+_WHOLE_PAGE_BYTES = 1 << 30
+"""Pages are cut at rows, the same ones in all columns, and never at bytes."""
+_TYPE = "type"
+_TYPES = pa.array([kind.value for kind in ObjectType], pa.string())
+"""The dictionary of types: the same in all row groups, so that pages of several are decoded together."""
 
 
 class WrittenFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,21 +78,25 @@ def write_tables(
     if first is None:
         return None
     keys: list[np.ndarray] = []
+    firsts: list[np.ndarray] = []
     rows = 0
     with fs.create(target) as file, HashingSink(file) as sink:
-        with pq.ParquetWriter(sink, spec.schema, **_options(spec)) as writer:
+        with pq.ParquetWriter(sink, first.schema, **_options(spec)) as writer:
             for group in chain([first], groups):
                 found = np.asarray(group.column(spec.key).combine_chunks())
                 if (keys and found[0] < keys[-1][-1]) or (found[1:] < found[:-1]).any():
                     raise InvalidInputError(f"{target}: expected rows sorted by {spec.key}, got others.")
                 keys.append(np.unique(found))
+                firsts.append(found[:: spec.page_rows])
                 writer.write_table(group, row_group_size=group_rows)
                 rows += group.num_rows
         sink.flush()
         file.sync()
-        size, digest = file.tell(), sink.sha256.hexdigest()
-    firsts = np.array([group[0] for group in keys], np.uint64)
-    index = KeyIndex.of(np.unique(np.concatenate(keys)), firsts, footer_digest(fs.view(target), target))
+        size, digest = file.tell(), sink.sha256
+    written = fs.view(target)
+    metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(written)))
+    columns, places = find_pages(written, metadata, spec.page_rows, target)
+    index = KeyIndex.of(np.unique(np.concatenate(keys)), columns, np.concatenate(firsts), places, digest.digest())
     data = index.encode()
     path = target.with_suffix(INDEX_SUFFIX)
     with fs.create(path) as file, HashingSink(file) as sink:
@@ -97,7 +109,7 @@ def write_tables(
         name=target.name,
         rows=rows,
         bytes=size,
-        sha256=digest,
+        sha256=digest.hexdigest(),
         index_bytes=len(data),
         index_sha256=index_digest,
         first_key=index.first,
@@ -107,11 +119,16 @@ def write_tables(
 
 def _options(spec: TableSpec) -> dict[str, object]:
     numbers = [field.name for field in spec.schema if field.type in (pa.uint64(), DATE)]
+    compressed = [name for name in spec.schema.names if name not in spec.raw]
     return {
-        "compression": "zstd",
-        "compression_level": _ZSTD_LEVEL,
-        "use_dictionary": [name for name in spec.schema.names if name == "type"],
-        "column_encoding": {spec.key: "DELTA_BINARY_PACKED"},
+        "compression": {name: "zstd" if name in compressed else "none" for name in spec.schema.names},
+        "compression_level": dict.fromkeys(compressed, _ZSTD_LEVEL),
+        "use_dictionary": [name for name in spec.schema.names if name == _TYPE],
+        "column_encoding": dict.fromkeys((spec.key, *spec.delta), "DELTA_BINARY_PACKED"),
+        "max_rows_per_page": spec.page_rows,
+        "data_page_size": _WHOLE_PAGE_BYTES,
+        # Else other readers would be told that types are a dictionary, which they are only here.
+        "store_schema": False,
         "write_statistics": numbers,
         "write_page_index": True,
         "write_page_checksum": True,
@@ -154,7 +171,17 @@ def _converted(spec: TableSpec, table: pa.Table) -> pa.Table:
             raise InvalidInputError(
                 f"table {spec.name}: column {field.name!r}: expected a value in each row, got none."
             )
-    return pa.table(columns, schema=spec.schema)
+        if field.name == _TYPE:
+            columns[-1] = _types(spec, _one_chunk(columns[-1]))
+    fields = [field.with_type(column.type) for field, column in zip(spec.schema, columns, strict=True)]
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _types(spec: TableSpec, values: pa.Array) -> pa.Array:
+    places = pc.index_in(values, _TYPES).cast(pa.int8())
+    if places.null_count:
+        raise InvalidInputError(f"table {spec.name}: column {_TYPE!r}: expected one of {_TYPES.to_pylist()}.")
+    return pa.DictionaryArray.from_arrays(places, _TYPES)
 
 
 def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -1,125 +1,131 @@
-"""One file of a table as it is asked: by key, a row group at a time.
+"""One file of a table as it is asked: by key, some pages at a time.
 
-What is read is checked: the index and the footer by their SHA-256 when they are first needed, each page by its
-checksum, and that the rows of a key are where the index says that they are.
+What is read is checked: the head and the blocks of the index, each page by its checksum, and that the rows of a key are
+where the index says that they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from custody.errors import CorruptionError
-from custody.swh.group_cache import GroupCache
-from custody.swh.index_file import INDEX_SUFFIX, footer_digest, read_index
-from custody.swh.tables import TableSpec
+from custody.swh.index_file import INDEX_SUFFIX, read_index
+from custody.swh.page_cache import PageCache
+from custody.swh.page_reader import PageReader
+from custody.swh.views import scattered_view
 from custody.vfs import FileSystem
 
-_DICTIONARIES = frozenset({"type"})
-"""Columns with few different values: decoded as numbers, not as a text a row."""
+_PAGES_AT_ONCE = 128
+"""Pages that are decoded together: at most half a million rows."""
 
 _ALL = 1 << 62
 """More rows than there are, and few enough to be added to a place."""
 
 
 class TableFile:
-    """A file that is open for point queries, by any number of threads; it is opened by the first that needs it.
+    """A file that is open for point queries, by any number of threads; it is mapped by the first that needs it.
 
     Args:
-        index_sha256: what the catalog says of the index; None takes any index that is whole.
+        sha256: what the catalog says of the file; None takes any index that is whole.
     """
 
-    def __init__(
-        self, fs: FileSystem, spec: TableSpec, path: Path, cache: GroupCache, index_sha256: bytes | None = None
-    ) -> None:
+    def __init__(self, fs: FileSystem, path: Path, cache: PageCache, sha256: bytes | None = None) -> None:
         self._fs = fs
-        self._spec = spec
         self._path = path
         self._cache = cache
-        self.index = read_index(fs, path.with_suffix(INDEX_SUFFIX), index_sha256)
-        self._file: pq.ParquetFile | None = None
-        # pyarrow's reader of a file keeps its place: one thread at a time.
-        self._lock = Lock()
+        self.index = read_index(fs, path.with_suffix(INDEX_SUFFIX), sha256)
 
-    def rows(self, keys: np.ndarray, columns: Sequence[str], first: int | None = None) -> list[pa.Table]:
+    def rows(self, keys: np.ndarray, reader: PageReader, first: int | None = None) -> list[pa.Table]:
         """Return the rows of some keys (uint64, sorted, all different), in the order of the file.
 
         Args:
-            columns: which; the key is the first of them.
+            reader: of the columns that are wanted; the key is the first of them.
             first: of each key only so many rows.
 
         Raises:
             CorruptionError: the file is damaged.
         """
-        held, groups = self._held(keys)
+        if len(keys) == 1:
+            return self._rows_of_one(int(keys[0]), reader, first)
+        held = self.index.held(keys)
+        pages = self.index.pages.of_keys(held) if len(held) else []
         left = np.full(len(held), _ALL if first is None else first)
         seen = np.zeros(len(held), bool)
         found: list[pa.Table] = []
-        for number in groups:
-            group = self._group(number, columns)
-            values = group.column(0).chunk(0).to_numpy()
+        for start in range(0, len(pages), _PAGES_AT_ONCE):
+            rows = self._rows(pages[start : start + _PAGES_AT_ONCE], reader)
+            values = rows.column(0).chunk(0).to_numpy()
             begin, end = values.searchsorted(held, "left"), values.searchsorted(held, "right")
             seen |= begin < end
             end = np.minimum(end, begin + left)
             left -= end - begin
-            found += _slices(group, begin, end)
+            if (begin < end).any():
+                found.append(rows.take(pa.array(_between(begin, end))))
             if not left.any():
                 break
         if not seen.all():
             self._refuse(f"expected rows of the key {held[~seen][0]}, as its index says, got none")
         return found
 
-    def _held(self, keys: np.ndarray) -> tuple[np.ndarray, Sequence[int]]:
-        """Which keys the file has, and in which row groups."""
-        if len(keys) == 1:
-            key = int(keys[0])
-            return (keys, self.index.groups_of(key)) if self.index.holds(key) else (keys[:0], ())
-        held = self.index.held(keys)
-        return held, self.index.groups(held) if len(held) else ()
+    def _rows_of_one(self, key: int, reader: PageReader, first: int | None) -> list[pa.Table]:
+        """The same for one key, which plain integers are faster for than arrays."""
+        if not self.index.holds(key):
+            return []
+        pages = self.index.pages.of_key(key)
+        wanted = np.uint64(key)
+        left = _ALL if first is None else first
+        found: list[pa.Table] = []
+        for part in _parts(pages, _PAGES_AT_ONCE if first is None else 1):
+            rows = self._rows(part, reader)
+            values = rows.column(0).chunk(0).to_numpy()
+            begin, end = int(values.searchsorted(wanted, "left")), int(values.searchsorted(wanted, "right"))
+            if begin < end:
+                found.append(rows.slice(begin, min(end - begin, left)))
+                left -= found[-1].num_rows
+            if found and not left:
+                break
+        if not found:
+            self._refuse(f"expected rows of the key {key}, as its index says, got none")
+        return found
 
-    def _group(self, number: int, columns: Sequence[str]) -> pa.Table:
-        return self._cache.get((self._path, number, tuple(columns)), lambda: self._read(number, columns))
+    def _rows(self, pages: Sequence[int], reader: PageReader) -> pa.Table:
+        if len(pages) > 1:
+            return self._read(pages, reader)
+        return self._cache.get((self._path, pages[0], reader.columns), lambda: self._read(pages, reader))
 
-    def _read(self, number: int, columns: Sequence[str]) -> pa.Table:
+    def _read(self, pages: Sequence[int], reader: PageReader) -> pa.Table:
         try:
-            with self._lock:
-                group = self._opened().read_row_group(number, columns=list(columns), use_threads=False)
-            if group.num_rows == 0 or group.column_names != list(columns):
-                self._refuse(f"expected rows in row group {number}, got none")
-            return group.combine_chunks()
+            return reader.read(self._data, self.index.pages, pages)
         # A number that was flipped in a page's head may ask for more memory than there is.
-        except (OSError, pa.ArrowException, MemoryError) as error:
-            self._refuse(f"row group {number} cannot be read: {error}", error)
+        except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
+            self._refuse(f"pages {pages[0]} to {pages[-1]} cannot be read: {error}", error)
 
-    def _opened(self) -> pq.ParquetFile:
-        if self._file is None:
-            data = self._fs.view(self._path)
-            if footer_digest(data, self._path) != self.index.footer_sha256:
-                self._refuse("the footer is not the one that its index was made for")
-            self._file = pq.ParquetFile(
-                pa.BufferReader(pa.py_buffer(data)),
-                read_dictionary=sorted(_DICTIONARIES.intersection(self._spec.schema.names)),
-                page_checksum_verification=True,
-            )
-        return self._file
+    @cached_property
+    def _data(self) -> memoryview:
+        return scattered_view(self._fs, self._path)
 
     def _refuse(self, what: str, cause: BaseException | None = None) -> NoReturn:
         raise CorruptionError(f"{self._path}: {what}. Build the database anew.") from cause
 
 
-def _slices(group: pa.Table, begin: np.ndarray, end: np.ndarray) -> Iterator[pa.Table]:
-    """The rows between some begins and ends: one slice, or the rows one by one where there are many."""
-    if len(begin) == 1:
-        if begin[0] < end[0]:
-            yield group.slice(int(begin[0]), int(end[0] - begin[0]))
-        return
+def _parts(pages: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    """Pages, some at a time: from a few on twice as many each time, as the first ones are often enough."""
+    start = 0
+    while start < len(pages):
+        yield pages[start : start + size]
+        start += size
+        size = min(2 * size, _PAGES_AT_ONCE)
+
+
+def _between(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """All places between some begins and ends."""
     lengths = end - begin
-    if lengths.any():
-        starts = np.repeat(begin - (np.cumsum(lengths) - lengths), lengths)
-        yield group.take(pa.array(starts + np.arange(len(starts))))
+    starts = np.repeat(begin - (np.cumsum(lengths) - lengths), lengths)
+    places: np.ndarray = starts + np.arange(len(starts))
+    return places

@@ -30,6 +30,10 @@ REVISIONS_IN_ORIGINS = "revisions_in_origins"
 
 HASH_KEY = "hash_key"
 
+ROWS_OF_MANY, ROWS_OF_ONE = 4096, 1024
+"""Rows of a page: of tables with many rows a key, which compress the better the longer a page is, and with one or few;
+measured, docs/swh.md."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
@@ -40,6 +44,12 @@ class TableSpec:
     order: tuple[str, ...]
     range_column: str
     """The column whose ranges become files: the key, or what the key is derived from."""
+    page_rows: int = ROWS_OF_MANY
+    """Rows of a page, which is what a question decodes."""
+    delta: frozenset[str] = frozenset()
+    """Columns of numbers that are stored as differences, besides the key."""
+    raw: frozenset[str] = frozenset()
+    """Columns that are stored uncompressed: compressing them gains little, and takes time for each page."""
 
     @property
     def key(self) -> str:
@@ -52,18 +62,31 @@ class TableSpec:
         return self.key != self.range_column
 
 
-def _spec(name: str, order: str, **columns: pa.DataType) -> TableSpec:
+def _spec(
+    name: str, order: str, *, page_rows: int = ROWS_OF_MANY, delta: str = "", raw: str = "", **columns: pa.DataType
+) -> TableSpec:
     names = tuple(order.split())
-    fields = [pa.field(column, kind, nullable=False) for column, kind in columns.items()]
-    return TableSpec(name, pa.schema(fields), names, "sha1_git" if names[0] == HASH_KEY else names[0])
+    schema = pa.schema([pa.field(column, kind, nullable=False) for column, kind in columns.items()])
+    ranges = "sha1_git" if names[0] == HASH_KEY else names[0]
+    return TableSpec(name, schema, names, ranges, page_rows, frozenset(delta.split()), frozenset(raw.split()))
 
 
 _HASH = pa.binary(HASH_BYTES)
 _ALL = (
-    _spec(NODES, "id", id=ID, type=pa.string(), sha1_git=_HASH),
-    _spec(NODE_IDS, f"{HASH_KEY} sha1_git type", hash_key=ID, sha1_git=_HASH, type=pa.string(), id=ID),
-    _spec(ORIGINS, "id", id=ID, url=pa.string()),
-    _spec(EARLIEST, "node", node=ID, author_date=DATE, revrel=ID),
+    _spec(NODES, "id", page_rows=ROWS_OF_ONE, raw="id type sha1_git", id=ID, type=pa.string(), sha1_git=_HASH),
+    _spec(
+        NODE_IDS,
+        f"{HASH_KEY} sha1_git type",
+        page_rows=ROWS_OF_ONE,
+        delta="id",
+        raw="hash_key sha1_git type id",
+        hash_key=ID,
+        sha1_git=_HASH,
+        type=pa.string(),
+        id=ID,
+    ),
+    _spec(ORIGINS, "id", page_rows=ROWS_OF_ONE, raw="id", id=ID, url=pa.string()),
+    _spec(EARLIEST, "node", page_rows=ROWS_OF_ONE, raw="node", node=ID, author_date=DATE, revrel=ID),
     _spec(
         DIRECTORIES_IN_REVISIONS,
         "dir revrel_author_date revrel",
@@ -82,7 +105,7 @@ _ALL = (
         path=pa.binary(),
     ),
     _spec(CONTENTS_IN_DIRECTORIES, "cnt dir", cnt=ID, dir=ID, path=pa.binary()),
-    _spec(REVISIONS_IN_ORIGINS, "revrel ori", revrel=ID, ori=ID),
+    _spec(REVISIONS_IN_ORIGINS, "revrel ori", page_rows=ROWS_OF_ONE, raw="revrel", revrel=ID, ori=ID),
 )
 TABLES: Mapping[str, TableSpec] = MappingProxyType({spec.name: spec for spec in _ALL})
 """Every table of a database, by name."""

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.swh`: how long a question to a table takes, by rows of a row group and keys at once.
+"""`python -m tests.benchmarks.swh`: how long a question to a table takes, by rows of a page and keys at once.
 
 `query` compares questions to a whole database with other systems (`query.py`), `service` the same over gRPC with the
 service of Software Heritage (`service.py`).
@@ -9,6 +9,7 @@ Every question is a random key; files are warm. CPU time is of this process and 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 import tempfile
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.swh.table import Table
-from custody.swh.table_file import write_table_file
+from custody.swh.table_file import GROUP_ROWS, write_table_file
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 from tests.benchmarks.swh import query
@@ -66,21 +67,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     asking.set_defaults(run=query.main)
     asking.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 5_000_000, 20_000_000])
     asking.add_argument("--questions", type=int, default=500)
+    asking.add_argument("--many", type=int, nargs="*", default=[100], help="identifiers of questions about many")
     asking.add_argument("--cold", type=int, default=20, help="how many questions are asked cold")
     asking.add_argument("--systems", nargs="*", choices=list(SYSTEMS), help="which ones; all when left out")
     asking.add_argument("--modes", nargs="*", choices=["warm", "cold"], default=["warm", "cold"])
     asking.add_argument("--build", type=Path, help="folder of a build whose tables are asked instead of made-up ones")
     asking.add_argument("--folder", type=Path, help="where databases are made; .local/benchmarks/swh when left out")
-    parser.set_defaults(run=measure_groups)
+    parser.set_defaults(run=measure_pages)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--questions", type=int, default=500)
-    parser.add_argument("--groups", type=int, nargs="*", default=[2048, 8192, 32768, 131072])
+    parser.add_argument("--pages", type=int, nargs="*", default=[256, 1024, 4096, 16384], help="rows of a page")
     arguments = parser.parse_args(argv)
     return int(arguments.run(arguments))
 
 
-def measure_groups(arguments: argparse.Namespace) -> int:
-    """Print one line a size of row groups and kind of question."""
+def measure_pages(arguments: argparse.Namespace) -> int:
+    """Print one line a size of pages and kind of question."""
     rng = np.random.default_rng(1)
     out = sys.stdout
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, pyarrow {pa.__version__}"
@@ -88,13 +90,14 @@ def measure_groups(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder, fs = Path(scratch), PosixFileSystem()
         source = make_source(folder, arguments.rows)
-        for group_rows in arguments.groups:
-            path = folder / f"{group_rows}.parquet"
-            made = write_table_file(fs, SPEC, [source], path, group_rows=group_rows)
+        for page_rows in arguments.pages:
+            path = folder / f"{page_rows}.parquet"
+            spec = dataclasses.replace(SPEC, page_rows=page_rows)
+            made = write_table_file(fs, spec, [source], path, group_rows=max(page_rows, GROUP_ROWS))
             assert made is not None
             table = Table(fs, SPEC, {path: None})
             held = pq.read_table(path, columns=["cnt"]).column("cnt").unique().to_numpy()
-            out.write(f"row groups of {group_rows}: {made.bytes >> 10} KiB, index {made.index_bytes >> 10} KiB\n")
+            out.write(f"pages of {page_rows}: {made.bytes >> 10} KiB, index {made.index_bytes >> 10} KiB\n")
             missing = np.setdiff1d(rng.integers(0, arguments.rows * 3, arguments.questions, dtype=np.uint64), held)
             cases = {
                 "one key": rng.choice(held, (arguments.questions, 1)),

@@ -1,7 +1,7 @@
 """Questions to a whole database beside other systems on the same files: `python -m tests.benchmarks.swh query`.
 
 The database is made up, or with `--build` that of a build (its folder, below `builds`). Wall times and CPU times of one
-question after the other, of one identifier and of a hundred; warm, and cold: files dropped from the page cache and
+question after the other, of one identifier and of many; warm, and cold: files dropped from the page cache and
 everything opened anew for each question. All systems have to give the same answers.
 """
 
@@ -29,7 +29,6 @@ from tests.benchmarks.swh.made import Sizes, hashes_of, kinds_of, make_database
 
 ROOT = Path(__file__).resolve().parents[3]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-_MANY = 100
 Questions = list[list[tuple[int, str, str]]]
 
 
@@ -96,6 +95,7 @@ def compare(
     questions_for: Callable[[int, int, int], Questions],
     *,
     count: int,
+    many: list[int],
     cold: int,
     systems: list[str],
     modes: list[str],
@@ -109,11 +109,11 @@ def compare(
     size = sum(path.stat().st_size for path in database.rglob("*") if path.is_file())
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     sys.stdout.write(f"{rows} nodes, {size >> 20} MiB of tables and indexes; {machine}\n")
-    kinds = (("whereis", "warm", 1, count), (f"whereare {_MANY}", "warm", _MANY, max(count // 10, 3)))
-    for name, mode, many, asked in (*kinds, ("whereis", "cold", 1, cold)):
+    batches = [(f"whereare {keys}", "warm", keys, max(count * 10 // keys, 3)) for keys in many]
+    for name, mode, keys, asked in (("whereis", "warm", 1, count), *batches, ("whereis", "cold", 1, cold)):
         if mode not in modes:
             continue
-        questions = questions_for(asked + (WARM_UP if mode == "warm" else 0), many, many)
+        questions = questions_for(asked + (WARM_UP if mode == "warm" else 0), keys, keys)
         expected: list[Any] | None = None
         for system in systems:
             found = measured(system, database, questions, mode)
@@ -130,7 +130,13 @@ def compare(
 def main(arguments: Any) -> int:
     """Compare for the build, or for each size."""
     systems = arguments.systems or list(SYSTEMS)
-    given = {"count": arguments.questions, "cold": arguments.cold, "systems": systems, "modes": arguments.modes}
+    given = {
+        "count": arguments.questions,
+        "many": arguments.many,
+        "cold": arguments.cold,
+        "systems": systems,
+        "modes": arguments.modes,
+    }
     if arguments.build is not None:
         with tempfile.TemporaryDirectory() as scratch:
             database = tables_of(arguments.build, Path(scratch))

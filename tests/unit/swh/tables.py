@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.swh.table_file import WrittenFile, write_table_file
-from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
+from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES, TableSpec
 from custody.vfs import FileSystem
 
 SPEC = TABLES[CONTENTS_IN_REVISIONS]
@@ -32,8 +32,14 @@ def source(folder: Path, contents: list[int], *, row_group: int = 1000) -> Path:
 
 
 def write(
-    fs: FileSystem, folder: Path, contents: list[int], *, group_rows: int = 8, name: str = "00000"
+    fs: FileSystem,
+    folder: Path,
+    contents: list[int],
+    *,
+    group_rows: int = 8,
+    name: str = "00000",
+    spec: TableSpec = SPEC,
 ) -> WrittenFile:
-    made = write_table_file(fs, SPEC, [source(folder, contents)], folder / f"{name}.parquet", group_rows=group_rows)
+    made = write_table_file(fs, spec, [source(folder, contents)], folder / f"{name}.parquet", group_rows=group_rows)
     assert made is not None
     return made

@@ -34,4 +34,4 @@ def test_a_set_holds_what_was_put_in_and_nothing_else(held: set[int], asked: set
 def test_it_takes_two_bits_a_number_and_those_of_the_gaps(count: int, gap: int, bits_max: float) -> None:
     chosen = np.unique(np.random.default_rng(5).integers(0, count * gap, count, dtype=np.uint64))
     made = EliasFano.of(np.arange(count, dtype=np.uint64) if gap == 1 else chosen)
-    assert (made.lows.nbytes + made.highs.nbytes) * 8 / made.count < bits_max
+    assert len(made.words) * 64 / made.count < bits_max

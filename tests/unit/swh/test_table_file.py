@@ -1,8 +1,10 @@
-"""Files of tables: exact row groups, an index that tells every key, and rows found by key as a scan finds them."""
+"""Files of tables: exact row groups and pages, an index that tells every key, and rows found as a scan finds them."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -14,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError
-from custody.swh.group_cache import GroupCache
 from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, read_index
+from custody.swh.page_cache import PageCache
+from custody.swh.page_index import COLUMN, find_pages
 from custody.swh.table import Table
 from custody.swh.table_file import write_table_file
-from custody.swh.tables import NODE_IDS, TABLES, hash_keys
+from custody.swh.tables import NODE_IDS, NODES, TABLES, hash_keys
 from custody.vfs import PosixFileSystem
 from tests.unit.swh.tables import SPEC, source, write
 
@@ -54,8 +57,9 @@ def test_dates_are_seconds_and_ids_unsigned(tmp_path: Path, fs: PosixFileSystem)
 
 
 @given(
-    st.lists(st.integers(0, 60), min_size=1, max_size=120),
+    st.lists(st.integers(1, 60), min_size=1, max_size=120),
     st.sets(st.integers(0, 70), max_size=20),
+    st.integers(1, 9),
     st.integers(1, 9),
     st.sampled_from([0, 600, 1 << 20]),
     st.integers(1, 30),
@@ -65,16 +69,19 @@ def test_rows_are_found_by_key_as_a_scan_finds_them(
     contents: list[int],
     asked: set[int],
     group_rows: int,
+    page_rows: int,
     cache_bytes: int,
     first: int,
 ) -> None:
     folder, fs = tmp_path_factory.mktemp("table"), PosixFileSystem()
     contents.sort()
-    cut = len(contents) // 2
-    write(fs, folder, contents[:cut] or [0], group_rows=group_rows, name="00000")
-    write(fs, folder, contents[cut:], group_rows=group_rows, name="00001")
-    held = Counter((contents[:cut] or [0]) + contents[cut:])
-    table = Table(fs, SPEC, {folder / f"0000{number}.parquet": None for number in (1, 0)}, GroupCache(cache_bytes))
+    cut = contents.index(contents[len(contents) // 2])  # a key is in one file
+    spec = dataclasses.replace(SPEC, page_rows=page_rows)
+    before, after = contents[:cut] or [0], contents[cut:]
+    write(fs, folder, before, group_rows=group_rows, name="00000", spec=spec)
+    write(fs, folder, after, group_rows=group_rows, name="00001", spec=spec)
+    held = Counter(before + after)
+    table = Table(fs, SPEC, {folder / f"0000{number}.parquet": None for number in (1, 0)}, PageCache(cache_bytes))
     found = table.rows(np.array([*asked, *asked], np.uint64), ["revrel"])
     assert found.schema.names == ["cnt", "revrel"]
     assert found.column("cnt").to_pylist() == sorted(key for key in held.elements() if key in asked)
@@ -92,13 +99,49 @@ def test_rows_are_found_by_key_as_a_scan_finds_them(
     assert some.column("revrel").to_pylist() == expected
 
 
-def test_an_index_names_no_row_group_that_it_does_not_need(tmp_path: Path, fs: PosixFileSystem) -> None:
+def test_an_index_names_no_page_that_it_does_not_need(tmp_path: Path, fs: PosixFileSystem) -> None:
     write(fs, tmp_path, [*range(8), *[8] * 20, *range(9, 40)])
     index = read_index(fs, tmp_path / "00000.ef")
-    assert index.groups(np.array([3], np.uint64)) == [0]
-    assert index.groups(np.array([8], np.uint64)) == [0, 1, 2, 3]  # the group before may end with the key
-    assert index.groups(np.array([1, 39], np.uint64)) == [0, len(index.group_firsts) - 1]
+    for key, pages in ((3, [0]), (8, [0, 1, 2, 3])):  # the page before may end with the key
+        assert index.pages.of_keys(np.array([key], np.uint64)) == pages
+        assert list(index.pages.of_key(key)) == pages
+    assert index.pages.of_keys(np.array([1, 39], np.uint64)) == [0, index.pages.count - 1]
     assert index.held(np.array([0, 39, 40, 1 << 62], np.uint64)).tolist() == [0, 39]
+
+
+def test_an_index_tells_where_each_page_of_each_column_is(tmp_path: Path, fs: PosixFileSystem) -> None:
+    spec = dataclasses.replace(TABLES[NODE_IDS], page_rows=10)
+    hashes = sorted(hashlib.sha1(b"%d" % number).digest() for number in range(70))  # noqa: S324
+    kinds = ["rev" if number % 3 else "cnt" for number in range(70)]
+    rows = pa.table({"sha1_git": pa.array(hashes), "type": kinds, "id": pa.array(range(70), pa.int64())})
+    pq.write_table(rows, tmp_path / "source.parquet")
+    write_table_file(fs, spec, [tmp_path / "source.parquet"], tmp_path / "0.parquet", group_rows=25)
+    index, data = read_index(fs, tmp_path / "0.ef"), (tmp_path / "0.parquet").read_bytes()
+    assert [index.pages.places(page)[0] for page in range(index.pages.count)] == [10, 10, 5, 10, 10, 5, 10, 10]
+    assert [int(column["size"]) > 0 for column in index.pages.columns] == [False, False, True, False], "dictionaries"
+    for page in range(index.pages.count):
+        for offset, word in zip(*[iter(index.pages.places(page)[1:])] * 2, strict=True):
+            assert zlib.crc32(data[offset:][: word & 0xFFFFFFFF]) == word >> 32
+    table = Table(fs, spec, {tmp_path / "0.parquet": None})
+    found = table.rows(hash_keys(pa.array(hashes, pa.binary(20))))
+    assert found.column("type").to_pylist() == kinds
+    assert found.column("sha1_git").to_pylist() == hashes
+    assert table.rows(hash_keys(pa.array(hashes[40:41], pa.binary(20)))).column("id").to_pylist() == [40]
+    assert pq.read_table(tmp_path / "0.parquet").column("type").to_pylist() == kinds, "for readers of other makes"
+
+
+def test_a_type_that_no_node_has_is_refused(tmp_path: Path, fs: PosixFileSystem) -> None:
+    rows = pa.table({"id": pa.array([1]), "type": ["tree"], "sha1_git": pa.array([bytes(20)])})
+    pq.write_table(rows, tmp_path / "source.parquet")
+    with pytest.raises(InvalidInputError, match="column 'type': expected one of"):
+        write_table_file(fs, TABLES[NODES], [tmp_path / "source.parquet"], tmp_path / "0.parquet")
+
+
+def test_pages_of_other_rows_than_the_index_would_say_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"cnt": range(30)}), tmp_path / "0.parquet", max_rows_per_page=7, compression="zstd")
+    data = memoryview((tmp_path / "0.parquet").read_bytes())
+    with pytest.raises(CorruptionError, match=r"column 0: expected pages of 10 rows .* got 5 pages"):
+        find_pages(data, pq.read_metadata(tmp_path / "0.parquet"), 10, tmp_path / "0.parquet")
 
 
 def test_a_table_without_a_row_has_no_file(tmp_path: Path, fs: PosixFileSystem) -> None:
@@ -127,19 +170,45 @@ def test_keys_of_hashes_sort_as_the_hashes_do(tmp_path: Path, fs: PosixFileSyste
     assert found.column("sha1_git").to_pylist() == [hashes[15]]
 
 
-@pytest.mark.parametrize("place", [0, 7, 8, 40, 60, -1])
-def test_a_damaged_index_is_refused(tmp_path: Path, fs: PosixFileSystem, place: int) -> None:
-    write(fs, tmp_path, CONTENTS)
+def test_a_flipped_bit_anywhere_in_an_index_is_refused(tmp_path: Path, fs: PosixFileSystem) -> None:
+    write(fs, tmp_path, CONTENTS[:24])
     path = tmp_path / "00000.ef"
-    data = bytearray(path.read_bytes())
-    data[place] ^= 4
+    right, keys = path.read_bytes(), np.array(CONTENTS[:24], np.uint64)
+    for place in range(len(right)):
+        path.write_bytes(right[:place] + bytes([right[place] ^ (1 << place % 8)]) + right[place + 1 :])
+        wanted = FormatVersionError if place == 7 else CorruptionError
+        with pytest.raises(wanted, match=r"00000\.ef @"):
+            read_index(fs, path).check()
+        with pytest.raises(wanted, match=r"00000\.ef @"):
+            Table(fs, SPEC, {path.with_suffix(".parquet"): None}).rows(keys)
+
+
+def test_damage_in_a_block_of_an_index_costs_only_answers_that_need_it(tmp_path: Path, fs: PosixFileSystem) -> None:
+    contents = list(range(0, 1_500_000, 5))
+    write(fs, tmp_path, contents, group_rows=1 << 16)
+    path = tmp_path / "00000.ef"
+    index, data = read_index(fs, path), bytearray(path.read_bytes())
+    assert len(index.keys.ones_before) > 10, "blocks"
+    assert index.held(np.arange(2000, dtype=np.uint64)).tolist() == list(range(0, 2000, 5))
+    data[-8 * len(index.words) + 8 * index.keys.high_words // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(FormatVersionError if place == 7 else CorruptionError, match=r"00000\.ef @"):
-        read_index(fs, path)
+    table = Table(fs, SPEC, {tmp_path / "00000.parquet": None})
+    for key in (0, 1_499_995):
+        assert table.rows(np.array([key], np.uint64)).column("cnt").to_pylist() == [key]
+    with pytest.raises(CorruptionError, match=r"00000\.ef @\d+: the checksum of a block"):
+        table.rows(np.array([750_000], np.uint64))
+    with pytest.raises(CorruptionError, match=r"00000\.ef @\d+: the checksum of a block"):
+        table.rows(np.array(contents[::1000], np.uint64))
+
+
+def small_index() -> bytes:
+    """Two keys on one page of one column."""
+    columns, places = np.zeros(1, COLUMN), np.array([[2, 4, 30]], np.uint64)
+    return KeyIndex.of(np.array([5, 9], np.uint64), columns, np.array([5], np.uint64), places, bytes(32)).encode()
 
 
 def test_every_cut_of_an_index_is_refused(tmp_path: Path, fs: PosixFileSystem) -> None:
-    data = KeyIndex.of(np.array([5, 9], np.uint64), np.array([5], np.uint64), bytes(32)).encode()
+    data = small_index()
     for length in range(len(data)):
         path = tmp_path / f"{length}.ef"
         path.write_bytes(data[:length])
@@ -150,23 +219,35 @@ def test_every_cut_of_an_index_is_refused(tmp_path: Path, fs: PosixFileSystem) -
 def test_an_index_that_is_not_the_one_of_the_catalog_is_refused(tmp_path: Path, fs: PosixFileSystem) -> None:
     made = write(fs, tmp_path, CONTENTS)
     path = tmp_path / made.name
-    listed = bytes.fromhex(made.index_sha256)
+    listed = bytes.fromhex(made.sha256)
     assert Table(fs, SPEC, {path: listed}).rows(np.array([150], np.uint64)).num_rows == 41
     for one in (path, path.with_suffix(INDEX_SUFFIX)):
         one.unlink()
     write(fs, tmp_path, CONTENTS[1:])
-    with pytest.raises(CorruptionError, match=r"00000\.ef @0: expected the index .*, as the catalog says"):
+    with pytest.raises(CorruptionError, match=r"00000\.ef @56: expected the index .*, as the catalog says"):
         Table(fs, SPEC, {path: listed}).rows(np.array([150], np.uint64))
 
 
 def test_an_index_whose_words_do_not_fit_its_head_is_refused(tmp_path: Path, fs: PosixFileSystem) -> None:
-    data = bytearray(KeyIndex.of(np.array([5, 9], np.uint64), np.array([5], np.uint64), bytes(32)).encode()[:-32])
-    for offset, value in ((24, 3), (32, 64), (36, 0), (36, 2), (40, 1 << 60)):
-        width = 4 if offset in (32, 36) else 8
-        hostile = data[:offset] + value.to_bytes(width, "little") + data[offset + width :]
-        (tmp_path / "0.ef").write_bytes(hostile + hashlib.sha256(hostile).digest())
-        with pytest.raises(CorruptionError, match=r"0\.ef @"):
-            read_index(fs, tmp_path / "0.ef")
+    data = small_index()
+    end = len(data) - 8 * len(read_index_of(fs, tmp_path, data).words) - 32
+    fields = {
+        24: (8, (0, 3, 1 << 60)),
+        32: (4, (64,)),
+        36: (4, (0, 2)),
+        40: (8, (0, 1 << 60)),
+        48: (8, (0, 2, 1 << 60)),
+    }
+    for offset, (width, values) in fields.items():
+        for value in values:
+            hostile = data[:offset] + value.to_bytes(width, "little") + data[offset + width : end]
+            with pytest.raises(CorruptionError, match=r"0\.ef"):
+                read_index_of(fs, tmp_path, hostile + hashlib.sha256(hostile).digest() + data[end + 32 :]).check()
+
+
+def read_index_of(fs: PosixFileSystem, folder: Path, data: bytes) -> KeyIndex:
+    (folder / "0.ef").write_bytes(data)
+    return read_index(fs, folder / "0.ef")
 
 
 def test_a_file_of_another_index_or_no_parquet_at_all_is_refused(tmp_path: Path, fs: PosixFileSystem) -> None:
@@ -179,36 +260,44 @@ def test_a_file_of_another_index_or_no_parquet_at_all_is_refused(tmp_path: Path,
         (tmp_path / "elsewhere" / "00000.parquet").read_bytes(),
         b"",
         b"PAR1",
-        right[:-1],
-        b"\xff" * 12 + right[-4:],
+        right[: len(right) // 4],
     ):
         path.write_bytes(wrong)
         with pytest.raises(CorruptionError, match=r"00000\.parquet"):
-            Table(fs, SPEC, {path: None}).rows(np.array([150], np.uint64))
+            Table(fs, SPEC, {path: None}).rows(np.array(CONTENTS, np.uint64))
 
 
-def test_a_flipped_bit_anywhere_in_a_file_gives_the_right_rows_or_an_error(tmp_path: Path, fs: PosixFileSystem) -> None:
-    write(fs, tmp_path, CONTENTS[:20], group_rows=10)
+def test_a_flipped_bit_anywhere_in_a_page_is_an_error_and_elsewhere_in_a_file_changes_nothing(
+    tmp_path: Path, fs: PosixFileSystem
+) -> None:
+    write(fs, tmp_path, CONTENTS[:6], group_rows=6, spec=dataclasses.replace(SPEC, page_rows=3))
     path = tmp_path / "00000.parquet"
-    right, keys = path.read_bytes(), np.array(CONTENTS[:20], np.uint64)
+    right, keys = path.read_bytes(), np.array(CONTENTS[:6], np.uint64)
     expected = Table(fs, SPEC, {path: None}).rows(keys)
+    metadata = pq.read_metadata(path)
+    pages = 0
+    for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
+        pages += sum(group.column(number).total_compressed_size for number in range(group.num_columns))
     noticed = 0
     for place in range(len(right)):
         path.write_bytes(right[:place] + bytes([right[place] ^ (1 << place % 8)]) + right[place + 1 :])
         try:
             assert Table(fs, SPEC, {path: None}).rows(keys).equals(expected), f"byte {place}"
-        except CorruptionError:
+        except CorruptionError as error:
+            assert str(path) in str(error)
             noticed += 1
-    # What nobody reads may change: the first four bytes, page indexes, and what else a page's head says.
-    assert noticed > len(right) * 0.6
+    # What no question reads: the first four bytes, page indexes and the footer, which are there for others.
+    assert noticed == pages
 
 
-def test_damage_in_a_page_is_noticed(tmp_path: Path, fs: PosixFileSystem) -> None:
+def test_damage_in_a_page_is_noticed_by_a_question_about_its_rows_only(tmp_path: Path, fs: PosixFileSystem) -> None:
     write(fs, tmp_path, CONTENTS)
     path = tmp_path / "00000.parquet"
     start = pq.ParquetFile(path).metadata.row_group(0).column(0).data_page_offset
     data = bytearray(path.read_bytes())
     data[start + 40] ^= 1
     path.write_bytes(data)
-    with pytest.raises(CorruptionError, match=r"00000\.parquet: row group 0 cannot be read"):
-        Table(fs, SPEC, {path: None}).rows(np.array([0], np.uint64))
+    table = Table(fs, SPEC, {path: None})
+    with pytest.raises(CorruptionError, match=r"00000\.parquet: pages 0 to 0 cannot be read: the checksum of the page"):
+        table.rows(np.array([0], np.uint64))
+    assert table.rows(np.array([150], np.uint64)).num_rows == 41

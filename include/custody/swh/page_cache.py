@@ -1,6 +1,6 @@
-"""Row groups that are decoded again and again: what many questions touch is decoded once.
+"""Pages that are decoded again and again: what many questions touch is decoded once.
 
-A row group is kept when it is needed for the second time within a while. Contents are spread over all of a table: to
+A page is kept when it is needed for the second time within a while. Contents are spread over all of a table: to
 keep what one question touched would only push out what others share, and take fresh memory each time.
 """
 
@@ -14,11 +14,11 @@ import pyarrow as pa
 
 CACHE_BYTES = 64 << 20
 _SEEN_MAX = 512
-"""How many row groups that were needed once are remembered by name."""
+"""How many pages that were needed once are remembered by name."""
 
 
-class GroupCache:
-    """Keeps the row groups that were used last, up to a number of bytes; for any number of threads."""
+class PageCache:
+    """Keeps the pages that were used last, up to a number of bytes; for any number of threads."""
 
     def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
         self._bytes_max = bytes_max
@@ -28,22 +28,21 @@ class GroupCache:
         self.bytes = 0
 
     def get(self, key: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
-        """Return the row group of a key; it is read when it is not here."""
+        """Return the page of a key; it is read when it is not here."""
         with self._lock:
             held = self._held.get(key)
             if held is not None:
                 self._held.move_to_end(key)
                 return held[0]
-        group = read()
-        size = group.nbytes
+        page = read()
         with self._lock:
-            if self._is_wanted_again(key) and size <= self._bytes_max and key not in self._held:
-                self._held[key] = group, size
+            if self._is_wanted_again(key) and (size := page.nbytes) <= self._bytes_max and key not in self._held:
+                self._held[key] = page, size
                 self.bytes += size
             while self.bytes > self._bytes_max:
                 _, (_, gone) = self._held.popitem(last=False)
                 self.bytes -= gone
-        return group
+        return page
 
     def _is_wanted_again(self, key: Hashable) -> bool:
         if key in self._seen:

@@ -1,4 +1,4 @@
-"""The cache of decoded row groups: what is needed twice is read twice and then kept, up to a number of bytes."""
+"""The cache of decoded pages: what is needed twice is read twice and then kept, up to a number of bytes."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.swh import group_cache
-from custody.swh.group_cache import GroupCache
+from custody.swh import page_cache
+from custody.swh.page_cache import PageCache
 
 ROWS = 100
 
 
-def group(number: int) -> pa.Table:
+def page(number: int) -> pa.Table:
     return pa.table({"number": pa.array([number] * ROWS, pa.int64())})
 
 
-SIZE = group(0).nbytes
+SIZE = page(0).nbytes
 
 
 @given(asked=st.lists(st.integers(0, 6), max_size=60), room=st.integers(0, 4))
 def test_it_gives_what_was_asked_for_and_holds_no_more_than_it_may(asked: list[int], room: int) -> None:
-    cache = GroupCache(room * SIZE + SIZE // 2)
+    cache = PageCache(room * SIZE + SIZE // 2)
     read: Counter[int] = Counter()
 
     def reading(number: int) -> pa.Table:
         read[number] += 1
-        return group(number)
+        return page(number)
 
     for number in asked:
         found = cache.get(number, partial(reading, number))
@@ -40,11 +40,11 @@ def test_it_gives_what_was_asked_for_and_holds_no_more_than_it_may(asked: list[i
 
 
 def test_what_is_needed_once_is_not_kept_and_forgotten_after_a_while() -> None:
-    cache = GroupCache(1 << 20)
-    for number in range(group_cache._SEEN_MAX + 1):
-        cache.get(number, partial(group, number))
+    cache = PageCache(1 << 20)
+    for number in range(page_cache._SEEN_MAX + 1):
+        cache.get(number, partial(page, number))
     assert cache.bytes == 0
-    cache.get(0, lambda: group(0))
+    cache.get(0, lambda: page(0))
     assert cache.bytes == 0, "it was seen too long ago"
-    cache.get(0, lambda: group(0))
+    cache.get(0, lambda: page(0))
     assert cache.bytes == SIZE
