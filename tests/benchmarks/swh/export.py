@@ -59,9 +59,7 @@ def write_export(graph: Path, folder: Path) -> None:
     hashes, kinds = hashes_by_id(graph)
     edges, origins, dates = read_table(graph, "edges"), read_table(graph, "origins"), read_table(graph, "timestamps")
     by_source = {kind: edges.filter(pc.equal(edges["src_type"], kind)) for kind in ("dir", "rev", "rel", "snp")}
-    dated = np.full(len(kinds), np.datetime64("NaT"), "datetime64[s]")
-    known = dates.filter(dates["author_ts"].is_valid())
-    dated[known.column("id").to_numpy()] = known.column("author_ts").to_numpy().astype("datetime64[s]")
+    moments = {name: _dates_by_id(dates, name, len(kinds)) for name in ("author_ts", "committer_ts")}
 
     def text(ids: np.ndarray) -> pa.Array:
         return hex_of(hashes[ids])
@@ -74,10 +72,11 @@ def write_export(graph: Path, folder: Path) -> None:
 
     persons = pa.array([hashlib.sha256(b"person %d" % number).digest() for number in range(_PERSONS)])
 
-    def history(ids: np.ndarray) -> dict[str, pa.Array]:
-        moments = pa.array(dated[ids].astype("datetime64[ns]"), pa.timestamp("ns"))
-        offsets = pa.array(np.zeros(len(ids), np.int16), mask=np.isnat(dated[ids]))
-        return {"date": moments, "date_offset": offsets, "author": persons.take(pa.array(ids % len(persons)))}
+    def written(name: str, ids: np.ndarray) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """Date, its time zone, and who."""
+        found = moments[name][ids]
+        zones = pa.array(np.zeros(len(ids), np.int16), mask=np.isnat(found))
+        return pa.array(found, pa.timestamp("ns")), zones, persons.take(pa.array(ids % _PERSONS))
 
     contents, directories, snapshots = (text(np.flatnonzero(kinds == kind)) for kind in ("cnt", "dir", "snp"))
     lengths = pa.array(np.ones(len(contents), np.int64))
@@ -96,28 +95,34 @@ def write_export(graph: Path, folder: Path) -> None:
     )
     is_root = pc.equal(by_source["rev"]["dst_type"], "dir")
     revisions, roots = ends(by_source["rev"].filter(is_root))
-    written = history(revisions)
+    date, zone, author = written("author_ts", revisions)
+    committed, committed_zone, committer = written("committer_ts", revisions)
     _write(
         folder,
         "revision",
         id=text(revisions),
         directory=text(roots),
-        **written,
-        committer_date=written["date"],
-        committer_offset=written["date_offset"],
-        committer=written["author"],
+        date=date,
+        date_offset=zone,
+        author=author,
+        committer_date=committed,
+        committer_offset=committed_zone,
+        committer=committer,
         message=_same(None, len(revisions)),
     )
     later, earlier = ends(by_source["rev"].filter(pc.invert(is_root)))
     _write(folder, "revision_history", id=text(later), parent_id=text(earlier))
     releases, targets = ends(by_source["rel"])
+    date, zone, author = written("author_ts", releases)
     _write(
         folder,
         "release",
         id=text(releases),
         target=text(targets),
         target_type=named(by_source["rel"], _NAMES),
-        **history(releases),
+        date=date,
+        date_offset=zone,
+        author=author,
         message=_same(None, len(releases)),
         name=_same(b"release", len(releases)),
     )
@@ -145,6 +150,14 @@ def write_export(graph: Path, folder: Path) -> None:
         snapshot=text(visits.column("dst").to_numpy()),
         type=_same("git", len(visits)),
     )
+
+
+def _dates_by_id(dates: pa.Table, name: str, nodes: int) -> np.ndarray:
+    """Return the date of each node, none where it has none."""
+    known = dates.filter(dates[name].is_valid())
+    found = np.full(nodes, np.datetime64("NaT"), "datetime64[ns]")
+    found[known.column("id").to_numpy()] = known.column(name).to_numpy().astype("datetime64[s]")
+    return found
 
 
 def _same(value: bytes | str | None, count: int) -> pa.Array:

@@ -23,6 +23,7 @@ from typing import Any
 from custody.swh.build import NODE_FILTERS
 from tests.benchmarks.append.machine import Machine
 from tests.benchmarks.swh import build as custody_build
+from tests.benchmarks.swh import heritage_earliest
 from tests.benchmarks.swh.heritage_rows import compare
 from tests.benchmarks.swh.heritage_run import PROGRAMS, Step, Steps, build, compress
 from tests.benchmarks.swh.service import linked
@@ -40,6 +41,9 @@ STEPS = {
 }
 """custody's steps and what corresponds; there indexes are made at the end, here with the tables."""
 RESULTS = "heritage.json"
+
+
+_ASKED = 1000
 
 
 def run_theirs(programs: Path, export: Path, folder: Path, node_filter: str) -> dict[str, dict[str, Step]]:
@@ -139,6 +143,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not same:
         sys.stderr.write(f"{built} is of another graph or filter: rows are not compared\n")
         return 1
-    ours = linked(built, folder / "ours")
-    sys.stdout.writelines(compare(graph, folder / "compressed" / "graph", folder / "tables", ours))
+    compressed = folder / "compressed" / "graph"
+    sys.stdout.writelines(compare(graph, compressed, folder / "tables", linked(built, folder / "ours")))
+    ask_earliest(arguments.programs.resolve(), compressed, graph, folder / "asking")
     return 0
+
+
+def ask_earliest(programs: Path, compressed: Path, graph: Path, folder: Path) -> None:
+    """Print what it takes both to find the earliest revisions of a thousand contents and directories."""
+    steps, asked = Steps(programs, folder), folder / "asked.csv"
+    heritage_earliest.draw(graph, _ASKED, asked)
+    took, said = heritage_earliest.ask_both(steps, compressed, graph, asked, folder)
+    sys.stdout.write(f"  {heritage_earliest.JOB}: {took['seconds']:.1f} s, CPU {took['cpu']:.1f} s\n{said}")

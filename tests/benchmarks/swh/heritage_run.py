@@ -36,6 +36,7 @@ PROGRAMS = (
     "contents-in-directories",
     "revisions-in-origins",
     "swh-provenance-index",
+    "find-earliest-revision",
 )
 _BUFFER_BYTES = 250_000_000
 _LOOK_SECONDS = 0.02
@@ -54,10 +55,13 @@ class Steps:
         self._environ = {**os.environ, **given}
         self.found: dict[str, Step] = {}
 
-    def run(self, name: str, program: str, *arguments: object, out: Path | None = None) -> None:
+    def run(
+        self, name: str, program: str, *arguments: object, given: Path | None = None, out: Path | None = None
+    ) -> None:
         """Run a program, keep what it took, and print it.
 
         Args:
+            given: a file that it reads as its input.
             out: a file for what it prints.
 
         Raises:
@@ -67,8 +71,9 @@ class Steps:
         started, so_far, peak = time.monotonic(), _children_seconds(), 0
         with (
             (self._logs / f"{name}.log").open("w") as log,
+            Path(given or os.devnull).open() as asked,
             Path(out or os.devnull).open("w") as lines,
-            subprocess.Popen(command, env=self._environ, stdout=lines, stderr=log) as process,
+            subprocess.Popen(command, env=self._environ, stdin=asked, stdout=lines, stderr=log) as process,
         ):
             while process.poll() is None:
                 peak = max(peak, _resident_bytes_max(process.pid))
