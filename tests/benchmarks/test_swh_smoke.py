@@ -17,6 +17,8 @@ from tests.benchmarks.swh.__main__ import main
 from tests.benchmarks.swh.export import hashes_by_id, write_export
 from tests.benchmarks.swh.graph import write_graph
 from tests.benchmarks.swh.heritage import swhid_lines
+from tests.benchmarks.swh.heritage_build import STEPS, table
+from tests.benchmarks.swh.heritage_build import main as heritage
 from tests.benchmarks.swh.heritage_rows import compare_table, ids_here
 from tests.benchmarks.swh.service import main as service
 
@@ -103,3 +105,21 @@ def test_rows_of_both_builders_are_compared_by_what_they_are_about(tmp_path: Pat
         "4 rows there, 4 here, 1 only there, 1 only here, 1 with another revrel_author_date, "
         "2 with another path, of which 1 are not the better one here"
     )
+
+
+def test_what_builders_take_stands_side_by_side() -> None:
+    ours = {name: {"seconds": 2.0, "cpu": 4.0, "rss": 5 << 20} for name in STEPS}
+    theirs = {name: {"seconds": 0.5, "cpu": 1.0, "rss": 3 << 20} for name in STEPS.values()}
+    compressing = {"bv": {"seconds": 1.5, "cpu": 2.0, "rss": 9 << 20}, "maps": {"seconds": 4.0, "cpu": 1.0, "rss": 0}}
+    made = {"compressing": compressing, "building": theirs}
+    lines = table({"counts": {"edges": 9_000_000}, "custody": ours, "heritage": made}).splitlines()
+    assert len(lines) == 2 + 1 + len(STEPS) + 2
+    assert lines[2].endswith("| – | – | – | – | – | 5.50 | 3.00 | 1636 | 3000 | 9 |")
+    assert lines[-2] == "| the tables | 18.00 | 36.00 | 500 | 250 | 5 | 4.50 | 9.00 | 2000 | 1000 | 3 |"
+    assert lines[-1].endswith("| 18.00 | 36.00 | 500 | 250 | 5 | 10.00 | 12.00 | 900 | 750 | 9 |")
+
+
+def test_builders_that_are_not_there_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        heritage([str(tmp_path), str(tmp_path / "out"), "--programs", str(tmp_path)])
+    assert "lacks swh-graph-extract, swh-graph-compress" in capsys.readouterr().err

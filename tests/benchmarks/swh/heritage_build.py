@@ -103,7 +103,7 @@ def _cells(step: Step | None, edges: int) -> list[str]:
     if step is None:
         return ["–"] * 5
     rates = [f"{edges / 1e3 / step[part]:.0f}" if step[part] else "–" for part in ("seconds", "cpu")]
-    return [f"{step['seconds']:.1f}", f"{step['cpu']:.1f}", *rates, str(int(step["rss"]) >> 20)]
+    return [f"{step['seconds']:.2f}", f"{step['cpu']:.2f}", *rates, str(int(step["rss"]) >> 20)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -131,14 +131,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     subprocess.run([sys.executable, "-m", "tests.benchmarks.swh.export", str(graph), str(export)], check=True)
     before = os.getloadavg()
     found["heritage"] = run_theirs(arguments.programs.resolve(), export, folder, arguments.node_filter)
+    after = os.getloadavg()
     built = (arguments.built or folder / "custody").resolve()
     if arguments.built is None:
         run_ours(graph, built, arguments.node_filter, arguments.memory)
     results = json.loads((built / custody_build.RESULTS).read_text())
-    found |= {"custody": steps_of(results), "load": before, "load_after": os.getloadavg()}
+    found |= {"custody": steps_of(results), "load": before, "load_after": after}
     found["custody_load"] = [results["load"], results["load_after"]]
     (folder / RESULTS).write_text(json.dumps(found, indent=1) + "\n")
-    sys.stdout.write(table(found))
+    loads = [f"{first[0]:.1f} to {last[0]:.1f}" for first, last in ((before, after), found["custody_load"])]
+    sys.stdout.write(f"load of theirs {loads[0]}, of custody {loads[1]}\n{table(found)}")
     same = results["counts"] == found["counts"] and results["node_filter"] == found["node_filter"]
     if not same:
         sys.stderr.write(f"{built} is of another graph or filter: rows are not compared\n")

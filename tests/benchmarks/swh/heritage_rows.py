@@ -50,7 +50,7 @@ def compare(graph: Path, compressed: Path, theirs: Path, ours: Path) -> Iterator
     frontier = np.sort(id_of[_column(theirs / "directory_frontier", "id")])
     listed = np.unique(_column(ours / CONTENTS_IN_DIRECTORIES, "dir"))
     yield f"  directory_frontier, here the directories of {CONTENTS_IN_DIRECTORIES}: {_sets(frontier, listed)}\n"
-    yield f"  earliest dates, here with releases of revisions: {_compare_dates(theirs / 'earliest.bin', ours, id_of)}\n"
+    yield f"  earliest dates: {_compare_dates(theirs / 'earliest.bin', ours, id_of, hashes_by_id(graph)[1])}\n"
 
 
 def ids_here(graph: Path, compressed: Path) -> np.ndarray:
@@ -120,19 +120,22 @@ def _compare_paths(paths: list[pa.ChunkedArray], rows: list[np.ndarray]) -> tupl
     return other, worse
 
 
-def _compare_dates(theirs: Path, ours: Path, id_of: np.ndarray) -> str:
-    """Compare what they keep of each node with the table of earliest revisions."""
+def _compare_dates(theirs: Path, ours: Path, id_of: np.ndarray, kinds: np.ndarray) -> str:
+    """Compare what they keep of each node with the table of earliest revisions, where releases of revisions count too.
+
+    So here a date may be older, or there may be one at all, where a release has it.
+    """
     there, here = np.full(len(id_of), _NO_DATE), np.full(len(id_of), _NO_DATE)
     there[id_of] = np.fromfile(theirs, ">i8")
     found = _read(ours / EARLIEST)
-    here[found.column("node").to_numpy()] = _seconds(found.column("author_date"))
-    both = (there != _NO_DATE) & (here != _NO_DATE)
+    nodes, is_release = found.column("node").to_numpy(), np.zeros(len(id_of), bool)
+    here[nodes] = _seconds(found.column("author_date"))
+    is_release[nodes] = kinds[found.column("revrel").to_numpy()] == "rel"
+    older = (here != _NO_DATE) & ((here < there) | (there == _NO_DATE))
     counts = {
-        "the same": both & (there == here),
-        "older here": both & (here < there),
-        "older there": both & (there < here),
-        "only there": (there != _NO_DATE) & ~both,
-        "only here": (here != _NO_DATE) & ~both,
+        "the same": (there == here) & (here != _NO_DATE),
+        "of a release here and later or none there": older & is_release,
+        "otherwise": ((there != here) & ~older) | (older & ~is_release),
     }
     return ", ".join(f"{int(held.sum())} {said}" for said, held in counts.items())
 

@@ -82,7 +82,7 @@ class Steps:
             raise subprocess.CalledProcessError(process.returncode, command)
         seconds, cpu = time.monotonic() - started, _children_seconds() - so_far
         self.found[name] = {"seconds": seconds, "cpu": cpu, "rss": peak, "load": os.getloadavg()[0]}
-        sys.stdout.write(f"  {name}: {seconds:.1f} s, CPU {cpu:.1f} s, {peak >> 20} MiB\n")
+        sys.stdout.write(f"  {name}: {seconds:.2f} s, CPU {cpu:.2f} s, {peak >> 20} MiB\n")
         sys.stdout.flush()
 
 
