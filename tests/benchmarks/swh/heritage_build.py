@@ -89,7 +89,7 @@ def table(found: Mapping[str, Any]) -> str:
     rows += [(f"`{name}` / `{STEPS[name]}`", step, theirs[STEPS[name]]) for name, step in ours.items()]
     built = together(list(theirs.values()))
     rows.append(("the tables", together(list(ours.values())), built))
-    rows.append(("all, from the graph as it is exported", rows[-1][1], together([compressing, built])))
+    rows.append(("the tables, and compressing before", rows[-1][1], together([compressing, built])))
     parts = ("wall s", "CPU s", "k edges/s wall", "k edges/s CPU", "peak MiB")
     lines = ["| step | " + " | ".join(f"{who}, {part}" for who in ("custody", "theirs") for part in parts) + " |"]
     lines.append("| --- " * (1 + 2 * len(parts)) + "|")
