@@ -121,10 +121,10 @@ def test_spark_s_log_is_added_up(tmp_path: Path) -> None:
 
 
 def test_results_are_a_table_with_the_cost_of_an_edge() -> None:
-    spark = {"spilled_disk_bytes": 3 << 20, "jobs": 4}
+    spark = {"shuffled_bytes": 2 << 20, "spilled_disk_bytes": 3 << 20, "jobs": 4}
     step = {"seconds": 10.0, "processes_cpu_seconds": 2.0, "rss_bytes_max": 5 << 20, "spark": spark}
     held = {"files": 1, "rows": 5, "bytes": 900, "index_bytes": 100}
     shown = table({"counts": {"edges": 1000}, "steps": {"a": step, "b": step}, "tables": {"t": held}})
-    assert "| a | 10.0 | 2.0 | 2000.0 | 5 | 3 | 4 |" in shown
-    assert "| all | 20.0 | 4.0 | 4000.0 | 5 | 6 | 8 |" in shown
+    assert "| a | 10.0 | 2.0 | 2000.0 | 5 | 2 | 3 | 0 | 4 |" in shown
+    assert "| all | 20.0 | 4.0 | 4000.0 | 5 | 4 | 6 | 0 | 8 |" in shown
     assert "| t | 5 | 1000 | 1.0 |" in shown

@@ -1,7 +1,8 @@
 """`python -m tests.benchmarks.swh`: how long a question to a table takes, by rows of a page and keys at once.
 
 `query` compares questions to a whole database with other systems (`query.py`), `service` the same over gRPC with the
-service of Software Heritage (`service.py`).
+service of Software Heritage (`service.py`); `build` is what a build takes (`build.py`), `heritage` the same beside
+the programs of Software Heritage (`heritage_build.py`).
 
 Every question is a random key; files are warm. CPU time is of this process and hardly depends on what else runs.
 """
@@ -121,4 +122,8 @@ if __name__ == "__main__":
         from tests.benchmarks.swh.service import main as service
 
         sys.exit(service(sys.argv[2:]))
+    if sys.argv[1:2] == ["heritage"]:
+        from tests.benchmarks.swh.heritage_build import main as heritage
+
+        sys.exit(heritage(sys.argv[2:]))
     sys.exit(main())

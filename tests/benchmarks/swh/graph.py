@@ -204,6 +204,9 @@ def _write(folder: Path, number: int, made: Batch, seed: int) -> None:
         "timestamps": {
             "id": pa.array(np.concatenate([piece for piece, _, _ in made.dates]), pa.uint64()),
             "author_ts": pa.concat_arrays([pa.array(dates, mask=~is_dated) for _, dates, is_dated in made.dates]),
+            "committer_ts": pa.concat_arrays(
+                [pa.array(dates + ids % 5 * 3600, mask=~is_dated) for ids, dates, is_dated in made.dates]
+            ),
         },
         "origins": {
             "id": pa.array(made.origins, pa.uint64()),

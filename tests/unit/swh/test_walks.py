@@ -22,8 +22,9 @@ from custody.swh.tables import (
     TABLES,
 )
 from custody.swh.walks import tasks
-from custody.swh.walks.arrays import LEVELS_MAX, GraphArrays
+from custody.swh.walks.arrays import LEVELS_MAX, GraphArrays, make_arrays
 from custody.swh.walks.choice import best_rows
+from custody.swh.walks.dates import NONE_BELOW, frontier
 from custody.swh.walks.history import follow, make_history
 from custody.swh.walks.runs import Range, cut, merged, write_run
 from custody.vfs import PosixFileSystem
@@ -207,6 +208,20 @@ def test_directories_are_numbered_so_that_every_arc_leads_to_a_greater_number(tm
     assert len(opened.bounds) > 5
     assert opened.numbers_of(opened.ids).tolist() == list(range(opened.count))
     assert opened.numbers_of(np.array([-5, 10**9])).tolist() == [-1, -1]
+
+
+def test_the_frontier_is_found_below_roots_of_great_numbers_and_many_dates() -> None:
+    # The last of many directories are roots, each of another date: number times dates is more than 32 bits hold.
+    tops, dates, child, content = 200_000, 12_000, 500_000, 900_000
+    roots = np.arange(tops - dates, tops)
+    names = pa.array([b"child/", b"file"], pa.binary()).dictionary_encode()
+    arcs = {"src": [tops - 1, child], "dst": [child, content], "to_directory": [True, False], "name": names}
+    graph = make_arrays(pa.table(arcs), np.arange(tops))
+    at_child = graph.numbers_of(np.array([child]))
+    latest = np.full(graph.count, NONE_BELOW)
+    latest[at_child] = dates - 2
+    found = frontier(graph, graph.numbers_of(roots), np.arange(dates), latest)
+    assert np.flatnonzero(found).tolist() == at_child.tolist()
 
 
 @pytest.mark.parametrize("merge_each", [3, 50])

@@ -95,11 +95,12 @@ class GraphArrays(_Columns):
         yield from pairwise(bounds)
 
     def numbers_of(self, ids: np.ndarray) -> np.ndarray:
-        """Return the numbers of directories by their ids, -1 where there is none of an id."""
+        """Return the numbers of directories by their ids, -1 where there is none of an id; int64."""
         if not len(self.sorted_ids):
             return np.full(len(ids), -1, np.int64)
         places = np.minimum(np.searchsorted(self.sorted_ids, ids), len(self.sorted_ids) - 1)
-        return np.where(self.sorted_ids[places] == ids, self.numbers[places], -1)
+        # Wide, as walks multiply them: a pair of two numbers is one number.
+        return np.where(self.sorted_ids[places] == ids, self.numbers[places].astype(np.int64), -1)
 
     def contents_of(self, ids: np.ndarray) -> np.ndarray:
         """Return the places of contents by their ids, -1 where there is none of an id."""
