@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
+from custody.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from custody.rollover import GroupWatch, News
 
@@ -57,8 +59,15 @@ class JournalWatch(BaseEventTrigger):
             yield TriggerEvent(seen)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Refuse: without the stream nobody would confirm the events."""
-        raise NotImplementedError("JournalWatch: expected an Airflow with shared streams, 3.3 or newer")
+        """Refuse: without the stream nobody would confirm the events.
+
+        Raises:
+            ConfigurationError: always; an Airflow with streams does not call this.
+        """
+        raise ConfigurationError(
+            "JournalWatch: expected an Airflow with shared streams, got one that runs triggers alone. "
+            "Use Airflow 3.3 or a newer one."
+        )
         yield  # what makes this a generator, as Airflow expects it
 
 

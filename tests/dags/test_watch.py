@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from custody.errors import ConfigurationError
 from custody.repository import Repository
 from custody.rollover import read_mark
 from custody.vfs import PosixFileSystem
@@ -165,6 +166,16 @@ def test_a_disk_that_is_gone_for_a_while_stops_no_watcher(
     asyncio.run(scenario())
     assert looked == 3
     assert "the disk is gone" in caplog.text
+
+
+def test_an_airflow_that_would_confirm_nothing_is_refused(repository: Repository) -> None:
+    from custody_airflow.watch import JournalWatch
+
+    async def first() -> object:
+        return await anext(JournalWatch(str(repository.settings.root), POKE_SECONDS, 900).run())
+
+    with pytest.raises(ConfigurationError, match=r"shared streams.*Airflow 3\.3"):
+        asyncio.run(first())
 
 
 def test_revisions_are_read_from_the_newest_event_about_the_repository() -> None:

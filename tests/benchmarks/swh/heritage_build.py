@@ -41,8 +41,6 @@ STEPS = {
 }
 """custody's steps and what corresponds; there indexes are made at the end, here with the tables."""
 RESULTS = "heritage.json"
-
-
 _ASKED = 1000
 
 
