@@ -6,6 +6,7 @@ Decoding and encoding again would change them: 20-digit numbers, 1.0, 1e3 and 11
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -94,7 +95,7 @@ def elements(key: str, expected: str, raw: msgspec.Raw) -> list[msgspec.Raw]:
         raise _wrong(key, expected, raw) from None
 
 
-def optional_text(key: str, document: dict[str, msgspec.Raw]) -> str | None:
+def optional_text(key: str, document: Mapping[str, msgspec.Raw]) -> str | None:
     """Return the text under a key; None where there is none or null.
 
     Raises:

@@ -6,8 +6,8 @@ metadata here; those of a sub-attribute get both names, `reliability.observedAt`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -72,54 +72,69 @@ class Notification:
         """How many entities it has, the broken ones counted."""
         return len(self.entities) + len(self.broken)
 
-    def only(self, index: int) -> Notification:
-        """Return the notification with one of its entities.
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A notification whose entities are still text, so that one of many is read without the others."""
+
+    version: Version
+    document: Mapping[str, msgspec.Raw]
+    entities: Sequence[msgspec.Raw]
+    body_bytes: int
+
+    def read(self, headers: Mapping[str, str], *, shape: Shape | None = None, only: int | None = None) -> Notification:
+        """Return what it says; an entity that cannot be read is among the broken ones.
+
+        Without a `shape` each entity shows its own. With `only`, it is as if it had this one entity.
 
         Raises:
-            InvalidInputError: it has no such entity, or that one cannot be read.
+            InvalidInputError: the headers do not fit the entities, a member is of another type, or there is no entity
+                `only`; the message names the key.
         """
-        found = tuple(entity for entity in self.entities if entity.index == index)
-        if not found:
-            raise InvalidInputError(f"entity {index}: expected one of {self.size} entities that can be read")
-        return replace(self, entities=found, broken=())
+        headers = {name.lower(): value for name, value in headers.items()}
+        path_of = _paths(headers.get("fiware-servicepath"), len(self.entities))
+        if only is not None and not 0 <= only < len(self.entities):
+            raise InvalidInputError(f"entity {only}: expected one of {len(self.entities)}")
+        entities: list[Entity] = []
+        broken: list[Broken] = []
+        for index in range(len(self.entities)) if only is None else (only,):
+            try:
+                entities.append(_entity(self.version, index, self.entities[index], path_of(index), shape))
+            except InvalidInputError as error:
+                broken.append(Broken(index, str(error)))
+        notified = optional_text("notifiedAt", self.document)
+        return Notification(
+            version=self.version,
+            id=optional_text("id", self.document) if self.version is Version.LD and "data" in self.document else None,
+            subscription=optional_text("subscriptionId", self.document),
+            service=headers.get("fiware-service") or headers.get("ngsild-tenant") or None,
+            correlator=headers.get("fiware-correlator") or None,
+            notified_ms=None if notified is None else parse_iso("notifiedAt", notified),
+            headers=headers,
+            entities=tuple(entities),
+            broken=tuple(broken),
+            body_bytes=self.body_bytes,
+        )
+
+
+def open_notification(body: bytes, *, assumed: Version = Version.V2) -> Opened:
+    """Return the notification that a body is; `assumed` is the language of a bare entity, which does not show it.
+
+    Raises:
+        InvalidInputError: it is no notification; the message names the key.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is no JSON.
+    """
+    body.decode()  # parts that are not decoded here are not checked either
+    document = members("body", msgspec.Raw(body))
+    version, entities = _entities(document, assumed)
+    return Opened(version, document, entities, len(body))
 
 
 def read_notification(
     body: bytes, headers: Mapping[str, str], *, assumed: Version = Version.V2, shape: Shape | None = None
 ) -> Notification:
-    """Return what a body says; an entity that cannot be read is among the broken ones.
-
-    `assumed` is the language of a bare entity, which does not show it. Without a `shape` each entity shows its own.
-
-    Raises:
-        InvalidInputError: it is no notification, or its headers do not fit its entities; the message names the key.
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is no JSON.
-    """
-    body.decode()  # parts that are not decoded here are not checked either
-    document = members("body", msgspec.Raw(body))
-    version, found = _entities(document, assumed)
-    headers = {name.lower(): value for name, value in headers.items()}
-    paths = _paths(headers.get("fiware-servicepath"), len(found))
-    entities: list[Entity] = []
-    broken: list[Broken] = []
-    for index, raw in enumerate(found):
-        try:
-            entities.append(_entity(version, index, raw, paths[index], shape))
-        except InvalidInputError as error:
-            broken.append(Broken(index, str(error)))
-    notified = optional_text("notifiedAt", document)
-    return Notification(
-        version=version,
-        id=optional_text("id", document) if version is Version.LD and "data" in document else None,
-        subscription=optional_text("subscriptionId", document),
-        service=headers.get("fiware-service") or headers.get("ngsild-tenant") or None,
-        correlator=headers.get("fiware-correlator") or None,
-        notified_ms=None if notified is None else parse_iso("notifiedAt", notified),
-        headers=headers,
-        entities=tuple(entities),
-        broken=tuple(broken),
-        body_bytes=len(body),
-    )
+    """Return what a body says with its headers: `open_notification`, read whole; raises what the two raise."""
+    return open_notification(body, assumed=assumed).read(headers, shape=shape)
 
 
 def _entities(document: dict[str, msgspec.Raw], assumed: Version) -> tuple[Version, list[msgspec.Raw]]:
@@ -146,19 +161,19 @@ def _is_notification(document: dict[str, msgspec.Raw]) -> bool:
     return raw is not None and bytes(raw) == b'"Notification"'
 
 
-def _paths(header: str | None, count: int) -> list[str | None]:
-    """Return the service path of each entity: the header names one for all, or one for each."""
+def _paths(header: str | None, count: int) -> Callable[[int], str | None]:
+    """Return what gives an entity's service path: the header names one for all, or one for each."""
     if not header:
-        return [None] * count
+        return lambda _: None
     paths = [path.strip() for path in header.split(",")]
     if len(paths) == 1:
-        return [paths[0]] * count
+        return lambda _: paths[0]
     if len(paths) != count:
         raise InvalidInputError(
             f"Fiware-ServicePath: expected 1 or {count} paths, got {len(paths)}; "
             "it does not match the number of notified context responses"
         )
-    return list(paths)
+    return paths.__getitem__
 
 
 def _entity(version: Version, index: int, raw: msgspec.Raw, path: str | None, shape: Shape | None) -> Entity:

@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -25,7 +24,7 @@ from custody.ngsi.draft import Gone, Taken, Unread
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.sink import Sink
-from custody.ngsi.source import read_events, received_ms
+from custody.ngsi.source import Bodies, received_ms
 from custody.ngsi.written import Written
 from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
@@ -52,8 +51,8 @@ class Waiting(Protocol):
         """Return the events with these ids that are still there."""
         ...
 
-    def content(self, event: Event) -> bytes:
-        """Return what an event received.
+    def contents(self) -> Callable[[Event], bytes]:
+        """Return what reads the contents of some events, one after the other.
 
         Raises:
             NotFoundError: it expired, was erased, or never was here.
@@ -201,8 +200,10 @@ class _Run:
                 break
             self.done.batches += 1
             for item in batch.items:
+                # Entities of one notification have one content, which is held once.
+                is_new = not go or go[-1].event.content_claim != item.event.content_claim
+                go_bytes += item.event.file_size if is_new else 0
                 go.append(item)
-                go_bytes += item.event.file_size
                 if go_bytes >= GO_BYTES and not self._write(go):
                     return
                 if go_bytes >= GO_BYTES:
@@ -255,24 +256,15 @@ class _Run:
 
     def taken(self, events: Sequence[_Event]) -> list[Taken]:
         """Return what is to be written of some events, each with its content; what cannot be read says so."""
+        bodies = Bodies(self._waiting.contents(), self._parameters)
         found: list[Taken] = []
         for item in events:
+            body = b""
             try:
-                body = self._waiting.content(item.event)
+                body = bodies.body(item.event)
+                found += [Taken(item.writer, item.event, record, body) for record in bodies.records(item.event)]
             except NotFoundError as error:
                 found.append(Taken(item.writer, item.event, Gone(str(error))))
-                continue
-            except CorruptionError as error:
-                found.append(Taken(item.writer, item.event, Unread(str(error))))
-                continue
-            try:
-                records = list(read_events([item.event], partial(_held, body), self._parameters))
             except CorruptionError as error:
                 found.append(Taken(item.writer, item.event, Unread(str(error)), body))
-                continue
-            found += [Taken(item.writer, event, record, body) for event, record in records]
         return found
-
-
-def _held(body: bytes, _: Event) -> bytes:
-    return body

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.capture import ngsi
 from custody.eventlog import Damage
-from custody.flow.content import content_of
+from custody.flow.content import Contents
 from custody.model import Event, EventType, to_events
 from custody.ngsi.source import is_notified
 from custody.ngsi.telling import WRITER
@@ -48,9 +48,10 @@ class LiveNotifications:
         """Return the events with these ids that are still there."""
         return get_many(self._repository.workspace(writer), event_ids, on_damage=self._damaged)
 
-    def content(self, event: Event) -> bytes:
-        """Return what an event received; raises as `custody.flow.content.content_of`."""
-        return content_of(self._fs, self._repository.settings.store, event).read()
+    def contents(self) -> Callable[[Event], bytes]:
+        """Return what reads the contents of some events; it raises as `custody.flow.content.Contents.of`."""
+        found = Contents(self._fs, self._repository.settings.store)
+        return lambda event: found.of(event).read()
 
     def _damaged(self, damage: Damage) -> None:
         self.passed_over.append(str(damage))

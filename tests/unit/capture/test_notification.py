@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from custody.capture.exact import Exact, Kind, exact, exact_text
 from custody.capture.ngsi_attributes import Metadatum, Shape
-from custody.capture.notification import Notification, Version, read_notification
+from custody.capture.notification import Notification, Version, open_notification, read_notification
 from custody.errors import InvalidInputError
 from tests.unit.capture.captured import Json, entity, envelope, notification
 from tests.unit.capture.test_ngsi import LD, events_of
@@ -77,10 +78,17 @@ def test_an_entity_that_cannot_be_read_leaves_the_others() -> None:
     found = read(notification(entity(1), {"id": 5}, entity(3)))
     assert [item.index for item in found.entities] == [0, 2]
     assert [(item.index, item.reason) for item in found.broken] == [(1, "id: expected text, got 5")]
-    assert found.only(2).entities == (found.entities[1],)
-    for missing in (1, 3):
+
+
+def test_one_of_many_entities_is_read_as_if_there_were_no_others() -> None:
+    body = json.dumps(notification(entity(1), {"id": 5}, entity(3))).encode()
+    headers = {"Fiware-ServicePath": "/a, /b, /c"}
+    opened, whole = open_notification(body), read_notification(body, headers)
+    assert opened.read(headers, only=2) == replace(whole, entities=(whole.entities[1],), broken=())
+    assert opened.read(headers, only=1) == replace(whole, entities=(), broken=whole.broken)
+    for missing in (-1, 3):
         with pytest.raises(InvalidInputError, match=f"entity {missing}: expected one of 3"):
-            found.only(missing)
+            opened.read(headers, only=missing)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from custody.clock import ManualClock
 from custody.errors import ClosedError, CorruptionError, FormatVersionError, NotFoundError, StorageError
-from custody.flow.content import ContentOptions, ContentWriter, ResourceClaim, find_content, with_content
+from custody.flow.content import ContentOptions, Contents, ContentWriter, ResourceClaim, find_content, with_content
 from custody.flow.content.reader import content_of
 from custody.flow.content.record import CHUNK_BYTES, ContentRecord, read_header, scan
 from custody.format.framing import Gap
@@ -103,6 +103,30 @@ def test_a_part_of_a_content_is_a_claim_too(data: st.DataObject) -> None:
     assert resource is not None
     assert find_content(fs, STORE, resource.claim(offset, length)).read() == body[start : start + length]
     assert find_content(fs, STORE, before.claim).read() == b"before"
+
+
+def test_files_stay_mapped_for_their_neighbours_and_are_mapped_anew_when_they_grew(tmp_path: Path) -> None:
+    views: list[Path] = []
+
+    class Watched(PosixFileSystem):
+        def view(self, path: Path) -> memoryview:
+            views.append(path)
+            return super().view(path)
+
+    to, found = writer(FS, tmp_path), Contents(Watched(), tmp_path)
+    before = to.put_many([b"one", b"two", b"three"])
+    assert [found.find(item.claim, item.sha256).read() for item in before] == [b"one", b"two", b"three"]
+    assert len(views) == 1
+    grown = to.put(b"four")
+    assert path_of(grown.claim, tmp_path) == views[0]
+    assert [found.find(item.claim).read() for item in (grown, before[1])] == [b"four", b"two"]
+    assert len(views) == 2
+    others = [writer(FS, tmp_path).put(bytes([n])) for n in range(10)]
+    assert [found.find(item.claim).read() for item in others] == [bytes([n]) for n in range(10)]
+    assert found.find(before[0].claim).read() == b"one"
+    assert len(views) == 13
+    with pytest.raises(CorruptionError, match="expected content with the SHA-256"):
+        found.find(before[0].claim, before[1].sha256)
 
 
 def test_a_claim_over_the_end_of_a_content_is_damage() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from custody.clock import ManualClock
 from custody.errors import LockedError, SupersededError
+from custody.model import Event
 from custody.repository import Repository
+from custody.repository.notifications import LiveNotifications
 from custody.repository.persisting import waits
 from tests.support import event as other_event
 from tests.support import run_steps
@@ -69,6 +73,31 @@ def test_many_notifications_of_one_file_have_several_events(tmp_path: Path) -> N
     persist(repository)
     assert [len(event.parent_uuids) for event in told(repository)] == [100, 100, 50]
     assert len({event.flowfile_uuid for event in told(repository)}) == 3
+
+
+def test_what_the_entities_of_a_notification_share_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = [{"id": f"Bench{n}", "type": "Bench", "seats": {"type": "Number", "value": n}} for n in range(30)]
+    large = json.dumps({"subscriptionId": "1", "padding": "x" * 1_000_000, "data": data}).encode()
+    repository = received(tmp_path, [large, bench(1, "Bench7"), large.replace(b"Bench", b"Tree")])
+    reads: list[Event] = []
+    contents = LiveNotifications.contents
+
+    def counting(self: LiveNotifications) -> Callable[[Event], bytes]:
+        read = contents(self)
+
+        def counted(event: Event) -> bytes:
+            reads.append(event)
+            return read(event)
+
+        return counted
+
+    monkeypatch.setattr(LiveNotifications, "contents", counting)  # nothing of what a run gives out shows it
+    done = persist(repository)
+    assert (done.records, done.files, len(reads)) == (61, 60, 3)
+    assert done.goes == 1  # 30 MB, counted entity by entity, would be several
+    assert values(repository, ROWS.replace("Bench1", "Bench7")) == ["7", "1001"]
 
 
 def test_several_writers_share_a_file(tmp_path: Path) -> None:

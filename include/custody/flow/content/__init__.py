@@ -15,7 +15,7 @@ from custody.flow.content.inventory import (
     sections_of,
 )
 from custody.flow.content.lane import OPEN_SECONDS_MAX
-from custody.flow.content.reader import Content, content_of, find_content
+from custody.flow.content.reader import Content, Contents, content_of, find_content
 from custody.flow.content.writer import ContentOptions, ContentSink, ContentWriter
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "ContentOptions",
     "ContentSink",
     "ContentWriter",
+    "Contents",
     "ResourceClaim",
     "StoredContent",
     "claims_in",

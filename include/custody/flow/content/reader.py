@@ -13,6 +13,9 @@ from custody.flow.content.record import ClaimHeader, ContentRecord, read_header,
 from custody.model import ContentClaim, Event
 from custody.vfs import FileSystem
 
+_FILES_MAX = 4
+"""So many files stay mapped: as many containers as write in turns, more or less."""
+
 
 @dataclass(frozen=True)
 class Content:
@@ -58,54 +61,96 @@ class Content:
         return b"".join(self.chunks())
 
 
-def find_content(fs: FileSystem, store: Path, claim: ContentClaim | None, sha256: str | None = None) -> Content:
-    """Return the content of a claim; with `sha256`, what the event says that it is.
+@dataclass(frozen=True)
+class _Kept:
+    """A file of contents that is mapped, and what its header says."""
 
-    Raises:
-        NotFoundError: there is no claim, it is of another content repository, or its content expired or was erased.
-        CorruptionError: its file is there and does not hold it as it was written.
-        FormatVersionError: the file is of a newer version.
+    resource: ResourceClaim
+    path: Path
+    data: memoryview
+    header: ClaimHeader
+    start: int
+
+
+class Contents:
+    """Finds contents that are read one after the other; the files that were needed last stay mapped.
+
+    For as long as one piece of work takes: a content that is erased meanwhile may still be given out.
     """
-    resource = ResourceClaim.of(claim)
-    if claim is None or resource is None:
-        where = "has no claim" if claim is None else f"lies in another content repository ({claim.container})"
-        raise NotFoundError(f"the content {where}; there is nothing to read here.")
-    path = resource.path(store)
-    data = _view(fs, path)
-    header, start = read_header(data, path)
-    if (header.writer, header.container, header.section, header.identifier) != (
-        resource.writer,
-        resource.container,
-        resource.section,
-        resource.identifier,
-    ):
-        raise CorruptionError(f"{path} @0: expected the resource claim {resource}, got another one in its place.")
-    offset, size = claim.offset or 0, claim.size or 0
-    record = _record(data, header, start, offset, size)
+
+    def __init__(self, fs: FileSystem, store: Path) -> None:
+        self._fs = fs
+        self._store = store
+        self._files: dict[tuple[str | None, str | None, str | None], _Kept] = {}
+
+    def find(self, claim: ContentClaim | None, sha256: str | None = None) -> Content:
+        """Return the content of a claim; with `sha256`, what the event says that it is.
+
+        Raises:
+            NotFoundError: there is no claim, it is of another content repository, or its content expired or was erased.
+            CorruptionError: its file is there and does not hold it as it was written.
+            FormatVersionError: the file is of a newer version.
+        """
+        if claim is None:
+            raise NotFoundError("the content has no claim; there is nothing to read here.")
+        name = claim.container, claim.section, claim.identifier
+        offset, size = claim.offset or 0, claim.size or 0
+        kept = self._files.pop(name, None)
+        # Behind the end of what was mapped, a file may have grown.
+        found = None if kept is None or offset + size >= len(kept.data) else _record(kept, offset, size)
+        if kept is None or found is None:
+            kept = self._map(claim)
+            found = _record(kept, offset, size)
+        self._files[name] = kept  # the newest one is last
+        while len(self._files) > _FILES_MAX:
+            del self._files[next(iter(self._files))]
+        return _checked(claim, kept, found, sha256)
+
+    def of(self, event: Event, *, previous: bool = False) -> Content:
+        """Return the content that an event speaks of, after it or with `previous` before it; raises as `find`."""
+        if previous:
+            return self.find(event.previous_content_claim)
+        return self.find(event.content_claim, event.updated_attributes.get(DIGEST_ATTRIBUTE))
+
+    def _map(self, claim: ContentClaim) -> _Kept:
+        resource = ResourceClaim.of(claim)
+        if resource is None:
+            raise NotFoundError(
+                f"the content lies in another content repository ({claim.container}); there is nothing to read here."
+            )
+        path = resource.path(self._store)
+        data = _view(self._fs, path)
+        header, start = read_header(data, path)
+        if ResourceClaim(header.writer, header.container, header.section, header.identifier) != resource:
+            raise CorruptionError(f"{path} @0: expected the resource claim {resource}, got another one in its place.")
+        return _Kept(resource, path, data, header, start)
+
+
+def find_content(fs: FileSystem, store: Path, claim: ContentClaim | None, sha256: str | None = None) -> Content:
+    """Return one content; raises as `Contents.find`."""
+    return Contents(fs, store).find(claim, sha256)
+
+
+def content_of(fs: FileSystem, store: Path, event: Event, *, previous: bool = False) -> Content:
+    """Return the content that one event speaks of; raises as `Contents.find`."""
+    return Contents(fs, store).of(event, previous=previous)
+
+
+def _checked(claim: ContentClaim, kept: _Kept, record: ContentRecord | None, sha256: str | None) -> Content:
+    path, offset, size = kept.path, claim.offset or 0, claim.size or 0
     if record is None:
         raise CorruptionError(
             f"{path} @{offset}: expected {size} bytes of content with their record, "
-            f"got {max(len(data) - offset, 0)} bytes without it."
+            f"got {max(len(kept.data) - offset, 0)} bytes without it."
         )
     if record.erased_ms is not None:
         raise NotFoundError(f"{path} @{offset}: the content was erased at {record.erased_ms} ms since the epoch.")
-    content = Content(claim, path, record, data)
+    content = Content(claim, path, record, kept.data)
     if sha256 is not None and content.sha256 not in (None, sha256):
         raise CorruptionError(
             f"{path} @{offset}: expected content with the SHA-256 {sha256}, as its event says, got {content.sha256}."
         )
     return content
-
-
-def content_of(fs: FileSystem, store: Path, event: Event, *, previous: bool = False) -> Content:
-    """Return the content that an event speaks of, after the event or with `previous` before it.
-
-    Raises:
-        NotFoundError, CorruptionError, FormatVersionError: as of `find_content`.
-    """
-    if previous:
-        return find_content(fs, store, event.previous_content_claim)
-    return find_content(fs, store, event.content_claim, event.updated_attributes.get(DIGEST_ATTRIBUTE))
 
 
 def _view(fs: FileSystem, path: Path) -> memoryview:
@@ -119,12 +164,12 @@ def _view(fs: FileSystem, path: Path) -> memoryview:
         raise
 
 
-def _record(data: memoryview, header: ClaimHeader, start: int, offset: int, size: int) -> ContentRecord | None:
+def _record(kept: _Kept, offset: int, size: int) -> ContentRecord | None:
     """Return the record of the content that holds these bytes."""
-    found = record_at(data, header.key, offset, size)
+    found = record_at(kept.data, kept.header.key, offset, size)
     if found is not None:
         return found
-    for item in scan(data, header.key, start):
+    for item in scan(kept.data, kept.header.key, kept.start):
         if isinstance(item, ContentRecord) and item.offset <= offset and offset + size <= item.end:
             return item
     return None
