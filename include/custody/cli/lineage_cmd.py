@@ -29,6 +29,8 @@ def lineage(repository: Path, what: str, writer: str | None, as_json: bool) -> N
     opened = Repository.open(repository)
     uuid = opened.get(int(what), writer).flowfile_uuid if what.isdecimal() else what
     found = opened.lineage([uuid])
+    for notice in found.notices:
+        stderr().print(clean(notice))
     if as_json:
         print_json({"events": found.events, "is_complete": found.is_complete, "nodes": list(found.nodes.values())})
     else:

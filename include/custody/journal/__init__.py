@@ -8,6 +8,7 @@ from custody.journal.lane import SyncPolicy
 from custody.journal.membership import decode_state, drop_container, encode_state, writer_states
 from custody.journal.merge import MergeReader
 from custody.journal.sealing import Sealed, read_end, seal_abandoned
+from custody.journal.waiting import Waiting, count_waiting
 from custody.journal.writer import JournalWriter, lock_path
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "MergeReader",
     "Sealed",
     "SyncPolicy",
+    "Waiting",
+    "count_waiting",
     "decode_state",
     "drop_container",
     "encode_state",

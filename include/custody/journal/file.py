@@ -10,6 +10,7 @@ Damage costs the damaged record: the records before and behind it are read, and 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 
 import msgspec
@@ -143,6 +144,14 @@ class JournalFile:
     def intact_bytes(self) -> int:
         """Length without the torn tail."""
         return self.torn.offset if self.torn else len(self._data)
+
+    def counted(self) -> JournalEnd:
+        """Return what it would say of itself at its end: how many intact events there are."""
+        return reduce(
+            lambda end, record: end.with_events(record.first_event_id, record.count),
+            self.records,
+            JournalEnd(events=0),
+        )
 
     def table(self) -> pa.Table:
         """Return all intact events of the file, in the order of ids, with EVENT_SCHEMA."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 
 import msgspec
@@ -100,12 +99,10 @@ def _seal_one(fs: FileSystem, path: Path, on_uncertain: Callable[[], None]) -> S
         return Sealed(path, lost, removed=True, may_have_lost=may_have_lost)
     if journal.torn is not None:
         fs.truncate(path, journal.intact_bytes)
-    counted = reduce(lambda end, found: end.with_events(found.first_event_id, found.count), journal.records, _NOTHING)
-    sealed = finish(fs, path, fs.append(path), counted if journal.end is None else None)
+    sealed = finish(fs, path, fs.append(path), journal.counted() if journal.end is None else None)
     return Sealed(sealed, lost, removed=False, damage=journal.damage, may_have_lost=may_have_lost)
 
 
-_NOTHING = JournalEnd(events=0)
 _END_BYTES_MAX = 4096
 
 

@@ -31,6 +31,8 @@ class Lineage:
     events: int
     is_complete: bool
     """False when the bound on events was reached."""
+    notices: tuple[str, ...] = ()
+    """What could not be read, and may have had more of it."""
 
     def roots(self) -> list[FlowFileNode]:
         """Return the FlowFiles that came from no other one here, oldest first."""

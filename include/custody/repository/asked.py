@@ -156,20 +156,31 @@ class Asked(Grounds):
         return counts, (*notices, *damage)
 
     def lineage(self, uuids: Sequence[str]) -> Lineage:
-        """Return all that led to some FlowFiles and all that came of them.
+        """Return all that led to some FlowFiles and all that came of them; what could not be read is in its notices.
 
         Raises:
             NotFoundError: no event mentions any of them.
         """
 
-        def lookup(wanted: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
-            terms = [query.Term("flowfile_uuid", uuid.lower()) for uuid in wanted]
-            return [(stored.writer, stored.event) for stored in self._search(query.Or(terms), Page(events_max)).events]
+        damage = Notices(strict=False)
+        said: dict[str, None] = {}
+        with ThreadPoolExecutor(_OPENING_THREADS) as pool:
+            # All of one moment; and journals that wait are decoded once, not for each generation.
+            sources = list(self._sources(damage, None, None))
 
-        lineage = trace(lookup, uuids, self.settings.query.lineage_events_max)
+            def lookup(wanted: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
+                terms = query.Or([query.Term("flowfile_uuid", uuid.lower()) for uuid in wanted])
+                page, attributes = Page(events_max), self.settings.index.attributes
+                found = search(sources, self._shards, terms, attributes, page, pool)
+                said.update(dict.fromkeys(found.notices))
+                return [(stored.writer, stored.event) for stored in found.events]
+
+            lineage = trace(lookup, uuids, self.settings.query.lineage_events_max)
+        notices = (*said, *damage)
         if lineage.events == 0:
-            raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.")
-        return lineage
+            unread = f" Not all could be read: {notices[0]}" if notices else ""
+            raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.{unread}")
+        return replace(lineage, notices=notices)
 
     def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
         """Yield the transactions of a writer's catalog, oldest first.

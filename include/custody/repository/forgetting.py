@@ -59,8 +59,7 @@ def forget(workspace: Workspace, meant: Meant, reason: str) -> Forgotten:
     Raises:
         InvalidInputError: no condition is given; it would mean every event.
     """
-    view = reading.snapshot(workspace, on_damage=_pass_over)
-    stone = meant.tombstone(reason, workspace.clock.now_ms(), view.next_event_id)
+    stone = meant.tombstone(reason, workspace.clock.now_ms(), reading.next_event_id(workspace))
     state = workspace.catalog.commit([Action(add_tombstone=stone)])
     return Forgotten(writer=workspace.writer, tombstone=stone.id.hex(), revision=state.revision)
 
@@ -70,7 +69,3 @@ def count_meant(workspace: Workspace, meant: Meant, on_damage: OnDamage) -> int:
     stone = meant.tombstone("", 1, 0)
     tables = reading.tables(workspace, on_damage=on_damage)
     return sum(table.num_rows - pc.sum(visible([stone], table)).as_py() for table in tables if table.num_rows)
-
-
-def _pass_over(damage: object) -> None:
-    """What cannot be read is not given out anyway."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,7 @@ import pyarrow.compute as pc
 from custody.catalog import AddFile, CatalogState
 from custody.errors import ConflictError, StorageError
 from custody.eventlog import OnDamage, TableOfContents, refuse
-from custody.journal import Group
+from custody.journal import Group, count_waiting
 from custody.model import INT64_MAX, Event, to_events
 from custody.repository.burial import shown
 from custody.repository.caches import caches_of
@@ -27,6 +29,7 @@ from custody.rollover import Workspace
 
 _SNAPSHOT_ATTEMPTS = 10
 EventIds = npt.NDArray[np.int64]
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,23 @@ def snapshot(
         CorruptionError: the catalog is damaged, or a journal is and `on_damage` does not pass it over; ids are not
             given out on a guess.
     """
+    tails = caches_of(workspace).tail
+    return Snapshot(*of_one_moment(workspace, lambda waiting: tails.read(workspace.fs, wanted(waiting), on_damage)))
+
+
+def next_event_id(workspace: Workspace) -> int:
+    """Return one more than the greatest id that was given out, without reading what waits."""
+    state, waiting = of_one_moment(workspace, partial(count_waiting, workspace.fs))
+    return max(state.next_event_id, waiting.next_event_id)
+
+
+def of_one_moment(workspace: Workspace, read: Callable[[list[Group]], Read]) -> tuple[CatalogState, Read]:
+    """Return the state of the catalog, and what is read of the groups that are not live in it.
+
+    Raises:
+        ConflictError: journals change too fast.
+        CorruptionError: the catalog is damaged; and what `read` raises.
+    """
     caches = caches_of(workspace)
     for _ in range(_SNAPSHOT_ATTEMPTS):
         groups = workspace.groups()
@@ -66,7 +86,7 @@ def snapshot(
         committed = caches.live(workspace, state).groups
         waiting = [group for group in groups if group.first_event_id not in committed]
         try:
-            return Snapshot(state, caches.tail.read(workspace.fs, wanted(waiting), on_damage))
+            return state, read(waiting)
         except StorageError as error:
             if error.errno != errno.ENOENT:
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -10,11 +11,11 @@ import msgspec
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CorruptionError
-from custody.journal import ROOM_BYTES_MIN
+from custody.journal import ROOM_BYTES_MIN, count_waiting
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import is_behind, read_scrub
 from custody.quarantine import Quarantine
-from custody.repository.reading import snapshot
+from custody.repository.reading import of_one_moment
 from custody.repository.slots import taken_slots
 from custody.retention import measure, standing_holds, waiting_bytes
 from custody.rollover import Pending, Workspace, pending
@@ -151,16 +152,15 @@ def _budget(settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace])
 
 
 def _writer_status(workspace: Workspace) -> WriterStatus:
-    view = snapshot(workspace)
-    state = view.state
+    state, waiting = of_one_moment(workspace, partial(count_waiting, workspace.fs))
     return WriterStatus(
         writer=workspace.writer,
         is_held=is_live(workspace.fs, workspace.settings, workspace.writer),
         database=workspace.database,
         events_live=sum(file.rows for file in state.files.values()),
-        events_waiting=view.tail.num_rows,
+        events_waiting=waiting.events,
         events_lost=sum(loss.events for loss in state.losses.values()),
-        next_event_id=view.next_event_id,
+        next_event_id=max(state.next_event_id, waiting.next_event_id),
         logs=len(state.files),
         log_bytes=sum(file.size_bytes for file in state.files.values()),
         shards=len(state.shards),
