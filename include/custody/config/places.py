@@ -94,7 +94,10 @@ class JournalSection(Section):
     )
     seal_bytes: int = Field(100 << 20, ge=4096, description="Size at which a group is sealed, in bytes.")
     waiting_bytes_max: int = Field(
-        4 << 30, ge=4096, description="Bytes of sealed journals at which writers are held back until a rollover ran."
+        4 << 30,
+        ge=4096,
+        description="Bytes of sealed journals at which writers are held back until a rollover ran. A search decodes what "
+        "waits: 1.6 GB of memory for 1.1 GB of journals.",
     )
     backpressure_seconds: float = Field(
         30.0, ge=0, description="How long an append is held back before it fails with an error that says why."
