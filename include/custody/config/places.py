@@ -96,8 +96,8 @@ class JournalSection(Section):
     waiting_bytes_max: int = Field(
         4 << 30,
         ge=4096,
-        description="Bytes of sealed journals at which writers are held back until a rollover ran. A search decodes what "
-        "waits: 1.6 GB of memory for 1.1 GB of journals.",
+        description="Bytes of sealed journals at which writers are held back until a rollover ran. A search decodes "
+        "all of them: 1.6 GB of memory for 1.1 GB of journals.",
     )
     backpressure_seconds: float = Field(
         30.0, ge=0, description="How long an append is held back before it fails with an error that says why."

@@ -21,7 +21,7 @@ from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, frames
 from custody.format.names import JournalName
 from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, Record, decode
 from custody.model import SCHEMA_VERSION, schema_of
-from custody.vfs import FileSystem, WritableFile
+from custody.vfs import FileSystem, WritableFile, no_longer_needs
 
 PREAMBLE = b"CUSTJRN\x01"
 FORMAT_VERSION = PREAMBLE[7]
@@ -156,6 +156,10 @@ class JournalFile:
     def table(self) -> pa.Table:
         """Return all intact events of the file, in the order of ids, with EVENT_SCHEMA."""
         return decode(self.records)
+
+    def let_go(self) -> None:
+        """Give the memory back that reading took, where the file is mapped; it may be read again."""
+        no_longer_needs(self._data)
 
     def _scan(self) -> None:
         items = list(frames(self._data, len(PREAMBLE)))

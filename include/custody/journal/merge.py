@@ -31,11 +31,14 @@ class MergeReader:
     """
 
     def __init__(self, fs: FileSystem, groups: Sequence[Group]) -> None:
-        journals = [JournalFile.read(fs, path) for group in groups for path in group.sealed]
-        found = [record for journal in journals for record in journal.records]
+        self._journals: list[JournalFile] = []
+        for path in (path for group in groups for path in group.sealed):
+            self._journals.append(JournalFile.read(fs, path))
+            self._journals[-1].let_go()
+        found = [record for journal in self._journals for record in journal.records]
         self._records = sorted(found, key=lambda record: record.first_event_id)
         self.rows = sum(record.count for record in found)
-        self.damage: tuple[Damage, ...] = tuple(damage for journal in journals for damage in journal.damage)
+        self.damage: tuple[Damage, ...] = tuple(damage for journal in self._journals for damage in journal.damage)
         """What cannot be read of them."""
 
     @property
@@ -60,9 +63,15 @@ class MergeReader:
         size = 0
         for record in self._records:
             if chunk and size + record.bytes > bytes_max:
-                yield decode(chunk)
+                yield self._decoded(chunk)
                 chunk, size = [], 0
             chunk.append(record)
             size += record.bytes
         if chunk:
-            yield decode(chunk)
+            yield self._decoded(chunk)
+
+    def _decoded(self, chunk: Sequence[Record]) -> pa.Table:
+        table = decode(chunk)
+        for journal in self._journals:
+            journal.let_go()
+        return table

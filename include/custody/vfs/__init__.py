@@ -2,7 +2,7 @@
 
 from custody.vfs.base import FileSystem, Primitives, Space, WritableFile
 from custody.vfs.composed import TEMPORARY_SUFFIX, temporary
-from custody.vfs.mapped import will_need
+from custody.vfs.mapped import no_longer_needs, will_need
 from custody.vfs.posix import PosixFileSystem
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Primitives",
     "Space",
     "WritableFile",
+    "no_longer_needs",
     "temporary",
     "will_need",
 ]
