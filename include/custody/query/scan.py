@@ -6,6 +6,7 @@ It takes terms and words from where the index takes them (`custody.index.fields`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -155,9 +156,19 @@ def _and(scan: Scan, question: query.And) -> Mask:
 
 def _or(scan: Scan, question: query.Or) -> Mask:
     mask = scan.none()
+    wanted: dict[str, list[pa.Scalar]] = {}
     for part in question.children():
-        mask |= scan.match(part)
+        if type(part) is query.Term:  # a lineage asks for hundreds of one field
+            wanted.setdefault(part.fieldname, []).append(text(part.text))
+        else:
+            mask |= scan.match(part)
+    for name, found in wanted.items():
+        mask |= scan.where(name, partial(_one_of, pa.array(found)))
     return mask
+
+
+def _one_of(wanted: pa.Array, terms: pa.StringArray) -> pa.Array:
+    return pc.is_in(terms, wanted)
 
 
 def _not(scan: Scan, question: query.Not) -> Mask:

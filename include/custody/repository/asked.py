@@ -16,7 +16,7 @@ from custody.catalog import AddShard, CatalogState, Transaction
 from custody.errors import ConfigurationError, NotFoundError
 from custody.lineage import Lineage, trace
 from custody.model import Event
-from custody.query import check_facets, facets_of, facets_of_table, parse_query, structured_query
+from custody.query import Scan, check_facets, facets_of, facets_of_table, parse_query, structured_query
 from custody.repository import reading
 from custody.repository.burial import buried_ids
 from custody.repository.found import Events, EventStream, Notices
@@ -212,11 +212,13 @@ class Asked(Grounds):
             view = reading.snapshot(workspace, damage) if as_of is None else past(workspace, as_of, damage)
             if view is None:
                 continue
+            tail = view.shown_tail
             yield Source(
                 writer=workspace.writer,
                 state=view.state,
                 buried=buried_ids(workspace, view.state, damage),
-                tail=view.shown_tail,
+                tail=tail,
+                tail_scan=Scan(tail, self.settings.index.attributes),
                 next_event_id=view.next_event_id,
                 shard_path=workspace.shard_path,
                 log_tables=partial(_log_tables, workspace, view.state, damage),

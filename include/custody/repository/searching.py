@@ -62,6 +62,8 @@ class Source:
     buried: EventIds
     """Live events that must not be given out; `tail`, `log_tables` and `get_many` have none of them."""
     tail: pa.Table
+    tail_scan: Scan
+    """Of `tail`: several searches of one moment take its terms once."""
     next_event_id: int
     shard_path: Callable[[AddShard], Path]
     log_tables: Callable[[AddShard], Iterable[pa.Table]]
@@ -149,7 +151,7 @@ def _ids(
         return _scanned(source.log_tables(shard), asked, attributes)
 
     found = search_state(source.shards(shards), scan_logs, question, window, pool=pool)
-    waiting = np.sort(_scanned([source.tail], question, attributes))[::-1]
+    waiting = np.sort(_matching(source.tail, source.tail_scan, question))[::-1]
     ids = np.sort(np.concatenate([found.event_ids, window.of(waiting)]))
     ordered = ids if page.oldest_first else ids[::-1]
     return ordered[:limit].tolist(), (found.total or 0) + len(waiting), found.notices, found.explained
@@ -157,8 +159,12 @@ def _ids(
 
 def _scanned(tables: Iterable[pa.Table], question: query.Query, attributes: Sequence[str]) -> EventIds:
     """Return the ids of the events of some tables that match, found without an index."""
-    parts = [integers(table.column("event_id"), np.int64)[Scan(table, attributes).match(question)] for table in tables]
+    parts = [_matching(table, Scan(table, attributes), question) for table in tables]
     return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _matching(table: pa.Table, scan: Scan, question: query.Query) -> EventIds:
+    return integers(table.column("event_id"), np.int64)[scan.match(question)]
 
 
 def _merged(wanted: Mapping[str, tuple[Source, list[int]]], page: Page) -> Iterator[StoredEvent]:
