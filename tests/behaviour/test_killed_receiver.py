@@ -24,7 +24,8 @@ def post_until_dead(at: Receiving, number: int) -> list[tuple[int, bytes]]:
     told: list[tuple[int, bytes]] = []
     with httpx.Client(timeout=30) as client:
         for count in range(100_000):
-            body = notification(number * 100_000 + count, pad="x" * (count * 37 % 2000))
+            pad = {"type": "Text", "value": "x" * (count * 37 % 2000), "metadata": {}}
+            body = notification(number * 100_000 + count, pad=pad)
             try:
                 answer = client.post(at.url, content=body, headers={"content-type": "application/json"})
             except httpx.TransportError:
@@ -42,7 +43,7 @@ def test_what_a_killed_receiver_answered_with_200_is_in_the_repository(tmp_path:
     for turn in range(ROUNDS):
         with receiving(root, "--quiet") as at, ThreadPoolExecutor(THREADS) as pool:
             work = [pool.submit(post_until_dead, at, turn * THREADS + number) for number in range(THREADS)]
-            while at.health()["notifications"] < THREADS:
+            while at.health()["notifications"] < THREADS and not any(future.done() for future in work):
                 time.sleep(0.05)
             time.sleep(turn / 3)
             at.process.kill()
