@@ -142,8 +142,10 @@ class Settings(BaseSettings):
         return cls(**{**document, "root": Path(document["root"])})
 
 
-def load_settings(root: Path) -> Settings:
+def load_settings(root: Path, *, is_needed: bool = True) -> Settings:
     """Load and validate the settings of the repository in a folder.
+
+    Where it is not needed and there is none, the environment alone says what is not by default.
 
     Raises:
         NotFoundError: the folder holds no repository.
@@ -151,7 +153,7 @@ def load_settings(root: Path) -> Settings:
     """
     root = root.expanduser().resolve()
     file = root / SETTINGS_FILE
-    if not file.is_file():
+    if is_needed and not file.is_file():
         raise NotFoundError(f"no repository in {root}: {SETTINGS_FILE} is missing. Make one: custody init {root}")
     try:
         return Settings(root=root)

@@ -28,6 +28,7 @@ def log_in(jvm: Java, conf: Java, values: NgsiSection) -> None:
         ConfigurationError: nobody is logged in, and the user or the password of the settings is refused; or nothing
             says who the NameNode is.
     """
+    jvm.org.apache.hadoop.hdfs.HdfsConfiguration.init()  # hdfs-site.xml is read from here on
     if not any(conf.get(name) for name in _PRINCIPALS):
         raise ConfigurationError(
             f"ngsi.backend binary with krb5_auth: expected {_PRINCIPALS[0]} in the configuration of Hadoop, got none. "

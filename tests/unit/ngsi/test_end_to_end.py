@@ -83,7 +83,7 @@ def test_a_base_belongs_to_end_to_end() -> None:
 def test_bases(uri: str, settings: tuple[str, str, str]) -> None:
     base = Base.parse(uri)
     assert (base.backend, base.hosts, base.folder) == settings
-    assert NgsiSection.model_validate(base.settings).backend == base.backend
+    assert NgsiSection.model_validate(base.settings(NgsiSection())).backend == base.backend
     assert base.is_tls == uri.startswith("s")
 
 
