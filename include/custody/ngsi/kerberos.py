@@ -8,6 +8,7 @@ does not answer, or a host that has no service, is a fault that may pass.
 from __future__ import annotations
 
 import os
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,10 @@ class Login:
         return made or b""
 
     def _failed(self, host: str, code: int, error: Exception) -> ConfigurationError | ConnectionError:
-        values, said = self._values, str(error).removesuffix(str(code)).strip()
+        values = self._values
+        # GSSAPI says what it is after what kind of thing that is, libkrb5 before its number.
+        said = re.sub(r".*Minor \(\d+\): ", "", str(getattr(error, "base_error", None) or error))
+        said = said.removesuffix(str(code)).strip()
         if code in _REFUSED:
             self._refusal = (
                 f"Kerberos: expected a login of {values.krb5_user}, got {said!r}. Correct ngsi.krb5_user and "
