@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 import urllib.error
 from collections.abc import Iterator
@@ -96,6 +97,16 @@ def test_nobody_reads_without_a_login(up: Secured) -> None:
 
 
 @pytest.mark.parametrize("door", ["WebHDFS", "HttpFS"])
+def test_who_has_logged_in_is_the_user_whatever_a_query_says(up: Secured, door: str) -> None:
+    port = up.hdfs.web if door == "WebHDFS" else up.hdfs.http_fs
+    network = Network(used(up).values)
+    for query in ("op=GETHOMEDIRECTORY", "op=GETHOMEDIRECTORY&user.name=warden"):
+        answer = network.ask(f"127.0.0.1:{port}", Call("GET", f"/webhdfs/v1/?{query}"))
+        assert json.loads(answer.body) == {"Path": f"/user/{USER}"}
+    network.close()
+
+
+@pytest.mark.parametrize("door", ["WebHDFS", "HttpFS"])
 def test_a_cookie_serves_all_threads_until_it_expires_and_one_logs_in_anew(up: Secured, door: str) -> None:
     settings = used(up, hdfs_port=up.hdfs.web if door == "WebHDFS" else up.hdfs.http_fs)
     made: list[str] = []
@@ -156,6 +167,8 @@ def test_the_namenode_sends_to_a_datanode_with_a_token_that_lets_in_alone(up: Se
             assert "user.name" not in query
             assert "user.name" not in call.target
             assert urlsplit(answer.location).port != up.hdfs.web
+        tokens = {parse_qs(urlsplit(answer.location).query)["delegation"][0] for _, answer in sent}
+        assert len(tokens) == len(sent)
         # Nobody logs in at a DataNode: the token is what it wants, and it wants one.
         assert hosts == ["127.0.0.1"]
         where, _, query_of_reading = sent[-1][1].location.partition("?")

@@ -99,7 +99,7 @@ def send_data(first: Call, data: bytes, parameters: Parameters) -> Conversation[
 
 def call(method: str, path: str, operation: str, parameters: Parameters, **more: str) -> Call:
     """Return a call of an operation on a path; `more` are its parameters."""
-    # With Kerberos the user is who has logged in: a NameNode refuses the name of anybody else.
+    # With Kerberos the user is who has logged in; a NameNode may refuse the name of another beside it.
     user = {} if parameters.values.krb5_auth else {"user.name": parameters.username}
     query = urlencode({"op": operation, **user, **more})
     return Call(method, f"{_ROOT}{quote(path)}?{query}", headers(parameters))
