@@ -1,10 +1,12 @@
 """A real HDFS on the loopback: NameNode, DataNode and HttpFS as processes, in a folder of their own, on free ports.
 
 Tests start it by `hdfs`; `python -m tests.services.hdfs` runs one until it is interrupted, and says where it listens.
+What makes it a cluster with Kerberos is a `Realm` (`tests.services.secured` has one).
 """
 
 from __future__ import annotations
 
+import http
 import json
 import os
 import signal
@@ -12,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,7 +25,7 @@ from custody.spark.java import find_java
 from tests.services.jars import jars
 
 USER = "warden"
-_LIST = Path(__file__).with_name("hdfs.jars")
+_LIST, _KERBEROS = (Path(__file__).with_name(name) for name in ("hdfs.jars", "kerberos.jars"))
 _START_SECONDS_MAX, _STOP_SECONDS_MAX = 180, 30
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
@@ -35,6 +38,7 @@ log4j.appender.A=org.apache.log4j.ConsoleAppender
 log4j.appender.A.layout=org.apache.log4j.PatternLayout
 log4j.appender.A.layout.ConversionPattern=%d %p %c{1}: %m%n
 """
+_REPORTED = b"Successfully sent block report"
 _PAGE = '<web-app xmlns="http://java.sun.com/xml/ns/javaee" version="2.5"></web-app>'
 
 
@@ -47,25 +51,44 @@ class Hdfs:
     web: int
     http_fs: int | None
 
+    @property
+    def conf(self) -> Path:
+        """The folder of its configuration, which a client of RPC may have as its HADOOP_CONF_DIR."""
+        return self.folder / "conf"
+
+
+@dataclass(frozen=True)
+class Realm:
+    """Kerberos for the services: what more their files of configuration say, and Java's file of Kerberos."""
+
+    conf: Path
+    core: Mapping[str, str]
+    hdfs: Mapping[str, str]
+    http_fs: Mapping[str, str]
+
 
 @contextmanager
-def hdfs(folder: Path, *, http_fs: bool = False) -> Iterator[Hdfs]:
+def hdfs(folder: Path, *, http_fs: bool = False, realm: Realm | None = None) -> Iterator[Hdfs]:
     """Start an empty HDFS in a folder and stop it in the end."""
     rpc, web, data, data_web, data_ipc, proxy = free_ports(6)
-    conf = _configured(folder, rpc, web, data, data_web, data_ipc, proxy)
-    path = os.pathsep.join([str(conf), *map(str, jars(_LIST))])
+    conf = _configured(folder, rpc, web, data, data_web, data_ipc, proxy, realm)
+    path = os.pathsep.join([str(conf), *map(str, jars(_LIST)), *(map(str, jars(_KERBEROS)) if realm else ())])
+    kerberos = [f"-Djava.security.krb5.conf={realm.conf}"] if realm else []
     with ExitStack() as stack:
-        _run(_java(path, _NAME_NODE, "-format", "-nonInteractive"), folder / "format.log")
-        stack.enter_context(service(_java(path, _NAME_NODE), folder / "namenode.log"))
-        stack.enter_context(service(_java(path, _DATA_NODE), folder / "datanode.log"))
+        _run(_java(path, *kerberos, _NAME_NODE, "-format", "-nonInteractive"), folder / "format.log")
+        stack.enter_context(service(_java(path, *kerberos, _NAME_NODE), folder / "namenode.log"))
+        stack.enter_context(service(_java(path, *kerberos, _DATA_NODE), folder / "datanode.log"))
         state = f"http://127.0.0.1:{web}/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
-        _until_up(state, folder, lambda said: json.loads(said)["beans"][0]["NumLiveDataNodes"] == 1)
+        if realm is None:
+            _until_up(state, folder, lambda said: json.loads(said)["beans"][0]["NumLiveDataNodes"] == 1)
+        else:  # its pages want a login, too, but the DataNode says it
+            _until_up(state, folder, lambda _: _REPORTED in (folder / "datanode.log").read_bytes(), is_refusal_up=True)
         if http_fs:
             options = [f"-Dhttpfs.{name}.dir={folder / 'httpfs' / name}" for name in ("log", "temp")]
             options += [f"-Dhttpfs.home.dir={folder / 'httpfs'}", f"-Dhttpfs.config.dir={conf}"]
-            stack.enter_context(service(_java(path, *options, _HTTP_FS), folder / "httpfs.log"))
+            stack.enter_context(service(_java(path, *kerberos, *options, _HTTP_FS), folder / "httpfs.log"))
             listed = f"http://127.0.0.1:{proxy}/webhdfs/v1/?op=LISTSTATUS&user.name={USER}"
-            _until_up(listed, folder, lambda said: b"FileStatuses" in said)
+            _until_up(listed, folder, lambda said: realm is not None or b"FileStatuses" in said, is_refusal_up=True)
         yield Hdfs(folder, rpc, web, proxy if http_fs else None)
 
 
@@ -111,13 +134,16 @@ def _run(command: list[str], log: Path) -> None:
     assert code == 0, log.read_text()[-3000:]
 
 
-def _until_up(url: str, folder: Path, is_up: Callable[[bytes], bool]) -> None:
+def _until_up(url: str, folder: Path, is_up: Callable[[bytes], bool], *, is_refusal_up: bool = False) -> None:
     until = time.monotonic() + _START_SECONDS_MAX
     while time.monotonic() < until:
         try:
             with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - the loopback
                 if is_up(answer.read()):
                     return
+        except urllib.error.HTTPError as error:
+            if is_refusal_up and error.code == http.HTTPStatus.UNAUTHORIZED and is_up(b""):
+                return
         except (OSError, ValueError, LookupError):
             pass
         time.sleep(0.2)
@@ -125,7 +151,9 @@ def _until_up(url: str, folder: Path, is_up: Callable[[bytes], bool]) -> None:
     raise AssertionError(f"{url}: not up after {_START_SECONDS_MAX} s\n{logs}")
 
 
-def _configured(folder: Path, rpc: int, web: int, data: int, data_web: int, data_ipc: int, proxy: int) -> Path:
+def _configured(
+    folder: Path, rpc: int, web: int, data: int, data_web: int, data_ipc: int, proxy: int, realm: Realm | None
+) -> Path:
     conf = folder / "conf"
     for name in ("hdfs", "datanode"):  # pages of a browser, which the jars do not bring
         page = conf / "webapps" / name / "WEB-INF"
@@ -143,6 +171,7 @@ def _configured(folder: Path, rpc: int, web: int, data: int, data_web: int, data
             f"hadoop.proxyuser.{USER}.hosts": "*",
             f"hadoop.proxyuser.{USER}.groups": "*",
             "hadoop.tmp.dir": str(folder / "tmp"),
+            **(realm.core if realm else {}),
         },
     )
     _write(
@@ -159,9 +188,13 @@ def _configured(folder: Path, rpc: int, web: int, data: int, data_web: int, data
             "dfs.replication": "1",
             "dfs.namenode.safemode.extension": "0",
             "dfs.permissions.enabled": "false",  # each test is a user of its own
+            **(realm.hdfs if realm else {}),
         },
     )
-    _write(conf / "httpfs-site.xml", {"httpfs.http.hostname": here, "httpfs.http.port": str(proxy)})
+    _write(
+        conf / "httpfs-site.xml",
+        {"httpfs.http.hostname": here, "httpfs.http.port": str(proxy), **(realm.http_fs if realm else {})},
+    )
     return conf
 
 

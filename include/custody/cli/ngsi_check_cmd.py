@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from custody.cli.output import clean, json_option, print_json, stdout
+from custody.config import Settings, load_settings
 from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.below import Base
 from custody.ngsi.cases.case import EXPECT, Case, read_cases
@@ -30,7 +32,9 @@ from custody.spark.ngsi_check import submitted
     help="With --end-to-end: the folder to write below, file:///…, hdfs://host:8020/… or webhdfs://host:9870/….",
 )
 @json_option
+@click.pass_context
 def check(
+    ctx: click.Context,
     files: tuple[Path, ...],
     profile: str,
     wanted: tuple[str, ...],
@@ -44,19 +48,26 @@ def check(
     folders that are removed again: on this machine, or below URI. docs/ngsi.md has the form of a case. Exit code 1
     when one fails.
 
+    Where an HDFS wants a login, the settings ngsi.krb5_auth, krb5_user, krb5_password and oauth2_token say which: those
+    of the repository, or of the environment (CUSTODY__NGSI__KRB5_PASSWORD), which need no repository.
+
     \b
     Example:
       custody ngsi check
       custody ngsi check mine.json --profile cygnus-1.9.0 --json
       custody ngsi check mine.json --end-to-end
       custody ngsi check mine.json --end-to-end --base-uri webhdfs://namenode:9870/tmp
+      custody -r demo ngsi check --end-to-end --base-uri swebhdfs://namenode/tmp
     """
     if base_uri is not None and not is_whole:
         raise click.UsageError("--base-uri belongs to --end-to-end")
     cases = tuple(case for file in files for case in _read(file)) if files else shipped_cases()
     _require(cases, profile, wanted)
     chosen = [case for case in cases if not wanted or case.id in wanted]
-    verdicts = list(_verdicts(chosen, files, profile, is_whole, base_uri))
+    if base_uri is not None:
+        verdicts = list(_verdicts_at(base_uri, _settings(ctx), chosen, files, profile))
+    else:
+        verdicts = list(check_cases(chosen, profile, EndToEnd().run if is_whole else run))
     failed = [verdict for verdict in verdicts if verdict.is_checked and not verdict.is_passed]
     if as_json:
         print_json(_document(profile, verdicts))
@@ -75,14 +86,22 @@ def check(
         sys.exit(1)
 
 
-def _verdicts(
-    cases: Sequence[Case], files: Sequence[Path], profile: str, is_whole: bool, base_uri: str | None
+def _settings(ctx: click.Context) -> Settings:
+    """Return the settings of the repository; nobody has to have one, unless it is named."""
+    root = ctx.find_root()
+    is_named = root.get_parameter_source("repository") is not ParameterSource.DEFAULT
+    return load_settings(ctx.obj, is_needed=is_named)
+
+
+def _verdicts_at(
+    base_uri: str, settings: Settings, cases: Sequence[Case], files: Sequence[Path], profile: str
 ) -> Iterator[Verdict]:
-    base = None if base_uri is None else Base.parse(base_uri)
-    if base_uri is not None and base is not None and base.backend == "binary":
+    base = Base.parse(base_uri)
+    if base.backend == "binary":
         # Hadoop's RPC is spoken by the client that Spark brings, so a driver runs them.
-        return submitted(base_uri, cases, files, profile, lambda line: logging.getLogger(__name__).info("%s", line))
-    return check_cases(cases, profile, EndToEnd(base).run if is_whole else run)
+        log = logging.getLogger(__name__)
+        return submitted(base_uri, settings.root, cases, files, profile, lambda line: log.info("%s", line))
+    return check_cases(cases, profile, EndToEnd(base, access=settings.ngsi).run)
 
 
 def _read(file: Path) -> tuple[Case, ...]:

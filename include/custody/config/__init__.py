@@ -4,6 +4,7 @@ from custody.config.dates import date_parts
 from custody.config.intake import EVENT_SUFFIXES
 from custody.config.keeping import KeepRule
 from custody.config.ngsi import NgsiSection
+from custody.config.section import is_secret
 from custody.config.settings import SETTINGS_FILE, Settings, default_settings_file, load_settings
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "Settings",
     "date_parts",
     "default_settings_file",
+    "is_secret",
     "load_settings",
 ]

@@ -45,7 +45,7 @@ class NgsiSection(Section):
     hdfs_username: _User = Field(
         None, description="User on HDFS; the sink needs one. A superuser where service_as_namespace is true."
     )
-    hdfs_password: _User = Field(None, description="Password of that user, which only Hive asks for.")
+    hdfs_password: _User = Field(None, repr=False, description="Password of that user, which only Hive asks for.")
     ngsi_version: Literal["v2", "ld"] = Field(
         "v2", description="Language of a bare entity, which does not show it; whole notifications do."
     )
@@ -67,7 +67,7 @@ class NgsiSection(Section):
     )
     backend_max_conns: int = Field(500, ge=1, description="Connections at once to a REST backend.")
     backend_max_conns_per_route: int = Field(100, ge=1, description="Connections at once to one host of it.")
-    oauth2_token: _User = Field(None, description="Token for HDFS, sent as X-Auth-Token.")
+    oauth2_token: _User = Field(None, repr=False, description="Token for HDFS, sent as X-Auth-Token.")
     service_as_namespace: bool = Field(
         False, description="true puts the Fiware-Service where hdfs_username would stand in paths and table names."
     )
@@ -89,7 +89,7 @@ class NgsiSection(Section):
     )
     krb5_auth: bool = Field(False, description="Whether HDFS wants Kerberos.")
     krb5_user: _User = Field(None, description="Kerberos user; needed with krb5_auth.")
-    krb5_password: _User = Field(None, description="Its password; needed with krb5_auth.")
+    krb5_password: _User = Field(None, repr=False, description="Its password; needed with krb5_auth.")
     krb5_login_conf_file: str = Field("krb5_login.conf", min_length=1, description="JAAS file; used with krb5_auth.")
     krb5_conf_file: str = Field("krb5.conf", min_length=1, description="Kerberos file; used with krb5_auth.")
     enable_grouping: bool = Field(False, description="Whether grouping rules choose destinations.")

@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -27,7 +28,7 @@ from custody.config.logs import CatalogSection, EventLogSection, IndexSection
 from custody.config.ngsi import NgsiSection
 from custody.config.places import ContentSection, JournalSection, RepositorySection
 from custody.config.questions import QuerySection, SparkSection
-from custody.config.section import Section
+from custody.config.section import Section, is_secret
 from custody.config.upkeep import LeaseSection, MaintenanceSection, RetentionSection
 from custody.errors import ConfigurationError, NotFoundError
 
@@ -39,7 +40,11 @@ class Settings(BaseSettings):
     """All settings of one repository."""
 
     model_config = SettingsConfigDict(
-        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix=ENVIRONMENT_PREFIX,
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
     root: Path = Field(exclude=True, description="The repository's folder; not a setting of the file.")
@@ -137,8 +142,10 @@ class Settings(BaseSettings):
         return cls(**{**document, "root": Path(document["root"])})
 
 
-def load_settings(root: Path) -> Settings:
+def load_settings(root: Path, *, is_needed: bool = True) -> Settings:
     """Load and validate the settings of the repository in a folder.
+
+    Where it is not needed and there is none, the environment alone says what is not by default.
 
     Raises:
         NotFoundError: the folder holds no repository.
@@ -146,7 +153,7 @@ def load_settings(root: Path) -> Settings:
     """
     root = root.expanduser().resolve()
     file = root / SETTINGS_FILE
-    if not file.is_file():
+    if is_needed and not file.is_file():
         raise NotFoundError(f"no repository in {root}: {SETTINGS_FILE} is missing. Make one: custody init {root}")
     try:
         return Settings(root=root)
@@ -164,8 +171,19 @@ def _explain(error: ValidationError, file: Path) -> str:
         key = ".".join(str(part) for part in problem["loc"])
         variable = ENVIRONMENT_PREFIX + "__".join(str(part).upper() for part in problem["loc"])
         place = f"environment {variable}" if variable in os.environ else f"{file} [{key}]"
-        lines.append(f"{place}: {problem['msg']}, got {problem.get('input')!r}")
+        lines.append(f"{place}: {problem['msg']}{_given(problem)}")
     return "; ".join(lines) + ". See docs/config.md for every setting."
+
+
+def _given(problem: ErrorDetails) -> str:
+    """Return what was given, for a message that people and logs read: no secret, nor what may have one in it."""
+    value = problem["input"]
+    if (
+        isinstance(value, dict | Section) or problem["type"] == "extra_forbidden"
+    ):  # its name may be a slip of a secret's
+        return ""
+    is_shown = not any(is_secret(str(part)) for part in problem["loc"])
+    return f", got {value!r}" if is_shown else ", got a value that is not shown"
 
 
 def default_settings_file() -> str:

@@ -12,11 +12,24 @@ from pathlib import Path
 from typing import Protocol, Self
 from urllib.parse import unquote, urlsplit
 
+from custody.config import NgsiSection
 from custody.errors import ConfigurationError
 from custody.ngsi.target import Files
 
 _BACKENDS = {"file": "file", "hdfs": "binary", "webhdfs": "rest", "swebhdfs": "rest"}
 _PORTS = {"hdfs": 8020, "webhdfs": 9870, "swebhdfs": 9871}
+_ACCESS = (
+    "krb5_auth",
+    "krb5_user",
+    "krb5_password",
+    "krb5_conf_file",
+    "krb5_login_conf_file",
+    "oauth2_token",
+    "backend_max_conns",
+    "backend_max_conns_per_route",
+    "backend_timeout",
+    "backend_files_at_once",
+)
 _FORMS = "file:///folder, hdfs://host:8020/folder or webhdfs://host:9870/folder"
 
 
@@ -65,14 +78,12 @@ class Base:
         port = _PORTS.get(parts.scheme, 1)
         return cls(_BACKENDS[parts.scheme], hosts, port, folder, is_tls=parts.scheme == "swebhdfs")
 
-    @property
-    def settings(self) -> dict[str, object]:
-        """What the section `ngsi` says of it: nobody logs in there."""
+    def settings(self, access: NgsiSection) -> dict[str, object]:
+        """Return what the section `ngsi` says of it; `access` is one that says who logs in there."""
         if self.backend == "file":
             return {"backend": "file", "backend_folder": Path("/")}
         return {
-            "krb5_auth": False,
-            "oauth2_token": None,
+            **{name: getattr(access, name) for name in _ACCESS},
             "backend": self.backend,
             "backend_impl": self.backend,
             "hdfs_host": self.hosts,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from custody.config import NgsiSection
+from custody.config import NgsiSection, is_secret
 from custody.config.ngsi import FileFormat, retry_intervals_ms
 from custody.errors import ConfigurationError
 from custody.ngsi.rules import GroupingRules, NameMappings
@@ -143,7 +143,7 @@ def _wrong(place: tuple[int | str, ...], message: str, value: object, given: Map
 
 
 def _shown(name: str, value: object) -> str:
-    return "a value that is not shown" if "password" in name or "token" in name else repr(value)
+    return "a value that is not shown" if is_secret(name) else repr(value)
 
 
 def _started(section: NgsiSection, rules: Mapping[str, object], mappings: Mapping[str, object]) -> Parameters | Wrong:

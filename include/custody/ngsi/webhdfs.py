@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from custody.errors import StorageError
 from custody.ngsi.parameters import Parameters
 
-OK, CREATED, REDIRECT, FORBIDDEN, NOT_FOUND = 200, 201, 307, 403, 404
+OK, CREATED, REDIRECT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 200, 201, 307, 401, 403, 404
 _STANDBY = "StandbyException"
 _ROOT = "/webhdfs/v1"
 Result = TypeVar("Result")
@@ -99,7 +99,9 @@ def send_data(first: Call, data: bytes, parameters: Parameters) -> Conversation[
 
 def call(method: str, path: str, operation: str, parameters: Parameters, **more: str) -> Call:
     """Return a call of an operation on a path; `more` are its parameters."""
-    query = urlencode({"op": operation, "user.name": parameters.username, **more})
+    # With Kerberos the user is who has logged in; a NameNode may refuse the name of another beside it.
+    user = {} if parameters.values.krb5_auth else {"user.name": parameters.username}
+    query = urlencode({"op": operation, **user, **more})
     return Call(method, f"{_ROOT}{quote(path)}?{query}", headers(parameters))
 
 
@@ -113,6 +115,8 @@ def refused(operation: str, path: str, answer: Answer) -> StorageError:
     """Return the error that an answer is, with what HDFS says about it."""
     kind, message = remote(answer)
     why = f" ({kind}: {message[:200]})" if kind else ""
+    if answer.status == UNAUTHORIZED:
+        why += ", which wants a login. See ngsi.krb5_auth and ngsi.oauth2_token"
     return StorageError(f"HDFS {operation} {path}: expected it to be done, got status {answer.status}{why}")
 
 
@@ -163,7 +167,9 @@ def _asked(call: Call, endpoints: Endpoints, ask: Ask) -> tuple[Answer, Endpoint
         try:
             return ask(urlsplit(call.target).netloc, call), endpoints
         except OSError as error:
-            raise StorageError(f"HDFS {call.method} {call.target[:200]}: expected an answer, got {error}") from error
+            # Its query has a token of Kerberos that would let in whoever reads this.
+            where = call.target.partition("?")[0][:200]
+            raise StorageError(f"HDFS {call.method} {where}: expected an answer, got {error}") from error
     said = []
     for host in endpoints.hosts:
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -16,6 +15,7 @@ from custody.errors import StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.rest import authority, is_busy
 from custody.ngsi.target import BusyError
+from custody.spark.kerberos import log_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +34,7 @@ def rpc_files(session: SparkSession) -> Callable[[Parameters], RpcFiles]:
     """Return what opens the HDFS that parameters name, as the user that they name: `open_target(…, rpc=this)`.
 
     `ngsi.hdfs_host` may be a nameservice that Spark's configuration knows (`dfs.ha.namenodes.<name>`). With Kerberos
-    the user is whom Spark has logged in (`spark.kerberos.principal` and `spark.kerberos.keytab`, or a ticket), and
-    `ngsi.krb5_conf_file` and `ngsi.krb5_login_conf_file` are handed to Java where there are such files.
+    the user is whom Spark has logged in, or else `ngsi.krb5_user` (`custody.spark.kerberos`).
     """
 
     def opened(parameters: Parameters) -> RpcFiles:
@@ -48,7 +47,7 @@ def rpc_files(session: SparkSession) -> Callable[[Parameters], RpcFiles]:
         def connect() -> Java:
             uri = jvm.java.net.URI(connected)
             if parameters.values.krb5_auth:
-                _hand_over_kerberos(jvm, parameters)
+                log_in(jvm, conf, parameters.values)
                 return file_system.newInstance(uri, conf)
             return file_system.newInstance(uri, conf, parameters.username)
 
@@ -198,16 +197,6 @@ def _addressed(parameters: Parameters, conf: Java) -> tuple[str, str]:
     for name, host in zip(names, hosts, strict=True):
         conf.set(f"dfs.namenode.rpc-address.{_NAMESERVICE}.{name}", authority(host, port))
     return root, f"hdfs://{_NAMESERVICE}"
-
-
-def _hand_over_kerberos(jvm: Java, parameters: Parameters) -> None:
-    values = parameters.values
-    for name, file in (
-        ("java.security.krb5.conf", values.krb5_conf_file),
-        ("java.security.auth.login.config", values.krb5_login_conf_file),
-    ):
-        if Path(file).is_file():
-            jvm.java.lang.System.setProperty(name, str(Path(file).absolute()))
 
 
 def _asked(operation: str, path: str, do: Callable[[], Result]) -> Result:

@@ -23,7 +23,7 @@ from threading import Lock, Thread
 import msgspec
 
 from custody.clock import ManualClock
-from custody.config import Settings
+from custody.config import NgsiSection, Settings
 from custody.errors import StorageError
 from custody.lease import Attempt
 from custody.ngsi.backends import open_files
@@ -66,17 +66,20 @@ class EndToEnd:
     Args:
         base: where files go, each case in a folder of its own that is removed afterwards; None: on this machine.
         rpc: makes the files of backend `binary`, see `custody.ngsi.backends.open_target`.
+        access: who logs in at the base, and how it is asked.
     """
 
     base: Base | None = None
     rpc: Callable[[Parameters], Shown] | None = None
+    access: NgsiSection = field(default_factory=NgsiSection)
 
     def run(self, case: Case) -> Outcome:
         """Return what comes out of a case.
 
         Raises:
             InvalidInputError: the case asks for something that is not understood.
-            ConfigurationError: the receiver needs packages that are not installed, or the base a session of Spark.
+            ConfigurationError: the receiver needs packages that are not installed, or the base a session of Spark;
+                or nobody can log in there.
             StorageError: nobody answers at the base, or a refusal.
         """
         memory = running.run(case)
@@ -87,7 +90,7 @@ class EndToEnd:
             root = Path(folder)
             base = self.base or Base("file", "", 1, str(root))
             scratch = f"{base.folder}/custody-check-{uuid.uuid4().hex[:12]}-{re.sub(r'[^A-Za-z0-9]', '-', case.id)}"
-            settings = _settings(case, root, base)
+            settings = _settings(case, root, base.settings(self.access))
             parameters = Parameters.from_section(settings.ngsi, root)
             files = Below(open_files(parameters, PosixFileSystem(), root, rpc=self.rpc), scratch)
             with closing(files):
@@ -137,9 +140,8 @@ def _parameters(case: Case) -> Parameters:
     return found
 
 
-def _settings(case: Case, root: Path, base: Base) -> Settings:
-    """Return the settings of a repository that does what the case configures, with its files at another place."""
-    changed = base.settings
+def _settings(case: Case, root: Path, changed: dict[str, object]) -> Settings:
+    """Return the settings of a repository that does what the case configures, but for what is changed."""
     for name, document in (("grouping_rules", case.grouping_rules), ("name_mappings", case.name_mappings)):
         (root / f"{name}.json").write_text(json.dumps(document))
         changed[f"{name}_file"] = root / f"{name}.json"

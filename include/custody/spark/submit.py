@@ -35,6 +35,9 @@ def spark_conf(
     flags = archive_flags(environ)
     if job is not None and job.startswith(_LONG):
         flags.remove(QUICK_COMPILER)
+    if kerberos := _kerberos(environ):
+        # Spark logs in with a keytab before anything of a job runs, and Java does not know MIT's variable.
+        flags.append(f"-Djava.security.krb5.conf={kerberos}")
     conf = {
         "spark.driver.extraJavaOptions": option_string(flags),
         "spark.log.level": "WARN",
@@ -60,3 +63,8 @@ def submit_command(
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     submit = str(spark_home() / "bin" / "spark-submit")
     return [submit, "--master", master, *settings, str(job), *arguments]
+
+
+def _kerberos(environ: Mapping[str, str]) -> str | None:
+    named = environ.get("KRB5_CONFIG")
+    return str(Path(named).absolute()) if named and Path(named).is_file() else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import traceback
 from pathlib import Path
 
 import pytest
@@ -342,3 +343,38 @@ def test_settings_do_not_change(tmp_path: Path) -> None:
     found = load(tmp_path, "")
     with pytest.raises(ValueError, match="frozen"):
         found.query.results_default = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('krb5_auth = true\nkrb5_password = "hush"', r"krb5_user: needed where krb5_auth is true\."),
+        ('krb5_pasword = "hush"', r"ngsi.krb5_pasword\]: Extra inputs are not permitted\."),
+        ('krb5_password = ["hush"]', r"ngsi.krb5_password\]: .*, got a value that is not shown"),
+        ('oauth2_token = {a = "hush"}', r"ngsi.oauth2_token\]: Input should be a valid string"),
+        ('hdfs_port = 0\nhdfs_password = "hush"', r"ngsi.hdfs_port\]: .*, got 0"),
+    ],
+)
+def test_what_is_wrong_shows_no_secret(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / SETTINGS_FILE).write_text(f"[ngsi]\n{text}\n")
+    with pytest.raises(ConfigurationError, match=says) as found:
+        load_settings(tmp_path)
+    shown = "".join(traceback.format_exception(found.value))
+    assert "hush" not in shown
+
+
+def test_settings_are_shown_without_their_secrets(tmp_path: Path) -> None:
+    secrets = 'krb5_password = "hush"\noauth2_token = "hush"\nhdfs_password = "hush"\n'
+    (tmp_path / SETTINGS_FILE).write_text(f"[ngsi]\n{secrets}")
+    made = load_settings(tmp_path)
+    assert made.ngsi.krb5_password == "hush"  # noqa: S105
+    assert "hush" not in f"{made!r} {made}"
+
+
+def test_where_no_repository_is_needed_the_environment_alone_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUSTODY__NGSI__KRB5_USER", "clerk")
+    assert load_settings(tmp_path, is_needed=False).ngsi.krb5_user == "clerk"
+    (tmp_path / SETTINGS_FILE).write_text("[ngsi]\nhdfs_port = 1\n")
+    assert load_settings(tmp_path, is_needed=False).ngsi.hdfs_port == 1

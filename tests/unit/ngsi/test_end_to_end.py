@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from custody.cli.main import cli
 from custody.config import NgsiSection
-from custody.errors import ConfigurationError, StorageError
+from custody.errors import ConfigurationError, NotFoundError, StorageError
 from custody.ngsi.below import Base
 from custody.ngsi.cases.case import Case
 from custody.ngsi.cases.checking import check_cases, shipped_cases
@@ -66,6 +66,29 @@ def test_a_base_that_does_not_answer_is_an_error() -> None:
     assert "to answer" in done.stderr
 
 
+def test_who_logs_in_at_a_base_is_said_by_settings() -> None:
+    access = NgsiSection(
+        krb5_auth=True,
+        krb5_user="clerk",
+        krb5_password="hush",  # noqa: S106
+        backend_timeout=7,
+        hdfs_username="nobody",
+        hdfs_host="elsewhere",
+    )
+    told = Base.parse("webhdfs://nn1/x").settings(access)
+    made = NgsiSection.model_validate(told)
+    assert (made.krb5_auth, made.krb5_user, made.krb5_password, made.backend_timeout) == (True, "clerk", "hush", 7)
+    assert (made.hdfs_host, made.hdfs_username) == ("nn1", None)
+    assert Base.parse("file:///x").settings(access).keys() == {"backend", "backend_folder"}
+
+
+def test_a_repository_that_is_named_has_to_be_there(tmp_path: Path) -> None:
+    command = ["ngsi", "check", "--end-to-end", "--base-uri", f"file://{tmp_path}", "--case", "MOD-17"]
+    assert CliRunner().invoke(cli, command).exit_code == 0
+    done = CliRunner().invoke(cli, ["-r", str(tmp_path / "none"), *command])
+    assert done.exit_code == NotFoundError.exit_code
+
+
 def test_a_base_belongs_to_end_to_end() -> None:
     assert CliRunner().invoke(cli, ["ngsi", "check", "--base-uri", "file:///tmp"]).exit_code == 2
 
@@ -83,7 +106,7 @@ def test_a_base_belongs_to_end_to_end() -> None:
 def test_bases(uri: str, settings: tuple[str, str, str]) -> None:
     base = Base.parse(uri)
     assert (base.backend, base.hosts, base.folder) == settings
-    assert NgsiSection.model_validate(base.settings).backend == base.backend
+    assert NgsiSection.model_validate(base.settings(NgsiSection())).backend == base.backend
     assert base.is_tls == uri.startswith("s")
 
 

@@ -162,6 +162,43 @@ def test_kerberos_is_negotiated_once_and_the_cookie_serves_from_then_on(server: 
     assert [body for _, _, _, body in server.asked] == [b"data"] * 4
 
 
-def test_kerberos_without_its_package_says_what_to_install() -> None:
+def test_threads_that_find_a_cookie_expired_log_in_once(server: Server) -> None:
+    accepted = ["first"]
+
+    def reply(handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        if handler.headers.get("Cookie") == f"hadoop.auth={accepted[0]}":
+            return 200, {}, b""
+        if handler.headers.get("Authorization"):
+            return 200, {"Set-Cookie": f"hadoop.auth={accepted[0]}; Path=/"}, b""
+        time.sleep(0.02)  # so that others find it expired as well
+        return 401, {"WWW-Authenticate": "Negotiate", "Set-Cookie": "hadoop.auth=; Path=/; Expires=never"}, b""
+
+    server.reply = reply
+    made: list[str] = []
+
+    def negotiate(host: str) -> bytes:
+        made.append(host)
+        return b"token"
+
+    used = Network(parameters().values, negotiate=negotiate)
+    with ThreadPoolExecutor(8) as pool:
+        for times, cookie in enumerate(("first", "second"), 1):
+            accepted[0] = cookie
+            answers = list(pool.map(lambda _: used.ask(server.place, Call("GET", "/")), range(24)))
+            assert {answer.status for answer in answers} == {200}
+            assert made == ["127.0.0.1"] * times
+    used.close()
+
+
+def test_a_refused_token_is_an_answer_and_leaves_no_cookie(server: Server) -> None:
+    server.reply = lambda handler, body: (401, {"Set-Cookie": 'hadoop.auth=""; Path=/'}, b"")
+    used = Network(parameters().values, negotiate=lambda host: b"token")
+    assert [used.ask(server.place, Call("GET", "/")).status for _ in range(2)] == [401, 401]
+    used.close()
+    assert [headers.get("cookie") for _, _, headers, _ in server.asked] == [None] * 4
+
+
+def test_kerberos_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("custody.ngsi.kerberos.find_spec", lambda name: None)  # it may be installed
     with pytest.raises(ConfigurationError, match=r"pip install 'pyspnego\[kerberos\]'"):
         network(krb5_auth=True, krb5_user="u", krb5_password="p")  # noqa: S106

@@ -113,3 +113,35 @@ def test_a_data_node_that_does_not_answer_is_an_error_of_hdfs() -> None:
 def test_hdfs_in_memory_refuses_what_hdfs_refuses(path: str, exception: str) -> None:
     with pytest.raises(StorageError, match=exception):
         write(MemoryHdfs(Faults()), b"x", path)
+
+
+def test_a_lost_data_node_is_named_without_the_token_that_lets_in() -> None:
+    hdfs = MemoryHdfs(Faults())
+
+    def ask(host: str, call: Call) -> Answer:
+        if "delegation=" in call.target:
+            raise ConnectionResetError("lost")
+        answer = hdfs.ask(host, call)
+        return Answer(answer.status, answer.body, answer.location and "http://dn:1/x?op=CREATE&delegation=hush")
+
+    with pytest.raises(StorageError, match=r"HDFS PUT http://dn:1/x: expected an answer, got lost") as found:
+        converse(add_lines(PATH, b"x\n", USED), Endpoints(USED.hosts), ask)
+    assert "hush" not in str(found.value)
+
+
+@pytest.mark.parametrize("krb5_auth", [False, True])
+def test_who_has_logged_in_is_named_to_nobody(krb5_auth: bool) -> None:
+    asked: list[str] = []
+    login = {"krb5_auth": krb5_auth, "krb5_user": "clerk", "krb5_password": "p"}
+    used = parameters(hdfs_username="warden", **login)
+    hdfs = MemoryHdfs(Faults())
+
+    def ask(host: str, call: Call) -> Answer:
+        asked.append(call.target)
+        return hdfs.ask(host, call)
+
+    converse(add_lines(PATH, b"x\n", used), Endpoints(used.hosts), ask)
+    of_namenode = [target for target in asked if target.startswith("/")]
+    assert len(of_namenode) > 2
+    assert {"user.name=warden" in target for target in of_namenode} == {not krb5_auth}
+    assert not any("clerk" in target for target in asked)

@@ -163,6 +163,15 @@ def test_jobs_that_go_over_a_whole_graph_get_the_optimizing_compiler() -> None:
     assert not any(QUICK_COMPILER in part for part in command)
 
 
+def test_java_gets_the_file_that_the_system_s_kerberos_has(tmp_path: Path) -> None:
+    option = "spark.driver.extraJavaOptions"
+    file = tmp_path / "krb5.conf"
+    assert "krb5" not in spark_conf(environ={"KRB5_CONFIG": str(file)})[option]
+    file.write_text("[libdefaults]\n")
+    assert f"-Djava.security.krb5.conf={file}" in spark_conf(environ={"KRB5_CONFIG": str(file)})[option].split()
+    assert "krb5" not in spark_conf(environ={})[option]
+
+
 def test_environment_puts_this_python_and_the_java_first_on_path() -> None:
     java = find_java()
     environ = submit_environment()
