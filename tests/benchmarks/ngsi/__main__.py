@@ -96,7 +96,8 @@ def main(
     for folder in (scratch, output):
         folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="ngsi-", dir=scratch))
-    place = {} if base_uri is None else Base.parse(base_uri).settings
+    access = Settings.model_validate({"root": folder}).ngsi  # who logs in there, of the environment
+    place = {} if base_uri is None else Base.parse(base_uri).settings(access)
     cells: list[Cell] = []
     try:
         machine = Machine.look(folder)
