@@ -127,6 +127,22 @@ def test_no_long_sequence_loses_or_invents_an_event() -> None:
     run_state_machine_as_test(StoreMachine, settings=bounds)
 
 
+def test_a_group_that_a_failing_disk_held_back_is_not_joined_over_one_that_went_before_it() -> None:
+    """Found by the long sequences: a log with the ids 0 and 2 beside one with 1, which nobody found any more."""
+    machine = StoreMachine()
+    machine.append(count=1)
+    machine.let_the_disk_fail(kind="sync", first=1, taken=1)
+    machine.seal()
+    machine.append(count=1)
+    machine.seal()
+    machine.roll_over()
+    machine.append(count=1)
+    machine.crash(mode=CrashMode.ALL_KEPT, seed=0)
+    machine.roll_over()
+    machine.read()
+    machine.teardown()
+
+
 def test_a_sequence_is_found_that_shows_a_missing_sync() -> None:
     bounds = settings(max_examples=80, derandomize=True, deadline=None, phases=[Phase.generate], print_blob=False)
     with patch.object(Lane, "_sync", lambda _: None), pytest.raises(AssertionError, match="event"):

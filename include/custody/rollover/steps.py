@@ -72,6 +72,7 @@ class Rollover(Step):
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Sealed groups that are neither merged nor live; small neighbours together."""
+        found = workspace.groups()  # before the catalog, so that no group falls in between
         state = workspace.catalog.load()
         staged = {group for manifest in workspace.manifests() for group in manifest.groups}
 
@@ -81,7 +82,8 @@ class Rollover(Step):
                 return -1
             return sum(workspace.fs.size(path) for path in group.sealed)
 
-        for groups in plan(workspace.groups(), bytes_of, workspace.settings.eventlog.log_bytes_target):
+        done = staged | workspace.live_groups(state)
+        for groups in plan(found, bytes_of, workspace.settings.eventlog.log_bytes_target, done):
             firsts = tuple(group.first_event_id for group in groups)
             yield Unit(workspace.writer, firsts[0], firsts)
 

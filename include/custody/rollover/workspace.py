@@ -138,10 +138,14 @@ class Workspace:
         All logs of a group become live in one transaction, so that a group is never live in part. A group that was
         erased as a whole counts as live: nothing of it may become live again.
         """
+        return group in self.live_groups(state)
+
+    def live_groups(self, state: CatalogState) -> frozenset[int]:
+        """Return the groups that are committed in a state of the catalog."""
         if self._live_at != state.revision:
             self._live_groups = live_groups(state)
             self._live_at = state.revision
-        return group in self._live_groups
+        return self._live_groups
 
     def shard_path(self, shard: AddShard) -> Path:
         """Return the folder of a live shard."""

@@ -30,6 +30,12 @@ def test_no_unit_reaches_over_a_group_that_is_live_or_open() -> None:
     assert planned([-1, -1], 10) == []
 
 
+def test_no_unit_reaches_over_a_group_that_is_done_and_swept() -> None:
+    groups = [Group("main", first, (Path(f"{first}.sealed"),), ()) for first in (0, 7, 20, 30)]
+    firsts = [[group.first_event_id for group in unit] for unit in plan(groups, lambda _: 1, 10, done={3, 4, 7, 35})]
+    assert firsts == [[0], [7, 20, 30]]
+
+
 @given(st.lists(st.integers(-1, 12), max_size=12), st.integers(1, 20))
 def test_every_group_is_in_one_unit_and_units_cannot_be_joined(sizes: list[int], most: int) -> None:
     units = planned(sizes, most)
