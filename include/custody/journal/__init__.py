@@ -5,7 +5,13 @@ from custody.journal.groups import Group, groups, writers
 from custody.journal.infirmary import ROOM_BYTES_MIN
 from custody.journal.keeping import JournalOptions
 from custody.journal.lane import SyncPolicy
-from custody.journal.membership import decode_state, drop_container, encode_state, writer_states
+from custody.journal.membership import (
+    check_containers,
+    decode_state,
+    drop_container,
+    encode_state,
+    writer_states,
+)
 from custody.journal.merge import MergeReader
 from custody.journal.sealing import Sealed, read_end, seal_abandoned
 from custody.journal.waiting import Waiting, count_waiting
@@ -22,6 +28,7 @@ __all__ = [
     "Sealed",
     "SyncPolicy",
     "Waiting",
+    "check_containers",
     "count_waiting",
     "decode_state",
     "drop_container",

@@ -30,6 +30,7 @@ from custody.catalog import (
 )
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import OnDamage, refuse
+from custody.journal import check_containers
 from custody.maintenance.held import conditions_for
 from custody.maintenance.planning import count_forgotten, groups_on_disk, meaning, planned
 from custody.maintenance.rewriting import Survey, metadata_of, survey, write_anew
@@ -75,7 +76,9 @@ def run(workspace: Workspace, unit: Unit) -> Compacted:
     Raises:
         ConflictError: another process replaced a log, or removed a tombstone, in the meantime: nothing was changed.
         CorruptionError: a log is damaged: it stays as it is.
+        StorageError: a container of the writer is missing, which may have journals of groups between these logs.
     """
+    check_containers(workspace.fs, workspace.settings.containers, workspace.writer)
     return _rewrite(workspace, unit.paths) if unit.paths else _settle(workspace)
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from custody.config import Settings
 from custody.errors import CorruptionError, CustodyError, NotFoundError
-from custody.journal import Group
+from custody.journal import Group, check_containers
 from custody.rollover.merge import merge_unit
 from custody.rollover.planning import plan
 from custody.rollover.publish import actions_of, build_index, compress_log, lost_shards, old_shards, waiting_units
@@ -88,9 +88,15 @@ class Rollover(Step):
             yield Unit(workspace.writer, firsts[0], firsts)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Merge the groups of a unit; when another attempt has come further, nothing is left to do."""
+        """Merge the groups of a unit; when another attempt has come further, nothing is left to do.
+
+        Raises:
+            StorageError: a container of the writer is missing. It may have journals of these groups, or groups between
+                them; what became live without them could not be joined with them later.
+        """
         wanted = unit.groups or (_first_of(unit),)
         groups = [group for group in workspace.groups() if group.first_event_id in wanted]
+        check_containers(workspace.fs, workspace.settings.containers, workspace.writer)
         state = workspace.catalog.load()
         if len(groups) < len(wanted) or any(workspace.is_committed(state, group) for group in wanted):
             return UnitReport(unit=str(unit), note="rolled over already")
