@@ -203,14 +203,30 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
     path.write_text(f"<configuration>{''.join(found)}</configuration>")
 
 
-def main() -> None:
-    """Run an HDFS until SIGINT or SIGTERM."""
+def until_connected(process: subprocess.Popen, port: int, log: Path, seconds_max: float) -> None:  # type: ignore[type-arg]
+    """Wait until a process listens on a port; what it said is shown where it ends before, or takes too long."""
+    until = time.monotonic() + seconds_max
+    while True:
+        assert process.poll() is None and time.monotonic() < until, log.read_text(errors="replace")[-3000:]
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+
+
+@contextmanager
+def folder_until_interrupted() -> Iterator[Path]:
+    """Give a folder for services, which goes when SIGINT or SIGTERM comes; who pauses in it ends well then."""
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell lets what it starts in the background ignore the former
         signal.signal(number, signal.default_int_handler)
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="custody-hdfs-"))
-        stack.enter_context(suppress(KeyboardInterrupt))
-        running = stack.enter_context(hdfs(Path(folder), http_fs=True))
+    with tempfile.TemporaryDirectory(prefix="custody-hdfs-") as folder, suppress(KeyboardInterrupt):
+        yield Path(folder)
+
+
+def main() -> None:
+    """Run an HDFS until SIGINT or SIGTERM."""
+    with folder_until_interrupted() as folder, hdfs(folder, http_fs=True) as running:
         ports = {"hdfs": running.rpc, "webhdfs": running.web, "httpfs, webhdfs": running.http_fs}
         for scheme, port in ports.items():
             print(f"{scheme}://127.0.0.1:{port}/", flush=True)  # noqa: T201 - what it was started for

@@ -10,15 +10,13 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services.hdfs import free_ports, service
+from tests.services.hdfs import free_ports, service, until_connected
 
 INSTALL = "apt-get install krb5-kdc krb5-admin-server"
 REALM = "CUSTODY.TEST"
@@ -104,14 +102,7 @@ def kdc(folder: Path) -> Iterator[Kdc]:
     (folder / "kdc.conf").write_text(_SERVER.format(realm=REALM, port=port, folder=folder))
     made._run("kdb5_util", "create", "-s", "-P", secrets.token_hex())
     with service([_found("krb5kdc"), "-n", "-r", REALM], folder / "kdc.log", made.environment) as process:
-        until = time.monotonic() + _START_SECONDS_MAX
-        while True:
-            assert process.poll() is None and time.monotonic() < until, (folder / "kdc.log").read_text()
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
+        until_connected(process, port, folder / "kdc.log", _START_SECONDS_MAX)
         yield made
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from custody.spark.environment import spark_home
 from custody.spark.java import find_java
-from tests.services.hdfs import free_ports, service
+from tests.services.hdfs import free_ports, service, until_connected
 
 _CLASS = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 _START_SECONDS_MAX = 180
@@ -34,12 +32,5 @@ def metastore(folder: Path) -> Iterator[int]:
     command = [*java, "-cp", f"{spark_home() / 'jars'}/*", _CLASS, "-p", str(port)]
     log = folder / "metastore.log"
     with service(command, log) as process:
-        until = time.monotonic() + _START_SECONDS_MAX
-        while True:
-            assert process.poll() is None and time.monotonic() < until, log.read_text(errors="replace")[-3000:]
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.2)
+        until_connected(process, port, log, _START_SECONDS_MAX)
         yield port

@@ -10,17 +10,16 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from custody.ngsi.kerberos import INSTALL, absent_packages
 from tests.services import kdc as kerberos
-from tests.services.hdfs import Hdfs, Realm, hdfs
+from tests.services.hdfs import Hdfs, Realm, folder_until_interrupted, hdfs
 from tests.services.kdc import REALM, Kdc
 
 USER, PASSWORD = "clerk", "größer, 'as' \"it\" $eems #1"
@@ -120,12 +119,7 @@ def _realm(realm: Kdc, folder: Path) -> Realm:
 
 def main() -> None:
     """Run an HDFS with Kerberos until SIGINT or SIGTERM."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell lets what it starts in the background ignore the former
-        signal.signal(number, signal.default_int_handler)
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="custody-hdfs-"))
-        stack.enter_context(suppress(KeyboardInterrupt))
-        up = stack.enter_context(secured_hdfs(Path(folder), http_fs=True))
+    with folder_until_interrupted() as folder, secured_hdfs(folder, http_fs=True) as up:
         said = [
             f"hdfs://127.0.0.1:{up.hdfs.rpc}/",
             f"webhdfs://127.0.0.1:{up.hdfs.web}/",
