@@ -29,6 +29,10 @@ from custody_local.runs import TaskRun
 DAG_ID = "provenance_rollover"
 PROJECT = Path(__file__).resolve().parents[2]
 _RUN_SECONDS_MAX = 900
+_WATCH_SECONDS = 2
+"""How often the demo's Airflow looks for journals that wait: they start a run, and nothing else does."""
+_STARTS_SECONDS_MAX = 60
+_POLL_SECONDS = 0.5
 _TREE_EVENTS_MAX = 16
 
 
@@ -82,7 +86,7 @@ class Demo:
             PROJECT,
             repository=self._folder,
             database=self._database,
-            settings={"CUSTODY_ROLLOVER_SCHEDULE": ""},
+            settings={"CUSTODY_ROLLOVER_SCHEDULE": "", "CUSTODY_ROLLOVER_WATCH": str(_WATCH_SECONDS)},
             progress=self._say,
         )
         airflow.start()
@@ -109,16 +113,34 @@ class Demo:
         return folder
 
     def _run_dag(self, client: RestClient) -> None:
+        """Watch runs until nothing waits any more; at least one."""
         with client:
             client.wait_for_dag(DAG_ID)
+            known = {run.run_id for run in client.runs(DAG_ID) if run.has_ended}
             client.unpause(DAG_ID)
-            for earlier in client.runs(DAG_ID):
-                if not earlier.has_ended:
-                    self._say(f"run {earlier.run_id} of an earlier demo goes on first")
-                    self._watch(client, earlier.run_id)
-            run_id = client.trigger(DAG_ID)
-            self._say(f"triggered {DAG_ID}, run {run_id}")
-            self._watch(client, run_id)
+            while not self._failed:
+                run = self._next_run(client, known)
+                self._watch(client, run)
+                known.add(run)
+                if not self._is_waiting():
+                    return
+
+    def _next_run(self, client: RestClient, known: set[str]) -> str:
+        """Return the oldest run that is not known; one by hand where the journals start none in time."""
+        deadline = time.monotonic() + (_STARTS_SECONDS_MAX if self._is_waiting() else 0)
+        while not (runs := [run for run in client.runs(DAG_ID) if run.run_id not in known]):
+            if time.monotonic() > deadline:
+                run_id = client.trigger(DAG_ID)
+                self._say(f"triggered {DAG_ID}, run {run_id}")
+                return run_id
+            time.sleep(_POLL_SECONDS)
+        run = runs[-1]
+        how = "journals wait, and Airflow started" if run.kind == "asset_triggered" else "Airflow goes on with"
+        self._say(f"{how} {DAG_ID}, run {run.run_id}")
+        return run.run_id
+
+    def _is_waiting(self) -> bool:
+        return any(writer.events_waiting for writer in Repository.open(self._folder).status().writers)
 
     def _watch(self, client: RestClient, run_id: str) -> None:
         """Wait for a run's end and show its tasks; of those that failed, the end of their logs."""
@@ -203,7 +225,10 @@ class Demo:
         )
         if airflow is not None:
             self._say(f"Airflow: {airflow.url}  user {airflow.user}  password {airflow.password}")
-            self._say("It runs on until: make stop")
+            self._say(
+                f"It runs on until: make stop. {DAG_ID} starts whenever journals wait, after each `custody ingest` for "
+                f"example; the other DAGs are paused: switch them on in the page."
+            )
 
     def _title(self, text: str) -> None:
         self._console.rule(text, align="left")

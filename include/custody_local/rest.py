@@ -59,8 +59,12 @@ class RestClient(Connection):
         return {str(error["filename"]): str(error["stack_trace"]) for error in errors}
 
     def unpause(self, dag_id: str) -> None:
-        """Let the DAG's runs start; DAGs begin paused."""
-        self._call("PATCH", f"/dags/{quote(dag_id)}", json={"is_paused": False})
+        """Let the DAG's runs start; DAGs begin paused.
+
+        Its file is read once more: Airflow lets an asset of a DAG be watched only when it reads one that is not paused.
+        """
+        dag = self._call("PATCH", f"/dags/{quote(dag_id)}", json={"is_paused": False})
+        self._call("PUT", f"/parseDagFile/{quote(dag['file_token'], safe='')}")
 
     def pause(self, dag_id: str) -> None:
         """Let no further run of the DAG start by schedule."""
@@ -231,7 +235,7 @@ class RestClient(Connection):
         return value
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, *, try_number: int = 1) -> str:
-        """Return the log of one try of a task, one line an entry."""
+        """Return the log of one try of a task, one line an entry, and one for each exception that an entry is about."""
         path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}/logs/{try_number}"
         content = self._get(path, full_content="true")["content"]
         return "\n".join(_log_line(entry) for entry in content)
@@ -254,4 +258,8 @@ def _run_path(dag_id: str, run_id: str) -> str:
 
 
 def _log_line(entry: str | Mapping[str, Any]) -> str:
-    return entry if isinstance(entry, str) else str(entry["event"])
+    if isinstance(entry, str):
+        return entry
+    # An entry about an exception says so, and nothing else: the exception stands beside it.
+    errors = [f"  {error['exc_type']}: {error['exc_value']}" for error in entry.get("error_detail") or ()]
+    return "\n".join([str(entry["event"]), *errors])

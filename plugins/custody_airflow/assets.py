@@ -1,14 +1,11 @@
 """The assets of a repository: what users' DAGs follow, and what starts a rollover where it is watched.
 
-A DAG that follows the commits: `schedule=[commits()]`. The names are the same in every deployment, the URIs have the
-name of the repository's folder.
+A DAG that follows the commits: `schedule=[commits()]`. Names and URIs are the same in every deployment, whatever the
+repository's folder is called: Airflow keeps one URI a name for as long as anything refers to the two, so that a folder
+with another name would get an asset that never becomes active. Which repository an event is about stands in the event.
 """
 
 from __future__ import annotations
-
-import os
-from pathlib import Path
-from urllib.parse import quote
 
 from airflow.sdk import (
     Asset,
@@ -20,7 +17,6 @@ from airflow.sdk import (
 )
 
 from custody_airflow.environment import (
-    REPOSITORY_VARIABLE,
     ngsi_schedule,
     repository_folder,
     rollover_schedule,
@@ -28,20 +24,20 @@ from custody_airflow.environment import (
 )
 from custody_airflow.watch import JournalWatch
 
-COMMITS = "custody_commits"
-JOURNALS = "custody_journals"
+COMMITS = "provenance_commits"
+JOURNALS = "provenance_journals"
 _GROUP = "custody"
 _AGAIN_SECONDS = 900.0
 
 
 def commits() -> Asset:
     """Return the asset of the commits: it has an event for each rollover that made events live."""
-    return Asset(name=COMMITS, uri=_uri("commits"), group=_GROUP)
+    return Asset(name=COMMITS, uri="custody://provenance/commits", group=_GROUP)
 
 
 def commits_of_a_run() -> AssetAlias:
     """Return what the task `commit` names as its outlet: an event of the commits where there were any, else nothing."""
-    return AssetAlias(name="custody_commits_of_a_run", group=_GROUP)
+    return AssetAlias(name=f"{COMMITS}_of_a_run", group=_GROUP)
 
 
 def journals(poke_seconds: float) -> Asset:
@@ -51,9 +47,8 @@ def journals(poke_seconds: float) -> Asset:
         ConfigurationError: CUSTODY_REPOSITORY is not set.
     """
     watch = JournalWatch(str(repository_folder()), poke_seconds, _AGAIN_SECONDS)
-    return Asset(
-        name=JOURNALS, uri=_uri("journals"), group=_GROUP, watchers=[AssetWatcher(name=JOURNALS, trigger=watch)]
-    )
+    watcher = AssetWatcher(name=JOURNALS, trigger=watch)
+    return Asset(name=JOURNALS, uri="custody://provenance/journals", group=_GROUP, watchers=[watcher])
 
 
 def rollover_timing() -> str | list[Asset] | AssetOrTimeSchedule | None:
@@ -73,8 +68,3 @@ def ngsi_timing() -> list[Asset] | AssetOrTimeSchedule:
     if cron is None:
         return [commits()]
     return AssetOrTimeSchedule(timetable=CronDataIntervalTimetable(cron, timezone="UTC"), assets=[commits()])
-
-
-def _uri(what: str) -> str:
-    name = Path(os.environ.get(REPOSITORY_VARIABLE) or "repository").name
-    return f"custody://{quote(name, safe='')}/{what}"

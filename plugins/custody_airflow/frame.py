@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow.sdk import Param
+from airflow.sdk import Context, Param
 
 from custody_airflow.environment import FIRST_DAY
 
@@ -19,6 +20,14 @@ TAKE_OVER = "{{ '--take-over' if params.take_over else '' }}"
 """The argument of a job that says so, or none."""
 
 _RETRIES = 2
+_LOG = logging.getLogger(__name__)
+
+
+def say_error(context: Context) -> None:
+    """Write why a try of a task failed as a line of its log: Airflow's own line hides it in details that are folded."""
+    error = context.get("exception")
+    if error:
+        _LOG.error("%s: %s", type(error).__name__, error)
 
 
 def frame(
@@ -54,6 +63,8 @@ def frame(
             "retries": _RETRIES,
             "retry_delay": retry_delay,
             "execution_timeout": timedelta(hours=task_hours),
+            "on_failure_callback": say_error,
+            "on_retry_callback": say_error,
             "priority_weight": priority,
             # The DAG's number as it is; Airflow would add up those of the tasks that follow.
             "weight_rule": "absolute",

@@ -1,4 +1,4 @@
-"""Watches the journals in the triggerer: groups that wait become events of the asset `custody_journals`.
+"""Watches the journals in the triggerer: groups that wait become events of the asset `provenance_journals`.
 
 Airflow says when an event is kept in its database; only then is the mark written, a file in the repository. A
 triggerer that is killed loses no group, and after its restart tells none that it told before. Killed in the moment

@@ -68,6 +68,21 @@ from airflow.sdk import dag
 
 raise RuntimeError("this file is broken")
 """
+FAILING = """\
+from airflow.sdk import dag, task
+
+
+@dag(schedule=None, catchup=False)
+def fail():
+    @task
+    def refuse():
+        raise ValueError("expected a name, got none")
+
+    refuse()
+
+
+fail()
+"""
 HELD_SECONDS = 8
 POOLS = """\
 airflow:
@@ -84,6 +99,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "dags").mkdir()
     (folder / "dags" / "greet.py").write_text(DAG)
     (folder / "dags" / "daily.py").write_text(DAILY)
+    (folder / "dags" / "fail.py").write_text(FAILING)
     (folder / "dags" / "broken.py").write_text(BROKEN)
     (folder / "airflow_settings.yaml").write_text(POOLS)
     return folder
@@ -124,6 +140,14 @@ def test_triggered_run_succeeds_and_leaves_its_result(client: RestClient, projec
     assert result == {"name": "Ada", "repository": str(project / "repository")}
     assert "a line in the log" in client.task_log("greet", run_id, "say")
     assert run_id in [run.run_id for run in client.runs("greet")]
+
+
+def test_the_log_of_a_failed_task_says_why_it_failed(client: RestClient) -> None:
+    client.wait_for_dag("fail")
+    client.unpause("fail")
+    run_id = client.trigger("fail")
+    assert client.wait_for_run("fail", run_id, timeout_s=120).state == "failed"
+    assert "ValueError: expected a name, got none" in client.task_log("fail", run_id, "refuse")
 
 
 def test_file_that_cannot_be_imported_is_shown_with_its_error(client: RestClient) -> None:

@@ -110,8 +110,8 @@ def test_a_commit_is_an_event_that_starts_the_dags_that_follow_it(client: RestCl
         "events": EVENTS,
         "bytes": sum(file.size_bytes for file in catalog.files.values()),
     }
-    [event] = client.asset_events("custody_commits")
-    assert (event["uri"], event["extra"]) == ("custody://repository/commits", told)
+    [event] = client.asset_events("provenance_commits")
+    assert (event["uri"], event["extra"]) == ("custody://provenance/commits", told)
 
 
 def test_a_run_with_nothing_new_is_skipped_and_changes_nothing(client: RestClient, repository: Repository) -> None:
@@ -119,7 +119,7 @@ def test_a_run_with_nothing_new_is_skipped_and_changes_nothing(client: RestClien
     _, states = _run(client)
     assert states == dict.fromkeys(["wait_for_journals", "wait_for_leftovers", *STEPS], "skipped")
     assert sorted(path for path in repository.settings.root.rglob("*") if path.is_file()) == before
-    assert len(client.asset_events("custody_commits")) == 1
+    assert len(client.asset_events("provenance_commits")) == 1
 
 
 def test_a_run_that_waits_goes_on_once_events_arrive_and_recovers_what_their_dead_writer_left(

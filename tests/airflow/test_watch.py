@@ -66,7 +66,7 @@ def sealed(repository: Repository, number: int) -> float:
 
 def told(client: RestClient) -> list[dict[str, int]]:
     """Return the newest group of each event of the watcher."""
-    return [entry["extra"]["payload"]["groups"] for entry in client.asset_events("custody_journals")]
+    return [entry["extra"]["payload"]["groups"] for entry in client.asset_events("provenance_journals")]
 
 
 def mark(repository: Repository) -> dict[str, int]:
@@ -85,7 +85,7 @@ def test_a_sealed_journal_starts_a_rollover_without_a_schedule(airflow: LocalAir
         assert told(client) == [{"main": 0}]
         assert mark(repository) == {"main": 0}
         assert repository.status().writers[0].events_live == 1
-        assert [entry["extra"]["events"] for entry in client.asset_events("custody_commits")] == [1]
+        assert [entry["extra"]["events"] for entry in client.asset_events("provenance_commits")] == [1]
 
 
 def test_neither_a_restart_nor_a_killed_triggerer_loses_or_doubles_an_event(
@@ -113,7 +113,7 @@ def test_neither_a_restart_nor_a_killed_triggerer_loses_or_doubles_an_event(
 
 def until_told(client: RestClient, count: int) -> None:
     deadline = time.monotonic() + 300
-    while len(client.asset_events("custody_journals")) < count:
+    while len(client.asset_events("provenance_journals")) < count:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 

@@ -81,6 +81,15 @@ def test_every_dag_says_who_owns_it_and_how_long_and_how_often_it_tries(name: st
         assert task.retries >= 2
         assert task.retry_delay >= timedelta(seconds=30)
         assert timedelta(0) < task.execution_timeout <= dag.dagrun_timeout
+        assert [hook.__name__ for hook in (*task.on_failure_callback, *task.on_retry_callback)] == ["say_error"] * 2
+
+
+def test_why_a_task_failed_is_a_line_of_its_log(caplog: pytest.LogCaptureFixture) -> None:
+    from custody_airflow.frame import say_error
+
+    say_error({"exception": ConfigurationError("CUSTODY_REPOSITORY: expected a folder, found nothing.")})
+    say_error({})
+    assert caplog.messages == ["ConfigurationError: CUSTODY_REPOSITORY: expected a folder, found nothing."]
 
 
 def test_when_the_pool_is_full_the_rollover_goes_first_and_the_maintenance_last(dags: dict[str, Any]) -> None:
@@ -153,7 +162,7 @@ def test_the_rollover_starts_by_its_schedule_by_its_journals_or_by_both(
     alone = timetable(CUSTODY_ROLLOVER_SCHEDULE="")
     for found in (both, alone):
         [asset] = found.asset_condition.objects
-        assert (asset.name, asset.uri) == ("custody_journals", "custody://my%20repository/journals")
+        assert (asset.name, asset.uri) == ("provenance_journals", "custody://provenance/journals")
         [watcher] = asset.watchers
         assert watcher.trigger.serialize() == (
             "custody_airflow.watch.JournalWatch",
@@ -170,9 +179,26 @@ def test_a_watch_that_is_no_time_is_refused_with_the_variable(value: str, monkey
         rollover_watch()
 
 
+def test_assets_are_the_same_whatever_the_repository_is_called(
+    load: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """Airflow keeps one URI a name for good: an asset that changed one of the two would never become active."""
+
+    def assets(name: str) -> list[tuple[str, str]]:
+        dags = load(CUSTODY_REPOSITORY=str(tmp_path / name), CUSTODY_ROLLOVER_WATCH="1")
+        watched = dags["provenance_rollover"].timetable.asset_condition.objects
+        followed = dags["ngsi_to_hdfs"].timetable.asset_condition.objects
+        return [(asset.name, asset.uri) for asset in (*watched, *followed)]
+
+    assert len(assets("repository")) == 2
+    assert assets("repository") == assets("another one")
+
+
 def test_the_task_commit_names_the_asset_of_the_commits_but_an_event_needs_a_commit(dags: dict[str, Any]) -> None:
     commit = dags["provenance_rollover"].get_task("commit")
     assert [(type(outlet).__name__, outlet.name) for outlet in commit.outlets] == [
-        ("AssetAlias", "custody_commits_of_a_run")
+        ("AssetAlias", "provenance_commits_of_a_run")
     ]
-    assert [(asset.name, asset.uri) for asset in commit.inlets] == [("custody_commits", "custody://repository/commits")]
+    assert [(asset.name, asset.uri) for asset in commit.inlets] == [
+        ("provenance_commits", "custody://provenance/commits")
+    ]

@@ -37,7 +37,7 @@ def test_it_runs_after_commits_and_by_intervals(load: Callable[..., Any]) -> Non
     assert dag.schedule.timetable.expression == "0 * * * *"
     assert load(CUSTODY_NGSI_SCHEDULE="*/5 * * * *").schedule.timetable.expression == "*/5 * * * *"
     [asset] = load(CUSTODY_NGSI_SCHEDULE="").schedule
-    assert asset.name == "custody_commits"
+    assert asset.name == "provenance_commits"
 
 
 def test_the_dag_is_documented_and_its_form_is_typed(load: Callable[..., Any]) -> None:

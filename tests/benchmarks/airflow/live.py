@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -17,13 +17,20 @@ from typing import NamedTuple
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow, find_running
+from custody_local.processes import ProcessId
 from custody_local.rest import RestClient
 from tests.benchmarks.airflow.cost import percentile, session_cpu
 from tests.benchmarks.environment import ROOT
 
 DAG_ID = "provenance_rollover"
 IDLE_SECONDS = 60.0
+SETTLE_SECONDS = 30
 SKIPPED_RUNS = 6
+STARTS = {
+    "nothing starts runs": {"CUSTODY_ROLLOVER_SCHEDULE": ""},
+    "the journals are watched every 2 s": {"CUSTODY_ROLLOVER_SCHEDULE": "", "CUSTODY_ROLLOVER_WATCH": "2"},
+    "a schedule starts a run each minute": {"CUSTODY_ROLLOVER_SCHEDULE": "* * * * *"},
+}
 _LOOK_SECONDS = 0.5
 # Appends batches at a steady pace until its input ends; prints each batch's last id and when it was acknowledged.
 _PRODUCER = """
@@ -46,11 +53,10 @@ with repository.writer() as writer:
 
 
 @contextmanager
-def rollover_airflow(schedule: str) -> Iterator[tuple[LocalAirflow, RestClient, Repository]]:
+def rollover_airflow(settings: Mapping[str, str]) -> Iterator[tuple[LocalAirflow, RestClient, Repository]]:
     """A local Airflow over a new repository, in which only the rollover runs."""
     with tempfile.TemporaryDirectory() as folder:
         repository = Repository.create(Path(folder) / "repository")
-        settings = {"CUSTODY_ROLLOVER_SCHEDULE": schedule}
         airflow = LocalAirflow(
             ROOT, home=Path(folder) / "airflow", repository=repository.settings.root, settings=settings
         )
@@ -60,35 +66,46 @@ def rollover_airflow(schedule: str) -> Iterator[tuple[LocalAirflow, RestClient, 
 
 
 class Idle(NamedTuple):
-    """CPU seconds of a minute of Airflow alone, and of one run on top of it; that run's seconds on the clock."""
+    """What an Airflow costs that has nothing to do, by what starts its runs."""
 
-    minute_cpu: float
+    minute_cpu: dict[str, float]
+    """CPU seconds of a minute."""
     run_cpu: float
+    """CPU seconds of a run that its sensor skips, on top of that."""
     run_wall: float
+    """That run's seconds on the clock."""
 
 
 def idle() -> Idle:
     """Let Airflow do nothing, then let runs be skipped by their sensor, one after the other."""
-    with rollover_airflow("") as (airflow, client, _):
-        running = find_running(airflow.home)
-        assert running is not None
-        client.unpause(DAG_ID)
-        time.sleep(15)  # what comes after a start is not what is measured
-        before = session_cpu(running.process)
-        time.sleep(IDLE_SECONDS)
-        alone = (session_cpu(running.process) - before) / IDLE_SECONDS
-        before, started, walls = session_cpu(running.process), time.monotonic(), []
-        for _ in range(SKIPPED_RUNS):
-            begun = time.monotonic()
-            run_id = client.trigger(DAG_ID)
-            client.wait_for_run(DAG_ID, run_id)
-            walls.append(time.monotonic() - begun)
-            states = {task.state for task in client.task_instances(DAG_ID, run_id)}
-            assert states == {"skipped"}
-        time.sleep(2)  # until the last process was collected by its parent
-        seconds = time.monotonic() - started
-        cpu = session_cpu(running.process) - before - alone * seconds
-        return Idle(alone * 60, cpu / SKIPPED_RUNS, median(walls))
+    minutes: dict[str, float] = {}
+    for name, settings in STARTS.items():
+        with rollover_airflow(settings) as (airflow, client, _):
+            running = find_running(airflow.home)
+            assert running is not None
+            client.unpause(DAG_ID)
+            time.sleep(SETTLE_SECONDS)  # what comes after a start is not what is measured
+            before = session_cpu(running.process)
+            time.sleep(2 * IDLE_SECONDS)
+            minutes[name] = (session_cpu(running.process) - before) / 2
+            if not minutes.keys() - {name}:
+                run_cpu, run_wall = _skipped_run(running.process, client, minutes[name] / IDLE_SECONDS)
+    return Idle(minutes, run_cpu, run_wall)
+
+
+def _skipped_run(leader: ProcessId, client: RestClient, alone: float) -> tuple[float, float]:
+    """Return CPU seconds and seconds of a run that is skipped; `alone` is what a second costs without."""
+    before, started, walls = session_cpu(leader), time.monotonic(), []
+    for _ in range(SKIPPED_RUNS):
+        begun = time.monotonic()
+        run_id = client.trigger(DAG_ID)
+        client.wait_for_run(DAG_ID, run_id)
+        walls.append(time.monotonic() - begun)
+        states = {task.state for task in client.task_instances(DAG_ID, run_id)}
+        assert states == {"skipped"}
+    time.sleep(2)  # until the last process was collected by its parent
+    cpu = session_cpu(leader) - before - alone * (time.monotonic() - started)
+    return cpu / SKIPPED_RUNS, median(walls)
 
 
 class Lag(NamedTuple):
@@ -107,7 +124,7 @@ def lag(minutes: float, batch: int, pause: float) -> Lag:
     """Let a producer write all the time while the rollover runs each minute; return the lag of every batch."""
     acknowledged: list[tuple[int, float]] = []
     live: list[tuple[int, float]] = []
-    with rollover_airflow("* * * * *") as (_, client, repository):
+    with rollover_airflow({"CUSTODY_ROLLOVER_SCHEDULE": "* * * * *"}) as (_, client, repository):
         path = os.pathsep.join([str(ROOT), str(ROOT / "include")])
         with subprocess.Popen(
             [sys.executable, "-c", _PRODUCER, str(repository.settings.root), str(batch), str(pause)],
