@@ -6,6 +6,7 @@ Numbers are signed: Whoosh answers unsigned ranges wrongly (2.7.4 and 2.7.5).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,6 +30,7 @@ ABSENT = (1 << 63) - 1
 """What a number column holds where there is no number; Whoosh's own choice for signed numbers."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECONDS = re.compile(r"-?[0-9]{9,40}")  # eight digits are a day
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,7 @@ def parse_time(text: str) -> int:
     Raises:
         InvalidInputError: it is neither.
     """
-    if text.lstrip("-").isdigit() and len(text) > len("20260131"):
+    if _MILLISECONDS.fullmatch(text):
         return int(text)
     try:
         moment = datetime.fromisoformat(text)

@@ -1,8 +1,10 @@
 """Room `query`: the query language and the search over what the catalog lists."""
 
+from custody.query.conditions import field_help
 from custody.query.facets import SEVERAL_VALUES, check_facets, facets_of, facets_of_table
 from custody.query.live import Explained, Found, LiveShards, Window
-from custody.query.parser import field_help, parse_query
+from custody.query.parser import parse_query
+from custody.query.problems import QueryError
 from custody.query.scan import Scan
 from custody.query.search import search_state
 from custody.query.structured import structured_query
@@ -13,6 +15,7 @@ __all__ = [
     "Explained",
     "Found",
     "LiveShards",
+    "QueryError",
     "Scan",
     "Window",
     "check_facets",

@@ -6,25 +6,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from whoosh import query
 
 from custody.errors import InvalidInputError
-from custody.index import NUMBER_FIELDS, STANDARD_FIELDS, TEXT_FIELD, TIME_FIELDS, term, words
-from custody.query.parser import bounded, check_field, field_help
-from custody.query.times import time_span
-
-DEPTH_MAX = 64
-CONDITIONS_MAX = 10_000
+from custody.index import NUMBER_FIELDS, STANDARD_FIELDS, TEXT_FIELD
+from custody.query.conditions import CONDITIONS_MAX, TYPE_FIELD, Conditions, Refused, is_numeric, short
+from custody.query.tokens import DEPTH_MAX, QUERY_CHARACTERS_MAX, unknown_field
 
 
 class _Builder:
     """Turns objects into a query; counts them, so that no request grows without bound."""
 
-    def __init__(self, attributes: Iterable[str], now_ms: int, standard: Iterable[str]) -> None:
-        self._known = field_help(attributes, standard)
-        self._now_ms = now_ms
+    def __init__(self, conditions: Conditions) -> None:
+        self._conditions = conditions
         self._count = 0
 
     def build(self, value: object, depth: int = 0) -> query.Query:
@@ -36,58 +32,58 @@ class _Builder:
         match value:
             case {"and": list(parts), **rest} if not rest:
                 return query.And([self.build(part, depth + 1) for part in parts]) if parts else query.Every()
-            case {"or": list(parts), **rest} if not rest:
-                return query.Or([self.build(part, depth + 1) for part in parts]) if parts else query.NullQuery
+            case {"or": list(parts), **rest} if not rest and parts:
+                return query.Or([self.build(part, depth + 1) for part in parts])
+            case {"or": [], **rest} if not rest:
+                raise InvalidInputError("query: expected at least one condition in or, got none: it matches no event.")
             case {"not": part, **rest} if not rest:
                 return query.Not(self.build(part, depth + 1))
             case {"field": str(name)} if isinstance(value, dict):
-                check_field(name, self._known)
-                return self._condition(name, {key: value[key] for key in value if key != "field"})
+                return self._named(name, {key: value[key] for key in value if key != "field"})
             case {}:
                 if not value:
                     return query.Every()
-        raise InvalidInputError(f"query: expected and, or, not, or field with a condition, got {_short(value)}.")
+        raise InvalidInputError(f"query: expected and, or, not, or field with a condition, got {short(value)}.")
 
-    def _condition(self, name: str, condition: Mapping[str, object]) -> query.Query:
-        if name in TIME_FIELDS or name in NUMBER_FIELDS:
-            return self._numbers(name, condition)
-        if set(condition) in ({"from"}, {"to"}, {"from", "to"}):
-            first, last = condition.get("from"), condition.get("to")
-            return query.TermRange(
-                name, _text(first) if "from" in condition else None, _text(last) if "to" in condition else None
-            )
-        if len(condition) == 1:
-            [(kind, value)] = condition.items()
-            if kind == "exists" and value is True:
-                return query.Every(name)
-            if kind in _TEXT_CONDITIONS:
-                return _TEXT_CONDITIONS[kind](name, _text(value) if kind != "phrase" else str(value))
-        expected = "exists, from, to or one of " + ", ".join(_TEXT_CONDITIONS)
-        raise InvalidInputError(f"query: field {name!r}: expected {expected}, got {_short(dict(condition))}.")
+    def _named(self, name: str, condition: dict[str, object]) -> query.Query:
+        if name not in self._conditions.known:
+            raise InvalidInputError("query: " + " ".join(unknown_field(name, self._conditions.known)))
+        try:
+            return self._condition(name, condition)
+        except Refused as refused:
+            help = f" {refused.correction}" if refused.correction else ""
+            raise InvalidInputError(f"query: field {name!r}: {refused.what}{help}") from refused
 
-    def _numbers(self, name: str, condition: Mapping[str, object]) -> query.Query:
+    def _condition(self, name: str, condition: dict[str, object]) -> query.Query:
         if condition == {"exists": True}:
-            return query.Every(name)
-        if set(condition) == {"equals"}:
-            first, last = self._span(name, condition["equals"])
-            return query.NumericRange(name, first, last)
-        if set(condition) not in ({"from"}, {"to"}, {"from", "to"}):
-            raise InvalidInputError(
-                f"query: field {name!r}: expected equals, exists, from or to, got {_short(dict(condition))}."
-            )
-        start = self._span(name, condition["from"])[0] if "from" in condition else None
-        end = self._span(name, condition["to"])[1] if "to" in condition else None
-        return query.NumericRange(name, start, end)
+            return self._conditions.exists(name)
+        if set(condition) in ({"from"}, {"to"}, {"from", "to"}):
+            check = _number_or_time if is_numeric(name) else _text
+            first, last = (check(name, condition[end]) if end in condition else None for end in ("from", "to"))
+            return self._conditions.between(name, first, last)
+        if is_numeric(name):
+            return self._number(name, condition)
+        return self._texts(name, condition)
 
-    def _span(self, name: str, value: object) -> tuple[int, int]:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return bounded(value), bounded(value)
-        if name in TIME_FIELDS and isinstance(value, str):
-            first, last = time_span(value, self._now_ms)
-            return bounded(first), bounded(last)
-        raise InvalidInputError(
-            f"query: field {name!r}: expected a {'time' if name in TIME_FIELDS else 'number'}, got {_short(value)}."
-        )
+    def _number(self, name: str, condition: Mapping[str, object]) -> query.Query:
+        if set(condition) != {"equals"}:
+            raise Refused(f"expected equals, exists, from or to, got {short(condition)}.")
+        value = _number_or_time(name, condition["equals"])
+        return self._conditions.between(name, value, value)
+
+    def _texts(self, name: str, condition: dict[str, object]) -> query.Query:
+        is_unknown = name == TYPE_FIELD and condition.pop("unknown", False) is True
+        match condition:
+            case {"equals": value, **rest} if not rest:
+                is_exact = is_unknown or name == TEXT_FIELD.name
+                return self._conditions.equals(name, _text(name, value), is_exact=is_exact)
+            case {"wildcard": value, **rest} if not rest:
+                return self._conditions.pattern(name, _text(name, value), is_exact=is_unknown)
+            case {"prefix": value, **rest} if not rest:
+                return self._conditions.prefix(name, _text(name, value), is_exact=is_unknown)
+            case {"phrase": value, **rest} if not rest:
+                return self._conditions.phrase(name, _text(name, value))
+        raise Refused(f"expected exists, from, to or one of equals, prefix, wildcard, phrase, got {short(condition)}.")
 
 
 def structured_query(
@@ -96,42 +92,23 @@ def structured_query(
     """Return the query of a decoded JSON value.
 
     Raises:
-        InvalidInputError: an unknown field or condition, a malformed time or number, or too many conditions.
+        InvalidInputError: an unknown field or condition, a value that its field cannot have, a malformed time or
+            number, or too many conditions.
     """
-    return _Builder(attributes, now_ms, standard).build(value)
+    return _Builder(Conditions(attributes, now_ms, standard)).build(value)
 
 
-def _phrase(name: str, text: str) -> query.Query:
-    if name != TEXT_FIELD.name:
-        raise InvalidInputError(f"query: field {name!r}: expected a phrase in {TEXT_FIELD.name} only.")
-    return _words(name, text)
+def _number_or_time(name: str, value: object) -> object:
+    if value is None or (isinstance(value, str) and name in NUMBER_FIELDS):
+        raise Refused(f"expected a {'whole number' if name in NUMBER_FIELDS else 'time'}, got {short(value)}.")
+    return value
 
 
-def _words(name: str, text: str) -> query.Query:
-    found = words(text)
-    if not found:
-        return query.NullQuery
-    return query.Term(name, found[0]) if len(found) == 1 else query.Phrase(name, found)
-
-
-def _equals(name: str, text: str) -> query.Query:
-    return _words(name, text) if name == TEXT_FIELD.name else query.Term(name, text)
-
-
-_TEXT_CONDITIONS: dict[str, Callable[[str, str], query.Query]] = {
-    "equals": _equals,
-    "prefix": query.Prefix,
-    "wildcard": query.Wildcard,
-    "phrase": _phrase,
-}
-
-
-def _text(value: object) -> str:
+def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidInputError(f"query: expected a text, got {_short(value)}.")
-    return term(value)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+        raise Refused(f"expected a text, got {short(value)}.")
+    if name == TEXT_FIELD.name and len(value) > QUERY_CHARACTERS_MAX:
+        raise Refused(f"expected at most {QUERY_CHARACTERS_MAX} characters, got {len(value)}.")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise Refused(f"expected Unicode text, got half of a character in {short(value)}.")
+    return value

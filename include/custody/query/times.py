@@ -13,7 +13,9 @@ from custody.index import parse_time
 
 _DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}")
+_ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?W\d{2}-?\d")
+_ISO_WEEK = re.compile(r"\d{4}-?W\d{2}")
+_WEEK_DAYS = 7
 _AGO = re.compile(r"(\d+\s*[a-z]+(?:\s+\d+\s*[a-z]+)*)\s+ago")
 _ENGLISH = English()
 
@@ -26,9 +28,10 @@ def time_span(text: str, now_ms: int) -> Span:
     Raises:
         InvalidInputError: it means no time.
     """
-    if _ISO_DAY.fullmatch(text):
+    days = 1 if _ISO_DAY.fullmatch(text) else _WEEK_DAYS if _ISO_WEEK.fullmatch(text) else None
+    if days is not None:
         first = parse_time(text)
-        return first, first + _DAY_MS - 1
+        return first, first + days * _DAY_MS - 1
     try:
         moment = parse_time(text)
     except InvalidInputError:

@@ -25,7 +25,7 @@ from custody.index.reader.pickled import NotPlainDataError, plain_data
 from custody.index.reader.shard import OpenShard
 from custody.model import EVENT_SCHEMA, to_batch
 from custody.query import Scan, parse_query
-from custody.query.parser import QUERY_CHARACTERS_MAX
+from custody.query.tokens import QUERY_CHARACTERS_MAX
 from custody.vfs import PosixFileSystem
 from tests.support import event, python, sample
 from tests.unit.index.test_shards import table_of
@@ -100,11 +100,8 @@ def shard(tmp_path_factory: pytest.TempPathFactory) -> OpenShard:
         "filename:*a*b*c*",
         f"filename:{'*a' * 100}*z",
         f"filename:{'?' * 300}*{'b*' * 200}",
-        " OR ".join(f"event_type:t{n}" for n in range(200)),
-        f"NOT {'(' * 50}event_type:x{')' * 50}",
-        "file_size:[9 TO 1]",
-        "filename:[z TO a]",
-        "event_time:[2030-01-01 TO 2020-01-01]",
+        " OR ".join(f"component_type:t{n}" for n in range(200)),
+        f"NOT {'(' * 50}component_type:x{')' * 50}",
     ],
 )
 def test_a_query_that_is_a_bomb_does_not_go_off(shard: OpenShard, text: str) -> None:
@@ -262,7 +259,7 @@ path = build_shard(PosixFileSystem(), Path(sys.argv[1]), tables(int(sys.argv[2])
 print(peak(), flush=True)
 shard = OpenShard(PosixFileSystem(), path)
 uuids = [query.Term("flowfile_uuid", f"{n:036}") for n in range(10_000)]
-texts = ["flowfile_uuid:*a*b*c*", "flowfile_uuid:?*", "NOT filename:*z*", "file_size:[9 TO 1]"]
+texts = ["flowfile_uuid:*a*b*c*", "flowfile_uuid:?*", "NOT filename:*z*", "file_size:[TO -1]"]
 for bomb in [*map(parse_query, texts), query.Or(uuids), query.Prefix("flowfile_uuid", "")]:
     shard.search(bomb, 1000)
     shard.count(bomb)

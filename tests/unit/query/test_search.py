@@ -56,7 +56,7 @@ QUERIES: dict[str, Filter] = {
     "event_type:SEND": lambda e: e.event_type == "SEND",
     "event_type:send": lambda e: e.event_type == "SEND",
     "event_type:Attributes_Modified": lambda e: e.event_type == "ATTRIBUTES_MODIFIED",
-    "event_type:NOSUCH": lambda e: False,
+    'event_type:"NOSUCH"': lambda e: False,
     "EVENT_TYPE_IS_TEXT": lambda e: False,
     "event_type:(SEND OR DROP)": lambda e: e.event_type in ("SEND", "DROP"),
     "event_type:SEND OR event_type:FORK": lambda e: e.event_type in ("SEND", "FORK"),
@@ -85,7 +85,9 @@ QUERIES: dict[str, Filter] = {
     "file_size:{1000 TO 2000}": lambda e: 1000 < e.file_size < 2000,
     "file_size:[TO 1000]": lambda e: e.file_size <= 1000,
     "file_size:[5000 TO]": lambda e: e.file_size >= 5000,
-    "file_size:[10 TO 5]": lambda e: False,
+    "file_size:*": lambda e: True,
+    "lineage_start_date:*": lambda e: e.lineage_start_date is not None,
+    "event_time:2026-W10": lambda e: ms("2026-03-02") <= e.event_time < ms("2026-03-09"),
     "file_size:[4611686018427387904 TO]": lambda e: False,
     "event_time:2026-03-02": lambda e: ms("2026-03-02") <= e.event_time < ms("2026-03-03"),
     "event_time:[2026-03-02 TO 2026-03-02]": lambda e: ms("2026-03-02") <= e.event_time < ms("2026-03-03"),
@@ -200,7 +202,7 @@ def test_an_unknown_field_is_an_error_that_lists_the_known_ones(live: Repository
         ("file_size:[a TO b]", "whole number, got 'a'"),
         ("file_size:1.5", "whole number"),
         ("event_time:²²²²²²²²²²", "²"),
-        ("(", "got neither"),
+        ("(", "column 1: this bracket is not closed"),
         ("x" * 4097, "at most 4096 characters, got 4097"),
     ],
 )
@@ -209,16 +211,6 @@ def test_a_query_that_cannot_be_read_is_an_error_and_never_a_smaller_answer(
 ) -> None:
     with pytest.raises(InvalidInputError, match=re.escape(said)):
         live.search(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["[", '"', "AND", "event_type:", "a:b:c", "~", "a^b", "-", "\0", "filename:[a TO", "\\", "NOT", "[TO]"]
-)
-def test_an_odd_query_finds_something_or_says_why_not(live: Repository, text: str) -> None:
-    try:
-        assert live.search(text).total >= 0
-    except InvalidInputError as error:
-        assert str(error)
 
 
 @pytest.mark.parametrize("number", ["99999999999999999999999", "-99999999999999999999999", "9223372036854775807"])

@@ -1,0 +1,139 @@
+"""A query as it was understood: conditions, joined by AND, OR and NOT; and its text in one fixed form.
+
+What `printed` gives reads back as the same tree (where it is not longer than a query may be), so it shows without
+doubt what a query asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+TO = "TO"
+_ENDS = frozenset("()[]{}\"'")
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """Every event: `*`, or an empty text."""
+
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """Events that have a field: `filename:*`."""
+
+    name: str
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A value of a field, of any text field where `name` is None; `is_quoted` says that it is taken as it is."""
+
+    name: str | None
+    text: str
+    is_quoted: bool = False
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A value with `*` and `?`."""
+
+    name: str | None
+    text: str
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Values between two ends, of which at least one is there; an end may be left out of it."""
+
+    name: str
+    first: str | None
+    last: str | None
+    without_first: bool = False
+    without_last: bool = False
+    at: int = field(default=0, compare=False)
+    last_at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Events that do not match."""
+
+    part: Node
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Events that match all parts; there are two or more."""
+
+    parts: tuple[Node, ...]
+    implied_at: int | None = field(default=None, compare=False)
+    """Where a space stands for AND, outside of inner brackets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Events that match one of the parts; there are two or more."""
+
+    parts: tuple[Node, ...]
+
+
+Leaf = Everything | Exists | Text | Pattern | Range
+Node = Leaf | Not | And | Or
+
+
+def begin(node: Node) -> int:
+    """Return where the first condition of a tree stands."""
+    match node:
+        case Not(part):
+            return begin(part)
+        case And(parts=parts) | Or(parts=parts):
+            return begin(parts[0])
+    return node.at
+
+
+def printed(node: Node) -> str:
+    """Return the text of a tree in its fixed form; it is parsed into an equal tree."""
+    match node:
+        case Not(part):
+            return f"NOT {_bracketed(part)}"
+        case And(parts=parts):
+            return " AND ".join(map(_bracketed, parts))
+        case Or(parts):
+            # AND binds tighter: brackets around it would only count against the depth.
+            return " OR ".join(_bracketed(part) if isinstance(part, Or) else printed(part) for part in parts)
+    return _leaf(node)
+
+
+def _bracketed(node: Node) -> str:
+    return f"({printed(node)})" if isinstance(node, And | Or) else printed(node)
+
+
+def _leaf(node: Leaf) -> str:
+    match node:
+        case Everything():
+            return "*"
+        case Exists(name):
+            return f"{name}:*"
+        case Range():
+            opened, closed = "[{"[node.without_first], "]}"[node.without_last]
+            ends = [_end(node.first), TO, _end(node.last)]
+            return f"{node.name}:{opened}{' '.join(end for end in ends if end)}{closed}"
+    prefix = "" if node.name is None else f"{node.name}:"
+    return prefix + (quoted(node.text) if isinstance(node, Text) and node.is_quoted else node.text)
+
+
+def _end(text: str | None) -> str:
+    if text is None:
+        return ""
+    is_plain = text and text.upper() != TO and not any(c.isspace() or c in _ENDS or c in "*?" for c in text)
+    return text if is_plain else quoted(text)
+
+
+def quoted(text: str) -> str:
+    """Return a text between quotes; a quote in it is doubled."""
+    return '"' + text.replace('"', '""') + '"'
