@@ -145,6 +145,7 @@ def _report(unit: str, done: Persisted, seconds: float, passed_over: Sequence[st
         "without a destination": done.left,
         "events in the quarantine": done.aside,
         "parts in the quarantine": done.deferred,
+        "destinations whose file is none": done.unfit,
         "not due yet": done.waiting,
         "damaged parts of logs passed over": len(passed_over),
     }
@@ -158,8 +159,9 @@ def _report(unit: str, done: Persisted, seconds: float, passed_over: Sequence[st
         bytes=done.bytes,
         seconds=round(seconds, 3),
         note=note or "nothing is due",
-        # What a file refused costs itself only; a target that takes nothing at all is somebody's work.
-        error=error if done.is_stopped or unit == "again" else None,
+        # What a file refused costs itself only; a target that takes nothing at all is somebody's work, and so is what
+        # stands in the place of a file.
+        error=error if done.is_stopped or done.unfit or unit == "again" else None,
     )
 
 
