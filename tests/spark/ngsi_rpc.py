@@ -15,6 +15,7 @@ from custody.ngsi.backends import open_target
 from custody.ngsi.staged import part
 from custody.ngsi.target import Target
 from custody.spark.hdfs import RpcFiles, rpc_files
+from custody.spark.session import start_session
 from custody.vfs import PosixFileSystem
 from tests.unit.ngsi.notified import parameters
 
@@ -24,7 +25,7 @@ HOSTILE = "/user/warden/rpc/ä b%25 #?&+'\"é🌳[x]/~ü (1).txt"
 
 
 def main() -> None:
-    session = SparkSession.builder.appName("ngsi-rpc").getOrCreate()
+    session = start_session("ngsi-rpc")
     target = open_target(USED, PosixFileSystem(), Path("/unused"), rpc=rpc_files(session))
     found = {HOSTILE: once(target), "/user/warden/rpc/damage": damage(target)}
     for torn in (b"tw", b"TWO\n", b"two\n"):

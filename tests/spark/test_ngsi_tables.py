@@ -30,8 +30,29 @@ HOSTILE: dict[str, Any] = {
     "number": 12345678901234567890,
     "single": "it's",
     "empty": "",
+    **dict.fromkeys(
+        (
+            *("${env:HOME}", "${spark.master}", "${system:user.home}", "${hivevar:x}", "${env.HOME}", "$HOME"),
+            *(
+                "tick`s",
+                "it's",
+                "back\\slash",
+                "\\u0041",
+                'say "so"',
+                "line\nfeed",
+                "%41",
+                "x -- y",
+                "/* y",
+                "Größe 🌳",
+            ),
+        ),
+        "called so",
+    ),
 }
+"""Values, and names, that a reader of JSON, CSV or SQL may take for something else."""
 PROJECT = Path(__file__).resolve().parents[2]
+PLACES = ("%41 it's `so` #1", "$HOME; -- ü", "${spark.master}", "${env.HOME}", "{a,b}", "a*", "a?", "[ab]", "a\\b")
+"""Names of entities that are folders of tables by the new encoding; from the third on readers take them for more."""
 MODES = ("json-row", "json-column", "csv-row", "csv-column", "parquet")
 URN = "urn:ngsi-ld:Bench:001"
 LATE = {"late": "came\nlater", "Später": "ü"}
@@ -58,12 +79,15 @@ def submitted(script: str, folder: Path, *arguments: str, master: str = "local[2
     path = os.pathsep.join([str(PROJECT / "include"), str(PROJECT)])
     environment = {**os.environ, **submit_environment(), "PYTHONPATH": path}
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-6000:]
+    assert done.returncode == 0, done.stderr[-6000:] + done.stdout[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def check_tables(found: dict[str, Any]) -> None:
     """Check what `ngsi_hive.py` read: every value of three batches, and which statements were needed."""
+    for mode in ("json-row", "csv-row"):
+        for name, told in zip(PLACES, found.pop(f"places {mode}"), strict=True):
+            check_place(name, told)
     for mode, told in found.items():
         extends = 1 if mode.endswith("column") else 0
         # For each batch: what the note of the crash before asked for, then the same again.
@@ -82,6 +106,18 @@ def check_tables(found: dict[str, Any]) -> None:
                 assert {row["recvTimeTs"] for row in rows} == {"1772600767089"}
             else:
                 assert {row["dt"] for row in rows} == {"2026-03-04"}
+
+
+def check_place(name: str, told: dict[str, Any]) -> None:
+    """Check the table of one of `PLACES`: it has this entity's rows, or it is not made and the report says why."""
+    if name in PLACES[:2]:
+        assert (told["said"], told["ids"]) == ([1, 0, 0], [name])
+        assert told["location"].endswith(f"/{told['folder']}")
+    else:
+        [made, extended, waiting, problem] = told["said"]
+        assert (made, extended, waiting) == (0, 0, 0)
+        assert "expected a path without any of * ? [ ] { }" in problem
+        assert told["ids"] is None
 
 
 def _plain(row: dict[str, str]) -> dict[str, str | None]:

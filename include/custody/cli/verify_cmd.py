@@ -37,6 +37,7 @@ from custody.maintenance.scrub import read_scrub
 from custody.maintenance.verification import Checked, verify_repository
 from custody.maintenance.verification import orphans as orphans_of
 from custody.maintenance.verification.walk import Progress
+from custody.repository.destinations import check_destinations
 from custody.rollover import Workspace
 from custody.vfs import PosixFileSystem
 
@@ -113,7 +114,9 @@ def _looked(
 ) -> Checked:
     if only_orphans:
         return Checked(level=level, findings=list(orphans_of(workspaces, settings, PosixFileSystem())))
-    return verify_repository(workspaces, settings, PosixFileSystem(), level, show)
+    found = verify_repository(workspaces, settings, PosixFileSystem(), level, show)
+    found.findings += check_destinations(settings, PosixFileSystem())
+    return found
 
 
 def _of_writer(workspace: Workspace, found: Checked, attestation: Attestation | None) -> dict[str, Any]:

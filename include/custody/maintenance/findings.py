@@ -61,6 +61,10 @@ KINDS: Mapping[str, Kind] = {
     "content-missing": Kind("damage", "no other copy is kept: put the file back from a backup"),
     "quarantine-damaged": Kind("damage", "what can be read is kept under a new entry: custody repair"),
     "quarantine-missing": Kind("damage", "the entry goes: custody repair --accept-loss"),
+    "destination-damaged": Kind(
+        "damage", "move away what is no file, or bring the file back from a backup; custody quarantine resubmit"
+    ),
+    "destination-longer": Kind("notice", "see who else writes to it; custody leaves these bytes alone"),
     "unreadable": Kind("damage", "look at the disk: rights, mount, hardware"),
     "known-loss": Kind("loss", ""),
     "unlisted-log": Kind("orphan", "custody catalog gc"),

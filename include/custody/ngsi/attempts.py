@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from threading import Event
 from types import TracebackType
 from typing import Self, TypeVar
@@ -12,8 +13,17 @@ from typing import Self, TypeVar
 from custody.errors import StorageError
 from custody.ngsi.batches import waits_ms
 from custody.ngsi.parameters import Parameters
+from custody.ngsi.target import DestinationError
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why something could not be done; what is final was not tried again, for no wait helps."""
+
+    reason: str
+    is_final: bool = False
 
 
 class Attempts:
@@ -32,25 +42,29 @@ class Attempts:
         self._at_once = parameters.values.backend_files_at_once
         self._pool: ThreadPoolExecutor | None = None
 
-    def all(self, keys: Iterable[Key], act: Callable[[Key], None], *, in_order: bool = False) -> dict[Key, str]:
+    def all(self, keys: Iterable[Key], act: Callable[[Key], None], *, in_order: bool = False) -> dict[Key, Failed]:
         """Act on each key, again after each wait on those that were refused; return what is left, with reasons.
 
         With `in_order`, one key at a time. Otherwise keys must have nothing to do with each other.
 
         Raises:
-            CustodyError: what `act` or `check` raised first, other than StorageError; nothing is acted on afterwards.
+            CustodyError: what `act` or `check` raised first, other than StorageError and DestinationError; nothing is
+                acted on afterwards.
         """
-        left = dict.fromkeys(keys, "")
+        order = dict.fromkeys(keys)
+        left, found = list(order), dict[Key, Failed]()
         for wait_ms in itertools.chain([0], waits_ms(self._parameters) if left else ()):
             if wait_ms:
                 self._sleep(wait_ms / 1000)
-            left = self._once(list(left), act, in_order=in_order)
+            failed = self._once(left, act, in_order=in_order)
+            found = {key: why for key, why in found.items() if why.is_final} | failed
+            left = [key for key in left if key in failed and not failed[key].is_final]
             if not left:
                 break
-        return left
+        return {key: found[key] for key in order if key in found}
 
-    def _once(self, keys: Sequence[Key], act: Callable[[Key], None], *, in_order: bool) -> dict[Key, str]:
-        failed: dict[Key, str] = {}
+    def _once(self, keys: Sequence[Key], act: Callable[[Key], None], *, in_order: bool) -> dict[Key, Failed]:
+        failed: dict[Key, Failed] = {}
         is_over = Event()
 
         def one(key: Key) -> None:
@@ -60,7 +74,9 @@ class Attempts:
                 self._check()
                 act(key)
             except StorageError as error:
-                failed[key] = str(error)
+                failed[key] = Failed(str(error))
+            except DestinationError as error:
+                failed[key] = Failed(str(error), is_final=True)
             except BaseException:
                 is_over.set()
                 raise
@@ -70,7 +86,7 @@ class Attempts:
                 one(key)
         else:
             self._together(keys, one, is_over)
-        return {key: failed[key] for key in keys if key in failed}
+        return failed
 
     def _together(self, keys: Sequence[Key], one: Callable[[Key], None], is_over: Event) -> None:
         """Act on several keys at a time; on return and on raise nobody acts any more."""

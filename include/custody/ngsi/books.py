@@ -10,13 +10,28 @@ from pathlib import Path
 
 import msgspec
 
-from custody.clock import Clock
+from custody.clock import Clock, SystemClock
 from custody.lease import Lease
 from custody.ngsi import again, staged
+from custody.ngsi.attempts import Failed
 from custody.ngsi.kept import ASIDE, BATCHES, COLUMNS, DEFERRED, Kept
 from custody.ngsi.staged import Aside, Batch, Staged
 from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
+
+
+def pending(fs: FileSystem, folder: Path) -> dict[str, int]:
+    """Return by path how long a file may be by the newest batch and by what is deferred, which may not be in it yet.
+
+    Reads what the sink of a folder keeps and changes nothing; raises as `Kept.read`.
+    """
+    kept = Kept(fs, folder, SystemClock())
+    found: dict[str, int] = {}
+    for kind in (BATCHES, DEFERRED):
+        for name in kept.names(kind):
+            for part in staged.decode(kept.read(name), kept.place(name)).staged.parts:
+                found[part.path] = max(found.get(part.path, 0), part.offset + part.length)
+    return found
 
 
 class Books:
@@ -99,7 +114,7 @@ class Books:
             again.settle(self._fs, self._folder, self._quarantine, key)
 
     def defer(
-        self, batch: Staged, data: Sequence[memoryview], failing: Mapping[int, str]
+        self, batch: Staged, data: Sequence[memoryview], failing: Mapping[int, Failed]
     ) -> tuple[Staged, Sequence[memoryview]]:
         """Take parts out of the newest batch: they keep their bytes and their place in the file, for a later try.
 
@@ -107,9 +122,9 @@ class Books:
         """
         number = self.next_number
         objects, deferred = {}, {}
-        for place, reason in failing.items():
+        for place, failed in failing.items():
             name = f"{DEFERRED}/{number:020d}-{place:05d}.batch"
-            objects[name] = staged.encode(staged.only(batch, place, reason), [data[place]])
+            objects[name] = staged.encode(staged.only(batch, place, failed.reason), [data[place]])
             deferred[batch.parts[place].path] = name
         kept = [place for place in range(len(batch.parts)) if place not in failing]
         batch = msgspec.structs.replace(batch, number=number, parts=tuple(batch.parts[place] for place in kept))

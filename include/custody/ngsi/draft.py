@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from custody.capture import ngsi
 from custody.errors import InvalidInputError
 from custody.model import Event
+from custody.ngsi.attempts import Failed
 from custody.ngsi.contents import Contents, contents
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
@@ -15,9 +16,9 @@ from custody.ngsi.records import Record, Unplaced
 from custody.ngsi.rendering import Known
 from custody.ngsi.staged import Aside, Left, Notified, Source
 
-NOT_WRITTEN, UNREADABLE = "not-written", "unreadable"
-Reach = Callable[[Iterable[str]], Mapping[str, str]]
-"""Tries to reach files, with all retries; returns those that do not answer, with the reason."""
+NOT_WRITTEN, NO_FILE, UNREADABLE = "not-written", "no-file", "unreadable"
+Reach = Callable[[Iterable[str]], Mapping[str, Failed]]
+"""Tries to reach files, with all retries; returns those that do not answer, or cannot be files, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +109,12 @@ def draft(items: Sequence[Taken], parameters: Parameters, known: Known, reach: R
         if not failing:
             break
         gone: dict[int, str] = {}
-        for path, reason in failing.items():
+        for path, failed in failing.items():
             its = [number for number in made.sources[path] if number not in gone]
             gone |= dict.fromkeys(its, path)
             if its:
-                aside.append(_aside(NOT_WRITTEN, f"{path}: {reason}", [placed[number][0] for number in its]))
+                code = NO_FILE if failed.is_final else NOT_WRITTEN
+                aside.append(_aside(code, f"{path}: {failed.reason}", [placed[number][0] for number in its]))
         placed = [pair for number, pair in enumerate(placed) if number not in gone]
     for number, unplaced in made.unplaced.items():
         item = placed[number][0]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from custody.ngsi.columns import FIXED, MD, MD_FILE
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
+from custody.ngsi.quoting import identifier, literal, word
 
 _METADATA = "array<struct<name:string,type:string,value:string>>"
 _ROW = (
@@ -69,15 +70,15 @@ def table(
     """
     is_spark = parameters.values.hive_dialect == "spark"
     columns = _columns(parameters, attributes)
-    name = f"{_word(destination.database)}.{_word(destination.table)}"
+    name = f"{word(destination.database)}.{word(destination.table)}"
     row_format = _row_format(parameters, is_spark=is_spark)
     create_database = None if destination.database == "default" else _create_database(destination.database)
     external = "" if row_format.startswith("using") else "external "
-    partitioned = f" partitioned by (`{PARTITION}` string)" if parameters.format == "parquet" else ""
+    partitioned = f" partitioned by ({identifier(PARTITION)} string)" if parameters.format == "parquet" else ""
     location = location or destination.location
     create = (
         f"create {external}table if not exists {name} ({_list(columns)}){partitioned} {row_format} "
-        f"location '{_quoted(location)}'"
+        f"location {literal(location)}"
     )
     statements = [statement for statement in (create_database, create) if statement]
     made = Table(
@@ -103,7 +104,7 @@ def more_columns(made: Table, had: int) -> str | None:
 
 def full_name(made: Table) -> str:
     """Return database and table as they stand in a statement."""
-    return f"{_word(made.database)}.{_word(made.name)}"
+    return f"{word(made.database)}.{word(made.name)}"
 
 
 def _columns(parameters: Parameters, attributes: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -144,29 +145,18 @@ def _row_format(parameters: Parameters, *, is_spark: bool) -> str:
         return "stored as parquet"
     if parameters.format.startswith("json"):
         return "using json" if is_spark else _OPENX
-    separator = _quoted(parameters.values.csv_separator)
+    separator = literal(parameters.values.csv_separator)
     if is_spark:
         return (
-            f"{_OPEN_CSV}('separatorChar' = '{separator}', 'quoteChar' = '\"', 'escapeChar' = '{_NO_ESCAPE}') "
+            f"{_OPEN_CSV}('separatorChar' = {separator}, 'quoteChar' = '\"', 'escapeChar' = '{_NO_ESCAPE}') "
             "stored as textfile"
         )
-    return f"row format delimited fields terminated by '{separator}'"
+    return f"row format delimited fields terminated by {separator}"
 
 
 def _create_database(name: str) -> str:
-    return f"create database if not exists {_word(name)}"
+    return f"create database if not exists {word(name)}"
 
 
 def _list(columns: tuple[tuple[str, str], ...]) -> str:
-    return ",".join(f"`{name.replace('`', '``')}` {type}" for name, type in columns)
-
-
-def _word(name: str) -> str:
-    """Return a name that is made of letters, digits and `_` as it stands in a statement."""
-    return name if name[:1].isalpha() else f"`{name}`"
-
-
-def _quoted(text: str) -> str:
-    """Return characters as they stand in a text of Hive's language, between single quotes."""
-    escapes = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
-    return "".join(escapes.get(character, character) for character in text)
+    return ",".join(f"{identifier(name)} {type}" for name, type in columns)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from custody.ngsi.target import no_file
 from custody.vfs import FileSystem
 
 
@@ -21,7 +22,12 @@ class LocalFiles:
     def size(self, path: str) -> int | None:
         """Return the bytes of a file, None where there is none."""
         file = self._file(path)
-        return self._fs.size(file) if self._fs.exists(file) else None
+        is_file = self._fs.is_file(file)
+        if is_file is None:
+            return None
+        if not is_file:  # a folder has a size, too, and who opens a pipe waits for ever
+            raise no_file(self.uri(path))
+        return self._fs.size(file)
 
     def digest(self, path: str, offset: int, length: int) -> str:
         """Return the SHA-256 of a piece of a file, in hexadecimal."""

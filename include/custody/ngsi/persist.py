@@ -73,6 +73,8 @@ class Persisted:
     left: int = 0
     aside: int = 0
     deferred: int = 0
+    unfit: int = 0
+    """Files in whose place something stands that is not what was committed, or no file."""
     files: int = 0
     bytes: int = 0
     again: int = 0
@@ -236,8 +238,7 @@ class _Run:
         if time.monotonic() - self._told > _PROGRESS_SECONDS:
             self._told = time.monotonic()
             _LOGGER.info("%d events in %d batches written", self.done.events, self.done.batches)
-        is_refused = written.refused > 0 or written.deferred > 0
-        self.done.is_stopped = is_refused and written.files == 0
+        self.done.is_stopped = written.is_unanswered and written.files == 0
         return not self.done.is_stopped
 
     def add(self, written: Written) -> None:
@@ -248,6 +249,7 @@ class _Run:
         done.left += written.left
         done.aside += written.aside
         done.deferred += written.deferred
+        done.unfit += written.unfit
         done.files += written.files
         done.bytes += written.bytes
         done.destinations.update((item.location, item) for item in written.destinations)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from custody.ngsi.network import Network
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.target import BusyError
+from custody.ngsi.target import BusyError, no_file
 from custody.ngsi.webhdfs import (
     CREATED,
     NOT_FOUND,
@@ -172,6 +172,8 @@ def _size(path: str, parameters: Parameters) -> Conversation[int | None]:
     if answer.status == NOT_FOUND:
         return None
     found = _json(answer, "GETFILESTATUS", path).get("FileStatus")
+    if isinstance(found, dict) and found.get("type") in ("DIRECTORY", "SYMLINK"):
+        raise no_file(f"HDFS {path}")
     if not isinstance(found, dict) or found.get("type") != "FILE":
         raise refused(f"GETFILESTATUS, expected a file, of {found!r:.200}", path, answer)
     return int(found["length"])

@@ -35,7 +35,7 @@ from custody.clock import Clock
 from custody.errors import StorageError
 from custody.lease import Lease
 from custody.ngsi import staged
-from custody.ngsi.attempts import Attempts
+from custody.ngsi.attempts import Attempts, Failed
 from custody.ngsi.books import Books
 from custody.ngsi.draft import Taken, draft, untaken
 from custody.ngsi.local import LocalFiles
@@ -43,7 +43,7 @@ from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.rendering import Known
 from custody.ngsi.staged import Aside, Part, Staged
-from custody.ngsi.target import FilesTarget, Target
+from custody.ngsi.target import DestinationError, FilesTarget, Target
 from custody.ngsi.telling import Journal, tell
 from custody.ngsi.written import Written, objects_of
 from custody.quarantine import Quarantine
@@ -110,7 +110,7 @@ class Sink:
         Raises:
             LockedError: another process has it open.
             SupersededError: another attempt took over.
-            CorruptionError: a file of a destination, or an object of the sink, is not what was committed.
+            CorruptionError: an object of the sink is not what was committed.
         """
         fs.make_directory(folder)
         with fs.lock(folder / _LOCK):
@@ -184,7 +184,7 @@ class Sink:
         try:
             for path in paths:
                 self._apply_deferred(path)
-        except StorageError as error:
+        except (StorageError, DestinationError) as error:
             return str(error)
         self._settle_deferred(paths)
         return None
@@ -207,7 +207,7 @@ class Sink:
             parts=tuple(parts),
         )
 
-    def _finish(self, batch: Staged, data: Sequence[memoryview], *, is_new: bool) -> dict[int, str]:
+    def _finish(self, batch: Staged, data: Sequence[memoryview], *, is_new: bool) -> dict[int, Failed]:
         """Bring a committed batch into the files, show what is put aside, and tell of the rest; return what failed."""
         failing = self._attempts.all(
             range(len(batch.parts)), lambda place: self._target.apply(batch.parts[place], data[place])
@@ -220,7 +220,7 @@ class Sink:
             tell(batch, self._journal, self._target.uri, is_new=is_new)
         return failing
 
-    def _reach(self, paths: Iterable[str]) -> Mapping[str, str]:
+    def _reach(self, paths: Iterable[str]) -> Mapping[str, Failed]:
         """See how long files are, after what they lack was written; return those that do not answer."""
         resumed: list[str] = []
         wanted = [path for path in paths if path not in self._lengths]

@@ -26,6 +26,7 @@ class Target(Protocol):
         """Return the bytes of a file, 0 where there is none.
 
         Raises:
+            DestinationError: what has its name is no file.
             StorageError: nobody answered, or the answer is a refusal.
         """
         ...
@@ -37,7 +38,8 @@ class Target(Protocol):
         HDFS what docs/design/026 says.
 
         Raises:
-            CorruptionError: the file is shorter than it was, or something else stands where the part belongs.
+            DestinationError: the file is shorter than it was, something else stands where the part belongs, or what has
+                its name is no file.
             StorageError: it was refused, or nobody answered; whether it was done is unknown. Apply it again.
         """
         ...
@@ -51,12 +53,30 @@ class Target(Protocol):
         ...
 
 
+class DestinationError(CorruptionError):
+    """What stands in the place of a destination's file is no file, or not what was committed to it.
+
+    Waiting does not help, and it concerns this destination alone. Nothing was changed.
+    """
+
+
+def no_file(uri: str) -> DestinationError:
+    """Return the error of a name that something else than a file has."""
+    return DestinationError(
+        f"{uri}: expected a file, or nothing, got a folder or something else. Nothing was changed; "
+        "move it away, then submit what waits in the quarantine again."
+    )
+
+
 class BusyError(Exception):
     """Somebody else has the file open, or it is being repaired: the same call may succeed a little later."""
 
 
 class Files(Protocol):
-    """A file system that can append and cut. All methods raise StorageError, and BusyError where waiting helps."""
+    """A file system that can append and cut. All methods raise StorageError, and BusyError where waiting helps.
+
+    `size` raises DestinationError of what is no file.
+    """
 
     @property
     def outlives_writers(self) -> bool:
@@ -167,7 +187,7 @@ class FilesTarget:
             if self._files.digest(part.path, part.offset, part.length) == part.sha256:
                 return
             if size > end:
-                raise CorruptionError(
+                raise DestinationError(
                     f"{self.uri(part.path)} @{part.offset}: expected {part.length} bytes that were committed, got "
                     f"others, and {size - end} more behind them. Nothing was changed; see who else writes to this file."
                 )
@@ -175,8 +195,8 @@ class FilesTarget:
             self._files.cut(part.path, part.offset)
         self._files.append(part.path, data)
 
-    def _short(self, part: Part, size: int) -> CorruptionError:
-        return CorruptionError(
+    def _short(self, part: Part, size: int) -> DestinationError:
+        return DestinationError(
             f"{self.uri(part.path)}: expected at least the {part.offset} bytes that were committed, got {size}. "
             "Nothing was changed; bring the file back from a backup."
         )

@@ -22,6 +22,7 @@ from pathlib import Path
 from custody.errors import ConfigurationError
 from custody.spark.environment import QUICK_START_FLAGS, spark_home, submit_environment
 from custody.spark.java import JavaRuntime, find_java, state_folder
+from custody.spark.session import PLAIN_SQL
 
 # Does what each job does: a session, Python workers, a result. It leaves the class path behind.
 _WARM_UP = """\
@@ -103,6 +104,7 @@ def _run_warm_up(environ: Mapping[str, str], scratch: Path, draft: Path) -> str:
         *(str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]"),
         *("--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1"),
         *("--conf", f"spark.driver.extraJavaOptions={option_string(java_options)}"),
+        *(part for key, value in PLAIN_SQL.items() for part in ("--conf", f"{key}={value}")),
         *(str(job), str(seen)),
     ]
     done = subprocess.run(  # noqa: S603 - our own job, by full path, without a shell

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from custody.errors import StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.rest import authority, is_busy
-from custody.ngsi.target import BusyError
+from custody.ngsi.target import BusyError, no_file
 from custody.spark.kerberos import log_in
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class RpcFiles:
                 return None
             status = self._files.getFileStatus(self._path(path))
             if not status.isFile():
-                raise StorageError(f"{self.uri(path)}: expected a file, got a folder")
+                raise no_file(self.uri(path))
             return int(status.getLen())
 
         return _asked("getFileStatus", path, look)

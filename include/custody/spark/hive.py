@@ -15,9 +15,11 @@ from custody.errors import CustodyError
 from custody.ngsi.hive import Table, full_name, more_columns
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
+from custody.ngsi.quoting import not_a_place
 from custody.ngsi.rendering import Known
 from custody.ngsi.tables import TablesReport, Wanted, server_silence, spark_table, unreachable
 from custody.ngsi.target import Target
+from custody.spark.session import tell
 from custody.vfs import FileSystem
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ FOLDER = "hive"
 
 
 def session_options(settings: Settings) -> Mapping[str, str]:
-    """Return what a session that makes tables is built with: `builder.config(map=…)`, before it is started."""
+    """Return what a session that makes tables is started with (`custody.spark.session`)."""
     folder = hive_folder(settings)
     options = {
         "spark.sql.catalogImplementation": "hive",
@@ -65,7 +67,7 @@ def ensure_tables(
     after it: then no crash loses a table. What cannot be made is in the report; nothing is raised for it.
 
     Args:
-        session: built with `session_options`.
+        session: started with `session_options`.
         settings: of the repository.
         fs: holds the notes, in the folder `hive`.
         destinations: those that got data; the same ones noted again do no harm.
@@ -86,6 +88,11 @@ def ensure_tables(
     problems = []
     for destination in noted:
         found = spark_table(destination, parameters, columns, target)
+        if reason := not_a_place(found.location):
+            # For good: it is told each time that its destination gets data.
+            problems.append(f"{found.database}.{found.name}: no table at {reason}")
+            wanted.done(destination)
+            continue
         try:
             is_new, is_longer = ensure_table(session, found, is_partitioned=parameters.format == "parquet")
         except Exception as error:  # noqa: BLE001 - Spark raises of many kinds; the table waits, the others are made
@@ -109,7 +116,7 @@ def ensure_table(session: SparkSession, wanted: Table, *, is_partitioned: bool) 
     is_new = not session.catalog.tableExists(name)
     if is_new:
         for statement in wanted.statements:
-            session.sql(statement)
+            tell(session, statement)
     had = [column.name.lower() for column in session.catalog.listColumns(name) if not column.isPartition]
     names = [column.lower() for column, _ in wanted.columns]
     if had != names[: len(had)]:
@@ -119,9 +126,9 @@ def ensure_table(session: SparkSession, wanted: Table, *, is_partitioned: bool) 
         )
     longer = more_columns(wanted, len(had))
     if longer is not None:
-        session.sql(longer)
+        tell(session, longer)
     if is_partitioned:
-        session.sql(f"alter table {name} recover partitions")
+        tell(session, f"alter table {name} recover partitions")
     return is_new, longer is not None
 
 

@@ -21,7 +21,8 @@ from custody.landing import Interval, Landed
 from custody.repository import Repository
 from custody.repository.landed import ingest_landed, shares, waiting_files
 from custody.rollover import StepReport, UnitReport, write_report
-from custody.spark.job import EXIT_FAILED, start_session
+from custody.spark.job import EXIT_FAILED
+from custody.spark.session import start_session
 from custody.spark.startup import seconds_since_submit
 from custody.vfs import PosixFileSystem
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,6 +26,7 @@ from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
 from custody.recovery import STEPS, Recover
 from custody.retention import RETENTION_STEPS
 from custody.rollover import Step, StepReport, Unit, UnitReport, Workspace, lease_folder, take_step_lease, write_report
+from custody.spark.session import start_session
 from custody.spark.startup import seconds_since_submit
 from custody.vfs import PosixFileSystem
 
@@ -161,16 +162,6 @@ def _failed(unit: str, error: Exception) -> UnitReport:
 def _release(name: str, leases: Mapping[str, Lease], failed: Collection[str]) -> None:
     for writer, lease in leases.items():
         lease.release(failed=writer in failed, recovered=name == Recover.name)
-
-
-def start_session(name: str) -> SparkSession:
-    """Return the Spark session of a job, under a name that Spark's pages show."""
-    # Imported here: a job without work, and the tests of the argument parser, need no Spark.
-    from pyspark.sql import SparkSession
-
-    builder: Any = SparkSession.builder
-    session: SparkSession = builder.appName(f"custody-{name}").getOrCreate()
-    return session
 
 
 def _parser(steps: Sequence[str]) -> argparse.ArgumentParser:

@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from custody.config import Settings
 from custody.errors import CustodyError
 from custody.landing import instant
 from custody.lease import Attempt
@@ -29,6 +28,7 @@ from custody.rollover import StepReport, UnitReport, write_report
 from custody.spark.hdfs import rpc_files
 from custody.spark.hive import ensure_tables, hive_folder, session_options
 from custody.spark.job import EXIT_FAILED
+from custody.spark.session import start_session
 from custody.spark.startup import seconds_since_submit
 from custody.vfs import PosixFileSystem
 
@@ -74,21 +74,12 @@ def _work(
     if not (parameters.values.hive or parameters.values.backend == "binary"):
         return _persist(repository, attempt, until_ms, None, take_over=take_over), 0.0
     before = time.monotonic()
-    session = _session(settings, is_hive=parameters.values.hive)
+    session = start_session(NAME, session_options(settings) if parameters.values.hive else {})
     seconds = time.monotonic() - before
     try:
         return _persist(repository, attempt, until_ms, session, take_over=take_over), seconds
     finally:
         session.stop()
-
-
-def _session(settings: Settings, *, is_hive: bool) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    builder: Any = SparkSession.builder
-    options = session_options(settings) if is_hive else {}
-    session: SparkSession = builder.appName(f"custody-{NAME}").config(map=dict(options)).getOrCreate()
-    return session
 
 
 def _persist(
@@ -154,6 +145,7 @@ def _report(unit: str, done: Persisted, seconds: float, passed_over: Sequence[st
         "without a destination": done.left,
         "events in the quarantine": done.aside,
         "parts in the quarantine": done.deferred,
+        "destinations whose file is none": done.unfit,
         "not due yet": done.waiting,
         "damaged parts of logs passed over": len(passed_over),
     }
@@ -167,8 +159,9 @@ def _report(unit: str, done: Persisted, seconds: float, passed_over: Sequence[st
         bytes=done.bytes,
         seconds=round(seconds, 3),
         note=note or "nothing is due",
-        # What a file refused costs itself only; a target that takes nothing at all is somebody's work.
-        error=error if done.is_stopped or unit == "again" else None,
+        # What a file refused costs itself only; a target that takes nothing at all is somebody's work, and so is what
+        # stands in the place of a file.
+        error=error if done.is_stopped or done.unfit or unit == "again" else None,
     )
 
 

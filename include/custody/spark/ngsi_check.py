@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,6 +22,7 @@ from custody.ngsi.cases.checking import Verdict, check_cases, shipped_cases
 from custody.spark.hdfs import rpc_files
 from custody.spark.ngsi_cases import EndToEnd
 from custody.spark.run import jobs_folder, run_submitted
+from custody.spark.session import start_session
 from custody.spark.submit import submit_command
 
 NAME = "ngsi_check"
@@ -32,16 +32,13 @@ _BEGINS = '{"verdict":'
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run cases; print a line for each verdict and return the process's exit code, 0 also where some fail."""
-    from pyspark.sql import SparkSession
-
     arguments = _parser().parse_args(argv)
     try:
         base = Base.parse(arguments.base_uri)
         access = load_settings(arguments.repository, is_needed=False).ngsi
         files = [read_cases(file.read_bytes(), str(file)) for file in arguments.files]
         cases = [case for file in files for case in file] if files else shipped_cases()
-        builder: Any = SparkSession.builder
-        session = builder.appName(f"custody-{NAME}").getOrCreate()
+        session = start_session(NAME)
         try:
             run_one = EndToEnd(base, rpc_files(session), access).run
             wanted = [case for case in cases if not arguments.case or case.id in arguments.case]

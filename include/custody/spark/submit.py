@@ -12,6 +12,7 @@ from pathlib import Path
 
 from custody.spark.archive import archive_flags, option_string
 from custody.spark.environment import QUICK_COMPILER, pyspark_versions_agree, spark_home, submit_environment
+from custody.spark.session import PLAIN_SQL
 
 __all__ = [
     "pyspark_versions_agree",
@@ -45,6 +46,7 @@ def spark_conf(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",
+        **PLAIN_SQL,
     }
     if master.startswith("local"):
         conf |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}

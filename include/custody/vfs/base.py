@@ -97,6 +97,13 @@ class Primitives(Protocol):
         """Whether the name is a folder itself, not a link to one."""
         ...
 
+    def is_file(self, path: Path) -> bool | None:
+        """Whether what has a name is a regular file, or a link to one; None where nothing has it.
+
+        Raises where a file stands in the place of a folder above, or where one may not look.
+        """
+        ...
+
     def size(self, path: Path) -> int:
         """Return the file's length in bytes."""
         ...

@@ -167,6 +167,14 @@ class MemoryFileSystem(ComposedOperations):
         with self._mutex:
             return isinstance(self._tree.find(path), FolderNode)
 
+    def is_file(self, path: Path) -> bool | None:
+        """Whether what has a name is a file; None where nothing has it."""
+        with self._mutex:
+            if any(isinstance(self._tree.find(above), FileNode) for above in path.parents):
+                raise refusal("look at", path, errno.ENOTDIR)
+            found = self._tree.find(path)
+            return None if found is None else isinstance(found, FileNode)
+
     def size(self, path: Path) -> int:
         """Return the file's length in bytes."""
         with self._mutex:

@@ -134,6 +134,20 @@ class PosixFileSystem(ComposedOperations):
         except OSError:
             return False
 
+    def is_file(self, path: Path) -> bool | None:
+        """Whether what has a name is a regular file, or a link to one; a link that leads nowhere has its name."""
+        with reported("look at", path):
+            try:
+                found = path.lstat()
+            except FileNotFoundError:
+                return None
+            if stat.S_ISLNK(found.st_mode):
+                try:
+                    found = path.stat()
+                except FileNotFoundError:
+                    return False
+            return stat.S_ISREG(found.st_mode)
+
     def size(self, path: Path) -> int:
         """Return the file's length in bytes."""
         with reported("look at", path):

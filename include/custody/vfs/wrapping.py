@@ -89,6 +89,10 @@ class WrappingFileSystem(ComposedOperations):
         """Whether the name is a folder itself."""
         return self.inner.is_directory(path)
 
+    def is_file(self, path: Path) -> bool | None:
+        """Whether what has a name is a regular file."""
+        return self.inner.is_file(path)
+
     def size(self, path: Path) -> int:
         """Return the file's length in bytes."""
         return self.inner.size(path)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from custody.errors import CorruptionError, StorageError
-from custody.ngsi.attempts import Attempts
+from custody.ngsi.attempts import Attempts, Failed
 from custody.ngsi.local import LocalFiles
 from custody.ngsi.staged import Part
-from custody.ngsi.target import FilesTarget
+from custody.ngsi.target import DestinationError, FilesTarget
 from custody.vfs import PosixFileSystem
 from tests.unit.ngsi.notified import parameters
 from tests.unit.ngsi.persisting import bench, files, opened, received
@@ -56,8 +56,24 @@ def test_what_is_refused_is_tried_again_and_the_rest_is_not(at_once: int) -> Non
 
     with attempts(at_once, batch_ttl=4) as found:
         left = found.all(KEYS, act)
-    assert list(left.items()) == [(24, "no 24"), (31, "no 31"), (38, "no 38")]
+    assert list(left.items()) == [(key, Failed(f"no {key}")) for key in (24, 31, 38)]
     assert asked == {key: (1 if key % 7 != 3 else 5 if key > 20 else 3) for key in KEYS}
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+def test_what_no_wait_helps_is_tried_once_and_the_rest_goes_on(at_once: int) -> None:
+    asked: Counter[int] = Counter()
+
+    def act(key: int) -> None:
+        asked[key] += 1
+        if key in (1, 5):
+            raise DestinationError(f"a folder at {key}") if key == 5 else StorageError("busy")
+
+    with attempts(at_once, batch_ttl=2) as found:
+        left = found.all(KEYS, act)
+    assert left == {1: Failed("busy"), 5: Failed("a folder at 5", is_final=True)}
+    assert list(left) == [1, 5]
+    assert asked == {key: 3 if key == 1 else 1 for key in KEYS}
 
 
 def test_what_is_fatal_ends_all_and_comes_out_when_nobody_acts_any_more() -> None:

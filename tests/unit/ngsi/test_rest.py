@@ -9,7 +9,7 @@ import pytest
 
 from custody.errors import StorageError
 from custody.ngsi.rest import RestFiles, authority
-from custody.ngsi.target import BusyError
+from custody.ngsi.target import BusyError, DestinationError
 from custody.ngsi.webhdfs import Answer, Call
 from tests.unit.ngsi.notified import parameters
 
@@ -140,7 +140,7 @@ def test_a_file_made_meanwhile_is_looked_at_again_and_a_folder_is_an_error() -> 
     with pytest.raises(BusyError):
         used.create(PATH, memoryview(b"x"))
     used, _ = files(status(0, "DIRECTORY"))
-    with pytest.raises(StorageError, match="expected a file"):
+    with pytest.raises(DestinationError, match="expected a file"):
         used.size(PATH)
 
 

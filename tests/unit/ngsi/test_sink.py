@@ -20,6 +20,7 @@ from custody.ngsi.records import Record, Unplaced
 from custody.ngsi.sink import Sink
 from custody.ngsi.source import read_events
 from custody.ngsi.staged import decode
+from custody.quarantine import Quarantine
 from custody.store import LocalStore
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
@@ -172,18 +173,38 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", DAMAGES)
-def test_damage_is_named_and_nothing_is_changed(fs: MemoryFileSystem, what: str) -> None:
+@pytest.mark.parametrize("what", ["a batch", "no batch"])
+def test_damage_of_the_sink_s_own_is_named_and_nothing_is_changed(fs: MemoryFileSystem, what: str) -> None:
+    says, before = _damaged(fs, what)
+    with pytest.raises(CorruptionError) as caught, opened(fs):
+        pass
+    assert says in str(caught.value)
+    assert fs.files() == before
+
+
+@pytest.mark.parametrize("what", ["a file that lost its end", "no file", "other bytes and more behind them"])
+def test_damage_of_a_destination_waits_in_the_quarantine_and_its_file_is_not_changed(
+    fs: MemoryFileSystem, what: str
+) -> None:
+    says, before = _damaged(fs, what)
+    with opened(fs):
+        pass
+    after = fs.files()
+    targets = [path for path in {*before, *after} if str(path).startswith(f"{ROOT}/user")]
+    assert {path: after.get(path) for path in targets} == {path: before.get(path) for path in targets}
+    [entry] = Quarantine(fs, FOLDER / "quarantine").entries()
+    assert says in entry.message.replace("file://", "")
+    with opened(fs) as sink:
+        assert says in str(sink.resume(entry.file)).replace("file://", "")
+
+
+def _damaged(fs: MemoryFileSystem, what: str) -> tuple[str, dict[str, bytes]]:
     with opened(fs) as sink:
         sink.write(items(USED, 0, 2), {WRITER: 2})
         sink.write(items(USED, 2, 3), {WRITER: 3})
     damage, says = DAMAGES[what]
     damage(fs)
-    before = fs.files()
-    with pytest.raises(CorruptionError) as caught, opened(fs):
-        pass
-    assert says in str(caught.value)
-    assert fs.files() == before
+    return says, fs.files()
 
 
 def test_lines_that_somebody_else_added_are_left_alone(fs: MemoryFileSystem) -> None:

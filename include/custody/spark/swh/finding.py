@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from custody.errors import CustodyError, InvalidInputError
 from custody.rollover import StepReport, UnitReport
-from custody.spark.job import start_session
+from custody.spark.session import start_session
 from custody.spark.swh.graph import read_table
 from custody.spark.swh.work import Rounds, url_of
 from custody.swh import open_graph

@@ -16,7 +16,7 @@ from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError
 from custody.rollover import StepReport, UnitReport, write_report
-from custody.spark.job import start_session
+from custody.spark.session import start_session
 from custody.swh import open_graph
 from custody.swh.build import NODE_FILTERS, PUBLISH, STEPS, Build, BuildDescription, StepOutput
 from custody.swh.publishing import database_catalog, database_folder, publish
