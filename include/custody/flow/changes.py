@@ -36,7 +36,9 @@ class Changes(Reporter):
         if flowfile.uuid in self.records:
             raise InvalidInputError(f"FlowFile {flowfile.uuid}: the session has it already.")
         checked_size(flowfile.size)
-        self.records[flowfile.uuid] = Record(flowfile, flowfile, self._now(), queue)
+        record = Record(flowfile, flowfile, self._now(), queue)
+        self._require_storable(record)
+        self.records[flowfile.uuid] = record
         return flowfile
 
     def create(
@@ -141,8 +143,9 @@ class Changes(Reporter):
         if length != source.size:
             return self._forked(record, copy)
         event = self._draft(record, "CLONE", parent_uuids=(source.uuid,), child_uuids=(copy.uuid,))
+        self._add(copy)
         self.reported.append(record.completed(event, self._now()))
-        return self._add(copy)
+        return copy
 
     def modify_content(
         self,
@@ -160,10 +163,11 @@ class Changes(Reporter):
             InvalidInputError: the size is negative.
         """
         record = self._record(flowfile)
-        record.current = msgspec.structs.replace(record.current, size=checked_size(size), content_claim=content_claim)
+        is_told = details is not None or duration_ms >= 0
+        told = [self._draft(record, "CONTENT_MODIFIED", details=details, event_duration=duration_ms)] if is_told else []
+        self._change(record, size=checked_size(size), content_claim=content_claim)
         record.has_new_content = True
-        if details is not None or duration_ms >= 0:
-            self._report(record, "CONTENT_MODIFIED", details=details, event_duration=duration_ms)
+        self.reported += told
         return record.current
 
     def modify_attributes(
@@ -180,13 +184,12 @@ class Changes(Reporter):
         """
         record = self._record(flowfile)
         checked = checked_attributes(changes, can_remove=True)
-        attributes = with_changes(record.current.attributes, checked.items())
-        record.current = msgspec.structs.replace(record.current, attributes=attributes)
-        if details is not None:
-            self._report(record, "ATTRIBUTES_MODIFIED", details=details)
+        told = [] if details is None else [self._draft(record, "ATTRIBUTES_MODIFIED", details=details)]
+        self._change(record, attributes=with_changes(record.current.attributes, checked.items()))
+        self.reported += told
         return record.current
 
     def _forked(self, parent: Record, child: FlowFile) -> FlowFile:
-        fork = self.forks.setdefault(parent.uuid, Fork(self._now()))
-        fork.children.append(child.uuid)
-        return self._add(child)
+        self._add(child)
+        self.forks.setdefault(parent.uuid, Fork(self._now())).children.append(child.uuid)
+        return child

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from custody.errors import InvalidInputError
-from custody.model import ContentClaim
+from custody.model import INT64_MAX, ContentClaim
 
 UUID = "uuid"
 _OWN = (UUID, "alternate.identifier", "discard.reason")  # what one FlowFile does not hand on to another
@@ -98,10 +98,10 @@ def checked_size(size: int) -> int:
     """Return a size in bytes.
 
     Raises:
-        InvalidInputError: it is negative.
+        InvalidInputError: it is negative, too large, or no whole number.
     """
-    if size < 0:
-        raise InvalidInputError(f"size: expected 0 bytes or more, got {size}.")
+    if type(size) is not int or not 0 <= size <= INT64_MAX:
+        raise InvalidInputError(f"size: expected 0 bytes or more, at most 2^63-1, got {size!r}.")
     return size
 
 
