@@ -23,10 +23,11 @@ from custody.capture import (
     Outcome,
     Place,
     Rejected,
+    contradictions,
     detect_file,
-    is_same,
     read_piece,
     read_stream,
+    told_anew,
 )
 from custody.errors import FormatVersionError, InvalidInputError, NotFoundError, StorageError
 from custody.format.names import name_as_text
@@ -208,8 +209,9 @@ class Ingest:
                 fresh.append(item)
                 if key is not None:
                     stored[key] = self._writer.name, item.event
-            elif is_same(former, item.event):
+            elif not (differ := contradictions(former, item.event)):
                 tally.repeated += 1
+                tally.retold += bool(told_anew(former, item.event))
             else:
                 where = (
                     "in this file"
@@ -218,7 +220,7 @@ class Ingest:
                 )
                 message = (
                     f"{item.event.source_node} number {item.event.source_ordinal} is stored {where} "
-                    "with different content; an event is never overwritten"
+                    f"with different content ({', '.join(differ)}); an event is never overwritten"
                 )
                 problem = Problem(Severity.ERROR, "contradiction", message)
                 self._reject(tally, item.raw, item.place, problem)
