@@ -11,9 +11,11 @@ from custody.flow.flowfile import (
     FlowFile,
     checked_attributes,
     checked_size,
+    digest_of,
     given_attributes,
     inherited,
     new_flowfile,
+    of_other_content,
     with_changes,
 )
 from custody.flow.ledger import Fork
@@ -138,7 +140,8 @@ class Changes(Reporter):
         if claim is not None:
             claim = msgspec.structs.replace(claim, offset=(claim.offset or 0) + offset, size=length)
         uuid = self._new_uuid()
-        attributes = {**source.attributes, "uuid": uuid}
+        kept = source.attributes if length == source.size else of_other_content(source.attributes)
+        attributes = {**kept, "uuid": uuid}
         copy = msgspec.structs.replace(source, uuid=uuid, attributes=attributes, size=length, content_claim=claim)
         if length != source.size:
             return self._forked(record, copy)
@@ -153,10 +156,13 @@ class Changes(Reporter):
         *,
         size: int,
         content_claim: ContentClaim | None = None,
+        sha256: str | None = None,
         details: str | None = None,
         duration_ms: int = -1,
     ) -> FlowFile:
         """Give a FlowFile other content; a CONTENT_MODIFIED tells of it unless the FlowFile was made here.
+
+        The attribute `content.sha256` becomes `sha256`, the digest of the new content, or goes.
 
         Raises:
             NotFoundError: the session does not know the FlowFile, or it has ended.
@@ -165,7 +171,8 @@ class Changes(Reporter):
         record = self._record(flowfile)
         is_told = details is not None or duration_ms >= 0
         told = [self._draft(record, "CONTENT_MODIFIED", details=details, event_duration=duration_ms)] if is_told else []
-        self._change(record, size=checked_size(size), content_claim=content_claim)
+        attributes = of_other_content(record.current.attributes) | given_attributes(digest_of(sha256))
+        self._change(record, size=checked_size(size), content_claim=content_claim, attributes=attributes)
         record.has_new_content = True
         self.reported += told
         return record.current
