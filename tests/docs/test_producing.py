@@ -19,6 +19,7 @@ PRINTED = {
     "content": "17 id,amount\n",
     "columns": "",
     "threads": "",
+    "names": "",
 }
 
 

@@ -1,7 +1,7 @@
 """Room `capture`: bytes from outside become events; pure functions."""
 
 from custody.capture.formats import Format, detect
-from custody.capture.identity import is_same
+from custody.capture.identity import contradictions, is_same, told_anew
 from custody.capture.judge import Context
 from custody.capture.nifi_json import event_to_json
 from custody.capture.openlineage import dataset_uuid
@@ -16,6 +16,7 @@ __all__ = [
     "Outcome",
     "Place",
     "Rejected",
+    "contradictions",
     "dataset_uuid",
     "detect",
     "detect_file",
@@ -24,4 +25,5 @@ __all__ = [
     "read_file",
     "read_piece",
     "read_stream",
+    "told_anew",
 ]

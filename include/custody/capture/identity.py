@@ -26,11 +26,24 @@ _HOUR_MS = 3_600_000
 _HOUR_MAX = (1 << 20) - 1  # the year 2089; later hours share its numbers
 _HOUR_SHIFT = 43
 
-# What NiFi looks up when it is asked, not when the event happened.
-_LOOKED_UP: dict[str, object] = {"component_name": None, "process_group_id": None, "process_group_name": None}
+_NIFI = frozenset(["nifi-s2s", "nifi-avro", "nifi-rest"])
+# What NiFi looks up when it sends or is asked, not when the event happened: names that a user may have changed since,
+# and what its settings say of itself.
+_TOLD_ANEW = (
+    "component_name",
+    "process_group_id",
+    "process_group_name",
+    "application",
+    "platform",
+    "source_host",
+    "content_uri",
+    "previous_content_uri",
+)
+_WITHOUT_TOLD_ANEW: dict[str, object] = dict.fromkeys(_TOLD_ANEW)
 # What the receiver adds of who sent a notification, and of the bytes around the body, whose digest is in its identity.
 _OF_THE_RECEIVER: dict[str, object] = {"source_host": None, "content_claim": None, "file_size": 0}
 _SAID_BY_THE_RECEIVER = frozenset(["mime.type", "content.sha256", "ngsi.received_ms"])
+_FIELDS = tuple(field.name for field in msgspec.structs.fields(Event))
 # What every format of one event must agree in.
 _CORE = ("event_type", "event_time", "component_id", "flowfile_uuid", "file_size", "parent_uuids", "child_uuids")
 
@@ -52,20 +65,54 @@ def named_uuid(kind: str, *parts: str | None) -> str:
 def is_same(one: Event, other: Event) -> bool:
     """Whether two events of one identity are copies; if not, they contradict each other.
 
-    Not compared are: the eventId, which NiFi makes for each copy that it sends; the time of an event that has only
-    that of its arrival; names that NiFi's REST interface looks up when asked; what the receiver of notifications adds,
-    which another copy of one lacks. Copies in two formats need only agree
-    in what both can say.
+    Not compared are: the eventId, which NiFi makes for each copy that it sends; what NiFi looks up when it sends, and
+    whether it names what is null; the order of parents and of children; the time of an event that has only that of its
+    arrival; what the receiver of notifications adds, which another copy of one lacks. Copies in two formats need only
+    agree in what both can say, and so do keys that custody has no field for.
     """
+    return not contradictions(one, other)
+
+
+def contradictions(one: Event, other: Event) -> list[str]:
+    """Return the fields in which two events of one identity contradict each other; none when they are copies."""
     if one.source_format != other.source_format:
-        return all(_comparable(one, name) == _comparable(other, name) for name in _CORE)
-    return _content(one) == _content(other)
+        return [name for name in _CORE if _comparable(one, name) != _comparable(other, name)]
+    first, second = _content(one), _content(other)
+    differ = [] if first == second else [name for name in _FIELDS if getattr(first, name) != getattr(second, name)]
+    return differ if _agree(one, other) else [*differ, "extra"]
+
+
+def told_anew(stored: Event, again: Event) -> list[str]:
+    """Return the fields in which a copy says something else than the stored one, none of which makes it another event.
+
+    Copies in two formats are not compared: one says what the other cannot.
+    """
+    if stored.source_format != again.source_format:
+        return []
+    return [name for name in _TOLD_ANEW if getattr(stored, name) != getattr(again, name)]
+
+
+def _agree(one: Event, other: Event) -> bool:
+    """Whether the keys that NiFi gave to both and custody has no field for have the same values; null is none."""
+    if one.extra == other.extra or one.source_format not in _NIFI:
+        return True
+    first, second = (msgspec.json.decode(event.extra or "{}") for event in (one, other))
+    both = {name for name in first if first[name] is not None and second.get(name) is not None}
+    return all(first[name] == second[name] for name in both)
 
 
 def _content(event: Event) -> Event:
-    changes: dict[str, object] = {"event_id": UNASSIGNED, "source_event_id": None}
-    if event.source_format == "nifi-rest":
-        changes |= _LOOKED_UP
+    changes: dict[str, object] = {
+        "event_id": UNASSIGNED,
+        "source_event_id": None,
+        "parent_uuids": tuple(sorted(event.parent_uuids)),
+        "child_uuids": tuple(sorted(event.child_uuids)),
+    }
+    if event.source_format in _NIFI:
+        changes |= _WITHOUT_TOLD_ANEW
+        changes["extra"] = None
+        changes["updated_attributes"] = _without_nulls(event.updated_attributes)
+        changes["previous_attributes"] = _without_nulls(event.previous_attributes)
     elif event.source_format == "ngsi":
         said = event.updated_attributes
         changes |= _OF_THE_RECEIVER
@@ -73,6 +120,10 @@ def _content(event: Event) -> Event:
         if said.get("ngsi.time") == "arrival":
             changes["event_time"] = 0
     return msgspec.structs.replace(event, **changes)
+
+
+def _without_nulls(attributes: dict[str, str | None]) -> dict[str, str | None]:
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _comparable(event: Event, name: str) -> object:

@@ -19,6 +19,7 @@ from custody.catalog.transaction_pb2 import Absorb, Action, AddFile, Seal
 from custody.clock import Clock
 from custody.errors import ConflictError
 from custody.format.names import is_name
+from custody.model import require_text
 from custody.store import ObjectStore
 
 _PARALLEL = 16
@@ -79,7 +80,9 @@ def seal(catalog: Catalog, reason: str) -> CatalogState:
 
     Raises:
         SealedError: it is sealed already.
+        InvalidInputError: the reason is no valid Unicode.
     """
+    require_text(reason=reason)
     return catalog.commit([Action(seal=Seal(reason=reason))])
 
 

@@ -48,6 +48,8 @@ def get(repository: Path, event_id: int, previous: bool, output: Path | None, ra
     """
     at = Repository.open(repository)
     found = at.content(at.get(event_id, writer), previous=previous)
+    if found.differs is not None:
+        stderr().print(clean_text(f"{found.differs}."))
     if output is not None:
         _write_file(output, found)
         return

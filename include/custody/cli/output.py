@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from custody.format.names import name_as_text
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KIB = 1024
@@ -52,8 +54,23 @@ def writer_option(command: Command) -> Command:
 
 def print_json(value: object) -> None:
     """Print one JSON document on one line; JSON itself leaves DEL and the C1 control characters as they are."""
-    text = msgspec.json.encode(value).decode()
+    try:
+        text = msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # a name on disk that is no UTF-8
+        text = msgspec.json.encode(_as_text(msgspec.to_builtins(value))).decode()
     click.echo(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+
+
+def _as_text(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Return a value of JSON with every text as `name_as_text` writes it."""
+    if isinstance(value, str):
+        try:
+            return name_as_text(value)
+        except UnicodeEncodeError:  # no name of a file has such halves
+            return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_as_text(name): _as_text(item) for name, item in value.items()}
+    return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

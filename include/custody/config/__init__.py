@@ -5,7 +5,7 @@ from custody.config.intake import EVENT_SUFFIXES
 from custody.config.keeping import KeepRule
 from custody.config.ngsi import NgsiSection
 from custody.config.section import is_secret
-from custody.config.settings import SETTINGS_FILE, Settings, default_settings_file, load_settings
+from custody.config.settings import SETTINGS_FILE, Settings, default_settings_file, load_settings, root_of
 
 __all__ = [
     "EVENT_SUFFIXES",
@@ -17,4 +17,5 @@ __all__ = [
     "default_settings_file",
     "is_secret",
     "load_settings",
+    "root_of",
 ]

@@ -142,6 +142,23 @@ class Settings(BaseSettings):
         return cls(**{**document, "root": Path(document["root"])})
 
 
+def root_of(folder: Path) -> Path:
+    """Return the absolute path of a repository's folder.
+
+    Raises:
+        ConfigurationError: it is no valid Unicode, so that neither settings nor reports could name it.
+    """
+    root = folder.expanduser().resolve()
+    try:
+        str(root).encode()
+    except UnicodeEncodeError:
+        shown = str(root).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        raise ConfigurationError(
+            f"{shown}: expected a folder whose path is UTF-8, got other bytes. Rename it, or choose another one."
+        ) from None
+    return root
+
+
 def load_settings(root: Path, *, is_needed: bool = True) -> Settings:
     """Load and validate the settings of the repository in a folder.
 
@@ -151,7 +168,7 @@ def load_settings(root: Path, *, is_needed: bool = True) -> Settings:
         NotFoundError: the folder holds no repository.
         ConfigurationError: a setting is unknown or out of its range; the message names file and key.
     """
-    root = root.expanduser().resolve()
+    root = root_of(root)
     file = root / SETTINGS_FILE
     if is_needed and not file.is_file():
         raise NotFoundError(f"no repository in {root}: {SETTINGS_FILE} is missing. Make one: custody init {root}")

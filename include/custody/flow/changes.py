@@ -11,9 +11,11 @@ from custody.flow.flowfile import (
     FlowFile,
     checked_attributes,
     checked_size,
+    digest_of,
     given_attributes,
     inherited,
     new_flowfile,
+    of_other_content,
     with_changes,
 )
 from custody.flow.ledger import Fork
@@ -36,7 +38,9 @@ class Changes(Reporter):
         if flowfile.uuid in self.records:
             raise InvalidInputError(f"FlowFile {flowfile.uuid}: the session has it already.")
         checked_size(flowfile.size)
-        self.records[flowfile.uuid] = Record(flowfile, flowfile, self._now(), queue)
+        record = Record(flowfile, flowfile, self._now(), queue)
+        self._require_storable(record)
+        self.records[flowfile.uuid] = record
         return flowfile
 
     def create(
@@ -136,13 +140,15 @@ class Changes(Reporter):
         if claim is not None:
             claim = msgspec.structs.replace(claim, offset=(claim.offset or 0) + offset, size=length)
         uuid = self._new_uuid()
-        attributes = {**source.attributes, "uuid": uuid}
+        kept = source.attributes if length == source.size else of_other_content(source.attributes)
+        attributes = {**kept, "uuid": uuid}
         copy = msgspec.structs.replace(source, uuid=uuid, attributes=attributes, size=length, content_claim=claim)
         if length != source.size:
             return self._forked(record, copy)
         event = self._draft(record, "CLONE", parent_uuids=(source.uuid,), child_uuids=(copy.uuid,))
+        self._add(copy)
         self.reported.append(record.completed(event, self._now()))
-        return self._add(copy)
+        return copy
 
     def modify_content(
         self,
@@ -150,20 +156,25 @@ class Changes(Reporter):
         *,
         size: int,
         content_claim: ContentClaim | None = None,
+        sha256: str | None = None,
         details: str | None = None,
         duration_ms: int = -1,
     ) -> FlowFile:
         """Give a FlowFile other content; a CONTENT_MODIFIED tells of it unless the FlowFile was made here.
+
+        The attribute `content.sha256` becomes `sha256`, the digest of the new content, or goes.
 
         Raises:
             NotFoundError: the session does not know the FlowFile, or it has ended.
             InvalidInputError: the size is negative.
         """
         record = self._record(flowfile)
-        record.current = msgspec.structs.replace(record.current, size=checked_size(size), content_claim=content_claim)
+        is_told = details is not None or duration_ms >= 0
+        told = [self._draft(record, "CONTENT_MODIFIED", details=details, event_duration=duration_ms)] if is_told else []
+        attributes = of_other_content(record.current.attributes) | given_attributes(digest_of(sha256))
+        self._change(record, size=checked_size(size), content_claim=content_claim, attributes=attributes)
         record.has_new_content = True
-        if details is not None or duration_ms >= 0:
-            self._report(record, "CONTENT_MODIFIED", details=details, event_duration=duration_ms)
+        self.reported += told
         return record.current
 
     def modify_attributes(
@@ -180,13 +191,12 @@ class Changes(Reporter):
         """
         record = self._record(flowfile)
         checked = checked_attributes(changes, can_remove=True)
-        attributes = with_changes(record.current.attributes, checked.items())
-        record.current = msgspec.structs.replace(record.current, attributes=attributes)
-        if details is not None:
-            self._report(record, "ATTRIBUTES_MODIFIED", details=details)
+        told = [] if details is None else [self._draft(record, "ATTRIBUTES_MODIFIED", details=details)]
+        self._change(record, attributes=with_changes(record.current.attributes, checked.items()))
+        self.reported += told
         return record.current
 
     def _forked(self, parent: Record, child: FlowFile) -> FlowFile:
-        fork = self.forks.setdefault(parent.uuid, Fork(self._now()))
-        fork.children.append(child.uuid)
-        return self._add(child)
+        self._add(child)
+        self.forks.setdefault(parent.uuid, Fork(self._now())).children.append(child.uuid)
+        return child

@@ -10,10 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from custody.errors import InvalidInputError
-from custody.model import ContentClaim
+from custody.model import INT64_MAX, ContentClaim
 
 UUID = "uuid"
-_OWN = (UUID, "alternate.identifier", "discard.reason")  # what one FlowFile does not hand on to another
+DIGEST_ATTRIBUTE = "content.sha256"
+"""The attribute of an event that binds it to its content: the SHA-256 of the content, hexadecimal."""
+# What one FlowFile does not hand on to another: a child has a name and a content of its own.
+_OWN = (UUID, "alternate.identifier", "discard.reason", DIGEST_ATTRIBUTE)
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,11 +101,21 @@ def checked_size(size: int) -> int:
     """Return a size in bytes.
 
     Raises:
-        InvalidInputError: it is negative.
+        InvalidInputError: it is negative, too large, or no whole number.
     """
-    if size < 0:
-        raise InvalidInputError(f"size: expected 0 bytes or more, got {size}.")
+    if type(size) is not int or not 0 <= size <= INT64_MAX:
+        raise InvalidInputError(f"size: expected 0 bytes or more, at most 2^63-1, got {size!r}.")
     return size
+
+
+def of_other_content(attributes: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes that a FlowFile keeps when its content becomes another one."""
+    return {name: value for name, value in attributes.items() if name != DIGEST_ATTRIBUTE}
+
+
+def digest_of(sha256: str | None) -> dict[str, str]:
+    """Return the attribute that tells the digest of a content, hexadecimal; nothing where it is not known."""
+    return {} if sha256 is None else {DIGEST_ATTRIBUTE: sha256}
 
 
 def with_changes(attributes: Mapping[str, str], changes: Iterable[tuple[str, str | None]]) -> dict[str, str]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
+
+import msgspec
 
 from custody.clock import Clock
 from custody.errors import ClosedError, InvalidInputError, NotFoundError
 from custody.flow.flowfile import Component, FlowFile
 from custody.flow.record import Record
-from custody.model import Event, check_event
+from custody.model import Event, check_event, require_text, require_types
 
 
 class Appender(Protocol):
@@ -64,6 +66,10 @@ class Ledger:
     ) -> None:
         if not component.id or not component.type:
             raise InvalidInputError("component: expected an id and a type, got an empty one.")
+        for name, value in msgspec.structs.asdict(component).items():
+            if not isinstance(value, str | None):
+                raise InvalidInputError(f"component.{name}: expected text, got {value!r}.")
+            require_text(**{f"component.{name}": value})
         self.component = component
         self.state = State.OPEN
         self.records: dict[str, Record] = {}
@@ -113,8 +119,26 @@ class Ledger:
 
     def _add(self, flowfile: FlowFile) -> FlowFile:
         """Bring in a FlowFile that was made here."""
-        self.records[flowfile.uuid] = Record(None, flowfile, self._now())
+        record = Record(None, flowfile, self._now())
+        self._require_storable(record)
+        self.records[flowfile.uuid] = record
         return flowfile
+
+    def _change(self, record: Record, **values: object) -> FlowFile:
+        """Give a FlowFile other values, unless no event could tell of them."""
+        changed = replace(record, current=msgspec.structs.replace(record.current, **values))
+        self._require_storable(changed)
+        record.current = changed.current
+        return record.current
+
+    def _require_storable(self, record: Record) -> None:
+        """Refuse a FlowFile of which no event could be stored, so that the session's other events still can.
+
+        Raises:
+            InvalidInputError: the message says why not.
+        """
+        event = record.completed(record.draft("UNKNOWN", self.component, record.start_ms), record.start_ms)
+        _refuse(event, f"FlowFile {record.uuid!a}")
 
     def _draft(self, record: Record, kind: str, **fields: object) -> Event:
         """Return an event about a FlowFile that obeys the rules of its type.
@@ -123,9 +147,18 @@ class Ledger:
             InvalidInputError: it does not.
         """
         event = record.draft(kind, self.component, self._now(), **fields)
-        for problem in check_event(event):
-            raise InvalidInputError(f"{kind} of FlowFile {record.uuid}: {problem.message}.")
+        _refuse(event, f"{kind} of FlowFile {record.uuid}")
         return event
 
     def _report(self, record: Record, kind: str, **fields: object) -> None:
         self.reported.append(self._draft(record, kind, **fields))
+
+
+def _refuse(event: Event, what: str) -> None:
+    """Raise InvalidInputError when an event breaks a rule, also one that would only earn a warning."""
+    try:
+        require_types(event)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{what}: {error}") from error
+    for problem in check_event(event):
+        raise InvalidInputError(f"{what}: {problem.message}. Nothing of it was stored.")

@@ -30,6 +30,7 @@ BEAT_SUFFIX = ".beat"  # the last sign of life of an epoch's holder
 OPEN_SUFFIX = ".journal"
 SEALED_SUFFIX = ".sealed"
 
+_ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _JOURNAL = re.compile(r"(\d{20})\.(\d+)\.(journal|sealed)")
 _UNIT = re.compile(r"\d{20}")
@@ -41,6 +42,22 @@ _LOG_PATH = re.compile(r"data/\d{4}-\d{2}-\d{2}/events/(\d{20})(?:\.[0-9a-f]{16}
 _CLAIM = re.compile(r"\d{13}-\d{1,20}")
 _SECTION = re.compile(r"\d{4}")
 _TRANSACTION = re.compile(r"([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\.(txn|ckpt)")
+
+
+def name_as_text(name: str) -> str:
+    r"""Return the name or path of a file as text that can be stored and sent, also when its bytes are no UTF-8.
+
+    Each byte that belongs to no character becomes `\xe9`, two small hexadecimal digits. So does a backslash that
+    stands before `x` and two such digits: `\x5c`. All other names are what they are. `text_as_name` is the way back.
+    """
+    literal = _ESCAPED.sub(rb"\\x5cx\1", name.encode("utf-8", "surrogateescape"))
+    return literal.decode("utf-8", "backslashreplace")
+
+
+def text_as_name(text: str) -> str:
+    """Return the name or path that `name_as_text` made a text of, as Python's functions for files take it."""
+    name = _ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()), text.encode())
+    return name.decode("utf-8", "surrogateescape")
 
 
 def check_name(kind: str, name: str) -> str:

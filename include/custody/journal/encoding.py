@@ -15,16 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from custody.errors import CorruptionError
+from custody.errors import CorruptionError, InvalidInputError
 from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame
-from custody.model import EVENT_SCHEMA, ContentClaim, Event, to_batch, to_present
+from custody.model import EVENT_SCHEMA, Event, require_types, text_problems, to_batch, to_present
 
 KIND_BATCH = 3
 KIND_ROWS = 4
@@ -35,29 +34,6 @@ JOURNAL_SCHEMA = EVENT_SCHEMA.remove(0)
 
 _PART_BYTES = 256 << 20
 _IDS = struct.Struct("<QI")
-_INT64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-
-
-class _Claim(msgspec.Struct):
-    container: str | None = None
-    section: str | None = None
-    identifier: str | None = None
-    offset: _INT64 | None = None
-    size: _INT64 | None = None
-
-
-def _checked_type(kind: Any) -> Any:  # noqa: ANN401 - a type annotation, whatever it is
-    named = {
-        int: _INT64,
-        int | None: _INT64 | None,
-        ContentClaim | None: _Claim | None,
-    }
-    return named.get(kind, kind)
-
-
-_CHECKED = msgspec.defstruct(
-    "_Checked", [(field.name, _checked_type(field.type)) for field in msgspec.structs.fields(Event)]
-)
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Event])
 
@@ -66,17 +42,21 @@ class Prepared:
     """Events ready to be numbered and appended.
 
     Raises:
-        ValueError, OverflowError, TypeError: a value fits no column, or an event no record.
+        InvalidInputError: a value fits no column, or an event no record; the message says which.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.count = len(events)
-        for event in events:
-            # Neither way of writing refuses by itself all that cannot be read back as it was: Arrow takes 1.5 for 1 and
-            # None for a number, MessagePack takes bytes for a text.
-            msgspec.convert(event, _CHECKED, from_attributes=True)
+        for number, event in enumerate(events):
+            try:
+                require_types(event)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"event {number} of the batch: {error}") from error
         self._bodies: list[tuple[int, int, bytes | memoryview]]
-        self._bodies = list(_rows(events) if len(events) <= ROWS_MAX else _batches(events))
+        try:
+            self._bodies = list(_rows(events) if len(events) <= ROWS_MAX else _batches(events))
+        except UnicodeEncodeError as error:
+            raise InvalidInputError(_first_text_problem(events) or str(error)) from error
 
     @classmethod
     def of_columns(cls, batch: pa.RecordBatch) -> Prepared:
@@ -98,6 +78,11 @@ class Prepared:
 def batch_record(batch: pa.RecordBatch, first_event_id: int) -> bytes:
     """Return a batch of JOURNAL_SCHEMA as one record, numbered one-up."""
     return frame(KIND_BATCH, _IDS.pack(first_event_id, batch.num_rows), memoryview(batch.serialize()))
+
+
+def _first_text_problem(events: Sequence[Event]) -> str | None:
+    problems = ((number, problem) for number, event in enumerate(events) for problem in text_problems(event))
+    return next((f"event {number} of the batch: {problem}. Nothing was stored." for number, problem in problems), None)
 
 
 def _rows(events: Sequence[Event]) -> Iterator[tuple[int, int, bytes]]:
@@ -136,7 +121,7 @@ def _halves(events: Sequence[Event]) -> tuple[Sequence[Event], Sequence[Event]]:
 def _check_fits(body_bytes: int) -> None:
     most = PAYLOAD_BYTES_MAX // 2  # a record may become the part of another one
     if body_bytes > most:
-        raise ValueError(f"an event has at most {most} bytes in a journal, got {body_bytes}")
+        raise InvalidInputError(f"an event has at most {most} bytes in a journal, got {body_bytes}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import msgspec
 
 from custody.config import Settings
 from custody.errors import ConfigurationError
+from custody.format.names import name_as_text, text_as_name
 from custody.landing.folders import Interval, folders_of
 from custody.landing.ledger import Ledger, Taken
 from custody.vfs import FileSystem
@@ -18,7 +19,7 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True):
     """A file in a landing folder."""
 
     file: str
-    """Its absolute path; text, since it goes to Spark's workers and into JSON."""
+    """Its absolute path as text (`name_as_text`), since it goes to Spark's workers and into JSON."""
     bytes: int
     modified_ms: int
     is_quiet: bool
@@ -27,7 +28,7 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def path(self) -> Path:
         """Where it lies."""
-        return Path(self.file)
+        return Path(text_as_name(self.file))
 
     @property
     def waits(self) -> bool:
@@ -62,7 +63,7 @@ def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms:
                 continue
             modified = fs.modified_ms(path)
             entry = Landed(
-                file=str(path),
+                file=name_as_text(str(path)),
                 bytes=fs.size(path),
                 modified_ms=modified,
                 is_quiet=now_ms - modified >= quiet_ms,

@@ -59,6 +59,8 @@ KINDS: Mapping[str, Kind] = {
     "catalog-notice": Kind("notice", "the next checkpoint mends it: custody repair"),
     "content-damaged": Kind("damage", "head and records are written anew: custody repair; contents: use a backup"),
     "content-missing": Kind("damage", "no other copy is kept: put the file back from a backup"),
+    "content-inherited": Kind("notice", "nothing to do: the content is whole, its event states another's digest"),
+    "content-exchanged": Kind("damage", "no other copy is kept: put the file back from a backup"),
     "quarantine-damaged": Kind("damage", "what can be read is kept under a new entry: custody repair"),
     "quarantine-missing": Kind("damage", "the entry goes: custody repair --accept-loss"),
     "destination-damaged": Kind(

@@ -7,14 +7,14 @@ be read answers with an error: nobody knows what it speaks of.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import kept_files
-from custody.errors import CorruptionError, StorageError
+from custody.errors import CorruptionError, CustodyError, StorageError
 from custody.eventlog import EventLog
 from custody.flow.content import CLAIM_SCHEME, ResourceClaim
 from custody.journal import JournalFile
@@ -84,6 +84,23 @@ def in_kept_logs(workspace: Workspace) -> References:
 def log_tables(log: EventLog) -> Iterator[pa.Table]:
     """Yield the claims of a log's events, some blocks at a time."""
     return log.tables(range(len(log.toc.blocks)), list(COLUMNS))
+
+
+def readable_tables(workspace: Workspace, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield some columns of what can be read of journals and kept logs; what cannot be read is found elsewhere."""
+    for group in workspace.groups():
+        for path in (*group.sealed, *group.open):
+            try:
+                yield JournalFile.read(workspace.fs, path).table().select(columns)
+            except (CustodyError, OSError):
+                continue
+    for relative in sorted(kept_files(workspace.catalog)):
+        if relative.endswith(".parquet"):
+            try:
+                log = EventLog(workspace.fs, workspace.paths.home / relative)
+                yield from log.tables(range(len(log.toc.blocks)), columns, lambda damage: None)
+            except (CustodyError, OSError):
+                continue
 
 
 def _journal_tables(workspace: Workspace) -> Iterator[pa.Table]:

@@ -3,7 +3,9 @@
 from custody.model.acknowledged import Acknowledged
 from custody.model.columns import EVENT_SCHEMA, SCHEMA_VERSION, to_batch, to_events
 from custody.model.event import UNASSIGNED, ContentClaim, Event, EventType
+from custody.model.strict import require_types
 from custody.model.tables import require_valid_columns
+from custody.model.text import require_text, text_problem, text_problems
 from custody.model.validation import INT64_MAX, Problem, Severity, check_event, require_valid
 from custody.model.versions import lacking, schema_of, to_present
 
@@ -20,9 +22,13 @@ __all__ = [
     "Severity",
     "check_event",
     "lacking",
+    "require_text",
+    "require_types",
     "require_valid",
     "require_valid_columns",
     "schema_of",
+    "text_problem",
+    "text_problems",
     "to_batch",
     "to_events",
     "to_present",

@@ -11,6 +11,8 @@ from enum import StrEnum
 
 from custody.errors import InvalidInputError
 from custody.model.event import Event, EventType
+from custody.model.strict import require_types
+from custody.model.text import text_problems
 
 TIME_MS_MAX = 253_402_300_799_999  # the last millisecond of the year 9999
 INT64_MAX = (1 << 63) - 1
@@ -44,7 +46,7 @@ def check_event(event: Event, *, relationship_exported: bool = True) -> list[Pro
 
     `relationship_exported` is False for formats that never carry the relationship of a ROUTE.
     """
-    return [*_value_problems(event), *_type_problems(event, relationship_exported)]
+    return [*_text_problems(event), *_value_problems(event), *_type_problems(event, relationship_exported)]
 
 
 def require_valid(events: Iterable[Event]) -> None:
@@ -54,16 +56,25 @@ def require_valid(events: Iterable[Event]) -> None:
         InvalidInputError: an event has an error; the message says which one and why.
     """
     for number, event in enumerate(events):
+        try:
+            require_types(event)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"event {number} of the batch: {error}") from error
         for problem in check_event(event):
             if problem.severity is Severity.ERROR:
-                kind = event.event_type or "no type"
+                kind = event.event_type.encode(errors="backslashreplace").decode() or "no type"
                 raise InvalidInputError(f"event {number} of the batch ({kind}): {problem.message}. Nothing was stored.")
 
 
-def _value_problems(event: Event) -> Iterator[Problem]:
+def _text_problems(event: Event) -> Iterator[Problem]:
     for name in TEXTS_NEEDED:
         if not getattr(event, name):
             yield _error("empty-text", f"{name}: expected text, got an empty string")
+    for problem in text_problems(event):
+        yield _error("bad-text", problem)
+
+
+def _value_problems(event: Event) -> Iterator[Problem]:
     for name in ("file_size", "previous_file_size", "source_ordinal"):
         value = getattr(event, name)
         if value is not None and not 0 <= value <= INT64_MAX:

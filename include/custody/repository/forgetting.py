@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from custody.catalog import Action, AddTombstone, Attribute, visible
 from custody.eventlog import OnDamage
+from custody.model import require_text
 from custody.repository import reading
 from custody.rollover import Workspace
 
@@ -36,8 +37,21 @@ class Meant(msgspec.Struct, frozen=True, kw_only=True):
     attributes: Mapping[str, str] = {}
     """Values that a FlowFile's attributes had before or after the event."""
 
+    def require_text(self) -> None:
+        """Raise InvalidInputError when a text is no valid Unicode: neither the catalog nor an event holds it."""
+        for number, flowfile in enumerate(self.flowfile_uuids):
+            require_text(**{f"FlowFile {number}": flowfile})
+        for name, value in self.attributes.items():
+            require_text(**{"an attribute's name": name, f"attribute {name!a}": value})
+
     def tombstone(self, reason: str, now_ms: int, before_event_id: int) -> AddTombstone:
-        """Return the catalog's word for it; events from `before_event_id` on are not meant."""
+        """Return the catalog's word for it; events from `before_event_id` on are not meant.
+
+        Raises:
+            InvalidInputError: a text is no valid Unicode.
+        """
+        self.require_text()
+        require_text(reason=reason)
         return AddTombstone(
             id=uuid.uuid4().bytes,
             event_ids=sorted(set(self.event_ids)),
@@ -57,7 +71,7 @@ def forget(workspace: Workspace, meant: Meant, reason: str) -> Forgotten:
     Durability: on return the tombstone survives power loss.
 
     Raises:
-        InvalidInputError: no condition is given; it would mean every event.
+        InvalidInputError: no condition is given, it would mean every event; or a text is no valid Unicode.
     """
     stone = meant.tombstone(reason, workspace.clock.now_ms(), reading.next_event_id(workspace))
     state = workspace.catalog.commit([Action(add_tombstone=stone)])

@@ -23,13 +23,15 @@ from custody.capture import (
     Outcome,
     Place,
     Rejected,
+    contradictions,
     detect_file,
-    is_same,
     read_piece,
     read_stream,
+    told_anew,
 )
 from custody.errors import FormatVersionError, InvalidInputError, NotFoundError, StorageError
-from custody.model import UNASSIGNED, Event, Problem, Severity
+from custody.format.names import name_as_text
+from custody.model import UNASSIGNED, Event, Problem, Severity, require_text
 from custody.ngsi.arrival import Arrival, kept_arrival, told
 from custody.quarantine import Entry, Quarantine
 from custody.repository.known import Key, KnownSources, Stored, key_of
@@ -81,23 +83,25 @@ class Ingest:
     ) -> FileReport:
         """Ingest one file; `node` names the source of events that do not say it themselves.
 
-        Without a format the file's content says which one it is.
+        Without a format the file's content says which one it is. Names are told as `name_as_text` says.
 
         Durability: on return the stored events are acknowledged; so are on raise those before the failure.
 
         Raises:
             NotFoundError: there is no such file.
-            InvalidInputError: it is larger than capture.file_bytes_max.
+            InvalidInputError: it is larger than capture.file_bytes_max, or `node` is no valid Unicode.
             StorageError: it cannot be read.
             LockedError: another ingest stored events of the same source for too long.
         """
         limits = self._workspace.settings.capture
+        require_text(node=node)
+        shown = name_as_text(str(path))
         if not path.is_file():
-            raise NotFoundError(f"{path}: expected a file, found none.")
+            raise NotFoundError(f"{shown}: expected a file, found none.")
         status = path.stat()
         if status.st_size > limits.file_bytes_max:
             raise InvalidInputError(
-                f"{path}: expected at most {limits.file_bytes_max} bytes (capture.file_bytes_max), "
+                f"{shown}: expected at most {limits.file_bytes_max} bytes (capture.file_bytes_max), "
                 f"got {status.st_size}. Split the file or raise the limit."
             )
         context = Context(node, received_ms=int(status.st_mtime * 1000))
@@ -105,11 +109,11 @@ class Ingest:
             with path.open("rb", buffering=0) as stream:
                 format = format or detect_file(stream)
                 outcomes = read_stream(stream, self._limits, format=format, context=context)
-                return self._take(outcomes, Tally(str(path), format, node), lambda: progress(stream.tell()))
+                return self._take(outcomes, Tally(shown, format, node), lambda: progress(stream.tell()))
         except StorageError:
             raise
         except OSError as error:
-            raise StorageError(f"{path}: cannot read: {error}") from error
+            raise StorageError(f"{shown}: cannot read: {error.strerror}") from error
 
     def resubmit(self, key: str, *, format: Format | None = None) -> FileReport:
         """Try a quarantined piece again, as the format that it came in; it leaves the quarantine when all is stored.
@@ -205,8 +209,9 @@ class Ingest:
                 fresh.append(item)
                 if key is not None:
                     stored[key] = self._writer.name, item.event
-            elif is_same(former, item.event):
+            elif not (differ := contradictions(former, item.event)):
                 tally.repeated += 1
+                tally.retold += bool(told_anew(former, item.event))
             else:
                 where = (
                     "in this file"
@@ -215,7 +220,7 @@ class Ingest:
                 )
                 message = (
                     f"{item.event.source_node} number {item.event.source_ordinal} is stored {where} "
-                    "with different content; an event is never overwritten"
+                    f"with different content ({', '.join(differ)}); an event is never overwritten"
                 )
                 problem = Problem(Severity.ERROR, "contradiction", message)
                 self._reject(tally, item.raw, item.place, problem)

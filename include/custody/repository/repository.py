@@ -9,7 +9,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from custody.config import SETTINGS_FILE, default_settings_file, load_settings
+from custody.config import SETTINGS_FILE, default_settings_file, load_settings, root_of
 from custody.errors import ConfigurationError
 from custody.flow import Component, Session
 from custody.flow.content import Content, content_of, find_content
@@ -48,7 +48,7 @@ class Repository(Asked, Maintained):
         Raises:
             ConfigurationError: the folder holds one already, or files that are not custody's.
         """
-        root = Path(root).expanduser().resolve()
+        root = root_of(Path(root))
         fs = PosixFileSystem()
         if fs.exists(root / SETTINGS_FILE):
             raise ConfigurationError(f"{root} holds a repository already.")

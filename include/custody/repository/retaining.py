@@ -9,6 +9,7 @@ import msgspec
 from custody.catalog import Attribute, Condition
 from custody.clock import Clock
 from custody.config import Settings
+from custody.model import require_text
 from custody.repository.forgetting import Meant
 from custody.retention import RETENTION_STEPS, Plan, choose, mark
 from custody.rollover import UnitReport, Workspace
@@ -53,7 +54,14 @@ def apply_retention(settings: Settings, fs: FileSystem, clock: Clock) -> Retaine
 
 
 def condition_of(meant: Meant, event_types: Sequence[str] = ()) -> Condition:
-    """Return the catalog's word for the events that are meant, without a time or an id before which they must lie."""
+    """Return the catalog's word for the events that are meant, without a time or an id before which they must lie.
+
+    Raises:
+        InvalidInputError: a text is no valid Unicode.
+    """
+    meant.require_text()
+    for number, name in enumerate(event_types):
+        require_text(**{f"event type {number}": name})
     return Condition(
         event_ids=sorted(set(meant.event_ids)),
         flowfile_uuids=sorted(set(meant.flowfile_uuids)),

@@ -18,6 +18,8 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
     read: int
     stored: int
     repeated: int
+    retold: int
+    """How many of the repeated ones told a name or an address anew; what was stored first stays."""
     rejected: int
     warned: int
     first_event_id: int | None
@@ -32,7 +34,7 @@ class Tally:
         self.file = file
         self.format = format
         self.node = node
-        self.read = self.stored = self.repeated = self.rejected = self.warned = 0
+        self.read = self.stored = self.repeated = self.retold = self.rejected = self.warned = 0
         self.first: int | None = None
         self.last: int | None = None
         self.problems: list[str] = []
@@ -45,6 +47,7 @@ class Tally:
             read=self.read,
             stored=self.stored,
             repeated=self.repeated,
+            retold=self.retold,
             rejected=self.rejected,
             warned=self.warned,
             first_event_id=self.first,

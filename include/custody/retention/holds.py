@@ -8,6 +8,7 @@ import msgspec
 
 from custody.catalog import Action, AddHold, Condition, RemoveHold
 from custody.errors import ConflictError, NotFoundError
+from custody.model import require_text
 from custody.rollover import Workspace
 
 
@@ -33,9 +34,10 @@ def add_hold(workspaces: Sequence[Workspace], name: str, condition: Condition, r
     Durability: on return it survives power loss in all of them. On raise it may stand in some: do it again.
 
     Raises:
-        InvalidInputError: it has no name, or would mean every event.
+        InvalidInputError: it has no name, would mean every event, or a text is no valid Unicode.
         ConflictError: another hold has this name.
     """
+    require_text(name=name, reason=reason, who=who)
     for workspace in workspaces:
         state = workspace.catalog.load()
         standing = state.holds.get(name)
@@ -59,7 +61,9 @@ def release_hold(workspaces: Sequence[Workspace], name: str, reason: str, who: s
 
     Raises:
         NotFoundError: no catalog has a hold of this name.
+        InvalidInputError: a text is no valid Unicode.
     """
+    require_text(name=name, reason=reason, who=who)
     released = []
     for workspace in workspaces:
         state = workspace.catalog.load()

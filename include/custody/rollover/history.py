@@ -19,7 +19,7 @@ _SHOWN = 80
 def report_path(runs: Path, run_id: str, step: str) -> Path:
     """Return where a step's report belongs. Run ids come from outside: their text never becomes a path as it is."""
     readable = _UNSAFE.sub("_", run_id).strip("._")[:_SHOWN]
-    digest = hashlib.sha256(run_id.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return runs / f"{readable}-{digest}" / f"{step}.json"
 
 

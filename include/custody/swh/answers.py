@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from custody.format.names import name_as_text
 from custody.swh.database import Occurrence, Whereabouts
 
 
@@ -21,6 +22,6 @@ def occurrence(place: Occurrence) -> dict[str, object]:
     return {
         "anchor": str(place.anchor),
         "author_date": place.author_date,
-        "path": place.path.decode(errors="backslashreplace"),
+        "path": name_as_text(place.path.decode("utf-8", "surrogateescape")),
         "origin": place.origin,
     }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.capture import Accepted, Format, is_same
+from custody.capture import Accepted, Format, contradictions, is_same, told_anew
 from custody.capture.identity import digest_ordinal
 from custody.model import INT64_MAX, Event
 from tests.unit.capture.captured import Json, array, avro_file, dto, entity, notification, payloads, read
@@ -69,6 +70,25 @@ def test_one_event_in_three_formats_is_one_event() -> None:
         assert is_same(plain, other)
         assert is_same(other, plain)
         assert not is_same(plain, msgspec.structs.replace(other, file_size=0))
+
+
+@pytest.mark.parametrize("source", ["nifi-s2s", "nifi-avro", "nifi-rest"])
+def test_every_format_of_nifi_may_tell_names_anew(source: str) -> None:
+    if source == "nifi-rest":
+        one = event_of(dto(), Format.NIFI_REST)
+    else:
+        one = msgspec.structs.replace(event_of(payloads(1)[0], Format.NIFI), source_format=source)
+    other = msgspec.structs.replace(one, component_name="new", process_group_id=None, source_host="elsewhere")
+    assert is_same(one, other)
+    assert told_anew(one, other) == ["component_name", "process_group_id", "source_host"]
+    assert contradictions(one, msgspec.structs.replace(other, component_type="new")) == ["component_type"]
+
+
+@given(st.permutations(["a", "b", "c", "c"]))
+def test_relatives_have_no_order_but_a_number(relatives: list[str]) -> None:
+    one = msgspec.structs.replace(event_of(payloads(1)[0], Format.NIFI), child_uuids=("a", "b", "c", "c"))
+    assert is_same(one, msgspec.structs.replace(one, child_uuids=tuple(relatives)))
+    assert not is_same(one, msgspec.structs.replace(one, child_uuids=tuple(relatives[1:])))
 
 
 def test_a_component_that_got_another_name_is_no_contradiction() -> None:

@@ -51,6 +51,36 @@ def test_a_joined_flowfile_that_is_dropped_never_was() -> None:
     assert work.done() == []
 
 
+DIGEST = "content.sha256"
+
+
+def test_a_digest_goes_with_the_content_and_never_to_another_one() -> None:
+    work = Work()
+    parent, other = work.take(existing("one", **{DIGEST: "d"})), work.take(existing("two", **{DIGEST: "d"}))
+    assert DIGEST not in work.fork(parent, size=1).attributes
+    assert work.fork(parent, {DIGEST: "own"}).attributes[DIGEST] == "own"
+    assert DIGEST not in work.join([parent, other]).attributes
+    assert work.clone(parent).attributes[DIGEST] == "d"
+    assert DIGEST not in work.clone(parent, size=5).attributes
+    assert DIGEST not in work.modify_content(parent, size=100).attributes
+    assert work.modify_content(other, size=3, sha256="e").attributes[DIGEST] == "e"
+    events = {(event.flowfile_uuid, event.event_type): event for event in work.done()}
+    assert events["one", "CONTENT_MODIFIED"].updated_attributes == {DIGEST: None}
+    assert events["two", "CONTENT_MODIFIED"].updated_attributes == {DIGEST: "e"}
+    assert events["one", "CLONE"].updated_attributes == {}
+
+
+def test_what_is_changed_later_is_told_with_its_own_digest() -> None:
+    work = Work()
+    made = work.create({DIGEST: "first", "a": "1"}, size=5)
+    work.send(made, URI)
+    work.modify_content(made, size=6)
+    work.receive(made, URI)
+    sent, received = work.done()
+    assert (sent.updated_attributes[DIGEST], sent.file_size) == ("first", 5)
+    assert (DIGEST in received.updated_attributes, received.file_size) == (False, 6)
+
+
 def test_a_whole_copy_is_a_clone_and_a_part_is_a_child() -> None:
     work = Work()
     parent = work.take(existing())

@@ -103,6 +103,82 @@ def test_the_same_number_with_other_content_is_a_contradiction_and_the_first_is_
     assert json.loads(repository.quarantine.raw(entry.key)) == other
 
 
+RESENT: dict[str, dict[str, object]] = {
+    "a renamed component": {"componentName": "renamed meanwhile"},
+    "a component that is gone": {"componentName": None},
+    "another process group": {"processGroupId": "moved", "processGroupName": "elsewhere"},
+    "another flow's name": {"application": "NiFi Flow 2"},
+    "another platform": {"platform": "cloud"},
+    "a host that was renamed": {"actorHostname": "nifi-2.example"},
+    "null values": {"updatedAttributes": {"filename": "x", "gone": None}, "details": None, "future": None},
+    "children in another order": {"childIds": ["b", "c", "a"]},
+    "parents in another order": {"parentIds": ["p", "o"]},
+    "a key that custody does not know": {"flowVersion": 7},
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "state"),
+    [
+        *((case, "in this file") for case in RESENT),
+        ("a renamed component", "in journals"),
+        ("a renamed component", "live"),
+        ("children in another order", "live"),
+    ],
+)
+def test_what_a_node_may_tell_anew_is_a_repetition_and_the_first_telling_stays(
+    repository: Repository, tmp_path: Path, case: str, state: str
+) -> None:
+    changes = RESENT[case]
+    whole = {"parentIds": ["o", "p"], "childIds": ["a", "b", "c"], "updatedAttributes": {"filename": "x"}}
+    first, again = document("FORK", **whole), document("FORK", **whole, eventId="resent") | changes
+    if state == "in this file":
+        [report] = ingest(repository, write(tmp_path / "a.json", first, again))
+    else:
+        ingest(repository, write(tmp_path / "a.json", first))
+        if state == "live":
+            run_steps(repository.settings)
+        [report] = ingest(repository, write(tmp_path / "b.json", again))
+    names = {"componentName", "processGroupId", "application", "platform", "actorHostname"}
+    assert (report.repeated, report.rejected, report.retold) == (1, 0, int(not names.isdisjoint(changes)))
+    [kept] = stored(repository)
+    assert (kept.component_name, kept.child_uuids) == (first["componentName"], ("a", "b", "c"))
+    assert list(repository.quarantine.entries()) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "field"),
+    [
+        ("eventType", "CLONE", "event_type"),
+        ("timestampMillis", 5, "event_time"),
+        ("durationMillis", 12345, "event_duration"),
+        ("lineageStart", 5, "lineage_start_date"),
+        ("componentId", "other", "component_id"),
+        ("componentType", "other", "component_type"),
+        ("entityId", "other", "flowfile_uuid"),
+        ("entitySize", 5, "file_size"),
+        ("previousEntitySize", 5, "previous_file_size"),
+        ("updatedAttributes", {"filename": "y"}, "updated_attributes"),
+        ("previousAttributes", {"filename": "y"}, "previous_attributes"),
+        ("childIds", ["a", "b", "b"], "child_uuids"),
+        ("parentIds", ["o"], "parent_uuids"),
+        ("transitUri", "x:y", "transit_uri"),
+        ("details", "other words", "details"),
+        ("remoteIdentifier", "urn:x", "source_system_flowfile_identifier"),
+        ("alternateIdentifier", "urn:x", "alternate_identifier_uri"),
+        ("future", 2, "extra"),
+    ],
+)
+def test_what_a_node_may_not_tell_anew_is_a_contradiction_that_says_in_what(
+    repository: Repository, tmp_path: Path, key: str, value: object, field: str
+) -> None:
+    first = document("FORK", parentIds=["o", "p"], childIds=["a", "b", "c"], future=1)
+    ingest(repository, write(tmp_path / "a.json", first))
+    [report] = ingest(repository, write(tmp_path / "b.json", {**first, key: value}))
+    assert (report.repeated, report.rejected, report.retold) == (0, 1, 0)
+    assert f"with different content ({field});" in report.problems[0]
+
+
 def test_two_that_contradict_each_other_in_one_file_keep_the_first(repository: Repository, tmp_path: Path) -> None:
     one, other = document("SEND"), document("SEND", entitySize=999)
     [report] = ingest(repository, write(tmp_path / "a.json", one, other))

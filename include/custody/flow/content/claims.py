@@ -12,12 +12,11 @@ from pathlib import Path
 
 import msgspec
 
+from custody.flow.flowfile import DIGEST_ATTRIBUTE
 from custody.format.names import ContentPaths, is_claim, is_name, is_section
 from custody.model import ContentClaim, Event
 
 CLAIM_SCHEME = "custody:"
-DIGEST_ATTRIBUTE = "content.sha256"
-"""The attribute of an event that binds it to its content: the SHA-256 of the content, hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from custody.errors import CorruptionError, NotFoundError, StorageError
@@ -26,6 +26,8 @@ class Content:
     record: ContentRecord
     """Of the content that the claim lies in."""
     data: memoryview
+    stated: str | None = None
+    """The digest that the event states, hexadecimal, where it can be compared without reading the content."""
 
     @property
     def size(self) -> int:
@@ -41,6 +43,17 @@ class Content:
     def is_part(self) -> bool:
         """Whether the claim is a part of what was stored in one piece."""
         return (self.claim.offset, self.claim.size) != (self.record.offset, self.record.length)
+
+    @property
+    def differs(self) -> str | None:
+        """What the event states that the content, which is whole, is not; None where both agree."""
+        if self.stated is None or self.sha256 in (None, self.stated):
+            return None
+        return (
+            f"{self.path} @{self.claim.offset or 0}: the event states a content with the SHA-256 {self.stated}, and "
+            f"what was stored there is whole and has {self.sha256}. An event of an older release may "
+            "state its parent's digest; otherwise the content was exchanged. custody verify --deep says which"
+        )
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the content in pieces of at most 256 KiB.
@@ -107,10 +120,16 @@ class Contents:
         return _checked(claim, kept, found, sha256)
 
     def of(self, event: Event, *, previous: bool = False) -> Content:
-        """Return the content that an event speaks of, after it or with `previous` before it; raises as `find`."""
-        if previous:
-            return self.find(event.previous_content_claim)
-        return self.find(event.content_claim, event.updated_attributes.get(DIGEST_ATTRIBUTE))
+        """Return the content that an event speaks of, after it or with `previous` before it; raises as `find`.
+
+        An event that was captured got its digest together with its content, so another one is damage. One of a producer
+        may have been given another digest: its content is found, and `Content.differs` says in what.
+        """
+        claim = event.previous_content_claim if previous else event.content_claim
+        stated = (event.previous_attributes if previous else event.updated_attributes).get(DIGEST_ATTRIBUTE)
+        if event.source_format is not None:
+            return self.find(claim, stated)
+        return replace(self.find(claim), stated=stated)
 
     def _map(self, claim: ContentClaim) -> _Kept:
         resource = ResourceClaim.of(claim)

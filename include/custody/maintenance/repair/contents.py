@@ -7,19 +7,17 @@ the digest in the event says that the content is whole, and its checksums follow
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.catalog import kept_files
-from custody.errors import CorruptionError, CustodyError, NotFoundError
-from custody.eventlog import EventLog
+from custody.errors import CorruptionError, NotFoundError
 from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ResourceClaim
 from custody.flow.content.record import NONCE_BYTES, ClaimHeader, Digest, head, read_header
 from custody.format.framing import whole_record
-from custody.journal import JournalFile, lock_path
+from custody.journal import lock_path
+from custody.maintenance.references import readable_tables
 from custody.rollover import Workspace
 
 _COLUMNS = ["content_claim", "updated_attributes"]
@@ -62,28 +60,12 @@ def _vouchers(workspace: Workspace, resource: ResourceClaim) -> set[Voucher]:
     """Return what readable events say of the contents of a file."""
     found: set[Voucher] = set()
     for other in Workspace.all(workspace.settings, workspace.fs):
-        for table in _tables(other):
+        for table in readable_tables(other, _COLUMNS):
             for row in table.filter(_speaks_of(table.column("content_claim"), resource)).to_pylist():
                 claim, sha256 = row["content_claim"], dict(row["updated_attributes"]).get(DIGEST_ATTRIBUTE)
                 if sha256 is not None and claim["offset"] is not None and claim["size"] is not None:
                     found.add((claim["offset"], claim["size"], sha256))
     return found
-
-
-def _tables(workspace: Workspace) -> Iterator[pa.Table]:
-    for group in workspace.groups():
-        for path in (*group.sealed, *group.open):
-            try:
-                yield JournalFile.read(workspace.fs, path).table().select(_COLUMNS)
-            except CustodyError:
-                continue  # found elsewhere; others may vouch
-    for relative in sorted(kept_files(workspace.catalog)):
-        if relative.endswith(".parquet"):
-            try:
-                log = EventLog(workspace.fs, workspace.paths.home / relative)
-                yield from log.tables(range(len(log.toc.blocks)), _COLUMNS, lambda damage: None)
-            except CustodyError:
-                continue
 
 
 def _speaks_of(claims: pa.ChunkedArray, resource: ResourceClaim) -> pa.ChunkedArray:

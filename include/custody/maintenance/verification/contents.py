@@ -10,6 +10,7 @@ from custody.flow.content import ClaimFile, claims_in
 from custody.flow.content.record import read_header
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.references import Reference, in_journals, in_kept_logs
+from custody.maintenance.verification.digests import check_digests
 from custody.rollover import Workspace
 
 
@@ -33,10 +34,13 @@ def check_section(workspace: Workspace, name: str, level: Level) -> Iterator[Fin
 def check_claims(workspace: Workspace, level: Level) -> Iterator[Finding]:
     """Yield the contents that events of a writer speak of and that are not there, or break off; quick looks at none.
 
+    Deep also compares the digests that events state.
     What cannot be read of logs and journals is found elsewhere, and so is what is damaged inside of a file.
     """
     if level is Level.QUICK:
         return
+    if level is Level.DEEP:
+        yield from check_digests(workspace)
     fs, store = workspace.fs, workspace.settings.store
     for read in (in_journals, in_kept_logs):
         try:
