@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from custody.capture.depth import DEPTH_MAX, check_depth
 from custody.capture.outcome import Accepted, Outcome, Place, Rejected, rejected, shown
 from custody.errors import InvalidInputError
 from custody.model import Event, Problem, Severity, check_event
@@ -33,6 +34,7 @@ def judge(
 ) -> Iterator[Outcome]:
     """Yield the outcomes of one element."""
     try:
+        check_depth(raw, DEPTH_MAX + 1)  # of a notification, its envelope is one more
         if not raw.startswith(b"{"):
             msgspec.json.decode(raw)
             yield rejected(place, "not-an-object", f"expected a JSON object, got {shown(raw)}", raw)

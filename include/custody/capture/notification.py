@@ -12,12 +12,15 @@ from enum import StrEnum
 
 import msgspec
 
+from custody.capture.depth import check_depth
 from custody.capture.exact import elements, members, optional_text
 from custody.capture.ngsi_attributes import Attribute, Shape, read_attributes, read_legacy_attributes, shape_of
 from custody.capture.times import parse_iso
 from custody.capture.values import wrong
 from custody.errors import InvalidInputError
 
+SHARED_CHARACTERS_MAX = 512
+"""Of subscription and notification, which NGSI-LD names by URIs."""
 _ENTITIES = "an array of objects"
 _NOTHING_KNOWN = "data: expected a notification with data, contextResponses or an entity, got none of them"
 
@@ -133,8 +136,27 @@ def open_notification(body: bytes, *, assumed: Version = Version.V2) -> Opened:
 def read_notification(
     body: bytes, headers: Mapping[str, str], *, assumed: Version = Version.V2, shape: Shape | None = None
 ) -> Notification:
-    """Return what a body says with its headers: `open_notification`, read whole; raises what the two raise."""
-    return open_notification(body, assumed=assumed).read(headers, shape=shape)
+    """Return what a body says with its headers: `open_notification`, read whole, and checked as what comes in.
+
+    Raises:
+        InvalidInputError: as the two, or it is nested too deep, or what all its events have is too long.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is no JSON.
+    """
+    check_depth(body)
+    notification = open_notification(body, assumed=assumed).read(headers, shape=shape)
+    check_shared(notification)
+    return notification
+
+
+def check_shared(notification: Notification) -> None:
+    """See that what stands in each event of a notification is short: many entities would make much of it.
+
+    Raises:
+        InvalidInputError: it is longer; the message names the key.
+    """
+    for key, found in (("subscriptionId", notification.subscription), ("id", notification.id)):
+        if found is not None and len(found) > SHARED_CHARACTERS_MAX:
+            raise InvalidInputError(f"{key}: expected at most {SHARED_CHARACTERS_MAX} characters, got {len(found)}")
 
 
 def _entities(document: dict[str, msgspec.Raw], assumed: Version) -> tuple[Version, list[msgspec.Raw]]:

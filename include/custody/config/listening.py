@@ -23,6 +23,31 @@ class ListenerSection(Section):
     header_bytes_max: int = Field(
         16 << 10, ge=1024, le=1 << 20, description="Most bytes of a request's line and headers together."
     )
+    head_seconds: float = Field(
+        10.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long a request's line and headers may take to arrive; then the connection is closed.",
+    )
+    body_seconds: float = Field(
+        30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long a request's body may take to arrive; then it is answered with 408.",
+    )
+    idle_seconds: int = Field(
+        30, ge=1, le=3600, description="How long a connection stays open after an answer, for another request."
+    )
+    connections_max: int = Field(
+        2048,
+        ge=1,
+        le=65_536,
+        description="Connections at once. Where there are as many, a new one takes the place of one without a request "
+        "under way; where all have one it is answered with 503. At most as many as the system allows open files.",
+    )
+    connections_per_address_max: int = Field(
+        1024, ge=1, le=65_536, description="The same for connections from one address."
+    )
     requests_max: int = Field(
         64, ge=1, le=65_536, description="Requests that wait at once; more are answered with 503 and Retry-After."
     )
@@ -51,12 +76,6 @@ class ReceiverSection(ListenerSection):
     port: int = Field(5050, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
     requests_max: int = Field(
         512, ge=1, le=65_536, description="Requests that wait at once; more are answered with 503 and Retry-After."
-    )
-    body_seconds: float = Field(
-        30.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="How long a request's body may take to arrive; then it is answered with 408.",
     )
 
 

@@ -18,6 +18,8 @@ PORT_MAX = 65_535
 SERVICE_CHARACTERS_MAX = 50
 PATH_LEVELS_MAX = 10
 LEVEL_CHARACTERS_MAX = 50
+CORRELATOR_CHARACTERS_MAX = 256
+"""Orion's are a UUID and what it appends for each hop."""
 FileFormat = Literal["json-row", "json-column", "csv-row", "csv-column", "parquet"]
 Periodicity = Literal["none", "hourly", "daily", "monthly", "yearly"]
 HEALTH_TARGET = "/health"
@@ -143,6 +145,12 @@ class NgsiSection(Section):
         ge=1024,
         le=64 << 20,
         description="Largest body of a notification, in bytes; a larger one is answered with 413.",
+    )
+    notification_entities_max: int = Field(
+        1000,
+        ge=1,
+        le=100_000,
+        description="Most entities of a notification; one with more is answered with 413. Each of them is an event.",
     )
     strict_content_type: bool = Field(
         False, description="true takes nothing but application/json; charset=utf-8, as Cygnus does."

@@ -24,18 +24,27 @@ from starlette.types import Receive, Scope, Send
 from custody.capture import Format, Rejected
 from custody.clock import Clock
 from custody.config import Settings
-from custody.config.ngsi import HEALTH_TARGET
+from custody.config.ngsi import CORRELATOR_CHARACTERS_MAX, HEALTH_TARGET
 from custody.errors import BackpressureError, ClosedError, CustodyError, StorageError
-from custody.ngsi.arrival import Arrival, read_arrival
+from custody.ngsi.arrival import Arrival, Read, read_arrival
 from custody.ngsi.intake import Intake
 from custody.ngsi.request import Accepts, Refusal, judge_head
 from custody.quarantine import Quarantine
 from custody.serving import Tokens
 from custody.serving.bodies import BodyRefusedError, bounded_body
+from custody.serving.heads import SINGLE, ambiguous
 
 RETRY_SECONDS = 5
 LONG_RETRY_SECONDS = 30
 _ACCESS = logging.getLogger("custody.ngsi.access")
+_SINGLE = SINGLE | {
+    *("fiware-service", "fiware-servicepath", "fiware-correlator"),
+    *("ngsild-tenant", "ngsiv2-attrsformat", "ngsild-attribute-format"),
+}
+_AT_ONCE_BYTES = 2048
+"""A larger body is taken apart in a thread. To change threads costs about as much as a body of this length."""
+_HOST_CHARACTERS_MAX = 300
+"""Of a name and a port; the URL stands in each event of a notification."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
@@ -69,6 +78,7 @@ class Receiver:
         self._tokens = tokens
         self._busy = 0
         self._keeping = asyncio.Semaphore(1)
+        self._reading = asyncio.Semaphore(1)
         self.answers: Counter[str] = Counter()
         """How often each answer was given; `stored` counts notifications."""
 
@@ -79,7 +89,8 @@ class Receiver:
     async def notify(self, request: Request) -> Response:
         """Take one notification."""
         begun = time.monotonic()
-        correlator = request.headers.get("fiware-correlator") or str(uuid.uuid4())
+        given = request.headers.get("fiware-correlator") or ""
+        correlator = given if 0 < len(given) <= CORRELATOR_CHARACTERS_MAX else str(uuid.uuid4())
         self._busy += 1
         try:
             code, response = "stored", _json(200, await self._answer(request, correlator))
@@ -116,7 +127,7 @@ class Receiver:
         host = request.client.host if request.client else None
         url = str(request.url.replace(query="", fragment="", username=None, password=None))
         told = {**headers, "fiware-correlator": correlator}
-        read = read_arrival(Arrival(body, told, url, host, self._clock.now_ms()), self._accepts)
+        read = await self._read(Arrival(body, told, url, host, self._clock.now_ms()))
         for item in read.rejected:
             await self._keep(item, url)
         if read.refusal is not None:
@@ -132,6 +143,14 @@ class Receiver:
             "rejected": len(read.rejected),
         }
 
+    async def _read(self, arrival: Arrival) -> Read:
+        """Take a notification apart; a large one beside the loop, one after the other, so that others are answered."""
+        if len(arrival.body) <= _AT_ONCE_BYTES:
+            return read_arrival(arrival, self._accepts)
+        # What waits here is bounded as all that waits, by `requests_max`.
+        async with self._reading:
+            return await asyncio.to_thread(read_arrival, arrival, self._accepts)
+
     def _admit(self, request: Request, headers: dict[str, str]) -> None:
         options = self._options
         if self._tokens is not None and not self._tokens.admit(headers):
@@ -139,6 +158,11 @@ class Receiver:
         if self._busy > options.requests_max:
             busy = f"{options.requests_max} requests wait (receiver.requests_max)"
             raise _RefusedError(Refusal(503, "busy", busy, _retry(RETRY_SECONDS)))
+        wrong = ambiguous(request.headers.raw, _SINGLE)
+        if wrong is not None:
+            raise _RefusedError(Refusal(400, "ambiguous", wrong))
+        if len(headers.get("host", "")) > _HOST_CHARACTERS_MAX:
+            raise _RefusedError(Refusal(400, "host", f"host: expected at most {_HOST_CHARACTERS_MAX} characters"))
         refusal = judge_head(request.method, _target(request), headers, self._accepts)
         if refusal is not None:
             raise _RefusedError(refusal)

@@ -11,10 +11,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from custody.capture.depth import check_depth
 from custody.capture.judge import NOT_JSON
 from custody.capture.ngsi_attributes import Shape
-from custody.capture.notification import Notification, Version, read_notification
-from custody.config.ngsi import LEVEL_CHARACTERS_MAX, PATH_LEVELS_MAX, SERVICE_CHARACTERS_MAX, NgsiSection
+from custody.capture.notification import Notification, Version, check_shared, open_notification
+from custody.config.ngsi import (
+    CORRELATOR_CHARACTERS_MAX,
+    LEVEL_CHARACTERS_MAX,
+    PATH_LEVELS_MAX,
+    SERVICE_CHARACTERS_MAX,
+    NgsiSection,
+)
 from custody.errors import InvalidInputError
 
 _MEDIA_TYPES = ("application/json", "application/ld+json")
@@ -42,6 +49,7 @@ class Accepts:
     target: str
     bytes_max: int
     formats: tuple[str, ...]
+    entities_max: int = 1000
     is_strict: bool = False
     """Nothing but `application/json; charset=utf-8`."""
     assumed: Version = Version.V2
@@ -54,6 +62,7 @@ class Accepts:
             section.notification_target,
             section.notification_bytes_max,
             section.attrs_formats,
+            section.notification_entities_max,
             section.strict_content_type,
             Version.LD if section.ngsi_version == "ld" else Version.V2,
         )
@@ -85,6 +94,10 @@ def judge_head(method: str, target: str, headers: Mapping[str, str], accepts: Ac
     if len(service) > SERVICE_CHARACTERS_MAX:
         message = f"Fiware-Service: expected at most {SERVICE_CHARACTERS_MAX} characters, got {len(service)}"
         return Refusal(400, "service", message)
+    correlator = headers.get("fiware-correlator") or ""
+    if len(correlator) > CORRELATOR_CHARACTERS_MAX:
+        message = f"Fiware-Correlator: expected at most {CORRELATOR_CHARACTERS_MAX} characters, got {len(correlator)}"
+        return Refusal(400, "correlator", message)
     for path in map(str.strip, (headers.get("fiware-servicepath") or "/").split(",")):
         if problem := _path_problem(path):
             return Refusal(400, "service-path", f"Fiware-ServicePath: expected {problem}, got {path[:80]!r}")
@@ -106,7 +119,13 @@ def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Not
     said = _said_format(headers)
     shape = None if said is None else Shape.KEY_VALUES if said.endswith("eyValues") else Shape.NORMALIZED
     try:
-        notification = read_notification(body, headers, assumed=accepts.assumed, shape=shape)
+        check_depth(body)
+        opened = open_notification(body, assumed=accepts.assumed)
+        if len(opened.entities) > accepts.entities_max:
+            reason = f"expected at most {accepts.entities_max} entities (ngsi.notification_entities_max), got "
+            return Refusal(413, "entities", f"{reason}{len(opened.entities)}")
+        notification = opened.read(headers, shape=shape)
+        check_shared(notification)
     except NOT_JSON as error:
         return Refusal(400, "not-json", f"body: expected JSON ({error})")
     except InvalidInputError as error:

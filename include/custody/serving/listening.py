@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import resource
 import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -19,12 +21,12 @@ from fastapi import FastAPI
 
 from custody.config.listening import ListenerSection
 from custody.errors import ConfigurationError, StorageError
+from custody.serving.connections import BoundedProtocol, Limits, Places
 from custody.serving.tokens import Tokens
 
 _LOGGER = logging.getLogger(__name__)
-_KEEP_ALIVE_SECONDS = 30
-_CONNECTIONS_PER_REQUEST = 4
-"""Clients keep idle connections open: so many times requests_max are served."""
+_OTHER_FILES = 256
+"""Files that a server has open besides its connections, or may have."""
 
 
 def checked_tokens(root: Path, section: str, options: ListenerSection) -> Tokens | None:
@@ -91,11 +93,20 @@ def serve(
     Raises:
         StorageError: the address cannot be listened on.
     """
+    places = Places(
+        Limits(
+            connections=_allowed(options.connections_max),
+            connections_per_address=options.connections_per_address_max,
+            head_seconds=options.head_seconds,
+            head_bytes=options.header_bytes_max,
+        )
+    )
     config = uvicorn.Config(
         app,
         host=options.host,
         port=options.port,
-        http="h11",  # the one of uvicorn's parsers that bounds the head of a request
+        # uvicorn calls it with keywords, as it would its own protocols.
+        http=partial(BoundedProtocol, places),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
@@ -103,8 +114,7 @@ def serve(
         server_header=False,
         proxy_headers=False,
         h11_max_incomplete_event_size=options.header_bytes_max,
-        limit_concurrency=options.requests_max * _CONNECTIONS_PER_REQUEST,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=options.idle_seconds,
         timeout_graceful_shutdown=options.stop_seconds,
         ssl_certfile=file_of(root, options.tls_certificate),
         ssl_keyfile=file_of(root, options.tls_key),
@@ -117,6 +127,20 @@ def serve(
     url = f"{'http' if options.tls_certificate is None else 'https'}://{shown}:{port}{path}"
     with listener, _signals_end_the_server():
         _Server(config, lambda: on_started(url)).run(sockets=[listener])
+
+
+def _allowed(connections: int) -> int:
+    """Return how many of some connections this process may have open; it asks the system for all of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return connections
+    allowed = max(soft - _OTHER_FILES, soft // 2, 1)
+    _LOGGER.warning("connections_max %d: the system allows %d open files, so %d are taken", connections, soft, allowed)
+    return allowed
 
 
 def file_of(root: Path, path: Path | None) -> str | None:

@@ -6,7 +6,7 @@ import gzip
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,17 +26,26 @@ BODY_BYTES_MAX = 65_536
 class Sent:
     """A request that is posted with a token and, unless told otherwise, with what a good one has."""
 
-    def __init__(self, body: Any = b"", *, method: str = "POST", path: str = "", **headers: str) -> None:
+    def __init__(
+        self,
+        body: Any = b"",
+        *,
+        method: str = "POST",
+        path: str = "",
+        more: Sequence[tuple[str, str]] = (),
+        **headers: str,
+    ) -> None:
         self.body = body
         self.method = method
         self.path = path
         given = {"content-type": "application/json", **TOKEN, **{k.replace("_", "-"): v for k, v in headers.items()}}
         self.headers = {name: value for name, value in given.items() if value}
+        self.more = more
 
     def __call__(self, at: Receiving) -> tuple[int | None, str | None]:
         url = at.root + self.path if self.path else at.url
         body = self.body() if callable(self.body) else self.body
-        answer = httpx.request(self.method, url, content=body, headers=self.headers, timeout=60)
+        answer = httpx.request(self.method, url, content=body, headers=[*self.headers.items(), *self.more], timeout=60)
         return answer.status_code, answer.json().get("error")
 
 
@@ -74,6 +83,10 @@ HALF = (
     b"POST /notify HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a-token-for-this-test\r\n"
     b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
 )
+TWO_LENGTHS = (
+    b"POST /notify HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a-token-for-this-test\r\nConnection: close\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} "
+)
 V1 = {"contextResponses": [{"contextElement": {"id": "car1", "attributes": [{"value": "1"}]}}]}
 LINKED = {"type": "Notification", "notifiedAt": "noon", "data": [{"id": "urn:x:1", "type": "Car"}]}
 SENT: dict[str, Callable[[Receiving], tuple[int | None, str | None]]] = {
@@ -85,6 +98,12 @@ SENT: dict[str, Callable[[Receiving], tuple[int | None, str | None]]] = {
     "another charset": Sent(GOOD, content_type="application/json; charset=latin1"),
     "a service of 51 characters": Sent(GOOD, fiware_service="s" * 51),
     "a tenant of 51 characters": Sent(GOOD, ngsild_tenant="t" * 51),
+    "two services": Sent(GOOD, more=[("fiware-service", "a"), ("fiware-service", "b")]),
+    "two service paths": Sent(GOOD, more=[("fiware-servicepath", "/a"), ("fiware-servicepath", "/a")]),
+    "two correlators": Sent(GOOD, more=[("fiware-correlator", "a"), ("fiware-correlator", "b")]),
+    "two lengths": Raw(TWO_LENGTHS),
+    "a correlator of 257 characters": Sent(GOOD, fiware_correlator="c" * 257),
+    "a host of 301 characters": Sent(GOOD, host="h" * 301),
     "a service path without a slash": Sent(GOOD, fiware_servicepath="a"),
     "a service path of 11 levels": Sent(GOOD, fiware_servicepath="/a" * 11),
     "a level of 51 characters": Sent(GOOD, fiware_servicepath="/" + "p" * 51),
@@ -95,6 +114,8 @@ SENT: dict[str, Callable[[Receiving], tuple[int | None, str | None]]] = {
     "an empty body": Sent(),
     "blanks": Sent(b" \r\n\t"),
     "a notification of no entity": Sent(data()),
+    "more entities than are taken": Sent(data(*({"id": str(number)} for number in range(1001)))),
+    "a subscription of 513 characters": Sent(json.dumps({"subscriptionId": "s" * 513, "data": [{"id": "a"}]}).encode()),
     "a body that is too large": Sent(notification(1, pad="x" * BODY_BYTES_MAX)),
     "a body in chunks that is too large": Sent(lambda: iter([b"x" * 10_000] * 10)),
     "a body that does not come in time": Raw(HALF),
@@ -106,6 +127,7 @@ SENT: dict[str, Callable[[Receiving], tuple[int | None, str | None]]] = {
     "a compressed body": Sent(gzip.compress(GOOD, mtime=0), content_encoding="gzip"),
     "half of a surrogate pair": Sent(rb'{"data":[{"id":"\ud800","type":"Car"}]}'),
     "a body that is nested too deep": Sent(b'{"data":' + b"[" * 5000 + b"]" * 5000 + b"}"),
+    "a body of 101 levels": Sent(attribute({"value": json.loads("[" * 97 + "]" * 97)})),
     "a body that would end its envelope": Sent(b'{"data":[]},"headers":{"fiware-service":"x"},"body":{"id":"x"}'),
     "an array": Sent(b"[1, 2]"),
     "an object that is no notification": Sent(b'{"a": 1}'),
@@ -118,6 +140,9 @@ SENT: dict[str, Callable[[Receiving], tuple[int | None, str | None]]] = {
     "an attribute of NGSIv1 without a name": Sent(json.dumps(V1).encode()),
     "an entity without id among others": Sent(data({"type": "Car"}, {"id": "car2", "type": "Car"})),
     "a head that is too long": Raw(b"POST /notify HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 40_000),
+    "a head in one piece that is too long": Raw(
+        b"POST /notify HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 20_000 + b"\r\n\r\n"
+    ),
     "no HTTP": Raw(b"hello, is anybody there?\r\n\r\n"),
 }
 

@@ -15,19 +15,22 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from custody.config import Settings
-from custody.errors import CustodyError, InvalidInputError, NotFoundError, StorageError
+from custody.errors import ConfigurationError, CustodyError, InvalidInputError, NotFoundError, StorageError
+from custody.format.names import check_name
+from custody.model import INT64_MAX
 from custody.serving import Tokens
 from custody.serving.bodies import BodyRefusedError, bounded_body
+from custody.serving.heads import ambiguous
 from custody.swh.answers import occurrence, where_first
 from custody.swh.service.questions import Questions
 from custody.swh.swhid import Swhid
 
-_BODY_SECONDS = 30.0
 _BYTES_OF_A_QUESTION = 64
 _BYTES_OF_A_BODY = 1024
 """What a body may hold besides its questions, in bytes."""
 _RETRY_SECONDS = 1
 _OCCURRENCES = 100
+_DIGITS_MAX = 19
 _LOGGER = logging.getLogger(__name__)
 _ACCESS = logging.getLogger("custody.swh.access")
 
@@ -69,6 +72,8 @@ class _Routes:
         return handle
 
     def _refusal(self, request: Request) -> Response | None:
+        if (wrong := ambiguous(request.headers.raw)) is not None:
+            return _error(400, "ambiguous", wrong)
         if self._tokens is not None:
             headers = {name.lower(): value for name, value in request.headers.items()}
             if not self._tokens.admit(headers):
@@ -87,7 +92,7 @@ class _Routes:
 
     async def whereare(self, request: Request) -> object:
         limit = self._options.questions_max * _BYTES_OF_A_QUESTION + _BYTES_OF_A_BODY
-        body = await bounded_body(request, limit, _BODY_SECONDS)
+        body = await bounded_body(request, limit, self._options.body_seconds)
         try:
             asked = msgspec.json.decode(body, type=_AskedMany)
         except msgspec.DecodeError as error:
@@ -100,21 +105,18 @@ class _Routes:
         return await self._all_of(Swhid.parse(request.path_params["swhid"]), request)
 
     async def event(self, request: Request) -> object:
-        text = request.path_params["event_id"]
-        if not (text.isascii() and text.isdigit() and len(text) < 20):
-            raise InvalidInputError(f"event {ascii(text)[:40]}: expected a number.")
-        writer = request.query_params.get("writer")
-        swhid = await asyncio.to_thread(self._questions.content_of, int(text), writer)
-        return {"event_id": int(text), **await self._all_of(swhid, request)}
+        event_id = _number("event", request.path_params["event_id"], INT64_MAX)
+        swhid = await asyncio.to_thread(self._questions.content_of, event_id, _writer(request))
+        return {"event_id": event_id, **await self._all_of(swhid, request)}
 
     async def health(self, _: Request) -> object:
         return {"status": "ok", "revision": self._questions.revision}
 
     async def _all_of(self, swhid: Swhid, request: Request) -> dict[str, object]:
-        text = request.query_params.get("limit", str(min(_OCCURRENCES, self._options.occurrences_max)))
-        if not (text.isascii() and text.isdigit() and len(text) < 10):
-            raise InvalidInputError(f"limit {ascii(text)[:40]}: expected a number.")
-        found = await asyncio.to_thread(self._questions.occurrences, swhid, int(text))
+        most = self._options.occurrences_max
+        text = _parameter(request, "limit")
+        limit = min(_OCCURRENCES, most) if text is None else _number("limit", text, most)
+        found = await asyncio.to_thread(self._questions.occurrences, swhid, limit)
         return {
             "swhid": str(swhid),
             "occurrences": [occurrence(place) for place in found.found],
@@ -151,6 +153,34 @@ def create_app(questions: Questions, settings: Settings, tokens: Tokens | None =
     app.add_exception_handler(HTTPException, refused)
     app.add_exception_handler(Exception, refused)
     return app
+
+
+def _parameter(request: Request, name: str) -> str | None:
+    """Return a parameter of the query, None where it is not there; of two nobody knows which one counts."""
+    given = request.query_params.getlist(name)
+    if len(given) > 1:
+        raise InvalidInputError(f"{name}: expected it once, got it {len(given)} times.")
+    return given[0] if given else None
+
+
+def _number(name: str, text: str, most: int) -> int:
+    """Return the number that a text from outside is, from 0 to the greatest one."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX and int(text) <= most):
+        raise InvalidInputError(f"{name} {ascii(text)[:40]}: expected a number from 0 to {most}.")
+    return int(text)
+
+
+def _writer(request: Request) -> str | None:
+    """Return the name of a writer that a request has, None for none: it becomes the name of a folder."""
+    text = _parameter(request, "writer")
+    if text is None:
+        return None
+    try:
+        return check_name("writer", text)
+    except ConfigurationError:
+        # Said anew, for the error's own text has all of what came.
+        expected = "expected 1 to 63 characters of a-z, 0-9, '_' or '-', the first a letter or digit"
+        raise InvalidInputError(f"writer {ascii(text)[:80]}: {expected}.") from None
 
 
 def _failed(error: CustodyError) -> Response:
