@@ -1,5 +1,7 @@
 """Makes the golden files: `python tests/golden/make_golden.py FOLDER` writes FOLDER/v1 and FOLDER/broken.
 
+`python tests/golden/newer.py FOLDER` writes `newer-custody`.
+
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
 but its journal and its staged unit still lie there, event 5 waits in an open journal. `broken` holds one file, or one
 shard, a defect. The events and all other values come from `expected.json`, which people write.

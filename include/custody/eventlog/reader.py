@@ -22,7 +22,7 @@ from custody.eventlog.guard import toc_within
 from custody.eventlog.toc import TableOfContents
 from custody.eventlog.writer import METADATA_KEY, LogMetadata
 from custody.format.names import toc_path
-from custody.model import EVENT_SCHEMA, schema_of, to_present
+from custody.model import EVENT_SCHEMA, check_columns, schema_of, to_present, unknown_columns
 from custody.vfs import FileSystem, will_need
 
 _TOGETHER_BYTES = 8 << 20
@@ -40,7 +40,7 @@ class EventLog:
     Raises:
         NotFoundError: the file is gone (expired between look-up and read).
         CorruptionError: on reading, what is damaged; the message names file, block and events.
-        FormatVersionError: the log was written by a newer custody.
+        FormatVersionError: the log was written by a newer custody, for readers that are newer than this one.
     """
 
     def __init__(
@@ -101,16 +101,24 @@ class EventLog:
         """What the log says of itself in its footer."""
         return self._described[0]
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of it that are known."""
+        return self._described[1]
+
+    @property
+    def unknown_columns(self) -> tuple[str, ...]:
+        """The columns that a newer custody added; reading passes over them."""
+        return self._described[2]
+
     @cached_property
-    def _described(self) -> tuple[LogMetadata, pa.Schema]:
+    def _described(self) -> tuple[LogMetadata, pa.Schema, tuple[str, ...]]:
         footer = pq.read_metadata(pa.BufferReader(self.toc.footer([])))
         schema = footer.schema.to_arrow_schema()
         metadata = _metadata(self.path, schema)
-        expected = schema_of(metadata.schema_version, self.path)
-        if not schema.equals(expected):
-            version = metadata.schema_version
-            raise CorruptionError(f"{self.path}: expected the columns of schema version {version}, got others.")
-        return metadata, expected
+        known = schema_of(metadata.schema_version, self.path, metadata.reader_version)
+        check_columns(schema, metadata.schema_version, self.path)
+        return metadata, known, unknown_columns(schema)
 
     def check(self, expected: LogMetadata) -> None:
         """Raise CorruptionError unless the log says of itself what is expected of it, and its `.toc` says the same."""
@@ -219,13 +227,14 @@ class EventLog:
                 yield from self._decoded([number], columns, on_damage)
 
     def _decode(self, numbers: list[int], columns: Sequence[str] | None) -> pa.Table:
-        schema = self._described[1]
+        schema = self.schema
         parquet = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(self.data)),
             metadata=pq.read_metadata(pa.BufferReader(self.toc.footer(numbers))),
             page_checksum_verification=True,
         )
-        held = None if columns is None else [name for name in columns if name in schema.names]
+        wanted = schema.names if columns is None and self.unknown_columns else columns
+        held = None if wanted is None else [name for name in wanted if name in schema.names]
         table = parquet.read_row_groups(range(len(numbers)), columns=held)
         rows = int(self.toc.blocks["rows"][numbers].sum())
         if table.num_rows != rows:

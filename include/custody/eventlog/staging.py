@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from custody.errors import CorruptionError
 from custody.eventlog.blocks import Sizes, numbers
-from custody.model import EVENT_SCHEMA
+from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, is_newer, to_present
 from custody.vfs import FileSystem
 
 _HEAD = EVENT_SCHEMA.serialize().to_pybytes()
@@ -131,21 +131,30 @@ class StagingWriter:
         self._file.close()
 
 
-def read_staged(fs: FileSystem, path: Path, log: StagedLog, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Yield the events of a staging file batch by batch, or some columns of them.
+def read_staged(
+    fs: FileSystem,
+    path: Path,
+    log: StagedLog,
+    columns: Sequence[str] | None = None,
+    schema_version: int = SCHEMA_VERSION,
+) -> Iterator[pa.Table]:
+    """Yield the events of a staging file batch by batch, or some columns of them; without those of a newer version.
 
     The file is mapped anew for each batch: the pages of one that is no longer used count no more.
 
     Raises:
         CorruptionError: a batch is not what was written; the message says where, and what to do.
     """
+    schema = EVENT_SCHEMA
+    if is_newer(schema_version) and log.batches:
+        schema = pa.ipc.read_schema(pa.py_buffer(fs.view(path)[: log.batches[0].offset]))
     if fs.size(path) != log.file_bytes:
         raise _damaged(path, min(fs.size(path), log.file_bytes), f"a file of {log.file_bytes} bytes", "another length")
     for batch in log.batches:
         message = fs.view(path)[batch.offset : batch.offset + batch.length]
         if zlib.crc32(message) != batch.crc32:
             raise _damaged(path, batch.offset, "a record batch with its checksum", "other bytes")
-        table = pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(message), EVENT_SCHEMA)])
+        table = to_present(pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(message), schema)]), columns)
         yield table.select(list(columns)) if columns else table
 
 

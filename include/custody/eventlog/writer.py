@@ -24,7 +24,7 @@ from custody.eventlog.encoding import SHARES, LogOptions
 from custody.eventlog.guard import GuardedSink
 from custody.eventlog.sink import HashingSink
 from custody.format.names import toc_path
-from custody.model import EVENT_SCHEMA, SCHEMA_VERSION
+from custody.model import EVENT_SCHEMA, READER_VERSION, SCHEMA_VERSION
 from custody.vfs import FileSystem, temporary
 
 METADATA_KEY = b"custody"
@@ -48,6 +48,8 @@ class LogMetadata(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[int, ...]
     transaction: uuid.UUID
     schema_version: int = SCHEMA_VERSION
+    reader_version: int = READER_VERSION
+    """Writers of schema version 2 and later always say it."""
 
 
 @dataclass(frozen=True, slots=True)

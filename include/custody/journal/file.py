@@ -20,7 +20,7 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, frames
 from custody.format.names import JournalName
 from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, Record, decode
-from custody.model import SCHEMA_VERSION, schema_of
+from custody.model import READER_VERSION, SCHEMA_VERSION, schema_of, unknown_columns
 from custody.vfs import FileSystem, WritableFile, no_longer_needs
 
 PREAMBLE = b"CUSTJRN\x01"
@@ -38,6 +38,8 @@ class JournalHeader(msgspec.Struct, frozen=True, kw_only=True):
     database: str
     first_event_id: int
     schema_version: int = SCHEMA_VERSION
+    reader_version: int = READER_VERSION
+    """Writers of schema version 2 and later always say it."""
     created_ms: int
     format_version: int = FORMAT_VERSION
     sync: str = "always"
@@ -145,6 +147,11 @@ class JournalFile:
         """Length without the torn tail."""
         return self.torn.offset if self.torn else len(self._data)
 
+    @property
+    def unknown_columns(self) -> tuple[str, ...]:
+        """The columns that a newer custody added; reading passes over them."""
+        return unknown_columns(self._schema)
+
     def counted(self) -> JournalEnd:
         """Return what it would say of itself at its end: how many intact events there are."""
         return reduce(
@@ -225,7 +232,7 @@ class JournalFile:
         header = msgspec.json.decode(item.payload, type=JournalHeader)
         if header.format_version != FORMAT_VERSION:
             raise self._other_version(item.offset, header.format_version)
-        schema_of(header.schema_version, f"{self.path} @{item.offset}")
+        schema_of(header.schema_version, f"{self.path} @{item.offset}", header.reader_version)
         return header
 
     def _other_version(self, offset: int, version: int) -> FormatVersionError:

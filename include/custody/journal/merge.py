@@ -13,6 +13,7 @@ import pyarrow as pa
 from custody.journal.encoding import Record, decode
 from custody.journal.file import Damage, JournalFile
 from custody.journal.groups import Group
+from custody.model import require_keeping
 from custody.vfs import FileSystem
 
 
@@ -26,14 +27,17 @@ class MergeReader:
         groups: sealed groups.
 
     Raises:
-        FormatVersionError: a journal is of a version that this code does not know.
+        FormatVersionError: a journal is of a version that this code does not know, or has columns that it would lose.
         StorageError: a journal cannot be read.
     """
 
     def __init__(self, fs: FileSystem, groups: Sequence[Group]) -> None:
         self._journals: list[JournalFile] = []
         for path in (path for group in groups for path in group.sealed):
-            self._journals.append(JournalFile.read(fs, path))
+            journal = JournalFile.read(fs, path)
+            if journal.header is not None:
+                require_keeping(journal.header.schema_version, path)
+            self._journals.append(journal)
             self._journals[-1].let_go()
         found = [record for journal in self._journals for record in journal.records]
         self._records = sorted(found, key=lambda record: record.first_event_id)

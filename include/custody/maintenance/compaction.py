@@ -35,6 +35,7 @@ from custody.maintenance.held import conditions_for
 from custody.maintenance.planning import count_forgotten, groups_on_disk, meaning, planned
 from custody.maintenance.rewriting import Survey, metadata_of, survey, write_anew
 from custody.maintenance.shards import leftover_shards, retire
+from custody.model import is_newer
 from custody.rollover import LogFiles, Workspace, add_file, add_shard
 
 
@@ -105,6 +106,8 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> Compacted:
         return Compacted(writer=workspace.writer, note="replaced already")
     if any(on_disk.intersection(file.groups) for file in files):
         return Compacted(writer=workspace.writer, note="its journals are not swept yet")
+    if any(is_newer(file.schema_version) for file in files):
+        return Compacted(writer=workspace.writer, note="left to the newer custody whose columns would be lost")
     held = conditions_for(workspace)
     found = survey(workspace, state, files, held)
     if len(files) == 1 and not found.erased:

@@ -47,6 +47,7 @@ KINDS: Mapping[str, Kind] = {
     "log-foreign": Kind("damage", "the files change places: custody repair"),
     "log-damaged": Kind("damage", "its whole blocks become a new log: custody repair"),
     "log-changed": Kind("damage", "all its events become a new log: custody repair"),
+    "log-newer": Kind("notice", "nothing to do: a newer custody reads all of it"),
     "toc-damaged": Kind("damage", "it is written anew from the log: custody repair"),
     "shard-missing": Kind("damage", _REBUILD),
     "shard-damaged": Kind("damage", _REBUILD),

@@ -30,6 +30,7 @@ from custody.catalog import (
 from custody.errors import CorruptionError, NotFoundError
 from custody.eventlog import EventLog
 from custody.maintenance.held import conditions_for
+from custody.model import is_newer
 from custody.rollover import Workspace
 
 
@@ -128,7 +129,9 @@ def _candidate(
         forgotten = count_forgotten(workspace, file, meaning(state, file), held_in(held, file))
     except (CorruptionError, NotFoundError):
         return _Candidate(file, math.inf, 1)  # the attempt to write it anew says what is damaged
-    size = _plain_bytes(file) if file.size_bytes <= target else math.inf
+    # What a newer custody wrote is not joined: its columns would be lost.
+    is_joined = file.size_bytes <= target and not is_newer(file.schema_version)
+    size = _plain_bytes(file) if is_joined else math.inf
     return _Candidate(file, size if size <= target / 2 else math.inf, forgotten)
 
 

@@ -94,13 +94,23 @@ def readable_tables(workspace: Workspace, columns: Sequence[str]) -> Iterator[pa
                 yield JournalFile.read(workspace.fs, path).table().select(columns)
             except (CustodyError, OSError):
                 continue
-    for relative in sorted(kept_files(workspace.catalog)):
+    for relative in sorted(_listed(workspace)):
         if relative.endswith(".parquet"):
             try:
                 log = EventLog(workspace.fs, workspace.paths.home / relative)
                 yield from log.tables(range(len(log.toc.blocks)), columns, lambda damage: None)
             except (CustodyError, OSError):
                 continue
+
+
+def _listed(workspace: Workspace) -> set[str]:
+    """Return the files of all kept revisions; where one cannot be read, those of the newest, if that can."""
+    for read in (lambda: set(kept_files(workspace.catalog)), lambda: set(workspace.catalog.load().files)):
+        try:
+            return read()
+        except CustodyError:
+            continue
+    return set()
 
 
 def _journal_tables(workspace: Workspace) -> Iterator[pa.Table]:

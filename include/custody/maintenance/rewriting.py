@@ -28,6 +28,7 @@ from custody.eventlog import EventLog, LogMetadata, OnDamage, StagedSource, refu
 from custody.format.names import attempt_suffix
 from custody.index import build_shard
 from custody.maintenance.planning import erasable, held_in, meaning, open_file
+from custody.model import require_keeping
 from custody.rollover import LogFiles, Workspace
 
 _LOOKED_AT = ("event_id", "event_time", "source_node", "source_ordinal")
@@ -130,7 +131,12 @@ def write_anew(
     """Write the new log, its table of contents and its shard; return where they are.
 
     Durability: on return they survive power loss; nothing lists them yet.
+
+    Raises:
+        FormatVersionError: a newer custody wrote a log, with columns that would be lost.
     """
+    for file in files:
+        require_keeping(file.schema_version, file.path)
     made = workspace.files(metadata, attempt_suffix(metadata.transaction))
 
     def events() -> Iterator[pa.Table]:

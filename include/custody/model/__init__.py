@@ -1,17 +1,27 @@
 """Room `model`: frozen values without I/O."""
 
 from custody.model.acknowledged import Acknowledged
-from custody.model.columns import EVENT_SCHEMA, SCHEMA_VERSION, to_batch, to_events
+from custody.model.columns import EVENT_SCHEMA, READER_VERSION, SCHEMA_VERSION, to_batch, to_events
 from custody.model.event import UNASSIGNED, ContentClaim, Event, EventType
 from custody.model.strict import require_types
 from custody.model.tables import require_valid_columns
 from custody.model.text import require_text, text_problem, text_problems
 from custody.model.validation import INT64_MAX, Problem, Severity, check_event, require_valid
-from custody.model.versions import lacking, schema_of, to_present
+from custody.model.versions import (
+    check_columns,
+    is_newer,
+    lacking,
+    newer_notice,
+    require_keeping,
+    schema_of,
+    to_present,
+    unknown_columns,
+)
 
 __all__ = [
     "EVENT_SCHEMA",
     "INT64_MAX",
+    "READER_VERSION",
     "SCHEMA_VERSION",
     "UNASSIGNED",
     "Acknowledged",
@@ -20,8 +30,12 @@ __all__ = [
     "EventType",
     "Problem",
     "Severity",
+    "check_columns",
     "check_event",
+    "is_newer",
     "lacking",
+    "newer_notice",
+    "require_keeping",
     "require_text",
     "require_types",
     "require_valid",
@@ -32,4 +46,5 @@ __all__ = [
     "to_batch",
     "to_events",
     "to_present",
+    "unknown_columns",
 ]

@@ -1,7 +1,7 @@
 """Events as columns: the one Arrow schema of journals, staging files and event logs, and both ways to get there.
 
-Columns are found by name. A change of the schema is a new SCHEMA_VERSION; readers refuse versions that they do not
-know.
+Columns are found by name. A change of the schema is a new SCHEMA_VERSION. One that only adds columns which may be null
+leaves READER_VERSION as it is; with any other it becomes the same, and older readers refuse what is written.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import pyarrow as pa
 from custody.model.event import Event
 
 SCHEMA_VERSION = 1
+READER_VERSION = 1
+"""The least schema version whose readers may read what is written now: they pass over columns that were added since."""
 
 _TIME = pa.timestamp("ms", tz="UTC")
 _UUIDS = pa.list_(pa.field("element", pa.string(), nullable=False))

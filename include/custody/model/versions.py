@@ -1,7 +1,8 @@
 """The versions of the event schema that can be read, and the way from each of them to the present one.
 
 An older version has fewer columns; what it lacks is absent, or has the value that an event has when nothing is said.
-A new version adds its schema to SCHEMAS and keeps the older ones. A version that is not in it is refused.
+A new version adds its schema to SCHEMAS and keeps the older ones. A newer version than those is read when it says that
+readers of a known one can (`reader_version`), else refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from custody.errors import FormatVersionError
+from custody.errors import CorruptionError, FormatVersionError
 from custody.model.columns import EVENT_SCHEMA, SCHEMA_VERSION
 from custody.model.event import Event
 
@@ -21,12 +22,17 @@ SCHEMAS: dict[int, pa.Schema] = {SCHEMA_VERSION: EVENT_SCHEMA}
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Event)}
 
 
-def schema_of(version: int, where: object) -> pa.Schema:
-    """Return the columns of a schema version; `where` is the file that names it.
+def schema_of(version: int, where: object, reader_version: int = SCHEMA_VERSION) -> pa.Schema:
+    """Return the columns that are known of a schema version; `where` is the file that names it.
+
+    Of a newer version whose `reader_version` is known, these are the columns of the present one: what it added is
+    passed over by reading, and `require_keeping` refuses to write it anew.
 
     Raises:
-        FormatVersionError: a version that this code does not know.
+        FormatVersionError: a version that this code cannot read.
     """
+    if is_newer(version) and reader_version <= SCHEMA_VERSION:
+        return EVENT_SCHEMA
     schema = SCHEMAS.get(version)
     if schema is None:
         known = " or ".join(map(str, sorted(SCHEMAS)))
@@ -34,6 +40,56 @@ def schema_of(version: int, where: object) -> pa.Schema:
             f"{where}: expected events of schema version {known}, got {version}. Use a newer custody."
         )
     return schema
+
+
+def is_newer(version: int) -> bool:
+    """Whether a schema version came after those that this code knows."""
+    return version > max(SCHEMAS)
+
+
+def check_columns(schema: pa.Schema, version: int, where: object) -> None:
+    """Refuse columns that a file of this version does not have; a newer one has the present ones and others.
+
+    Raises:
+        CorruptionError: they are not those of the version.
+    """
+    if not is_newer(version):
+        if not schema.equals(SCHEMAS[version]):
+            raise CorruptionError(f"{where}: expected the columns of schema version {version}, got others.")
+        return
+    for field in EVENT_SCHEMA:
+        place = schema.get_field_index(field.name)
+        if place < 0 or not _is_same(schema.field(place), field):
+            raise CorruptionError(
+                f"{where}: expected the column {field.name} ({field.type}), as schema version {version} says that "
+                f"readers of version {SCHEMA_VERSION} can read it, got {schema.field(place) if place >= 0 else 'none'}."
+            )
+
+
+def unknown_columns(schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns that a newer custody added."""
+    return tuple(name for name in schema.names if name not in EVENT_SCHEMA.names)
+
+
+def newer_notice(version: int, columns: Sequence[str]) -> str:
+    """Return what is said of events that a newer custody stored."""
+    return (
+        f"some events were stored by a newer custody, with schema version {version}: "
+        f"their columns {', '.join(columns)} are not shown. Use that one."
+    )
+
+
+def require_keeping(version: int, where: object) -> None:
+    """Refuse to write events anew that have columns which this code does not know.
+
+    Raises:
+        FormatVersionError: they have; the message says what to do.
+    """
+    if is_newer(version):
+        raise FormatVersionError(
+            f"{where}: expected events of schema version {SCHEMA_VERSION} to write anew, got {version}: columns that "
+            "this custody does not know would be lost. Nothing was changed. Run it with the newer custody."
+        )
 
 
 def to_present(table: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:

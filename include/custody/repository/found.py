@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from custody.errors import CorruptionError
-from custody.eventlog import Damage
-from custody.model import Event, to_events
+from custody.eventlog import Damage, OnDamage
+from custody.model import Event, newer_notice, to_events
 
 _EVENTS_TOGETHER = 512
 
@@ -26,8 +26,18 @@ class Notices:
             raise CorruptionError(str(damage))
         self._texts[str(damage)] = None
 
+    def note(self, text: str) -> None:
+        """Take note of what is no damage, also if strict."""
+        self._texts[text] = None
+
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._texts))
+
+
+def tell_newer(on_damage: OnDamage, version: int, columns: Sequence[str]) -> None:
+    """Take note, where notes are taken, that a newer custody stored events with columns that are not shown."""
+    if columns and isinstance(on_damage, Notices):
+        on_damage.note(newer_notice(version, columns))
 
 
 class Events(list[Event]):

@@ -6,13 +6,14 @@ from custody.catalog import AddFile
 from custody.errors import CorruptionError, NotFoundError
 from custody.eventlog import Damage, EventLog, OnDamage
 from custody.repository.caches import caches_of
+from custody.repository.found import tell_newer
 from custody.rollover import Workspace
 
 
 def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventLog | None:
     """Return a live log whose blocks can be found; None when it expired meanwhile, or is damaged and passed over."""
     try:
-        return caches_of(workspace).log(workspace, file)
+        log = caches_of(workspace).log(workspace, file)
     except NotFoundError:
         try:
             require_expired(workspace, file)
@@ -22,6 +23,9 @@ def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventL
             return None
     except CorruptionError as error:
         problem = str(error)
+    else:
+        tell_newer(on_damage, log.metadata.schema_version, log.unknown_columns)
+        return log
     on_damage(Damage(workspace.paths.home / file.path, None, file.first_event_id, file.last_event_id, problem))
     return None
 

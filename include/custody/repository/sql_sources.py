@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 
 from custody.catalog import AddFile
 from custody.eventlog import Damage, EventLog
-from custody.model import EVENT_SCHEMA, lacking, schema_of, to_present
+from custody.model import EVENT_SCHEMA, lacking, to_present
 from custody.repository import reading
 from custody.repository.burial import buried_ids
 from custody.repository.caches import caches_of
@@ -102,7 +102,7 @@ class SqlSources:
             & (ds.field("event_time") <= pa.scalar(file.last_event_time_ms, _TIME))
         )
         # What logs of an older schema version lack is what reading says of it; pyarrow alone would say null.
-        held = schema_of(log.metadata.schema_version, log.path).names
+        held = log.schema.names
         for field in EVENT_SCHEMA:
             if field.name not in held and not field.nullable:
                 common &= ds.field(field.name) == lacking(field)

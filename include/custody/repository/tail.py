@@ -7,7 +7,7 @@ the part that is known is decoded and added to it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from custody.eventlog import BoundedCache, Damage, OnDamage
 from custody.format.framing import Frame, frames
 from custody.journal import Group, JournalFile
 from custody.model import EVENT_SCHEMA
+from custody.repository.found import tell_newer
 from custody.vfs import FileSystem
 from custody.vfs.wrapping import WrappingFileSystem
 
@@ -33,6 +34,8 @@ class Decoded:
 
     table: pa.Table
     damage: tuple[Damage, ...] = ()
+    newer: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    """Schema versions of a newer custody, with the columns that it added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class TailCache:
             decoded = self._sealed_group(fs, group) if group.is_sealed else self._open_group(fs, group)
             for damage in decoded.damage:
                 on_damage(damage)
+            for version, columns in decoded.newer:
+                tell_newer(on_damage, version, columns)
             tables.append(decoded.table)
         return pa.concat_tables(tables)
 
@@ -112,7 +117,9 @@ def _decode(fs: FileSystem, path: Path) -> tuple[Decoded, int]:
     except CorruptionError as error:
         return Decoded(EVENT_SCHEMA.empty_table(), (Damage(path, None, None, None, str(error)),)), 0
     problems = tuple(Damage(path, None, None, None, str(item)) for item in journal.damage)
-    return Decoded(table, problems), journal.intact_bytes
+    unknown = journal.unknown_columns
+    newer = ((journal.header.schema_version, unknown),) if journal.header is not None and unknown else ()
+    return Decoded(table, problems, newer), journal.intact_bytes
 
 
 class _Bytes(WrappingFileSystem):
@@ -149,7 +156,7 @@ def _grow(path: Path, data: bytes, kept: _Grown) -> _Grown | None:
     table = pa.concat_tables([kept.decoded.table, decoded.table])
     if table.column(0).num_chunks > _PARTS_MAX:
         table = table.combine_chunks()
-    return _Grown(len(data), kept.intact_bytes + intact_bytes - head, Decoded(table))
+    return _Grown(len(data), kept.intact_bytes + intact_bytes - head, replace(kept.decoded, table=table))
 
 
 def _head_bytes(data: bytes) -> int:
@@ -165,4 +172,5 @@ def _merged(parts: list[Decoded]) -> Decoded:
     ids = table.column("event_id").to_numpy()
     if len(ids) and (np.diff(ids) < 0).any():
         table = table.sort_by("event_id")
-    return Decoded(table, tuple(damage for part in parts for damage in part.damage))
+    newer = dict.fromkeys(found for part in parts for found in part.newer)
+    return Decoded(table, tuple(damage for part in parts for damage in part.damage), tuple(newer))

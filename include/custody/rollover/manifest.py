@@ -17,7 +17,7 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.eventlog import LogMetadata, StagedLog
 from custody.format.framing import Frame, frame, frames
 from custody.format.names import staged_log
-from custody.model import SCHEMA_VERSION
+from custody.model import READER_VERSION, SCHEMA_VERSION, schema_of
 
 PREAMBLE = b"CUSTUNT\x01"
 _KIND = 1
@@ -29,6 +29,8 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
     writer: str
     database: str
     schema_version: int = SCHEMA_VERSION
+    reader_version: int = READER_VERSION
+    """Writers of schema version 2 and later always say it."""
     transaction: UUID
     groups: tuple[int, ...]
     logs: tuple[StagedLog, ...]
@@ -66,6 +68,7 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
             groups=self.groups_of(log),
             transaction=self.transaction,
             schema_version=self.schema_version,
+            reader_version=self.reader_version,
         )
 
     @classmethod
@@ -85,10 +88,7 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
                 f"Remove the folder {path.parent}; the next rollover makes it again from the journals."
             )
         manifest = msgspec.json.decode(found[0].payload, type=cls)
-        if manifest.schema_version != SCHEMA_VERSION:
-            raise FormatVersionError(
-                f"{path}: expected events of schema version {SCHEMA_VERSION}, got {manifest.schema_version}."
-            )
+        schema_of(manifest.schema_version, path, manifest.reader_version)
         return manifest
 
 

@@ -14,6 +14,7 @@ from custody.catalog import Action, AddFile, AddShard, SourceRange, describe, ke
 from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, read_staged, write_log
 from custody.index import BuiltShard, Indexed, build_shard, describe_shard
+from custody.model import require_keeping
 from custody.rollover.fencing import discard
 from custody.rollover.manifest import UnitManifest, staged_path
 from custody.rollover.report import UnitReport
@@ -74,10 +75,12 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
 
     Raises:
         ConflictError: a kept revision lists a log of this name, or another attempt published one just now.
+        FormatVersionError: a newer custody staged the events, with columns that would be lost.
     """
     staged = find_staged(workspace, first_event_id)
     metadata, source = staged.metadata, staged.path(workspace)
     files = workspace.files(metadata)
+    require_keeping(metadata.schema_version, source)
     _clear(workspace, files, is_listed=is_listed)
 
     def events() -> Iterator[pa.Table]:
@@ -196,7 +199,8 @@ def _to_index(workspace: Workspace, first_event_id: int) -> tuple[Path, Iterator
         if shard.first_event_id == first_event_id:
             return workspace.shard_path(shard), _of_logs(workspace, shard), shard.documents
     staged = find_staged(workspace, first_event_id)
-    events = read_staged(workspace.fs, staged.path(workspace), staged.log)
+    version = staged.manifest.schema_version
+    events = read_staged(workspace.fs, staged.path(workspace), staged.log, schema_version=version)
     return workspace.files(staged.metadata).shard, events, staged.log.rows
 
 

@@ -41,9 +41,11 @@ EVENTS = numbered([event(n, details="x", child_uuids=("u",), updated_attributes=
 TABLE = pa.Table.from_batches([to_batch(EVENTS, 0)])
 
 
-def write_version(path: Path, version: int, schema: pa.Schema) -> EventLog:
+def write_version(path: Path, version: int, schema: pa.Schema, reader_version: int = 1) -> EventLog:
     """A log as custody of that version would have written it."""
-    metadata = msgspec.structs.replace(log_metadata(TABLE, "main", "provenance"), schema_version=version)
+    metadata = msgspec.structs.replace(
+        log_metadata(TABLE, "main", "provenance"), schema_version=version, reader_version=reader_version
+    )
     named = schema.with_metadata({writer.METADATA_KEY: msgspec.json.encode(metadata)})
     with FS.create(path) as file:
         sink = GuardedSink(HashingSink(file))
@@ -68,7 +70,7 @@ def test_a_log_of_an_older_version_is_read_with_the_present_columns(tmp_path: Pa
 
 def test_a_log_of_a_version_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     for version in (0, 2):
-        log = write_version(tmp_path / f"{version}.parquet", version, OLD_SCHEMA)
+        log = write_version(tmp_path / f"{version}.parquet", version, OLD_SCHEMA, reader_version=version)
         with pytest.raises(FormatVersionError, match=f"expected events of schema version 1, got {version}"):
             log.read()
 
@@ -76,6 +78,10 @@ def test_a_log_of_a_version_that_nobody_knows_is_refused(tmp_path: Path) -> None
 def test_a_log_with_other_columns_than_its_version_has_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(CorruptionError, match="columns of schema version 1"):
         write_version(tmp_path / "odd.parquet", 1, OLD_SCHEMA).read()
+    with pytest.raises(
+        CorruptionError, match=r"expected the column event_duration \(int64\), as schema version 2 says"
+    ):
+        write_version(tmp_path / "newer.parquet", 2, OLD_SCHEMA).read()
 
 
 @pytest.mark.usefixtures("version_0")

@@ -14,6 +14,7 @@ from custody.errors import CustodyError
 from custody.eventlog import Damage, EventLog
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.planning import open_file
+from custody.model import is_newer
 from custody.rollover import Workspace
 
 _READ_BYTES = 8 << 20
@@ -40,6 +41,24 @@ def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level
         )
     if level is Level.DEEP:
         yield from _decoded(workspace, file)
+
+
+def check_versions(workspace: Workspace, state: CatalogState) -> Iterator[Finding]:
+    """Yield one notice for each newer schema version that live logs have."""
+    newer: dict[int, list[AddFile]] = {}
+    for file in state.files.values():
+        if is_newer(file.schema_version):
+            newer.setdefault(file.schema_version, []).append(file)
+    for version, files in sorted(newer.items()):
+        yield Finding(
+            kind="log-newer",
+            writer=workspace.writer,
+            path=str(workspace.paths.home / files[0].path),
+            message=(
+                f"{len(files)} logs were written by a newer custody, with schema version {version}; "
+                "columns that it added are not looked at, and the logs are not written anew."
+            ),
+        )
 
 
 def damaged_blocks(workspace: Workspace, file: AddFile) -> tuple[EventLog | None, list[Damage]]:

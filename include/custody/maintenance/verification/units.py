@@ -40,13 +40,13 @@ def check_unit(workspace: Workspace, first_group: int, level: Level) -> Iterator
     for log in manifest.logs:
         staged = staged_path(folder, log)
         try:
-            _check(workspace, staged, log, level)
+            _check(workspace, staged, log, level, manifest.schema_version)
         except (CustodyError, OSError, pa.ArrowException, ValueError) as error:
             if workspace.fs.exists(folder):
                 yield _finding(workspace, first_group, staged, str(error), log)
 
 
-def _check(workspace: Workspace, path: Path, log: StagedLog, level: Level) -> None:
+def _check(workspace: Workspace, path: Path, log: StagedLog, level: Level, version: int) -> None:
     if not workspace.fs.exists(path):
         raise StorageError(f"{path}: expected the events of a staged unit, found no file.")
     if level is Level.QUICK:
@@ -54,7 +54,7 @@ def _check(workspace: Workspace, path: Path, log: StagedLog, level: Level) -> No
             raise CorruptionError(f"{path}: expected {log.file_bytes} bytes, got {workspace.fs.size(path)}.")
         return
     last, rows = log.first_event_id - 1, 0
-    for table in read_staged(workspace.fs, path, log, ["event_id"]):
+    for table in read_staged(workspace.fs, path, log, ["event_id"], version):
         ids = table.column("event_id").to_numpy()
         if len(ids) and (ids[0] <= last or (np.diff(ids) <= 0).any()):
             raise CorruptionError(f"{path}: expected event ids that go up, got {int(ids[0])} behind {last}.")

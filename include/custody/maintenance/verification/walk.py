@@ -21,7 +21,7 @@ from custody.maintenance.verification.contents import check_claims, check_sectio
 from custody.maintenance.verification.ids import check_ids
 from custody.maintenance.verification.indexes import check_shard
 from custody.maintenance.verification.journals import check_group
-from custody.maintenance.verification.logs import check_log
+from custody.maintenance.verification.logs import check_log, check_versions
 from custody.maintenance.verification.orphans import orphans
 from custody.maintenance.verification.pieces import Piece, pieces, quarantine_piece
 from custody.maintenance.verification.quarantines import check_quarantine
@@ -127,6 +127,7 @@ def _of_state(workspace: Workspace, state: CatalogState | None, piece: Piece, le
         yield from check_shard(workspace, state, piece.name, level)
     elif piece.kind == "ids":
         yield from check_ids(workspace, state, level)
+        yield from check_versions(workspace, state)
 
 
 def _state(workspace: Workspace) -> CatalogState | None:
