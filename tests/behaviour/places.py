@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from builtins import list as list_of
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -117,6 +118,9 @@ class WrappedStore:
 
     def drop_folder(self, prefix: str) -> None:
         self.inner.drop_folder(prefix)
+
+    def exclusive(self, key: str) -> AbstractContextManager[None]:
+        return self.inner.exclusive(key)
 
     def settle(self, key: str) -> None:
         self.inner.settle(key)

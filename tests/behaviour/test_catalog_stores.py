@@ -278,10 +278,16 @@ class _Aged(WrappedStore):
         super().__init__(inner)
         self._ages = ages
 
+    def head(self, key: str) -> ObjectInfo | None:
+        info = super().head(key)
+        return None if info is None else self._aged(info)
+
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
-        for info in super().list(prefix, after=after):
-            age = self._ages.get(info.key.removeprefix("main/provenance/"), 48 * 3_600_000)
-            yield ObjectInfo(info.key, info.size_bytes, START_MS - age)
+        return (self._aged(info) for info in super().list(prefix, after=after))
+
+    def _aged(self, info: ObjectInfo) -> ObjectInfo:
+        age = self._ages.get(info.key.removeprefix("main/provenance/"), 48 * 3_600_000)
+        return ObjectInfo(info.key, info.size_bytes, START_MS - age)
 
 
 def test_garbage_goes_to_the_trash_then_for_good_and_what_is_needed_stays(place: Place) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from custody.catalog.codec import decode, digest
 from custody.catalog.conflict import ForkError, NotApplicableError, PrunedError
-from custody.catalog.objects import Objects, uuid_text
+from custody.catalog.objects import Found, Objects, uuid_text
 from custody.catalog.state import EMPTY, CatalogState, Draft
 from custody.catalog.transaction_pb2 import Transaction
-from custody.errors import CorruptionError, FormatVersionError, NotFoundError
+from custody.catalog.wellformed import check_delta, check_full, check_hint
+from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
 
 _WIDTH_MAX = 64
+_OPEN_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,16 @@ class Checkpointed:
     passed_over: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The newest state, and how it was come to."""
+
+    state: CatalogState
+    start: Checkpointed
+    log_bytes: int
+    """Of the transactions behind the checkpoint."""
+
+
 class Chain:
     """Follows the transactions of one catalog."""
 
@@ -31,31 +44,87 @@ class Chain:
         self.objects = objects
         self._store = objects.store
 
-    def newest_checkpoint(self, up_to: int | None = None) -> Checkpointed:
-        """Return the state of the newest checkpoint that can be read, the empty state when there is none.
+    def open(self) -> Opened:
+        """Return the newest state: what the hint leads to if that holds to the end, else what a listing leads to.
 
-        The hint spares a listing; nothing is believed that only the hint says.
+        A hint may be old, of another catalog, or left by a process that was stopped while others pruned. So of two
+        ways to the end the newest checkpoint of a listing decides; the hint only spares that listing.
+
+        Raises:
+            CorruptionError: an object is damaged, missing, or does not follow from its predecessor.
+            FormatVersionError: a newer custody wrote something that this one does not know.
+        """
+        seen: object = None
+        for _ in range(_OPEN_ATTEMPTS):
+            try:
+                return self._by_hint() or self._followed(self.newest_checkpoint())
+            except CorruptionError:
+                # What was listed may have been pruned while it was read: then something newer is there to begin at.
+                now = [item.key for item in self.objects.checkpoints()], self.hinted()
+                if now == seen:
+                    raise
+                seen = now
+        return self._followed(self.newest_checkpoint())
+
+    def newest_checkpoint(self, up_to: int | None = None) -> Checkpointed:
+        """Return the state of the newest checkpoint of a listing that can be read, the empty state without any.
+
+        Raises:
+            ForkError: it stands beside another transaction than its own.
         """
         passed_over: list[str] = []
-        hinted = self.hinted() if up_to is None else None
-        if hinted is not None:
-            found = self._checkpoint(self.objects.key(hinted.revision, hinted.uuid, checkpoint=True), passed_over)
-            if found is not None:
-                return found
         for item in self.objects.checkpoints(up_to=up_to):
-            if hinted is not None and item.uuid.bytes == hinted.uuid:
-                continue
-            found = self._checkpoint(item.key, passed_over)
+            found = self.checkpoint(item, passed_over)
             if found is not None:
-                return found
+                return Checkpointed(found.state, found.size_bytes, tuple(passed_over))
         return Checkpointed(EMPTY, 0, tuple(passed_over))
+
+    def checkpoint(self, item: Found, passed_over: list[str]) -> Checkpointed | None:
+        """Return what a checkpoint says; None, with a notice, when it cannot be read.
+
+        Raises:
+            ForkError: it stands beside another transaction than its own.
+        """
+        where = self._store.locate(item.key)
+        try:
+            data = self._store.get(item.key)
+            message = decode(data, where)
+            check_full(message, where)
+            if message.revision != item.revision or message.uuid != item.uuid.bytes:
+                raise CorruptionError(f"{where}: expected the checkpoint of its name, got revision {message.revision}.")
+            # A checkpoint's previous_digest is the digest of the transaction that it stands beside.
+            state = EMPTY.advanced(message, message.previous_digest, where)
+        except NotFoundError:
+            return None
+        except (CorruptionError, FormatVersionError) as error:
+            passed_over.append(str(error))  # an older checkpoint and the transactions since give the same state
+            return None
+        except NotApplicableError as error:
+            passed_over.append(f"{where}: {error}")
+            return None
+        self._check_own(state)
+        return Checkpointed(state, len(data), tuple(passed_over))
 
     def hinted(self) -> Transaction | None:
         """Return what the hint says of the newest checkpoint, None when it is lost or damaged."""
         try:
-            return decode(self._store.get(self.objects.hint), self.objects.hint)
+            where = self._store.locate(self.objects.hint)
+            return check_hint(decode(self._store.get(self.objects.hint), where), where)
         except (NotFoundError, CorruptionError, FormatVersionError):
             return None
+
+    def stands(self, state: CatalogState) -> bool:
+        """Whether the very transaction of a state is still in its place.
+
+        Transactions are deleted oldest first, a pruned one's name is free for whoever takes its predecessor for the
+        newest, and a checkpoint may be written late: so only the transaction's own bytes tell.
+        """
+        if state.revision < 0:
+            return False
+        try:
+            return digest(self._store.get(self.objects.key(state.revision, state.uuid))) == state.digest
+        except NotFoundError:
+            return False
 
     def follow(self, state: CatalogState, until: int | None = None) -> tuple[CatalogState, int]:
         """Return the state after all later transactions, or at `until`, and how many bytes they have.
@@ -84,7 +153,11 @@ class Chain:
         """
         following = state.revision + 1
         hinted = self.hinted()
-        last = next((item.revision for item in self.objects.list(after=state.revision)), -1)
+        if hinted is not None and state.revision >= 0 and hinted.catalog_id != state.catalog_id.bytes:
+            hinted = None  # of another catalog: it says nothing about this one
+        # A folder with a transaction's name is none.
+        later = (item for item in self.objects.list(after=state.revision) if self._store.head(item.key) is not None)
+        last = next((item.revision for item in later), -1)
         last = max(last, -1 if hinted is None else hinted.revision)
         if last <= state.revision:
             return True
@@ -94,6 +167,28 @@ class Chain:
             f"{self.objects}: revision {following} is missing or has a foreign name, but there was a revision {last}. "
             "Bring the missing objects back, or run: custody catalog repair"
         )
+
+    def _by_hint(self) -> Opened | None:
+        """Return what the hint leads to; None when that is not the end of the catalog."""
+        hinted = self.hinted()
+        if hinted is None:
+            return None
+        key = self.objects.key(hinted.revision, hinted.uuid, checkpoint=True)
+        try:
+            found = self.checkpoint(Found(hinted.revision, UUID(bytes=hinted.uuid), True, key), [])
+            if found is None or found.state.catalog_id.bytes != hinted.catalog_id:
+                return None
+            return self._followed(found)
+        except (CorruptionError, FormatVersionError):
+            return None
+
+    def _followed(self, start: Checkpointed) -> Opened:
+        state, size = start.state, 0
+        while True:
+            state, more = self.follow(state)
+            size += more
+            if self.check_end(state):
+                return Opened(state, start, size)
 
     def at(self, revision: int, floor: int = 0) -> CatalogState:
         """Return the state at a revision.
@@ -123,7 +218,8 @@ class Chain:
             data = self._store.get(key)
             if digest(data) != known.digest:
                 raise CorruptionError(f"{self._store.locate(key)}: expected the digest {known.digest.hex()[:16]}.")
-            yield decode(data, self._store.locate(key))
+            where = self._store.locate(key)
+            yield check_delta(decode(data, where), where)
             draft = Draft(known)
         width = 1
         while stop is None or draft.revision < stop:
@@ -165,8 +261,13 @@ class Chain:
         if self._store.head(fixed) is not None:
             return [fixed]
         found = self._random_key(0)
-        is_random = found and decode(self._store.get(found[0]), self._store.locate(found[0])).naming
-        return found if is_random == Transaction.RANDOM else [fixed]
+        return found if found and self._naming(found[0]) == Transaction.RANDOM else [fixed]
+
+    def _naming(self, key: str) -> int:
+        try:
+            return decode(self._store.get(key), self._store.locate(key)).naming
+        except StorageError:  # a folder of that name
+            return Transaction.DERIVED
 
     def _random_key(self, revision: int) -> list[str]:
         found = [item for item in self.objects.at(revision) if not item.is_checkpoint]
@@ -180,23 +281,25 @@ class Chain:
             )
         return [item.key for item in found]
 
-    def _checkpoint(self, key: str, passed_over: list[str]) -> Checkpointed | None:
-        where = self._store.locate(key)
+    def _check_own(self, state: CatalogState) -> None:
+        """Raise ForkError when another transaction than a checkpoint's own stands beside it."""
+        own = self.objects.key(state.revision, state.uuid)
         try:
-            data = self._store.get(key)
-            message = decode(data, where)
-            if (
-                message.encoding != Transaction.FULL
-                or self.objects.key(message.revision, message.uuid, checkpoint=True) != key
-            ):
-                raise CorruptionError(f"{where}: expected the checkpoint of its name, got revision {message.revision}.")
-            # A checkpoint's previous_digest is the digest of the transaction that it stands beside.
-            return Checkpointed(EMPTY.advanced(message, message.previous_digest), len(data), tuple(passed_over))
+            data = self._store.get(own)
         except NotFoundError:
-            return None
-        except (CorruptionError, FormatVersionError, NotApplicableError) as error:
-            passed_over.append(str(error))  # an older checkpoint and the transactions since give the same state
-            return None
+            found = [item for item in self.objects.at(state.revision) if not item.is_checkpoint]
+            uuids = [str(item.uuid) for item in found if self._store.head(item.key) is not None]
+        else:
+            if digest(data) == state.digest or not _is_whole(data):
+                return  # a damaged one proves nothing: that is what checkpoints are for
+            uuids = [str(state.uuid)]
+        if uuids:
+            raise ForkError(
+                f"{self._store.locate(own)}: revision {state.revision} forks: the checkpoint {state.uuid} is of "
+                f"another transaction than {', '.join(uuids)}. Move the one away that does not belong here.",
+                state.revision,
+                tuple(sorted({str(state.uuid), *uuids})),
+            )
 
     def _follow(self, draft: Draft, data: bytes, key: str) -> None:
         """Apply an object that has to be the successor of the draft's revision."""
@@ -214,11 +317,12 @@ class Chain:
         if draft.revision < 0:
             draft.naming = transaction.naming
         draft.catalog_id, draft.revision, draft.uuid = transaction.catalog_id, transaction.revision, transaction.uuid
-        draft.digest = digest(data)
+        draft.digest, draft.commit_time_ms = digest(data), transaction.commit_time_ms
         return transaction
 
     def _successor(self, draft: Draft, data: bytes, key: str) -> Transaction:
-        transaction = decode(data, self._store.locate(key))
+        where = self._store.locate(key)
+        transaction = check_delta(decode(data, where), where, draft.commit_time_ms)
         first = draft.revision < 0
         if (
             transaction.revision != draft.revision + 1
@@ -229,8 +333,16 @@ class Chain:
             or not key.endswith(f"/{uuid_text(transaction.uuid)}.txn")
         ):
             raise CorruptionError(
-                f"{self._store.locate(key)}: expected the successor of revision {draft.revision} with its digest "
+                f"{where}: expected the successor of revision {draft.revision} with its digest "
                 f"{draft.digest.hex()[:16]}, got revision {transaction.revision} after "
                 f"{transaction.previous_digest.hex()[:16]}."
             )
         return transaction
+
+
+def _is_whole(data: bytes) -> bool:
+    try:
+        decode(data, "")
+    except (CorruptionError, FormatVersionError):
+        return False
+    return True

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from custody.catalog.chain import Chain
 from custody.catalog.codec import decode, digest, encode
 from custody.catalog.objects import Objects
 from custody.catalog.state import CatalogState
-from custody.catalog.statistics import statistics_table, write_statistics
+from custody.catalog.statistics import statistics_table, table_key, write_statistics
 from custody.catalog.transaction_pb2 import Transaction
 from custody.errors import CorruptionError, CustodyError
 from custody.store import ObjectInfo
+
+_HINT_ATTEMPTS = 10
 
 
 def checkpoint_message(state: CatalogState) -> Transaction:
@@ -51,21 +54,60 @@ def write_checkpoint(objects: Objects, state: CatalogState) -> ObjectInfo:
         if not _is_whole(objects, key, state):
             raise CorruptionError(f"{store.locate(key)}: read back another checkpoint than was written.")
     write_statistics(objects, state, statistics_table(objects, state))
-    write_hint(objects, state)
+    write_newest_hint(objects, Chain(objects), state)
     return ObjectInfo(key, len(found), state.commit_time_ms)
 
 
+def write_newest_hint(objects: Objects, chain: Chain, state: CatalogState | None = None) -> None:
+    """Write where the newest checkpoint lies: it spares a listing, and shows a lost tail.
+
+    It never moves back: where there is a newer checkpoint than that of `state`, or becomes one while this is done, the
+    hint says that one. A process that ends in between leaves an older hint, which readers pass over.
+    """
+    for _ in range(_HINT_ATTEMPTS):
+        newest = _newest_behind(objects, chain, -1 if state is None else state.revision)
+        if newest is not None:
+            state = newest
+        if state is None or _is_hinted(chain, state):
+            return
+        write_hint(objects, state)
+
+
 def write_hint(objects: Objects, state: CatalogState) -> None:
-    """Write where the newest checkpoint lies: it spares a listing, and shows a lost tail."""
+    """Write that the newest checkpoint is that of a state."""
     hint = Transaction(
         revision=state.revision, uuid=state.uuid.bytes, previous_digest=state.digest, catalog_id=state.catalog_id.bytes
     )
     objects.store.put(objects.hint, encode(hint))
 
 
+def remove_checkpoint(objects: Objects, state: CatalogState) -> None:
+    """Delete the checkpoint of a state that is none of the catalog's any more, and its table of statistics."""
+    objects.store.delete(table_key(objects, state))
+    objects.store.delete(objects.key(state.revision, state.uuid, checkpoint=True))
+    objects.store.drop_folder(objects.folder(state.revision))
+
+
 def checkpoint_digest(objects: Objects, state: CatalogState) -> bytes:
     """Return the SHA-256 of the checkpoint object at a state's revision."""
     return digest(objects.store.get(objects.key(state.revision, state.uuid, checkpoint=True)))
+
+
+def _newest_behind(objects: Objects, chain: Chain, revision: int) -> CatalogState | None:
+    """Return the state of the newest checkpoint behind a revision that can be read, None without any."""
+    for item in reversed([item for item in objects.list(after=revision) if item.is_checkpoint]):
+        try:
+            found = chain.checkpoint(item, [])
+        except CorruptionError:
+            continue
+        if found is not None:
+            return found.state
+    return None
+
+
+def _is_hinted(chain: Chain, state: CatalogState) -> bool:
+    hint = chain.hinted()
+    return hint is not None and (hint.uuid, hint.previous_digest) == (state.uuid.bytes, state.digest)
 
 
 def _is_whole(objects: Objects, key: str, state: CatalogState) -> bool:

@@ -15,8 +15,13 @@ from custody.errors import CorruptionError
 
 FOOTER_BYTES_MAX = 64 << 10
 """A compressed footer that is longer is left out: the file has it."""
+_FOOTER_BYTES_READ_MAX = 1 << 30
+"""No footer of so few compressed bytes is longer; what says so is damaged."""
 _BLOOM_BYTES_MAX = 64 << 10
 _BOUND_BYTES_MAX = 256
+_INTEGER_MAX = (1 << 63) - 1
+_UNORDERED = frozenset({"DECIMAL", "FLOAT16"})
+"""Types whose raw values are bytes that do not sort as the values do."""
 _TAIL = struct.Struct("<I4s")
 _MAGIC = b"PAR1"
 _ZSTD = pa.Codec("zstd")
@@ -68,7 +73,15 @@ def stored_footer(file: AddFile) -> pq.FileMetaData | None:
     """Return the metadata that a file's entry carries, None when it carries none."""
     if not file.footer:
         return None
-    return parse_footer(_ZSTD.decompress(file.footer, file.footer_bytes, asbytes=True), file.path)
+    if file.footer_bytes > _FOOTER_BYTES_READ_MAX:
+        raise CorruptionError(
+            f"{file.path}: footer_bytes: expected at most {_FOOTER_BYTES_READ_MAX}, got {file.footer_bytes}."
+        )
+    try:
+        footer = _ZSTD.decompress(file.footer, file.footer_bytes, asbytes=True)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise CorruptionError(f"{file.path}: footer: expected a compressed footer, got {error}.") from error
+    return parse_footer(footer, file.path)
 
 
 def fingerprint(schema: pa.Schema) -> bytes:
@@ -96,13 +109,26 @@ def _column(metadata: pq.FileMetaData, number: int, get_range: GetRange) -> Colu
     # A row group without bounds and with values would make the others' bounds wrong.
     if not bounded or any(not each.has_min_max and each.num_values for each in kept):
         return made if chunks else None
-    is_text = isinstance(bounded[0].min, str)
-    low = min((each.min if is_text else each.min_raw) for each in bounded)
-    high = max((each.max if is_text else each.max_raw) for each in bounded)
+    bounds = _bounds(bounded)
+    if bounds is None:
+        return made
+    low, high = bounds
     if len(str(low)) + len(str(high)) <= _BOUND_BYTES_MAX:
         made.minimum.CopyFrom(value_of(low))
         made.maximum.CopyFrom(value_of(high))
     return made
+
+
+def _bounds(kept: list[pq.Statistics]) -> tuple[Any, Any] | None:
+    """Return the least and the greatest value; None where the raw values have another order, or do not fit."""
+    kind = kept[0].logical_type.type
+    if kind in _UNORDERED:
+        return None
+    # The raw value of an unsigned number is that of the signed one with the same bits.
+    is_read = isinstance(kept[0].min, str) or (kind == "INT" and isinstance(kept[0].min, int))
+    low = min((each.min if is_read else each.min_raw) for each in kept)
+    high = max((each.max if is_read else each.max_raw) for each in kept)
+    return None if isinstance(high, int) and high > _INTEGER_MAX else (low, high)
 
 
 def value_of(value: Any) -> Value:  # noqa: ANN401 - whatever Parquet's statistics hold

@@ -2,22 +2,28 @@
 
 Data is listed first and the catalog is loaded second, so that a file which is written and committed meanwhile is
 either not in the listing or in the catalog. A file that is written and not committed yet is young: only files older
-than a threshold are touched. What is moved to the trash and turns out to be listed is moved back.
+than a threshold are touched. Much time may pass between the look and the move, as a process may be stopped: so age and
+catalog are looked at again right before each file is moved, and the catalog once more right after it. What is in the
+trash and turns out to be listed is moved back, also by the next run if this one ends in between.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from custody.catalog.conflict import PrunedError
 from custody.catalog.log import Catalog
-from custody.catalog.objects import Objects
+from custody.catalog.transaction_pb2 import AddFile
 from custody.clock import Clock
+from custody.errors import NotFoundError, StorageError
 from custody.format.names import TIME_DIGITS, parse_event_log
 from custody.store import ObjectInfo
 
 HOUR_MS = 3_600_000
 OLDER_THAN_MS = 24 * HOUR_MS
 TRASH_KEPT_MS = 7 * 24 * HOUR_MS
+_READ_ATTEMPTS = 5
 
 
 @dataclass
@@ -33,6 +39,8 @@ class Collection:
     """Not listed, but too young to be told from what is being written."""
     unknown: list[str] = field(default_factory=list)
     """Names that are not custody's; they are left alone."""
+    left: int = 0
+    """How many files more would be moved without the limit."""
 
 
 def collect(
@@ -41,59 +49,162 @@ def collect(
     *,
     older_than_ms: int = OLDER_THAN_MS,
     trash_kept_ms: int = TRASH_KEPT_MS,
+    limit: int | None = None,
     dry_run: bool = False,
 ) -> Collection:
     """Move unlisted files to the trash and delete what has been there long enough; a dry run only looks.
 
+    With a `limit` at most so many files are moved and at most so many deleted; the next run goes on.
+
     Raises:
         CorruptionError: the catalog cannot be read; then nothing is touched.
+        PrunedError: others pruned it again and again while it was read; then nothing is touched.
     """
     objects, now = catalog.objects, clock.now_ms()
     data = list(objects.store.list(f"{objects.home}data/"))
     trash = list(objects.store.list(f"{objects.home}trash/"))
-    kept = kept_files(catalog)
-    found = Collection()
-    _empty_trash(objects, trash, kept, now - trash_kept_ms, found, dry_run=dry_run)
-    for info in data:
-        path = info.key.removeprefix(objects.home)
-        if path in kept:
-            continue
-        if parse_event_log(path) is None:
-            found.unknown.append(path)
-        elif info.modified_ms > now - older_than_ms:
-            found.young.append(path)
-        else:
-            found.moved.append(path)
-            found.moved_bytes += info.size_bytes
-            if not dry_run:
-                objects.store.move(info.key, f"{objects.home}trash/{now:0{TIME_DIGITS}d}/{path}")
-    return found
+    run = _Run(catalog, now, older_than_ms, dry_run=dry_run)
+    run.empty_trash(trash, now - trash_kept_ms, limit)
+    run.move(data, limit)
+    return run.found
 
 
 def kept_files(catalog: Catalog) -> set[str]:
-    """Return the paths of all files, tables of contents included, that any kept revision lists."""
-    state = catalog.load()
-    files = list(catalog.at(state.floor).files.values()) if state.revision >= 0 else []
-    for transaction in catalog.timeline(state.floor) if state.revision >= 0 else ():
-        files += [action.add_file for action in transaction.actions if action.HasField("add_file")]
-    return {path for file in files for path in (file.path, file.toc_path) if path}
+    """Return the paths of all files, tables of contents included, that any kept revision lists.
+
+    Raises:
+        CorruptionError: the catalog cannot be read.
+        PrunedError: others pruned it again and again while it was read.
+    """
+    return _kept(catalog).paths
 
 
-def _empty_trash(
-    objects: Objects, trash: list[ObjectInfo], kept: set[str], before_ms: int, found: Collection, *, dry_run: bool
-) -> None:
-    for info in trash:
-        moved, _, path = info.key.removeprefix(f"{objects.home}trash/").partition("/")
-        if not moved.isdigit() or parse_event_log(path) is None:
-            found.unknown.append(info.key.removeprefix(objects.home))
-        elif path in kept:
-            if objects.store.head(objects.home + path) is None:
-                found.restored.append(path)
-                if not dry_run:
-                    objects.store.move(info.key, objects.home + path)
-        elif int(moved) <= before_ms:
-            found.deleted.append(path)
-            found.deleted_bytes += info.size_bytes
-            if not dry_run:
-                objects.store.delete(info.key)
-                objects.store.drop_folder(info.key.rpartition("/")[0] + "/")
+class _Kept:
+    """Which paths any kept revision lists; what is committed later is added by `refresh`."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.paths: set[str] = set()
+        self._seen = -1
+        state = catalog.load()
+        if state.revision >= 0:
+            self._add(catalog.at(state.floor).files.values())
+            self._follow(state.floor)
+
+    def refresh(self) -> None:
+        """Add what was committed since; when that was pruned already, all that is live stands for it."""
+        state = self._catalog.load()
+        if state.revision == self._seen:
+            return
+        try:
+            self._follow(max(self._seen, state.floor))
+        except PrunedError:
+            self._seen = state.revision
+        self._add(state.files.values())
+
+    def _follow(self, start: int) -> None:
+        for transaction in self._catalog.timeline(start):
+            self._add(action.add_file for action in transaction.actions if action.HasField("add_file"))
+            self._seen = transaction.revision
+
+    def _add(self, files: Iterable[AddFile]) -> None:
+        self.paths.update(path for file in files for path in (file.path, file.toc_path) if path)
+
+
+def _kept(catalog: Catalog) -> _Kept:
+    for _ in range(_READ_ATTEMPTS - 1):
+        try:
+            return _Kept(catalog)
+        except PrunedError:
+            continue  # what was read is gone: from the new floor on anew
+    return _Kept(catalog)
+
+
+class _Run:
+    """One run: looks again right before each file goes, and right after, as others commit meanwhile."""
+
+    def __init__(self, catalog: Catalog, now_ms: int, older_than_ms: int, *, dry_run: bool) -> None:
+        self._objects = catalog.objects
+        self._store = catalog.objects.store
+        self._now = now_ms
+        self._older_than_ms = older_than_ms
+        self._dry_run = dry_run
+        self.found = Collection()
+        self._kept = _kept(catalog)
+
+    def empty_trash(self, trash: list[ObjectInfo], before_ms: int, limit: int | None) -> None:
+        """Move back what is listed, delete what was moved before a time."""
+        found = self.found
+        for info in trash:
+            moved, _, path = info.key.removeprefix(f"{self._objects.home}trash/").partition("/")
+            if not moved.isdigit() or parse_event_log(path) is None:
+                found.unknown.append(info.key.removeprefix(self._objects.home))
+            elif self._is_kept(path):
+                if self._store.head(self._objects.home + path) is None:
+                    found.restored.append(path)
+                    self._put_back(info.key, path)
+            elif int(moved) <= before_ms and (limit is None or len(found.deleted) < limit):
+                found.deleted.append(path)
+                found.deleted_bytes += info.size_bytes
+                if not self._dry_run:
+                    self._store.delete(info.key)
+                    self._store.drop_folder(info.key.rpartition("/")[0] + "/")
+
+    def move(self, data: list[ObjectInfo], limit: int | None) -> None:
+        """Move what is not listed and old to the trash."""
+        found = self.found
+        for info in data:
+            path = info.key.removeprefix(self._objects.home)
+            if self._is_kept(path):
+                continue
+            if parse_event_log(path) is None:
+                found.unknown.append(path)
+            elif info.modified_ms > self._now - self._older_than_ms:
+                found.young.append(path)
+            elif limit is not None and len(found.moved) >= limit:
+                found.left += 1
+            elif self._dry_run or self._moved(info, path):
+                found.moved.append(path)
+                found.moved_bytes += info.size_bytes
+
+    def _moved(self, info: ObjectInfo, path: str) -> bool:
+        """Move a file unless it was written anew or listed meanwhile; put it back when it was listed in between."""
+        now = self._store.head(info.key)
+        if now is None:
+            return False
+        if now.modified_ms > self._now - self._older_than_ms:
+            self.found.young.append(path)
+            return False
+        if self._is_kept(path):
+            return False
+        target = f"{self._objects.home}trash/{self._now:0{TIME_DIGITS}d}/{path}"
+        try:
+            self._store.move(info.key, target)
+        except (StorageError, NotFoundError):
+            if self._store.head(info.key) is not None:
+                raise
+            return False  # another run was quicker
+        if self._is_kept(path):
+            self._put_back(target, path)
+            self.found.restored.append(path)
+            return False
+        return True
+
+    def _is_kept(self, path: str) -> bool:
+        """Whether a revision lists a file, by the newest state."""
+        if path not in self._kept.paths:
+            self._kept.refresh()
+        return path in self._kept.paths
+
+    def _put_back(self, key: str, path: str) -> None:
+        """Give a file in the trash its place again, unless somebody has just written it anew."""
+        if self._dry_run:
+            return
+        target = self._objects.home + path
+        try:
+            data = self._store.get(key)
+        except NotFoundError:
+            return  # another run was quicker
+        self._store.put_if_absent(target, data)
+        if self._store.head(target) is not None:
+            self._store.delete(key)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from custody.catalog.transaction_pb2 import AddFile
+from custody.catalog.wellformed import read_file_entry
 
 V = TypeVar("V")
 _LAYER_MIN = 256
@@ -92,10 +93,12 @@ class LayeredMap(Mapping[str, V], Generic[V]):
 class _Base(dict[str, AddFile | bytes]):
     """Files by path, each decoded when it is first looked at, and where to find an event id among them."""
 
-    __slots__ = ("by_id",)
+    __slots__ = ("by_id", "where")
 
     def __init__(self, *items: object) -> None:
         super().__init__(*items)
+        self.where = ""
+        """Of the checkpoint that the messages are from, for errors."""
         self.by_id: tuple[list[str], npt.NDArray[np.uint64], npt.NDArray[np.uint64]] | None = None
 
 
@@ -108,10 +111,12 @@ class FileMap(LayeredMap[AddFile]):
         super().__init__(_Base(base or {}))  # type: ignore[arg-type]
 
     @classmethod
-    def undecoded(cls, paths: list[str], messages: list[bytes]) -> FileMap:
-        """Return the files of a checkpoint."""
+    def undecoded(cls, paths: list[str], messages: list[bytes], where: str = "") -> FileMap:
+        """Return the files of the checkpoint at `where`; a message that is no entry raises when it is looked at."""
         made = cls()
-        made._base.update(zip(paths, messages, strict=True))  # type: ignore[arg-type]
+        base = _Base(zip(paths, messages, strict=True))
+        base.where = where
+        made._base = base  # type: ignore[assignment]
         made._length = len(made._base)
         return made
 
@@ -125,15 +130,19 @@ class FileMap(LayeredMap[AddFile]):
         return FileMap()
 
     def _merge(self) -> None:
+        where = self._where
         super()._merge()
-        self._base = _Base(self._base)  # type: ignore[assignment]
+        base = _Base(self._base)
+        base.where = where
+        self._base = base  # type: ignore[assignment]
+
+    @property
+    def _where(self) -> str:
+        return self._base.where if isinstance(self._base, _Base) else ""
 
     def __getitem__(self, key: str) -> AddFile:
         value: AddFile | bytes = super().__getitem__(key)
-        if isinstance(value, bytes):
-            value = AddFile.FromString(value)
-            self._base[key] = value
-        return value
+        return self._decoded(key) if isinstance(value, bytes) else value
 
     def encoded(self, path: str) -> bytes:
         """Return the message of a file as a checkpoint keeps it: without the footer."""
@@ -146,6 +155,11 @@ class FileMap(LayeredMap[AddFile]):
             slim.ClearField("footer")
             value = slim
         return value.SerializeToString(deterministic=True)
+
+    def changed_since(self, digests: Mapping[str, bytes | None]) -> list[str]:
+        """Return the paths of which another SHA-256 is known than these say; entries not looked at are not decoded."""
+        known = ((path, super(FileMap, self).__getitem__(path)) for path in digests if path in self)
+        return [path for path, file in known if isinstance(file, AddFile) and file.sha256 != (digests[path] or b"")]
 
     def file_of(self, event_id: int) -> AddFile | None:
         """Return the file whose id range holds an event; the newest one first."""
@@ -175,6 +189,6 @@ class FileMap(LayeredMap[AddFile]):
     def _decoded(self, path: str) -> AddFile:
         value: AddFile | bytes = self._base[path]
         if isinstance(value, bytes):
-            value = AddFile.FromString(value)
+            value = read_file_entry(path, value, self._where)
             self._base[path] = value
         return value

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
-from custody.catalog.checkpoints import write_checkpoint
-from custody.catalog.codec import FEATURES_WRITTEN, digest, encode
+from custody.catalog.checkpoints import remove_checkpoint, write_checkpoint, write_newest_hint
+from custody.catalog.codec import FEATURES_WRITTEN, decode, digest, encode
 from custody.catalog.conflict import (
     CommitConflictError,
     Conflict,
@@ -25,7 +26,10 @@ from custody.clock import Clock
 from custody.errors import (
     ConfigurationError,
     ConflictError,
+    CorruptionError,
     FormatVersionError,
+    NotFoundError,
+    StorageError,
 )
 from custody.store import ObjectInfo, ObjectStore
 
@@ -59,7 +63,7 @@ class Catalog(CatalogReader):
         whether it was committed, and the next load tells.
 
         Raises:
-            InvalidInputError: a path is no safe key, or a tombstone means nothing or everything.
+            InvalidInputError: an action makes no sense: a path is no safe key, a tombstone means everything.
             CommitConflictError: the actions contradict the state, or others won too often: nothing was written.
             SealedError, FencedError: this writer was retired, or taken over by another process.
             FormatVersionError: a newer custody writes here, with features that this one does not know.
@@ -73,11 +77,8 @@ class Catalog(CatalogReader):
             data = encode(transaction)
             after = self._after(state, transaction, data)
             key = self.objects.key(transaction.revision, transaction.uuid)
-            if publish(self._store, key, data):
-                if self._is_pruned(state):
-                    # Its name was free because what had it was pruned: it lies before the floor, where nobody looks.
-                    self._store.delete(key)
-                    self._forget()
+            if self._publish(state, key, data):
+                if self._was_overtaken(state, after, key):
                     continue
                 self._state = after
                 self._opened, self._settled_revision = True, after.revision
@@ -96,11 +97,18 @@ class Catalog(CatalogReader):
 
         Durability: on return every transaction up to the state survives power loss.
         """
-        state = self.load()
-        if state.revision > self._settled_revision:
-            self._store.settle(self.objects.key(state.revision, state.uuid))
+        while True:
+            state = self.load()
+            if state.revision <= self._settled_revision:
+                return state
+            try:
+                self._store.settle(self.objects.key(state.revision, state.uuid))
+            except StorageError:
+                if self.chain.stands(state) or self.load().revision == state.revision:
+                    raise
+                continue  # it was pruned in this moment
             self._settled_revision = state.revision
-        return state
+            return state
 
     def continuation(self, state: CatalogState, actions: Sequence[Action], next_event_id: int) -> tuple[str, bytes]:
         """Return key and bytes of a transaction that would follow a state; nothing is written. For repairs."""
@@ -137,7 +145,21 @@ class Catalog(CatalogReader):
         state = self.load()
         if state.revision < 0:
             raise ConflictError(f"{self.objects}: the catalog is empty, there is nothing to checkpoint.")
-        made = write_checkpoint(self.objects, state)
+        while True:
+            stood = self.chain.stands(state)
+            try:
+                made = write_checkpoint(self.objects, state)
+            except (StorageError, NotFoundError):
+                if not stood or self.chain.stands(state):
+                    raise
+            else:
+                if self.chain.stands(state) or not stood:
+                    break
+            # Others pruned, or a repair replaced, what this one is about: nobody may take it for the newest.
+            remove_checkpoint(self.objects, state)
+            self._forget()
+            state = self.load()
+            write_newest_hint(self.objects, self.chain)
         self._checkpointed = (state.revision, made.size_bytes)
         self._log_bytes = 0
         return made
@@ -160,6 +182,66 @@ class Catalog(CatalogReader):
     def _forget(self) -> None:
         super()._forget()
         self._settled_revision = -1
+
+    def _publish(self, state: CatalogState, key: str, data: bytes) -> bool:
+        """Put a transaction in its place, as `publish`; a folder that goes meanwhile is made again."""
+        try:
+            return publish(self._store, key, data)
+        except StorageError as error:
+            if self._store.is_remote or error.errno != errno.ENOENT:
+                raise
+            if state.revision >= 0 and not self.chain.stands(state):
+                self._forget()
+                raise self._pruned_since(key, state.revision + 1) from error
+            return False  # somebody dropped the folder while it was empty
+
+    def _pruned_since(self, key: str, revision: int) -> StorageError:
+        return StorageError(
+            f"{self._store.locate(key)}: is gone: others pruned revision {revision} meanwhile, and nothing tells "
+            "whether it was this one. Look whether its changes are live, then try again."
+        )
+
+    def _was_overtaken(self, state: CatalogState, after: CatalogState, key: str) -> bool:
+        """Whether a transaction was put where nobody looks, in a place whose owner was pruned; then it is taken away.
+
+        Revisions are deleted oldest first. So while its predecessor stands, its place was really free. If not, it may
+        have been too, and was overtaken since: its successor carries its digest, or it is on the way to the end.
+
+        Raises:
+            StorageError: it is gone again, and nothing tells whether it was the one that was pruned.
+        """
+        if self.chain.stands(state) or self._is_first(after):
+            return False
+        following = self._follower(after)
+        if following is None:
+            is_there = self.chain.stands(after)
+            fresh = self.chain.open().state
+            if fresh.floor <= after.revision <= fresh.revision and self._is_on_the_way(after, fresh):
+                return False
+            if not is_there:
+                self._forget()
+                raise self._pruned_since(key, after.revision)
+        elif following == after.digest:
+            return False
+        self._store.delete(key)
+        self._store.drop_folder(self.objects.folder(after.revision))
+        self._forget()
+        return True
+
+    def _is_first(self, after: CatalogState) -> bool:
+        """Whether a transaction is revision 0 of a catalog of which nothing else is there."""
+        return after.revision == 0 and next(iter(self.objects.list(after=0)), None) is None
+
+    def _follower(self, after: CatalogState) -> bytes | None:
+        """Return the digest that the transaction behind a place has of its predecessor; None when there is none."""
+        following = self.chain.next_key(after)
+        try:
+            return None if following is None else decode(self._store.get(following), following).previous_digest
+        except (NotFoundError, CorruptionError, FormatVersionError):
+            return None
+
+    def _is_on_the_way(self, after: CatalogState, fresh: CatalogState) -> bool:
+        return after.digest == (fresh if fresh.revision == after.revision else self.chain.at(after.revision)).digest
 
     def _check_writable(self, state: CatalogState) -> None:
         unknown = sorted(state.writer_features - FEATURES_WRITTEN)

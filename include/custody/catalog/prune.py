@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from custody.catalog.checkpoints import checkpoint_digest
-from custody.catalog.codec import decode
+from custody.catalog.conflict import CommitConflictError
 from custody.catalog.log import Catalog
+from custody.catalog.objects import Found
 from custody.catalog.transaction_pb2 import Action, Prune
-from custody.errors import CustodyError
+from custody.errors import CustodyError, NotFoundError
 from custody.format.names import parse_revision
 
 CHECKPOINTS_KEPT = 2
@@ -74,9 +75,14 @@ def raise_floor(catalog: Catalog, plan: PrunePlan) -> None:
 
     Durability: on return the floor survives power loss.
     """
-    if plan.floor > catalog.load().floor:
-        action = Prune(floor=plan.floor, checkpoint_digest=checkpoint_digest(catalog.objects, catalog.at(plan.floor)))
-        catalog.commit([Action(prune=action)])
+    try:
+        if plan.floor > catalog.load().floor:
+            said = checkpoint_digest(catalog.objects, catalog.at(plan.floor))
+            catalog.commit([Action(prune=Prune(floor=plan.floor, checkpoint_digest=said))])
+    except (NotFoundError, CommitConflictError):
+        if catalog.load().floor < plan.floor:
+            raise
+        # Another process pruned further in the meantime: what this one was to say is said.
 
 
 def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
@@ -85,6 +91,8 @@ def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
     store = catalog.objects.store
     folder = ""
     for key in plan.keys:
+        if store.head(key) is None:
+            continue  # it is gone, or a folder that somebody put there
         if folder and not key.startswith(folder):
             store.drop_folder(folder)
         folder = key.rpartition("/")[0] + "/"
@@ -97,7 +105,8 @@ def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
 
 def readable_checkpoints(catalog: Catalog) -> list[int]:
     """Return the revisions of the checkpoints that can be read, the newest first."""
-    return [item.revision for item in catalog.objects.checkpoints() if _is_readable(catalog, item.key)]
+    found = (item for item in catalog.objects.checkpoints() if _is_readable(catalog, item))
+    return list(dict.fromkeys(item.revision for item in found))
 
 
 def _keys_below(catalog: Catalog, floor: int) -> tuple[str, ...]:
@@ -109,9 +118,10 @@ def _keys_below(catalog: Catalog, floor: int) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _is_readable(catalog: Catalog, key: str) -> bool:
+def _is_readable(catalog: Catalog, item: Found) -> bool:
+    """Whether a reader can begin at a checkpoint: it is whole, of this catalog, and of the transaction beside it."""
     try:
-        decode(catalog.objects.store.get(key), key)
+        found = catalog.chain.checkpoint(item, [])
     except CustodyError:
         return False
-    return True
+    return found is not None and found.state.catalog_id == catalog.load().catalog_id

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from random import SystemRandom
 
-from custody.catalog.tombstones import check_hold, check_tombstone
 from custody.catalog.transaction_pb2 import Action
+from custody.catalog.wellformed import check_action
 from custody.errors import NotFoundError, StorageError
-from custody.store import ObjectStore, check_key
+from custody.store import ObjectStore
 
 _READ_BACK_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.0005
@@ -18,16 +18,9 @@ _random = SystemRandom()
 
 
 def check_actions(actions: Sequence[Action]) -> None:
-    """Raise InvalidInputError for a path that is no safe key, or a tombstone or hold without a condition."""
+    """Raise InvalidInputError for an action that makes no sense, such as a path that is no safe key."""
     for action in actions:
-        if action.HasField("add_file"):
-            check_key(action.add_file.path)
-            if action.add_file.toc_path:
-                check_key(action.add_file.toc_path)
-        elif action.HasField("add_tombstone"):
-            check_tombstone(action.add_tombstone)
-        elif action.HasField("add_hold"):
-            check_hold(action.add_hold)
+        check_action(action)
 
 
 def publish(store: ObjectStore, key: str, data: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from custody.catalog.chain import Chain
 from custody.catalog.conflict import PrunedError
@@ -10,7 +11,7 @@ from custody.catalog.history import Difference, revision_at
 from custody.catalog.objects import Objects
 from custody.catalog.state import EMPTY, CatalogState
 from custody.catalog.transaction_pb2 import Transaction
-from custody.errors import CorruptionError, NotFoundError
+from custody.errors import CorruptionError, NotFoundError, StorageError
 from custody.store import ObjectStore
 
 
@@ -46,27 +47,25 @@ class CatalogReader:
         """
         if self._opened:
             return self._refresh()
-        found = self.chain.newest_checkpoint()
-        self.notices += found.passed_over
-        self._checkpointed = (found.state.revision, found.size_bytes)
-        self._state = found.state
-        while True:
-            state = self._refresh()
-            if self.chain.check_end(state):
-                self._opened = state.revision >= 0
-                return state
+        found = self.chain.open()
+        self.notices += found.start.passed_over
+        self._checkpointed = (found.start.state.revision, found.start.size_bytes)
+        self._log_bytes += found.log_bytes
+        self._state, self._opened = found.state, found.state.revision >= 0
+        return found.state
 
     def timeline(self, start: int | None = None, stop: int | None = None) -> Iterator[Transaction]:
         """Yield the transactions that are kept, oldest first, each checked against its predecessor.
 
         Raises:
-            PrunedError: `start` is not kept any more.
+            PrunedError: `start` is not kept any more, or what comes next was pruned while this was read.
             CorruptionError: a transaction is damaged or missing.
         """
         state = self.load()
         first = state.floor if start is None else self._kept(start, state)
         last = state.revision if stop is None else self._kept(stop, state)
-        yield from self.chain.transactions(first, last)
+        with self._beside_prunes(first):
+            yield from self.chain.transactions(first, last)
 
     def at(self, revision: int, *, check_files: bool = False) -> CatalogState:
         """Return the state at a revision; with `check_files` only if all its files exist.
@@ -77,7 +76,11 @@ class CatalogReader:
             CorruptionError: it cannot be read, or one of its files is missing.
         """
         newest = self.load()
-        state = newest if revision == newest.revision else self.chain.at(self._kept(revision, newest))
+        state = newest
+        if revision != newest.revision:
+            kept = self._kept(revision, newest)
+            with self._beside_prunes(revision):
+                state = self.chain.at(kept)
         for path in state.files if check_files else ():
             if self._store.head(self.objects.home + path) is None:
                 where = self._store.locate(self.objects.home + path)
@@ -91,7 +94,9 @@ class CatalogReader:
             NotFoundError: the catalog begins later.
             PrunedError: what is kept of it does.
         """
-        return revision_at(self.objects, self.load(), time_ms)
+        newest = self.load()
+        with self._beside_prunes(newest.floor):
+            return revision_at(self.chain, newest, time_ms)
 
     def difference(self, former: int, later: int) -> Difference:
         """Return what differs between two revisions, either of which may be the earlier one; raises as `at` does."""
@@ -105,20 +110,34 @@ class CatalogReader:
 
     def _refresh(self) -> CatalogState:
         before = self._state
-        self._state, size = self.chain.follow(before)
+        try:
+            self._state, size = self.chain.follow(before)
+        except CorruptionError:
+            # What lies behind a pruned revision may be what a process left there that did not know.
+            if self.chain.stands(before):
+                raise
+            self._state, size = before, 0
         self._log_bytes += size
-        if self._opened and self._state is before and self._is_pruned(before):
+        if before.revision >= 0 and not self.chain.stands(before):
+            # It was pruned, and what follows it may be too, or be of one that did not know; or it is lost, and a
+            # checkpoint stands in for it.
             self._forget()
             return self.load()
         return self._state
 
-    def _is_pruned(self, state: CatalogState) -> bool:
-        """Whether a revision is gone; then what followed it may be gone too, although there is more.
-
-        Revisions are deleted oldest first: while one is there, all that follow it are.
-        """
-        keys = [self.objects.key(state.revision, state.uuid, checkpoint=kind) for kind in (False, True)]
-        return state.revision >= 0 and all(self._store.head(key) is None for key in keys)
+    @contextmanager
+    def _beside_prunes(self, revision: int) -> Iterator[None]:
+        """Say of what cannot be read from a revision on that it was pruned meanwhile, if it was."""
+        try:
+            yield
+        except (CorruptionError, StorageError, NotFoundError) as error:
+            self._forget()
+            floor = self.load().floor
+            if revision >= floor or isinstance(error, PrunedError):
+                raise
+            raise PrunedError(
+                f"{self.objects}: revision {revision} was pruned, the earliest is {floor}.", floor
+            ) from error
 
     def _forget(self) -> None:
         self._state, self._opened = EMPTY, False

@@ -26,7 +26,7 @@ from custody.catalog.objects import Objects
 from custody.catalog.surviving import Surviving
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange
 from custody.clock import Clock
-from custody.errors import CorruptionError, CustodyError, InvalidInputError
+from custody.errors import ConflictError, CorruptionError, CustodyError, InvalidInputError
 from custody.format.names import TIME_DIGITS, parse_event_log, shard_container, shard_name, toc_path
 
 METADATA_KEY = b"custody"
@@ -190,13 +190,24 @@ def replace_from(objects: Objects, clock: Clock, revision: int, key: str, data: 
     """Let one object take the place of all from a revision on, after these were copied to a folder beside.
 
     Where names are derived the key is that of the revision's own transaction: one write decides.
+
+    Raises:
+        ConflictError: somebody wrote there meanwhile; nothing was replaced.
     """
     target = f"{objects.home}transactions-damaged-{clock.now_ms():0{TIME_DIGITS}d}/"
     store, first = objects.store, objects.folder(revision)
-    old = [found for found in store.keys(objects.prefix) if found >= first]
-    for found in old:
-        store.put(target + found.removeprefix(objects.prefix), store.get(found))
-    store.put(key, data)
+    keys = [found for found in store.keys(objects.prefix) if found >= first and store.head(found) is not None]
+    old = {found: store.get(found) for found in keys}
+    for found, content in old.items():
+        store.put(target + found.removeprefix(objects.prefix), content)
+    if key in old:
+        is_free = store.get(key) == old[key]
+        if is_free:
+            store.put(key, data)
+    else:
+        is_free = store.put_if_absent(key, data) or store.get(key) == data
+    if not is_free:
+        raise ConflictError(f"{store.locate(key)}: somebody wrote it while the catalog was repaired. Try again.")
     for found in sorted(old, reverse=True):
         if found != key:
             store.delete(found)

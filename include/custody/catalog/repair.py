@@ -13,14 +13,20 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from custody.catalog.codec import decode
-from custody.catalog.conflict import NotApplicableError
+from custody.catalog.conflict import ForkError, NotApplicableError
 from custody.catalog.log import Catalog
+from custody.catalog.objects import Found, Objects
 from custody.catalog.rebuild import replace_from, scan, shard_of
 from custody.catalog.state import EMPTY, CatalogState, Draft
 from custody.catalog.transaction_pb2 import Action, AddFile, Note, Transaction
+from custody.catalog.wellformed import check_delta, check_full, read_file_entry
 from custody.clock import Clock
-from custody.errors import CorruptionError, CustodyError, FormatVersionError
-from custody.format.names import parse_revision
+from custody.errors import CorruptionError, CustodyError, NotFoundError
+from custody.format.names import LEASES, parse_revision
+
+_LOCK = "catalog-repair"
+_LOST_MAX = 10_000
+"""So many revisions without any object are named one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +59,23 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
     Raises:
         FormatVersionError: a newer custody wrote here: that is no damage.
     """
-    good = _last_good(catalog)
-    found = list(catalog.objects.list())
-    newest = max((item.revision for item in found), default=-1)
-    newest = max(newest, _traced(catalog, newest))
-    broken = _broken_checkpoints(catalog, [item.key for item in found if item.is_checkpoint])
+    found = [item for item in catalog.objects.list() if catalog.objects.store.head(item.key) is not None]
+    folders = _folders(catalog)
+    good, is_whole, foreign = _last_good(catalog)
+    broken = (*_broken_checkpoints(catalog, [item.key for item in found if item.is_checkpoint]), *foreign)
+    there = {item.revision for item in found}
+    newest = good.revision if is_whole else max(there, default=-1)
+    newest = max(newest, _traced(newest, folders), -1 if is_whole else _hinted(catalog, good))
     if newest <= good.revision:
-        return RepairPlan(good, newest, (), (), (), (), good.next_event_id, tuple(broken))
+        return RepairPlan(good, newest, (), (), (), (), good.next_event_id, broken)
     draft, next_event_id, lost, skipped = Draft(good), good.next_event_id, [], []
     taken: list[Action] = []
     removed: set[str] = set()
+    names = _Names(catalog, good)
     for revision in range(good.revision + 1, newest + 1):
-        transaction = _readable(catalog, revision, good)
+        transaction = names.readable(revision) if revision in there else None
+        if transaction is None and revision not in there and len(lost) >= _LOST_MAX:
+            break  # nothing but a number that somebody wrote speaks of so many
         if transaction is None:
             lost.append(revision)
             continue
@@ -83,7 +94,7 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
     next_event_id = max([next_event_id, *(file.last_event_id + 1 for file in from_footers)])
     actions = (*taken, *(Action(add_file=file) for file in from_footers))
     paths = tuple(file.path for file in from_footers)
-    return RepairPlan(good, newest, tuple(lost), actions, paths, tuple(skipped), next_event_id, tuple(broken))
+    return RepairPlan(good, newest, tuple(lost), actions, paths, tuple(skipped), next_event_id, broken)
 
 
 def repair(
@@ -91,17 +102,31 @@ def repair(
 ) -> tuple[RepairPlan, CatalogState]:
     """Do what `plan_repair` says; return the plan and the state after it.
 
-    With the names of the containers, files that are taken from footers get their shards, as in `rebuild`.
+    With the names of the containers, files that are taken from footers get their shards, as in `rebuild`. Of two
+    repairs at once the second is refused, also while the first is stopped: on a disk by a lock, elsewhere it finds out.
 
     Durability: on return the repaired catalog survives power loss. A crash on the way leaves a catalog that the next
     repair mends; every object that is replaced was copied aside before.
+
+    Raises:
+        LockedError: another repair of this catalog goes on.
+        ConflictError: somebody wrote what was to be replaced.
+        ForkError: a checkpoint contradicts what lies beside it, and nothing tells which of them is right.
+        FormatVersionError: a newer custody wrote here.
     """
+    with catalog.objects.store.exclusive(f"{catalog.objects.home}{LEASES}/{_LOCK}"):
+        return _repaired(catalog, clock, containers, leave_out)
+
+
+def _repaired(
+    catalog: Catalog, clock: Clock, containers: Sequence[str], leave_out: Container[str]
+) -> tuple[RepairPlan, CatalogState]:
     plan = plan_repair(catalog, leave_out)
     objects = catalog.objects
     for key in plan.checkpoints:
-        objects.store.move(key, f"{objects.home}transactions-damaged-{clock.now_ms():013d}/{key.rpartition('/')[2]}")
+        _set_aside(objects, key, f"{objects.home}transactions-damaged-{clock.now_ms():013d}/{key.rpartition('/')[2]}")
     fresh = Catalog(objects.store, objects.writer, objects.database, clock)
-    if plan.good.revision >= 0:
+    if plan.newest > plan.good.revision >= 0:
         # An earlier repair may have died before its transaction was durable; this one builds on it.
         objects.store.settle(objects.key(plan.good.revision, plan.good.uuid))
     if plan.newest > plan.good.revision:
@@ -114,36 +139,82 @@ def repair(
         note = Action(note=Note(kind=Note.REPAIRED, text=text, lost_revisions=plan.lost))
         key, data = fresh.continuation(plan.good, [note, *plan.actions, *shards], plan.next_event_id)
         replace_from(objects, clock, first, key, data)
-        for folder in _folders_behind(catalog, first):
-            objects.store.drop_folder(folder)
+        for revision in _folders(catalog):
+            if revision > first:
+                objects.store.drop_folder(objects.folder(revision))
     state = fresh.settle()
     if plan.is_needed:
         fresh.write_checkpoint()
     return plan, state
 
 
-def _traced(catalog: Catalog, newest: int) -> int:
-    """Return up to which revision there are traces of a lost tail: a hint, or several folders without a transaction."""
+def _set_aside(objects: Objects, key: str, target: str) -> None:
+    """Move a checkpoint out of the way; one that somebody wrote anew in this moment gets its place again."""
+    seen = objects.store.get(key)
+    objects.store.move(key, target)
+    moved = objects.store.get(target)
+    if moved != seen:
+        objects.store.put_if_absent(key, moved)
+
+
+def _traced(newest: int, folders: Sequence[int]) -> int:
+    """Return up to which revision folders without a transaction speak of a lost tail: of several, one is no trace."""
+    behind = [number for number in folders if number > newest]
+    return behind[-1] if len(behind) > 1 else -1
+
+
+def _hinted(catalog: Catalog, good: CatalogState) -> int:
+    """Return of which revision the hint speaks, -1 when it is of another catalog or cannot be read."""
     hinted = catalog.chain.hinted()
-    behind = _folders_behind(catalog, newest)
-    last = parse_revision(behind[-1].rstrip("/").rpartition("/")[2]) if len(behind) > 1 else None
-    return max(-1 if hinted is None else hinted.revision, -1 if last is None else last)
+    is_ours = hinted is not None and (good.revision < 0 or hinted.catalog_id == good.catalog_id.bytes)
+    return hinted.revision if hinted is not None and is_ours else -1
 
 
-def _folders_behind(catalog: Catalog, revision: int) -> list[str]:
+def _folders(catalog: Catalog) -> list[int]:
+    """Return the revisions that have a folder, going up."""
     objects = catalog.objects
     found = (parse_revision(name) for name in objects.store.folders(objects.prefix))
-    return [objects.folder(number) for number in sorted(n for n in found if n is not None and n > revision)]
+    return sorted(number for number in found if number is not None)
 
 
-def _last_good(catalog: Catalog) -> CatalogState:
-    """Return the newest state that checkpoints and transactions without a gap give."""
-    state = catalog.chain.newest_checkpoint().state
+def _last_good(catalog: Catalog) -> tuple[CatalogState, bool, list[str]]:
+    """Return the newest state that can be read, whether that is the catalog's end, and foreign checkpoints.
+
+    Of a catalog that can be opened that is the end, whatever others commit meanwhile. Of any other it is the state that
+    an intact checkpoint and transactions without a gap give.
+
+    Raises:
+        ForkError: a later checkpoint contradicts what lies beside it: it may be right, so nothing is given up for it.
+    """
+    start, forks = EMPTY, []
+    for item in catalog.objects.checkpoints():
+        try:
+            found = catalog.chain.checkpoint(item, [])
+        except ForkError as error:
+            forks.append((item, error))
+            continue
+        if found is not None:
+            start = found.state
+            break
+    try:
+        good, is_whole = catalog.chain.open().state, True
+    except CorruptionError:
+        good, is_whole = _followed(catalog, start), False
+    foreign = []
+    for item, error in forks:
+        if item.revision > good.revision:
+            raise error
+        on_chain, _ = catalog.chain.follow(start, item.revision)
+        said = decode(catalog.objects.store.get(item.key), item.key)
+        if (on_chain.uuid.bytes, on_chain.digest) != (said.uuid, said.previous_digest):
+            foreign.append(item.key)
+    return good, is_whole, foreign
+
+
+def _followed(catalog: Catalog, state: CatalogState) -> CatalogState:
     while True:
         try:
             return catalog.chain.follow(state)[0]
-        except FormatVersionError:
-            raise
         except CorruptionError:
             # One step at a time, up to the transaction that cannot be followed.
             try:
@@ -157,23 +228,45 @@ def _broken_checkpoints(catalog: Catalog, keys: list[str]) -> list[str]:
     for key in keys:
         try:
             message = decode(catalog.objects.store.get(key), key)
-            EMPTY.advanced(message, message.previous_digest)
+            check_full(message, key)
+            state = EMPTY.advanced(message, message.previous_digest, key)
+            for path in state.files:
+                read_file_entry(path, state.files.encoded(path), key)
+        except NotFoundError:
+            continue  # pruned since it was listed
         except (CorruptionError, NotApplicableError):
             broken.append(key)
     return broken
 
 
-def _readable(catalog: Catalog, revision: int, good: CatalogState) -> Transaction | None:
-    """Return a transaction of a revision that is whole and of this catalog, None when there is none."""
-    for item in catalog.objects.at(revision):
-        try:
-            message = decode(catalog.objects.store.get(item.key), item.key)
-        except CustodyError:
-            continue
-        ours = message.catalog_id == good.catalog_id.bytes or good.revision < 0
-        if not item.is_checkpoint and message.revision == revision and ours:
-            return message
-    return None
+class _Names:
+    """Finds the transactions behind a state by their names, which are derived from each other and not from contents."""
+
+    def __init__(self, catalog: Catalog, good: CatalogState) -> None:
+        self._objects = catalog.objects
+        self._good = good
+        self._revision, self._uuid = good.revision, good.uuid.bytes
+
+    def readable(self, revision: int) -> Transaction | None:
+        """Return the transaction of a revision if it is whole and of this catalog; asked for in rising order."""
+        for item in self._objects.at(revision):
+            where = self._objects.store.locate(item.key)
+            try:
+                message = check_delta(decode(self._objects.store.get(item.key), where), where)
+            except CustodyError:
+                continue
+            ours = message.catalog_id == self._good.catalog_id.bytes or self._good.revision < 0
+            if not item.is_checkpoint and message.revision == revision and ours and self._is_named(item):
+                return message
+        return None
+
+    def _is_named(self, item: Found) -> bool:
+        if self._good.revision < 0 or self._good.naming == Transaction.RANDOM:
+            return True
+        while self._revision < item.revision:
+            self._uuid = self._objects.next_uuid(self._good.catalog_id.bytes, self._revision, self._uuid)
+            self._revision += 1
+        return item.uuid.bytes == self._uuid
 
 
 def _from_footers(catalog: Catalog, draft: Draft, good: CatalogState, removed: set[str]) -> list[AddFile]:

@@ -86,10 +86,10 @@ class CatalogState:
         made += [] if self.prune is None else [Action(prune=self.prune)]
         return made + ([] if self.seal is None else [Action(seal=self.seal)])
 
-    def advanced(self, transaction: Transaction, digest: bytes) -> CatalogState:
-        """Return the state after a transaction, or the state that a checkpoint spells out."""
+    def advanced(self, transaction: Transaction, digest: bytes, where: str = "") -> CatalogState:
+        """Return the state after a transaction, or the state that a checkpoint spells out, which lies at `where`."""
         draft = Draft(self)
-        draft.follow(transaction, digest)
+        draft.follow(transaction, digest, where)
         return draft.state()
 
 
@@ -124,8 +124,8 @@ class Draft:
         self._next_event_id = base.next_event_id
         self._epoch = base.epoch
 
-    def follow(self, transaction: Transaction, digest: bytes) -> None:
-        """Apply a transaction or a checkpoint that was checked to be the next object.
+    def follow(self, transaction: Transaction, digest: bytes, where: str = "") -> None:
+        """Apply a transaction or a checkpoint, which lies at `where`, that was checked to be the next object.
 
         Raises:
             ConflictError: an action contradicts the state; the draft is of no use any more.
@@ -133,11 +133,14 @@ class Draft:
         """
         first = self.revision < 0
         if transaction.encoding == Transaction.FULL:
-            files = FileMap.undecoded(list(transaction.live_paths), list(transaction.live_files))
+            files = FileMap.undecoded(list(transaction.live_paths), list(transaction.live_files), where)
             self._base = replace(EMPTY, files=files)
         if first or transaction.encoding == Transaction.FULL:
             self.naming = transaction.naming
         self.apply(transaction.actions)
+        if self._prune is not None and self._prune.floor >= transaction.revision:
+            reason = f"is not before revision {transaction.revision}, which says so"
+            raise NotApplicableError(Conflict("prune up to", f"revision {self._prune.floor}", reason))
         self.catalog_id = transaction.catalog_id
         self.revision = transaction.revision
         self.uuid = transaction.uuid

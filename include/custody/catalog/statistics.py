@@ -8,18 +8,20 @@ and from what changed since.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from google.protobuf.message import DecodeError
 
 from custody.catalog.codec import decode
 from custody.catalog.objects import Objects
 from custody.catalog.state import CatalogState
 from custody.catalog.transaction_pb2 import AddFile, FileStatistics, Transaction
-from custody.errors import CustodyError
+from custody.errors import CorruptionError, CustodyError
 from custody.format.names import statistics_file
 
 _FIXED = pa.schema(
@@ -41,6 +43,11 @@ _FIXED = pa.schema(
     ]
 )
 _KEY = "custody_catalog"
+_DIGEST_KEY = "custody_sha256"
+_NO_DIGEST = b"0" * 64
+_TEXT_OF_64 = b"\x18\x40"
+"""How Thrift's compact form begins the value of a pair: its type, and the length 64."""
+_EARLIER_KEYS = frozenset({b"ARROW:schema", _KEY.encode()})
 _TYPES = {
     "integer": pa.int64(),
     "number": pa.float64(),
@@ -58,11 +65,16 @@ def table_key(objects: Objects, state: CatalogState) -> str:
 def write_statistics(objects: Objects, state: CatalogState, table: pa.Table) -> None:
     """Write the table of a state beside its checkpoint."""
     sink = pa.BufferOutputStream()
-    mark = {_KEY: f"{state.catalog_id}:{state.revision}"}
-    pq.write_table(
-        table.replace_schema_metadata(mark), sink, compression="zstd", write_page_checksum=True, store_schema=True
-    )
-    objects.store.put(table_key(objects, state), sink.getvalue().to_pybytes())
+    marked = table.replace_schema_metadata({_KEY: f"{state.catalog_id}:{state.revision}"})
+    with pq.ParquetWriter(sink, marked.schema, compression="zstd", write_page_checksum=True) as writer:
+        writer.write_table(marked)
+        writer.add_key_value_metadata({_DIGEST_KEY: _NO_DIGEST.decode()})
+    data = sink.getvalue().to_pybytes()
+    start = _digest_place(data)
+    if start is None:
+        raise AssertionError(f"{table_key(objects, state)}: pyarrow wrote the metadata in another form")
+    data = data[:start] + hashlib.sha256(data).hexdigest().encode() + data[start + len(_NO_DIGEST) :]
+    objects.store.put(table_key(objects, state), data)
 
 
 def statistics_table(objects: Objects, state: CatalogState) -> pa.Table:
@@ -72,6 +84,10 @@ def statistics_table(objects: Objects, state: CatalogState) -> pa.Table:
         return rows_of(state.files.values())
     live = pa.array(list(state.files), pa.string())
     kept = former.filter(pc.is_in(former.column("path"), live))
+    paths, digests = kept.column("path").to_pylist(), kept.column("sha256").to_pylist()
+    changed = state.files.changed_since(dict(zip(paths, digests, strict=True)))
+    if changed:  # a log that was mended is listed again under its name
+        kept = kept.filter(pc.invert(pc.is_in(kept.column("path"), pa.array(changed, pa.string()))))
     known = set(kept.column("path").to_pylist())
     fresh = rows_of(state.files[path] for path in state.files if path not in known)
     return pa.concat_tables([kept, fresh], promote_options="permissive") if fresh.num_rows else kept
@@ -80,22 +96,60 @@ def statistics_table(objects: Objects, state: CatalogState) -> pa.Table:
 def read_statistics(objects: Objects, state: CatalogState, columns: list[str] | None = None) -> pa.Table | None:
     """Return the table beside the checkpoint of this very state, None when it is lost, damaged or of another one."""
     try:
-        data = objects.store.get(table_key(objects, state))
-        found = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        found = _opened(objects.store.get(table_key(objects, state)))
         mark = (found.schema_arrow.metadata or {}).get(_KEY.encode(), b"").decode()
         return found.read(columns) if mark == f"{state.catalog_id}:{state.revision}" else None
     except (CustodyError, OSError, pa.ArrowException, ValueError):
         return None
 
 
+def _opened(data: bytes) -> pq.ParquetFile:
+    """Return a table whose every byte is as it was written.
+
+    The file carries, in its metadata, the SHA-256 of itself with zeros in that place. Tables of earlier releases carry
+    none: of these the pages have checksums.
+
+    Raises:
+        CorruptionError: a byte changed.
+    """
+    found = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+    start = _digest_place(data)
+    if start is None:
+        if set(found.metadata.metadata or {}) - _EARLIER_KEYS:
+            raise CorruptionError("the metadata of the table of statistics was changed.")
+        return found
+    stop = start + len(_NO_DIGEST)
+    if hashlib.sha256(data[:start] + _NO_DIGEST + data[stop:]).hexdigest().encode() != data[start:stop]:
+        raise CorruptionError("expected another SHA-256: the table of statistics was changed.")
+    return found
+
+
+def _digest_place(data: bytes) -> int | None:
+    """Return where in the footer the digest is, None when there is none."""
+    mark = _DIGEST_KEY.encode() + _TEXT_OF_64
+    place = data.rfind(mark)
+    return None if place < 0 else place + len(mark)
+
+
 def rows_of(files: Iterable[AddFile]) -> pa.Table:
-    """Return the table of some files."""
+    """Return the table of some files.
+
+    Raises:
+        CorruptionError: what the catalog says of a file is no statistics.
+    """
     listed = list(files)
     fixed = [pa.array([_fixed(file, field) for file in listed], field.type) for field in _FIXED]
     table = pa.Table.from_arrays(fixed, schema=_FIXED)
-    for name, values, kind in _typed([FileStatistics.FromString(file.statistics) for file in listed]):
+    for name, values, kind in _typed([_statistics(file) for file in listed]):
         table = table.append_column(name, pa.array(values, kind))
     return table
+
+
+def _statistics(file: AddFile) -> FileStatistics:
+    try:
+        return FileStatistics.FromString(file.statistics)
+    except DecodeError as error:
+        raise CorruptionError(f"{file.path}: statistics: expected a FileStatistics, got {error}.") from error
 
 
 def _fixed(file: AddFile, field: pa.Field) -> object:
@@ -128,10 +182,9 @@ def _former(objects: Objects, state: CatalogState) -> pa.Table | None:
     try:
         hint: Transaction = decode(objects.store.get(objects.hint), objects.hint)
         folder = objects.folder(hint.revision)
-        names = [item for item in objects.at(hint.revision) if item.is_checkpoint]
+        names = [item for item in objects.at(hint.revision) if item.is_checkpoint and item.uuid.bytes == hint.uuid]
         if not names or hint.catalog_id != state.catalog_id.bytes or hint.revision > state.revision:
             return None
-        data = objects.store.get(folder + statistics_file(names[0].uuid))
-        return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
+        return _opened(objects.store.get(folder + statistics_file(names[0].uuid))).read()
     except (CustodyError, OSError, pa.ArrowException, ValueError):
         return None

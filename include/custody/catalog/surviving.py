@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from custody.catalog.codec import decode
 from custody.catalog.objects import Objects
 from custody.catalog.transaction_pb2 import Action, Transaction
-from custody.errors import CorruptionError, StorageError
+from custody.catalog.wellformed import check_action
+from custody.errors import CorruptionError, InvalidInputError, NotFoundError, StorageError
 from custody.format.names import parse_revision, parse_transaction
 
 REPLACED_PREFIX = "transactions-replaced-"
@@ -31,6 +32,8 @@ class Surviving:
     """Objects that could be read."""
     unread: list[str] = field(default_factory=list)
     """Objects that could not be read and that no later checkpoint makes up for."""
+    _of: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    """Which catalog said it last, by kind and name."""
 
     def all(self) -> list[Action]:
         """Return the actions, in a fixed order."""
@@ -55,19 +58,31 @@ class Surviving:
             return f"{kinds} of {len(self.unread)} objects that cannot be read: {', '.join(self.unread)}"
         return None
 
-    def follow(self, message: Transaction) -> None:
-        """Take over what a transaction or a checkpoint says."""
+    def follow(self, message: Transaction, key: str) -> None:
+        """Take over what a transaction or a checkpoint says.
+
+        A checkpoint says all of its own catalog anew. Of another catalog's, such as one that was rebuilt or one that
+        does not belong here, it says nothing: that stays, as nobody may see again what was forgotten there.
+        """
         self.read += 1
-        if message.encoding == Transaction.FULL:  # a checkpoint says all anew
-            self.actions = {kind: {} for kind in KINDS}
+        of = message.catalog_id
+        if message.encoding == Transaction.FULL:
+            for kind in KINDS:
+                for name in [name for name in self.actions[kind] if self._of.get((kind, name)) == of]:
+                    del self.actions[kind][name]
             self.unread.clear()
         for action in message.actions:
             said = _said(action)
             if said is None:
                 continue
             kind, name, stands = said
+            try:
+                check_action(action)
+            except InvalidInputError:
+                self.unread.append(key)
+                continue
             if stands:
-                self.actions[kind][name] = action
+                self.actions[kind][name], self._of[kind, name] = action, of
             else:
                 self.actions[kind].pop(name, None)
 
@@ -83,8 +98,8 @@ def surviving(objects: Objects) -> Surviving:
     for prefix in (*(f"{objects.home}{name}/" for name in sorted(asides)), objects.prefix):
         for key in _keys(objects, prefix):
             try:
-                found.follow(decode(objects.store.get(key), key))
-            except (CorruptionError, StorageError):
+                found.follow(decode(objects.store.get(key), key), key)
+            except (CorruptionError, StorageError, NotFoundError):
                 found.unread.append(key)
     return found
 

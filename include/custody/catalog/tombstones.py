@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 from custody.catalog.transaction_pb2 import AddHold, AddTombstone, Condition
 from custody.errors import InvalidInputError
 
+_ID_MAX = (1 << 63) - 1
+"""Event ids are compared as signed 64-bit numbers."""
+
 
 def check_tombstone(stone: AddTombstone) -> AddTombstone:
     """Return a tombstone that says which events it means.
@@ -24,6 +27,9 @@ def check_tombstone(stone: AddTombstone) -> AddTombstone:
     if is_remnant(stone):
         return stone
     _check_condition("tombstone", stone)
+    for part in stone.unless:
+        # Here a bound of ids is enough: what is excepted may be everything that came before.
+        _check_condition("tombstone: unless", part, is_bound_enough=True)
     return stone
 
 
@@ -39,8 +45,14 @@ def check_hold(hold: AddHold) -> AddHold:
     return hold
 
 
-def _check_condition(what: str, part: AddTombstone | Condition) -> None:
-    if not (part.event_ids or part.flowfile_uuids or part.to_time_ms or part.attributes or part.event_types):
+def _check_condition(what: str, part: AddTombstone | Condition, *, is_bound_enough: bool = False) -> None:
+    greatest = max([part.before_event_id, *part.event_ids])
+    if greatest > _ID_MAX:
+        raise InvalidInputError(f"{what}: expected event ids of at most {_ID_MAX}, got {greatest}.")
+    is_bound = bool(is_bound_enough and part.before_event_id)
+    if not (
+        part.event_ids or part.flowfile_uuids or part.to_time_ms or part.attributes or part.event_types or is_bound
+    ):
         raise InvalidInputError(f"{what}: expected event ids, FlowFile uuids, a time range or attributes, got none.")
     if part.to_time_ms and part.to_time_ms <= part.from_time_ms:
         raise InvalidInputError(f"{what}: expected a time after {part.from_time_ms}, got {part.to_time_ms}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from custody.catalog.checkpoints import checkpoint_message
@@ -11,10 +12,16 @@ from custody.catalog.log import Catalog
 from custody.catalog.objects import Found
 from custody.catalog.scrub import Defect, Part, Progress, scrub_files
 from custody.catalog.state import EMPTY, CatalogState, Draft
-from custody.catalog.statistics import read_statistics
+from custody.catalog.statistics import read_statistics, table_key
 from custody.catalog.transaction_pb2 import Transaction
-from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError
+from custody.catalog.wellformed import check_delta, check_full, read_file_entry
+from custody.errors import CustodyError, FormatVersionError
 from custody.format.names import parse_revision
+
+_WALKS = 3
+"""How often a walk is begun anew because others pruned meanwhile."""
+_GAP_TOLD = 1000
+"""Of revisions in a row that are missing so many are named; a foreign name may claim any number."""
 
 
 @dataclass
@@ -37,13 +44,25 @@ def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = 
     Nothing is raised for damage and nothing is changed. A defect does not end the walk: behind a damaged transaction
     it goes on with the next checkpoint.
     """
-    walk = _Walk(catalog)
-    state = walk.run()
+    for _ in range(_WALKS):
+        floor = _floor(catalog)
+        walk = _Walk(catalog)
+        state = walk.run()
+        if _floor(catalog) == floor:
+            break  # else others pruned what was being walked over
     found = walk.found
     found.state = state
     if files and state is not None:
         scrub_files(catalog.objects, state, found, progress or (lambda done, total: None))
     return found
+
+
+def _floor(catalog: Catalog) -> int:
+    """Return before which revision leftovers of a pruning do not matter; 0 when the catalog cannot be read."""
+    try:
+        return catalog.load().floor
+    except CustodyError:
+        return 0
 
 
 class _Walk:
@@ -67,15 +86,17 @@ class _Walk:
             by_revision.setdefault(item.revision, []).append(item)
         if not by_revision:
             return EMPTY
-        first = max(min(by_revision), self._known_floor())
-        for revision in range(first, max(by_revision) + 1):
+        floor = _floor(self._catalog)
+        first = max(min(by_revision), floor)
+        self._look_below_floor([revision for revision in by_revision if revision < floor])
+        for revision in _walked(first, sorted(by_revision)):
             items = by_revision.get(revision, [])
             self._transaction(revision, [item for item in items if not item.is_checkpoint], begins=revision == first)
             for item in items:
                 if item.is_checkpoint:
                     self._checkpoint(item)
         self._look_for_lost_tail(max(by_revision))
-        if first > 0 and not any(item.is_checkpoint for item in by_revision[first]):
+        if first > 0 and not any(item.is_checkpoint for item in by_revision.get(first, [])):
             key = self._objects.folder(first - 1).rstrip("/")
             message = f"revision {first - 1} has no transaction, and nothing that was pruned ends there."
             self._defect(key, message, revision=first - 1)
@@ -86,20 +107,30 @@ class _Walk:
         self._pass_over_noted()
         if state is None:
             return None
-        self.found.notices += [
-            f"{self._store.locate(self._objects.key(made.revision, made.uuid))}: its table of statistics is lost or "
-            "damaged; the next checkpoint writes one."
-            for made in self._checkpoints[-1:]
-            if read_statistics(self._objects, made, []) is None
-        ]
+        self._check_statistics()
         return state
 
-    def _known_floor(self) -> int:
-        """Return before which revision leftovers of a pruning do not matter; 0 when the catalog cannot be read."""
-        try:
-            return self._catalog.load().floor
-        except CustodyError:
-            return 0
+    def _look_below_floor(self, revisions: list[int]) -> None:
+        if revisions:
+            self.found.notices.append(
+                f"{self._store.locate(self._objects.folder(min(revisions)))}: {len(revisions)} revisions before the "
+                "floor are still there: a pruning was interrupted, or a process wrote that was overtaken by one. The "
+                "next pruning removes them."
+            )
+
+    def _check_statistics(self) -> None:
+        """Read the tables of statistics whole; only the newest one has to be there, as a crash may leave none."""
+        for made in self._checkpoints:
+            where = table_key(self._objects, made)
+            if made is not self._checkpoints[-1] and self._store.head(where) is None:
+                continue
+            if read_statistics(self._objects, made) is None:
+                mended = (
+                    "the next checkpoint writes one" if made is self._checkpoints[-1] else "nothing reads it any more"
+                )
+                self.found.notices.append(
+                    f"{self._store.locate(where)}: the table of statistics is lost or damaged; {mended}."
+                )
 
     def _defect(
         self,
@@ -134,7 +165,9 @@ class _Walk:
         self.found.revisions += 1
         try:
             data = self._store.get(item.key)
-            transaction = decode(data, self._store.locate(item.key))
+            where = self._store.locate(item.key)
+            before = 0 if self._draft is None or begins else self._draft.commit_time_ms
+            transaction = check_delta(decode(data, where), where, before)
         except CustodyError as error:
             self._defect(item.key, str(error), _offset(error), revision=revision)
             self._draft = self._digest = self._uuid = None
@@ -189,10 +222,18 @@ class _Walk:
         """Compare a checkpoint with the state; where the state is unknown, go on from it."""
         self.found.checkpoints += 1
         try:
-            message = decode(self._store.get(item.key), self._store.locate(item.key))
-            state = EMPTY.advanced(message, message.previous_digest)
+            where = self._store.locate(item.key)
+            message = decode(self._store.get(item.key), where)
+            check_full(message, where)
+            state = EMPTY.advanced(message, message.previous_digest, where)
+            for path in state.files:
+                read_file_entry(path, state.files.encoded(path), where)
         except CustodyError as error:
             self._defect(item.key, str(error), _offset(error), part="checkpoint", revision=item.revision)
+            return
+        if (message.revision, message.uuid) != (item.revision, item.uuid.bytes):
+            text = f"its name says {item.revision}, {item.uuid}, it says {message.revision}."
+            self._defect(item.key, text, part="object", revision=item.revision)
             return
         if self._digest is not None and message.previous_digest != self._digest:
             text = "it stands beside another transaction than it says."
@@ -219,30 +260,54 @@ class _Walk:
             )
 
     def _check_floor(self, state: CatalogState, first: int) -> None:
-        for revision in range(state.floor, first):
+        for revision in range(state.floor, min(first, state.floor + _GAP_TOLD)):
             key = self._objects.folder(revision).rstrip("/")
             self._defect(key, f"revision {revision} is missing, and it was not pruned.", revision=revision)
         if state.prune is None:
             return
         made = [item for item in self._objects.at(state.floor) if item.is_checkpoint]
-        if not made or digest(self._store.get(made[0].key)) != state.prune.checkpoint_digest:
+        if not any(self._digest_of(item.key) == state.prune.checkpoint_digest for item in made):
             key = made[0].key if made else self._objects.folder(state.floor).rstrip("/")
             message = "expected the checkpoint that the pruning names, with its digest."
             self._defect(key, message, part="checkpoint", revision=state.floor)
 
-    def _check_hint(self) -> None:
+    def _digest_of(self, key: str) -> bytes | None:
         try:
-            data = self._store.get(self._objects.hint)
-            hint = decode(data, self._objects.hint)
-        except NotFoundError:
+            return digest(self._store.get(key))
+        except CustodyError:
+            return None
+
+    def _check_hint(self) -> None:
+        if self._store.head(self._objects.hint) is None:
             return
-        except (CorruptionError, FormatVersionError):
-            where = self._store.locate(self._objects.hint)
+        where = self._store.locate(self._objects.hint)
+        hint = self._catalog.chain.hinted()
+        if hint is None:
             self.found.notices.append(f"{where}: damaged; the next checkpoint mends it.")
             return
-        if self._draft is not None and hint.revision > self._draft.revision:
+        if self._draft is None:
+            return
+        newest = self._checkpoints[-1] if self._checkpoints else EMPTY
+        if hint.catalog_id != self._draft.catalog_id:
+            said = "it is of another catalog"
+        elif hint.revision > self._draft.revision:
             message = f"there was a revision {hint.revision}: the newest transactions are lost."
             self._defect(self._objects.hint, message, part="tail")
+            return
+        elif (hint.uuid, hint.previous_digest) != (newest.uuid.bytes, newest.digest):
+            said = f"it names revision {hint.revision}, the newest checkpoint is that of {newest.revision}"
+        else:
+            return
+        self.found.notices.append(f"{where}: {said}: readers pass over it, the next checkpoint mends it.")
+
+
+def _walked(first: int, there: list[int]) -> Iterator[int]:
+    """Yield the revisions from the first one on, those of a gap between up to a number."""
+    for revision in there:
+        if revision >= first:
+            yield from range(first, min(revision, first + _GAP_TOLD))
+            yield revision
+            first = revision + 1
 
 
 def _offset(error: CustodyError) -> int | None:

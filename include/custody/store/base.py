@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from builtins import list as list_of
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -94,6 +95,14 @@ class ObjectStore(Protocol):
 
     def drop_folder(self, prefix: str) -> None:
         """Remove an empty folder, where a store has folders; one that is not empty stays."""
+        ...
+
+    def exclusive(self, key: str) -> AbstractContextManager[None]:
+        """Let no other process in that asks for the same key, where a store can; raises LockedError when one is in.
+
+        A process that is stopped keeps others out until it goes on or ends. An object store cannot: there the caller
+        has to look again before each step.
+        """
         ...
 
     def settle(self, key: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from builtins import list as list_of
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from custody.errors import NotFoundError, StorageError
@@ -121,8 +122,11 @@ class LocalStore:
         """Remove a file and sync its folder, so that deletions survive in the order in which they were made."""
         path = self._path(key)
         self._fs.remove(path)
-        if self._fs.exists(path.parent):
+        try:
             self._fs.sync_directory(path.parent)
+        except StorageError as error:
+            if error.errno not in _ABSENT:  # else somebody has just dropped the folder
+                raise
 
     def drop_folder(self, prefix: str) -> None:
         """Remove an empty folder."""
@@ -133,6 +137,14 @@ class LocalStore:
             except StorageError as error:
                 if error.errno != errno.ENOTEMPTY:  # somebody has just put something there
                     raise
+
+    @contextmanager
+    def exclusive(self, key: str) -> Iterator[None]:
+        """Hold a lock of the operating system on a file, which stays behind unlocked."""
+        path = self._path(key)
+        self._make_durable(path.parent)
+        with self._fs.lock(path):
+            yield
 
     def settle(self, key: str) -> None:
         """Sync the folder of a file that another process published, and its name; the content was synced before."""

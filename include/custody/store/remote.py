@@ -5,7 +5,7 @@ from __future__ import annotations
 from builtins import list as list_of
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
@@ -122,6 +122,10 @@ class RemoteStore:
 
     def drop_folder(self, prefix: str) -> None:
         """Do nothing: there are no folders."""
+
+    def exclusive(self, key: str) -> AbstractContextManager[None]:
+        """Let everybody in: there are no locks."""
+        return nullcontext()
 
     def settle(self, key: str) -> None:
         """Do nothing: what can be read is durable."""

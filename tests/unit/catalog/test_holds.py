@@ -31,18 +31,20 @@ def hold(name: str, *event_ids: int) -> Action:
 
 def mark(number: int, *groups: int) -> Action:
     shards = [MarkedShard(name="shard", container="containers/1")]
-    return Action(add_mark=AddMark(id=bytes([number]), paths=["a", "b"], shards=shards, groups=groups, created_ms=7))
+    return Action(
+        add_mark=AddMark(id=bytes([number]) * 16, paths=["a", "b"], shards=shards, groups=groups, created_ms=7)
+    )
 
 
 def test_holds_and_marks_are_in_the_state_with_and_without_a_checkpoint(tmp_path: Path) -> None:
     catalog = open_catalog(tmp_path)
     catalog.commit([hold("one", 1), hold("two", 2), mark(1, 5), mark(2, 6, 7)])
     catalog.commit([Action(remove_hold=RemoveHold(name="one", reason="over", who="legal", created_ms=8))])
-    catalog.commit([Action(remove_mark=RemoveMark(id=bytes([1]))), mark(3)])
+    catalog.commit([Action(remove_mark=RemoveMark(id=bytes([1]) * 16)), mark(3)])
     for _ in range(2):
         state = open_catalog(tmp_path).load()
         assert {name: found.condition.event_ids for name, found in state.holds.items()} == {"two": [2]}
-        assert sorted(state.marks) == ["02", "03"]
+        assert sorted(state.marks) == ["02" * 16, "03" * 16]
         assert live_groups(state) == {6, 7}
         catalog.checkpoint()
     found = verify(open_catalog(tmp_path), files=False)
