@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -23,10 +24,17 @@ _CONTROL = re.compile(r"[\x7f-\x9f]")
 _WIDTH_PIPED = 200  # a pipe has no width of its own; folding at 80 would tear ids apart
 
 
+class _Console(Console):
+    """A console that leaves to the command's end what happens when nobody reads it any more."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def _console(*, err: bool) -> Console:
     stream = sys.stderr if err else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_PIPED
-    return Console(stderr=err, soft_wrap=True, highlight=False, width=width)
+    return _Console(stderr=err, soft_wrap=True, highlight=False, width=width)
 
 
 def stdout() -> Console:
@@ -50,10 +58,14 @@ def writer_option(command: Command) -> Command:
     return click.option("--writer", "-w", help=text)(command)
 
 
+def json_text(value: object) -> str:
+    """Return one JSON document on one line; JSON itself leaves DEL and the C1 control characters as they are."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", msgspec.json.encode(value).decode())
+
+
 def print_json(value: object) -> None:
-    """Print one JSON document on one line; JSON itself leaves DEL and the C1 control characters as they are."""
-    text = msgspec.json.encode(value).decode()
-    click.echo(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    """Print one JSON document on one line."""
+    click.echo(json_text(value))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
