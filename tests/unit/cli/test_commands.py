@@ -184,10 +184,26 @@ def test_lineage_is_asked_by_uuid_or_by_event(root: Path, live: Repository) -> N
         assert isinstance(found["nodes"], list)
         assert {node["uuid"] for node in found["nodes"]} == set(wanted.nodes)
         assert (found["events"], found["is_complete"]) == (wanted.events, True)
-    tree = run(root, "lineage", join.event_id).stdout
+    tree = run(root, "lineage", join.event_id, "--all").stdout
     assert all(uuid in tree for uuid in wanted.nodes)
     assert "← asked for" in tree
     assert " of main" not in tree  # one writer's ids need no name
+
+
+def test_a_long_lineage_is_cut_to_a_screen_that_shows_what_was_asked_for(root: Path, live: Repository) -> None:
+    longest = max(live.events(count=600), key=lambda item: len(live.lineage([item.flowfile_uuid]).nodes))
+    found = live.lineage([longest.flowfile_uuid])
+    whole = run(root, "lineage", longest.event_id, "--all").stdout.splitlines()
+    assert len(whole) > 60
+    for asked in found.nodes:
+        result = run(root, "lineage", asked)
+        assert len(result.stdout.splitlines()) == 42
+        assert "← asked for" in result.stdout
+        last = result.stdout.splitlines()[-1]
+        assert f"… {len(whole) - 41} more lines; --all prints them" in last
+    assert f"{found.events} events of {len(found.nodes)} FlowFiles, " in whole[0]
+    few = min(live.events(count=600), key=lambda item: live.lineage([item.flowfile_uuid]).events)
+    assert "more lines" not in run(root, "lineage", few.event_id).stdout
 
 
 def test_a_cut_lineage_says_so(root: Path, live: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,6 +234,32 @@ def test_the_quarantine_is_listed_shown_and_tried_again(new: Path, tmp_path: Pat
     assert run(new, "quarantine", "resubmit", entry["key"]).exit_code == 1
     assert run(new, "quarantine", "resubmit").exit_code == 2
     assert run(new, "quarantine", "resubmit", "--all", entry["key"]).exit_code == 2
+
+
+def test_the_quarantine_is_emptied_by_reason_and_by_file_after_a_look(new: Path, tmp_path: Path) -> None:
+    bad = json.dumps([document("SEND", entitySize=-1), 1, 2]).encode()
+    (tmp_path / "a.json").write_bytes(bad)
+    (tmp_path / "b.json").write_bytes(bad.replace(b"2]", b"3]"))
+    assert run(new, "ingest", tmp_path / "a.json", tmp_path / "b.json").exit_code == 1
+
+    def left() -> list[tuple[str, str]]:
+        entries = json.loads(run(new, "quarantine", "list", "--json").stdout)
+        return sorted((Path(entry["file"]).name, entry["code"]) for entry in entries)
+
+    before = left()
+    assert len(before) >= 5
+    shown = run(new, "quarantine", "remove", "--all", "--code", "not-an-object")
+    assert "--apply removes them" in shown.stdout
+    assert left() == before
+    assert (
+        run(new, "quarantine", "remove", "--all", "--code", "not-an-object", "--file", "a.json", "--apply").exit_code
+        == 0
+    )
+    assert left() == [entry for entry in before if entry != ("a.json", "not-an-object")]
+    assert run(new, "quarantine", "remove", "--all", "--apply").exit_code == 0
+    assert left() == []
+    for wrong in (("remove",), ("remove", "--all", "0" * 16), ("remove", "--code", "x", "0" * 16)):
+        assert run(new, "quarantine", *wrong).exit_code == 2
 
 
 @pytest.mark.parametrize(
