@@ -18,11 +18,11 @@ from custody.catalog import (
     Verification,
     attest,
     compare,
-    new_key,
     public_key,
     read_attestation,
     verify,
 )
+from custody.catalog import new_key as made_key
 from custody.cli.catalog_cmd import catalog as catalog_group
 from custody.cli.catalogs import opened, opened_all
 from custody.cli.findings import bar, deep_option, level_of, print_findings, quick_option
@@ -185,7 +185,7 @@ def verify_chain(repository: Path, writer: str | None, as_json: bool) -> None:
 
 
 @click.command("attest")
-@click.option("--new-key", type=click.Path(path_type=Path), help="Make a key, write it to this new file, and stop.")
+@click.option("--new-key", type=click.Path(path_type=Path), help="Make a key, keep it in this new file, sign with it.")
 @click.option("--key", type=click.Path(path_type=Path), help="File of the private key to sign with.")
 @click.option("--out", type=click.Path(path_type=Path), help="File for the attestation; default: stdout.")
 @writer_option
@@ -197,32 +197,33 @@ def attest_head(repository: Path, new_key: Path | None, key: Path | None, out: P
 
     \b
     Example:
-      custody -r demo attest --new-key auditor.pem
+      custody -r demo attest --new-key auditor.pem --out head.json
       custody -r demo attest --key auditor.pem --out head.json
     """
     fs = PosixFileSystem()
-    if new_key is not None:
-        print_json({"key": str(new_key), "public_key": _make_key(new_key)})
-        return
-    if key is None:
+    if (key is None) == (new_key is None):
         raise click.UsageError("name a key with --key, or make one with --new-key FILE")
-    made = msgspec.json.encode(attest(opened(repository, writer)[1], fs.read(key), SystemClock())) + b"\n"
+    pem = made_key() if key is None else fs.read(key)
+    # Signed before the key is kept: where there is nothing to sign no key is left behind.
+    made = msgspec.json.encode(attest(opened(repository, writer)[1], pem, SystemClock())) + b"\n"
+    if new_key is not None:
+        _keep_key(new_key, pem)
+        stderr().print(f"made the key {new_key}, its public key is {public_key(pem)}", markup=False)
     if out is None:
         click.echo(made.decode(), nl=False)
-    else:
-        fs.write_durably(out, made)
+        return
+    fs.write_durably(out, made)
+    stderr().print(f"signed the newest revision in {out}; later: custody verify --against {out}", markup=False)
 
 
-def _make_key(path: Path) -> str:
-    """Write a new private key that only its owner can read; return its public key."""
-    pem = new_key()
+def _keep_key(path: Path, pem: bytes) -> None:
+    """Write a new private key that only its owner can read."""
     former = os.umask(0o177)
     try:
         if not PosixFileSystem().publish_if_absent(path.absolute(), pem):
             raise ConfigurationError(f"{path}: exists. A key is never overwritten; name another file.")
     finally:
         os.umask(former)
-    return public_key(pem)
 
 
 def _run(catalogs: Sequence[Catalog], attestation: Attestation | None, *, files: bool, as_json: bool) -> None:

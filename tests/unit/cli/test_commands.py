@@ -118,6 +118,18 @@ def test_status_is_the_repository_s(root: Path, live: Repository) -> None:
     assert "600" in run(root, "status").stdout
 
 
+def test_a_new_repository_misses_nothing(new: Path, repository: Repository) -> None:
+    assert {disk["state"] for disk in json.loads(run(new, "status", "--json").stdout)["disks"]} == {"new"}
+    assert "empty, made on first use" in run(new, "status").stdout
+    append(repository, [event()])
+    states = [disk["state"] for disk in json.loads(run(new, "status", "--json").stdout)["disks"]]
+    assert states == ["ok", "new"]
+    run_steps(repository.settings)
+    repository.settings.store.rename(repository.settings.store.with_name("away"))
+    states = [disk["state"] for disk in json.loads(run(new, "status", "--json").stdout)["disks"]]
+    assert states == ["ok", "missing"]
+
+
 def test_search_prints_what_the_repository_finds(root: Path, live: Repository) -> None:
     wanted = live.search("event_type:SEND", limit=5, offset=2)
     [found] = lines(run(root, "search", "event_type:SEND", "-n", 5, "--offset", 2, "--json"))
