@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import click
 import msgspec
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+
+from custody.cli.tables import column_widths, records, table, table_width
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,9 +31,12 @@ class _Console(Console):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
+def _has_width(*, err: bool = False) -> bool:
+    return (sys.stderr if err else sys.stdout).isatty() or "COLUMNS" in os.environ
+
+
 def _console(*, err: bool) -> Console:
-    stream = sys.stderr if err else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_PIPED
+    width = None if _has_width(err=err) else _WIDTH_PIPED
     return _Console(stderr=err, soft_wrap=True, highlight=False, width=width)
 
 
@@ -69,13 +72,25 @@ def print_json(value: object) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; a column whose name ends in a number sign is set right-justified, without the sign."""
-    table = Table(title=clean(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
-    for name in columns:
-        table.add_column(name.removesuffix("#"), justify="right" if name.endswith("#") else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(clean(cell) for cell in row))
-    stdout().print(table)
+    """Print a table; a column whose name ends in a number sign is set right-justified, without the sign.
+
+    Where it is wider than the terminal, its rows become records of several lines: what is printed can be copied whole.
+    """
+    console = stdout()
+    cells = [[clean(cell) for cell in row] for row in rows]
+    plain = [[cell.plain for cell in row] for row in cells]
+    names = [name.removesuffix("#") for name in columns]
+    # A pipe has no width of its own: a table there is as wide as it has to be.
+    widths = column_widths(names, plain, console.width if _has_width() else sys.maxsize)
+    heading = clean(title) if title else None
+    if widths is None:
+        for line in [*([heading.plain, ""] if heading else []), *records(names, plain, console.width)]:
+            console.print(clean(line))
+        return
+    right = {number for number, name in enumerate(columns) if name.endswith("#")}
+    if not _has_width():
+        console.width = max(console.width, table_width(widths))
+    console.print(table(heading, names, cells, widths, right))
 
 
 def clean(value: object) -> Text:
