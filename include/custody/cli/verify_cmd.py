@@ -25,8 +25,8 @@ from custody.catalog import (
 from custody.catalog import new_key as made_key
 from custody.cli.catalog_cmd import catalog as catalog_group
 from custody.cli.catalogs import opened, opened_all
-from custody.cli.findings import bar, deep_option, level_of, print_findings, quick_option
-from custody.cli.output import json_option, print_json, print_table, stderr, writer_option
+from custody.cli.findings import bar, deep_option, level_of, print_findings, quick_option, verdict
+from custody.cli.output import json_option, print_json, print_table, size_text, stderr, stdout, writer_option
 from custody.cli.scrub_cmd import print_scrub
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
@@ -103,7 +103,7 @@ def verify_all(
     if as_json:
         print_json(documents)
     else:
-        _print_all(workspaces, found, documents)
+        _print_all(workspaces, found, documents, only_orphans=orphans)
     if any(document["defects"] for document in documents):
         sys.exit(_CORRUPT)
 
@@ -156,18 +156,30 @@ def _defect(item: Finding) -> dict[str, Any]:
     return {"file": document.pop("path"), **document}
 
 
-def _print_all(workspaces: list[Workspace], found: Checked, documents: list[dict[str, Any]]) -> None:
-    counted = ("writer", "revisions", "checkpoints", "files", "bytes")
-    columns = [f"{name}#" if name != "writer" else name for name in counted]
-    rows = [[document[name] for name in counted] for document in documents if "revisions" in document]
-    if found.pieces:
-        print_table(f"{found.pieces} pieces, {found.bytes} bytes looked at, level {found.level}", columns, rows)
+def _print_all(
+    workspaces: list[Workspace], found: Checked, documents: list[dict[str, Any]], *, only_orphans: bool
+) -> None:
     known = {workspace.writer for workspace in workspaces}
-    print_findings(item for item in found.findings if item.writer is None or item.writer in known)
+    told = [item for item in found.findings if item.writer is None or item.writer in known]
+    rows = [document for document in documents if document.get("revisions") or document.get("files")]
+    if rows and not only_orphans:
+        _print_counts("", rows)
+    print_findings(told)
     for document in documents:
         for kind, word in (("proven", "proven"), ("not_proven", "not proven")):
             for text in document.get(kind, []):
                 stderr().print(f"{word}: {text}", markup=False)
+    if only_orphans:
+        stdout().print("" if told else "nothing belongs to nothing", end="" if told else "\n")
+        return
+    looked = f"{found.pieces} pieces, {size_text(found.bytes)} looked at, level {found.level}"
+    stdout().print(f"{looked}: {verdict(told)}" if found.bytes else f"nothing to look at yet: {verdict(told)}")
+
+
+def _print_counts(title: str, documents: Sequence[dict[str, Any]]) -> None:
+    counted = ("revisions", "checkpoints", "files", "bytes")
+    columns = ("writer", *(f"{name}#" for name in counted))
+    print_table(title, columns, [[document[name] for name in ("writer", *counted)] for document in documents])
 
 
 @catalog_group.command("verify")
@@ -241,7 +253,7 @@ def _run(catalogs: Sequence[Catalog], attestation: Attestation | None, *, files:
         sys.exit(_CORRUPT)
 
 
-def _document(catalog: Catalog, found: Verification, attestation: Attestation | None) -> dict[str, object]:
+def _document(catalog: Catalog, found: Verification, attestation: Attestation | None) -> dict[str, Any]:
     defects: list[dict[str, str | int | None]] = [
         {"file": defect.file, "offset": defect.offset, "message": str(defect)} for defect in found.defects
     ]
@@ -251,7 +263,7 @@ def _document(catalog: Catalog, found: Verification, attestation: Attestation | 
             {"file": str(catalog.objects), "offset": None, "message": text} for text in compared.defects
         ]
         defects = [*wrong, *defects]
-    document: dict[str, object] = {
+    document: dict[str, Any] = {
         "writer": catalog.objects.writer,
         "database": catalog.objects.database,
         "revisions": found.revisions,
@@ -269,10 +281,8 @@ def _document(catalog: Catalog, found: Verification, attestation: Attestation | 
     return document
 
 
-def _print(document: dict[str, object]) -> None:
-    counted = ("writer", "revisions", "checkpoints", "files", "bytes")
-    columns = [f"{name}#" if name != "writer" else name for name in counted]
-    print_table("", columns, [[document[name] for name in counted]])
+def _print(document: dict[str, Any]) -> None:
+    _print_counts("", [document])
     for kind, word in (
         ("defects", "defect"),
         ("notices", "notice"),
@@ -283,3 +293,8 @@ def _print(document: dict[str, object]) -> None:
         for entry in found if isinstance(found, list) else []:
             text = entry["message"] if isinstance(entry, dict) else entry
             stderr().print(f"{word}: {text}", markup=False)
+    if not document["defects"]:
+        looked = (
+            f"{document['revisions']} revisions, {document['files']} files, {size_text(document['bytes'])} looked at"
+        )
+        stdout().print(f"{looked}: nothing wrong")

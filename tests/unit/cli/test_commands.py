@@ -104,6 +104,34 @@ def test_ingest_of_a_bad_file_keeps_the_good_ones_and_ends_with_1(new: Path, tmp
     assert run(new, "ingest", tmp_path / "absent.json").exit_code == 2
 
 
+def test_ingest_of_a_folder_says_what_it_passes_over(new: Path, tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    (landing / "deep" / "deeper").mkdir(parents=True)
+    write_samples(landing, 10, nodes=1)
+    write_samples(landing / "deep" / "deeper", 20, nodes=1, seed=8)
+    for name in "abcdef":
+        (landing / f"{name}.csv").write_text("x")
+    result = run(new, "ingest", landing, "--json")
+    assert [report["stored"] for report in json.loads(result.stdout)] == [10]
+    files, folders = result.stderr.splitlines()
+    assert "passed over 6 files (a.csv, b.csv, c.csv, d.csv, e.csv, …) that do not end in .json, " in files
+    assert "passed over 1 folder (deep); --recursive reads them too" in folders
+    deep = run(new, "ingest", landing, "--recursive", "--json")
+    assert [report["stored"] for report in json.loads(deep.stdout)] == [20, 0]
+    assert "folder" not in deep.stderr
+
+
+def test_ingest_of_nothing_is_an_error(new: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    result = run(new, "ingest", tmp_path / "empty")
+    assert (result.exit_code, result.stdout) == (NotFoundError.exit_code, "")
+    assert "empty: expected files that end in .json, .ndjson, .jsonl, .gz, .avro, found none." in result.stderr
+    (tmp_path / "empty" / "a.txt").write_text("x")
+    result = run(new, "ingest", tmp_path / "empty")
+    assert result.exit_code == NotFoundError.exit_code
+    assert "passed over 1 file (a.txt)" in result.stderr
+
+
 def test_only_some_of_very_many_problems_are_shown(new: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("[" + ",".join("1" for _ in range(50)) + "]")
     result = run(new, "ingest", tmp_path / "bad.json")
