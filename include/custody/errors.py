@@ -1,7 +1,7 @@
 """The error tree: one class for each thing that a handler does differently.
 
-Every class has a stable `kind` for machines and an `exit_code` for the command line. A message reads
-*what failed: file @offset: expected X, got Y. Next step.*
+Every class has a stable `kind` for machines, an `exit_code` for the command line, and a `hint` what to do about it; an
+error may know a better one. A message reads *what failed: file @offset: expected X, got Y. Next step.*
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ class CustodyError(Exception):
 
     kind: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 10
+    hint: str = ""
 
 
 class ConfigurationError(CustodyError, ValueError):
@@ -21,6 +22,7 @@ class ConfigurationError(CustodyError, ValueError):
 
     kind = "configuration"
     exit_code = 11
+    hint = "Mend the setting or the argument. Trying again changes nothing."
 
 
 class NotFoundError(CustodyError, LookupError):
@@ -28,6 +30,7 @@ class NotFoundError(CustodyError, LookupError):
 
     kind = "not-found"
     exit_code = 12
+    hint = "Check the name, the id or the folder."
 
 
 class InvalidInputError(CustodyError, ValueError):
@@ -35,6 +38,7 @@ class InvalidInputError(CustodyError, ValueError):
 
     kind = "invalid-input"
     exit_code = 13
+    hint = "Mend the query or the input. Trying again changes nothing."
 
 
 class LockedError(CustodyError):
@@ -42,6 +46,7 @@ class LockedError(CustodyError):
 
     kind = "locked"
     exit_code = 14
+    hint = "Wait and try again. A step that hangs makes way for `custody run STEP --take-over`."
 
 
 class ConflictError(CustodyError):
@@ -49,6 +54,7 @@ class ConflictError(CustodyError):
 
     kind = "conflict"
     exit_code = 15
+    hint = "Wait and try again."
 
 
 class ClosedError(CustodyError):
@@ -56,6 +62,7 @@ class ClosedError(CustodyError):
 
     kind = "closed"
     exit_code = 16
+    hint = "Open the repository again: a command does so by itself when it is started again."
 
 
 class StorageError(CustodyError, OSError):
@@ -63,6 +70,7 @@ class StorageError(CustodyError, OSError):
 
     kind = "storage"
     exit_code = 17
+    hint = "Look at the disk: space, rights, mount."
 
 
 class BackpressureError(CustodyError):
@@ -70,6 +78,7 @@ class BackpressureError(CustodyError):
 
     kind = "backpressure"
     exit_code = 18
+    hint = "Run the pipeline, `custody run all`, then try again."
 
 
 class SupersededError(CustodyError):
@@ -77,6 +86,7 @@ class SupersededError(CustodyError):
 
     kind = "superseded"
     exit_code = 19
+    hint = "Nothing: the attempt that took over does the work."
 
 
 class CorruptionError(CustodyError):
@@ -84,6 +94,7 @@ class CorruptionError(CustodyError):
 
     kind = "corruption"
     exit_code = 20
+    hint = "Run `custody verify`: it names what is damaged, what it costs and what mends it."
 
 
 class FormatVersionError(CustodyError):
@@ -91,3 +102,4 @@ class FormatVersionError(CustodyError):
 
     kind = "format-version"
     exit_code = 21
+    hint = "Use the release that wrote the file, or a newer one."

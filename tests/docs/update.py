@@ -73,6 +73,12 @@ def errors_block() -> str:
     return _table(("class", "kind", "exit code", "meaning"), rows)
 
 
+def hints_block() -> str:
+    """Return the table of what to do about errors."""
+    rows = [(item.exit_code, item.hint) for item in error_classes() if item.hint]
+    return _table(("exit code", "next step"), rows)
+
+
 def settings_block() -> str:
     """Return the table of settings."""
     rows = [
@@ -161,6 +167,7 @@ def _table(heading: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "errors": errors_block,
+    "hints": hints_block,
     "settings": settings_block,
     "fields": fields_block,
 }

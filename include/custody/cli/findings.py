@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -61,6 +62,21 @@ def print_findings(found: Iterable[Finding]) -> None:
         elif items:
             rows = [(item.kind, item.message, item.events or None, _ids(item), item.repair) for item in items]
             print_table(_SEVERITIES[severity], ("kind", "what", "events#", "ids", "what mends it"), rows)
+
+
+_COUNTED = {
+    "damage": "damaged",
+    "loss": "known to be lost",
+    "notice": "to be noticed",
+    "orphan": "belonging to nothing",
+}
+
+
+def verdict(found: Iterable[Finding]) -> str:
+    """Return in a few words what findings come to, the worst first."""
+    counts = Counter(str(item.severity) for item in found)
+    told = [f"{counts[severity]} {word}" for severity, word in _COUNTED.items() if counts[severity]]
+    return ", ".join(told) or "nothing wrong"
 
 
 def _ids(item: Finding) -> str:

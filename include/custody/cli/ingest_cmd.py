@@ -12,11 +12,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from custody.capture import Format
 from custody.cli.output import clean, json_option, print_json, print_table, stderr
 from custody.config import EVENT_SUFFIXES
+from custody.errors import NotFoundError
 from custody.repository import FileReport, Repository
 
 EXIT_REJECTED = 1
 AUTO = "auto"
 _PROBLEMS_SHOWN = 20
+_NAMES_SHOWN = 5
 
 
 @click.command()
@@ -30,22 +32,26 @@ _PROBLEMS_SHOWN = 20
     show_default=True,
     help="What the files are; auto looks at the content of each.",
 )
+@click.option("--recursive", "-R", "is_deep", is_flag=True, help="Look into the folders of folders too.")
 @json_option
 @click.pass_obj
-def ingest(repository: Path, files: tuple[Path, ...], node: str | None, format_name: str, as_json: bool) -> None:
+def ingest(
+    repository: Path, files: tuple[Path, ...], node: str | None, format_name: str, is_deep: bool, as_json: bool
+) -> None:
     """Store the events of FILES, each event once.
 
     Read are NiFi's Site-to-Site provenance (nifi: JSON arrays or one event a line; nifi-avro), the events
     of NiFi's REST interface (nifi-rest), OpenLineage run events (openlineage) and NGSI notifications (ngsi), each
-    plain or gzip. A folder stands for the *.json, *.ndjson, *.jsonl, *.gz and *.avro files in it. What
-    cannot be stored goes to the quarantine, the rest is kept; the exit code is then 1.
+    plain or gzip. A folder stands for the *.json, *.ndjson, *.jsonl, *.gz and *.avro files in it; what else is in it is
+    named. Where there is nothing to read the exit code is 12. What cannot be stored goes to the quarantine, the rest is
+    kept; the exit code is then 1.
 
     \b
     Example:
       custody -r demo ingest landing/
     """
     format = None if format_name == AUTO else Format(format_name)
-    reports = _ingest(Repository.open(repository), _expand(files), format, node)
+    reports = _ingest(Repository.open(repository), _expand(files, is_deep=is_deep), format, node)
     if as_json:
         print_json(reports)
     else:
@@ -56,18 +62,60 @@ def ingest(repository: Path, files: tuple[Path, ...], node: str | None, format_n
         sys.exit(EXIT_REJECTED)
 
 
-def _expand(files: Sequence[Path]) -> list[Path]:
-    return [found for path in files for found in (_in_folder(path) if path.is_dir() else [path])]
+def _expand(paths: Sequence[Path], *, is_deep: bool) -> list[Path]:
+    """Return the files that are meant, and say what is passed over in folders.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    files: list[Path] = []
+    talk = stderr()
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        found, strange, folders = _looked_through(path, is_deep=is_deep)
+        files += found
+        endings = ", ".join(EVENT_SUFFIXES)
+        if strange:
+            text = f"{path}: passed over {_named(strange, 'file')} that do not end in {endings}; to read one, name it"
+            talk.print(clean(text))
+        if folders:
+            talk.print(clean(f"{path}: passed over {_named(folders, 'folder')}; --recursive reads them too"))
+    if not files:
+        where = ", ".join(map(str, paths))
+        raise NotFoundError(f"{where}: expected files that end in {', '.join(EVENT_SUFFIXES)}, found none.")
+    return files
 
 
-def _in_folder(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.suffix in EVENT_SUFFIXES and path.is_file())
+def _looked_through(folder: Path, *, is_deep: bool) -> tuple[list[Path], list[Path], list[Path]]:
+    """Return the files of events in a folder, what else is in it, and the folders in it that were not looked into."""
+    files: list[Path] = []
+    strange: list[Path] = []
+    folders: list[Path] = []
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            if is_deep and not path.is_symlink():
+                for known, more in zip((files, strange, folders), _looked_through(path, is_deep=True), strict=True):
+                    known += more
+            else:
+                folders.append(path)
+        else:
+            (files if path.suffix in EVENT_SUFFIXES and path.is_file() else strange).append(path)
+    return files, strange, folders
+
+
+def _named(paths: Sequence[Path], what: str) -> str:
+    """Return how many there are and what the first of them are called."""
+    names = ", ".join(path.name for path in paths[:_NAMES_SHOWN]) + (", …" if len(paths) > _NAMES_SHOWN else "")
+    return f"{len(paths)} {what}{'' if len(paths) == 1 else 's'} ({names})"
 
 
 def _ingest(repository: Repository, files: Sequence[Path], format: Format | None, node: str | None) -> list[FileReport]:
     reports = []
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with repository.ingest() as work, Progress(*columns, console=stderr(), transient=True) as progress:
+    bar = Progress(*columns, console=stderr(), transient=True, disable=not sys.stderr.isatty())
+    with repository.ingest() as work, bar as progress:
         total = progress.add_task("all files", total=sum(path.stat().st_size for path in files))
         done = 0
         for path in files:

@@ -5,26 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.text import Text
 from rich.tree import Tree
 
 from custody.cli.output import clean, json_option, print_json, stderr, stdout, time_text, writer_option
 from custody.lineage import FlowFileNode, Lineage
+from custody.model import Event
 from custody.repository import Repository
 
-_NODES_SHOWN = 200
+_LINES_SHOWN = 40
 
 
 @click.command()
 @click.argument("what")
+@click.option("--all", "everything", is_flag=True, help=f"Print every line, not only {_LINES_SHOWN}.")
 @writer_option
 @json_option
 @click.pass_obj
-def lineage(repository: Path, what: str, writer: str | None, as_json: bool) -> None:
+def lineage(repository: Path, what: str, everything: bool, writer: str | None, as_json: bool) -> None:
     """Print the lineage of WHAT: a FlowFile's uuid, or the id of an event of it.
+
+    It is a tree from what it came from down to what came of it: below each FlowFile its events and what was made of it.
+    What leads to WHAT stands first.
 
     \b
     Example:
       custody -r demo lineage 42
+      custody -r demo lineage 42 --all | less
     """
     opened = Repository.open(repository)
     uuid = opened.get(int(what), writer).flowfile_uuid if what.isdecimal() else what
@@ -34,27 +41,38 @@ def lineage(repository: Path, what: str, writer: str | None, as_json: bool) -> N
     if as_json:
         print_json({"events": found.events, "is_complete": found.is_complete, "nodes": list(found.nodes.values())})
     else:
-        _print_tree(found, uuid)
+        _print_tree(found, uuid, None if everything else _LINES_SHOWN)
     if not found.is_complete:
         stderr().print(f"cut after {found.events} events (query.lineage_events_max)")
 
 
-def _print_tree(found: Lineage, uuid: str) -> None:
-    tree = Tree(clean(f"{found.events} events of {len(found.nodes)} FlowFiles"))
+def _print_tree(found: Lineage, uuid: str, lines_max: int | None) -> None:
     several = len({writer for node in found.nodes.values() for writer in node.writers}) > 1
-    branches = {-1: tree}
-    for number, (depth, node, again) in enumerate(found.walk()):
-        if number == _NODES_SHOWN:
-            tree.add(clean(f"… {len(found.nodes)} FlowFiles in all; --json prints them"))
-            break
-        branches[depth] = branches[depth - 1].add(clean(_label(node, again, node.uuid == uuid)))
+    lines: list[tuple[int, Text]] = []
+    generations = 0
+    for depth, node, again in found.walk(toward=uuid):
+        generations = max(generations, depth + 1)
+        lines.append((depth, clean(_label(node, again, node.uuid == uuid))))
         if not again:
-            for event, whose in zip(node.events, node.writers, strict=True):
-                component = event.component_name or event.component_type
-                line = f"{time_text(event.event_time)} {event.event_type} · {component} · event {event.event_id}"
-                # Each writer counts its own ids.
-                branches[depth].add(clean(f"{line} of {whose}" if several else line))
+            lines += [(depth + 1, clean(_line(*told, several))) for told in zip(node.events, node.writers, strict=True)]
+    tree = Tree(clean(f"{found.events} events of {len(found.nodes)} FlowFiles, {_counted(generations, 'generation')}"))
+    branches = {-1: tree}
+    for depth, text in lines[:lines_max]:
+        branches[depth] = branches[depth - 1].add(text)
+    if lines_max is not None and len(lines) > lines_max:
+        tree.add(clean(f"… {len(lines) - lines_max} more lines; --all prints them, --json gives them to programs"))
     stdout().print(tree)
+
+
+def _line(event: Event, writer: str, several: bool) -> str:
+    component = event.component_name or event.component_type
+    line = f"{time_text(event.event_time)} {event.event_type} · {component} · event {event.event_id}"
+    # Each writer counts its own ids.
+    return f"{line} of {writer}" if several else line
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _label(node: FlowFileNode, again: bool, asked: bool) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -12,6 +10,7 @@ from custody.cli.catalog_change_cmd import catalog
 from custody.cli.compact_cmd import compact
 from custody.cli.containers_cmd import containers
 from custody.cli.content_cmd import content
+from custody.cli.ending import EndedGroup
 from custody.cli.events_cmd import event, events
 from custody.cli.forget_cmd import forget
 from custody.cli.hold_cmd import hold
@@ -21,11 +20,11 @@ from custody.cli.init_cmd import init
 from custody.cli.landing_cmd import landing
 from custody.cli.lineage_cmd import lineage
 from custody.cli.ngsi_cmd import ngsi
-from custody.cli.output import clean
 from custody.cli.quarantine_cmd import quarantine
 from custody.cli.recover_cmd import recover
 from custody.cli.repair_cmd import repair
 from custody.cli.retention_cmd import retention
+from custody.cli.root import takes_repository
 from custody.cli.run_cmd import run
 from custody.cli.sample_cmd import sample
 from custody.cli.scrub_cmd import scrub
@@ -34,22 +33,9 @@ from custody.cli.sql_cmd import sql
 from custody.cli.status_cmd import status
 from custody.cli.swh_cmd import swh
 from custody.cli.verify_cmd import attest_head, verify_all
-from custody.errors import CustodyError
 
 
-class CustodyGroup(click.Group):
-    """Turns custody's errors into a message and an exit code of their own."""
-
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
-        """Run a command; an error's class decides the exit code."""
-        try:
-            return super().invoke(ctx)
-        except CustodyError as error:
-            click.echo(clean(f"custody: {error}").plain, err=True)
-            ctx.exit(error.exit_code)
-
-
-@click.group(cls=CustodyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=EndedGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="custody")
 @click.option(
     "--repository",
@@ -71,7 +57,7 @@ def cli(ctx: click.Context, repository: Path) -> None:
       custody -r demo run all
       custody -r demo search "event_type:SEND AND filename:orders*"
 
-    Exit codes: 0 done, 1 some work failed, 2 wrong usage, 10 to 21 an error of custody (docs/cli.md).
+    Exit codes: 0 done, 1 some work failed, 2 wrong usage, 10 to 21 an error of custody, 130 interrupted (docs/cli.md).
     """
     ctx.obj = repository
 
@@ -109,6 +95,9 @@ for _command in _COMMANDS:
     cli.add_command(_command)
 
 
+takes_repository(cli)
+
+
 def main() -> None:
     """Entry point of the installed command."""
-    sys.exit(cli())
+    cli()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -11,11 +12,10 @@ from typing import Any, TypeVar
 
 import click
 import msgspec
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from custody.cli.tables import column_widths, records, table, table_width
 from custody.format.names import name_as_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -25,10 +25,20 @@ _CONTROL = re.compile(r"[\x7f-\x9f]")
 _WIDTH_PIPED = 200  # a pipe has no width of its own; folding at 80 would tear ids apart
 
 
+class _Console(Console):
+    """A console that leaves to the command's end what happens when nobody reads it any more."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+def _has_width(*, err: bool = False) -> bool:
+    return (sys.stderr if err else sys.stdout).isatty() or "COLUMNS" in os.environ
+
+
 def _console(*, err: bool) -> Console:
-    stream = sys.stderr if err else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_PIPED
-    return Console(stderr=err, soft_wrap=True, highlight=False, width=width)
+    width = None if _has_width(err=err) else _WIDTH_PIPED
+    return _Console(stderr=err, soft_wrap=True, highlight=False, width=width)
 
 
 def stdout() -> Console:
@@ -52,13 +62,18 @@ def writer_option(command: Command) -> Command:
     return click.option("--writer", "-w", help=text)(command)
 
 
-def print_json(value: object) -> None:
-    """Print one JSON document on one line; JSON itself leaves DEL and the C1 control characters as they are."""
+def json_text(value: object) -> str:
+    """Return one JSON document on one line; JSON itself leaves DEL and the C1 control characters as they are."""
     try:
         text = msgspec.json.encode(value).decode()
     except UnicodeEncodeError:  # a name on disk that is no UTF-8
         text = msgspec.json.encode(_as_text(msgspec.to_builtins(value))).decode()
-    click.echo(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document on one line."""
+    click.echo(json_text(value))
 
 
 def _as_text(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
@@ -74,13 +89,25 @@ def _as_text(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; a column whose name ends in a number sign is set right-justified, without the sign."""
-    table = Table(title=clean(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
-    for name in columns:
-        table.add_column(name.removesuffix("#"), justify="right" if name.endswith("#") else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(clean(cell) for cell in row))
-    stdout().print(table)
+    """Print a table; a column whose name ends in a number sign is set right-justified, without the sign.
+
+    Where it is wider than the terminal, its rows become records of several lines: what is printed can be copied whole.
+    """
+    console = stdout()
+    cells = [[clean(cell) for cell in row] for row in rows]
+    plain = [[cell.plain for cell in row] for row in cells]
+    names = [name.removesuffix("#") for name in columns]
+    # A pipe has no width of its own: a table there is as wide as it has to be.
+    widths = column_widths(names, plain, console.width if _has_width() else sys.maxsize)
+    heading = clean(title) if title else None
+    if widths is None:
+        for line in [*([heading.plain, ""] if heading else []), *records(names, plain, console.width)]:
+            console.print(clean(line))
+        return
+    right = {number for number, name in enumerate(columns) if name.endswith("#")}
+    if not _has_width():
+        console.width = max(console.width, table_width(widths))
+    console.print(table(heading, names, cells, widths, right))
 
 
 def clean(value: object) -> Text:

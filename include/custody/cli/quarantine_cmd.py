@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -14,6 +15,8 @@ from custody.ngsi.again import FORMAT as SINK_FORMAT
 from custody.quarantine import Entry
 from custody.repository import FileReport, Repository
 from custody.repository.persisting import submit_entry_again
+
+_ENTRIES_SHOWN = 200
 
 
 @click.group()
@@ -37,11 +40,7 @@ def list_entries(repository: Path, as_json: bool) -> None:
     if as_json:
         print_json(entries)
         return
-    print_table(
-        f"{len(entries)} pieces",
-        ("key", "received", "severity", "file", "place", "bytes#", "reason"),
-        [_row(entry) for entry in entries],
-    )
+    _print_entries(f"{len(entries)} pieces", entries)
 
 
 @quarantine.command("show")
@@ -101,20 +100,39 @@ def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_n
 
 
 @quarantine.command("remove")
-@click.argument("keys", nargs=-1, required=True)
+@click.argument("keys", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All pieces; --code and --file narrow it.")
+@click.option("--code", "codes", multiple=True, help="With --all, those rejected for this reason; may be repeated.")
+@click.option("--file", "files", multiple=True, help="With --all, those of the file of this name; may be repeated.")
 @click.option("--apply", "is_applied", is_flag=True, help="Remove them; without it they are only shown.")
 @click.pass_obj
-def remove(repository: Path, keys: tuple[str, ...], is_applied: bool) -> None:
-    """Show the pieces with the keys KEYS, and with --apply forget them for good.
+def remove(
+    repository: Path,
+    keys: tuple[str, ...],
+    everything: bool,
+    codes: tuple[str, ...],
+    files: tuple[str, ...],
+    is_applied: bool,
+) -> None:
+    """Show the pieces with the keys KEYS, or all of them, and with --apply forget them for good.
 
-    What the sink of NGSI could not write is part of its work and cannot be removed.
+    What the sink of NGSI could not write is part of its work and cannot be removed; --all leaves it.
 
     \b
     Example:
       custody -r demo quarantine remove 3f2a9c0d11e45b67 --apply
+      custody -r demo quarantine remove --all --code contradiction --apply
     """
+    if everything == bool(keys):
+        raise click.UsageError("name KEYS or give --all")
+    if keys and (codes or files):
+        raise click.UsageError("--code and --file narrow --all, and mean nothing with KEYS")
     kept = Repository.open(repository).quarantine
-    entries = [kept.get(key) for key in keys]
+    if everything:
+        names = {Path(file).name for file in files}
+        entries = [entry for entry in kept.entries() if _is_wanted(entry, set(codes), names)]
+    else:
+        entries = [kept.get(key) for key in keys]
     if sinks := [entry.key for entry in entries if entry.format == SINK_FORMAT]:
         raise InvalidInputError(
             f"quarantine entry {sinks[0]}: expected rejected input, got what the sink of NGSI has still to write. "
@@ -122,11 +140,24 @@ def remove(repository: Path, keys: tuple[str, ...], is_applied: bool) -> None:
         )
     for entry in entries if is_applied else ():
         kept.remove(entry.key)
+    _print_entries(f"{len(entries)} pieces {'removed' if is_applied else 'would go; --apply removes them'}", entries)
+
+
+def _is_wanted(entry: Entry, codes: set[str], files: set[str]) -> bool:
+    """Whether --all means an entry; nothing in a filter means any."""
+    is_of_code = not codes or entry.code in codes
+    is_of_file = not files or Path(entry.file).name in files
+    return entry.format != SINK_FORMAT and is_of_code and is_of_file
+
+
+def _print_entries(title: str, entries: Sequence[Entry]) -> None:
     print_table(
-        f"{len(entries)} pieces {'removed' if is_applied else 'would go; --apply removes them'}",
-        ("key", "received", "severity", "file", "place", "bytes#", "reason"),
-        [_row(entry) for entry in entries],
+        title,
+        ("key", "received", "severity", "code", "file", "place", "bytes#", "reason"),
+        [_row(entry) for entry in entries[:_ENTRIES_SHOWN]],
     )
+    if len(entries) > _ENTRIES_SHOWN:
+        stderr().print(f"… and {len(entries) - _ENTRIES_SHOWN} more; custody quarantine list --json prints all")
 
 
 def _is_sinks(repository: Repository, key: str) -> bool:
@@ -140,7 +171,16 @@ def _is_sinks(repository: Repository, key: str) -> bool:
 def _row(entry: Entry) -> tuple[object, ...]:
     place = "whole file" if entry.index is None else f"event {entry.index}, byte {entry.offset}"
     received = time_text(entry.received_ms)
-    return entry.key, received, entry.severity, Path(entry.file).name, place, entry.size_bytes, entry.message
+    return (
+        entry.key,
+        received,
+        entry.severity,
+        entry.code,
+        Path(entry.file).name,
+        place,
+        entry.size_bytes,
+        entry.message,
+    )
 
 
 def _outcome(key: str, report: FileReport) -> tuple[object, ...]:

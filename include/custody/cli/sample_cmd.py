@@ -13,7 +13,9 @@ from custody.vfs import PosixFileSystem
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--events", "-n", type=click.IntRange(min=1), default=5000, show_default=True, help="Events to make.")
-@click.option("--seed", type=int, default=7, show_default=True, help="Same seed, same events.")
+@click.option(
+    "--seed", type=int, default=7, show_default=True, help="Same seed, same events; another seed, other nodes."
+)
 @click.option("--nodes", type=click.IntRange(min=1), default=2, show_default=True, help="NiFi nodes that report.")
 def sample(folder: Path, events: int, seed: int, nodes: int) -> None:
     """Write files of simulated NiFi provenance events into FOLDER.

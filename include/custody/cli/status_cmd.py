@@ -9,6 +9,8 @@ import click
 from custody.cli.output import json_option, print_json, print_table, size_text, time_text
 from custody.repository import Repository
 
+_STATES = {"new": "empty, made on first use"}
+
 
 @click.command()
 @json_option
@@ -57,7 +59,12 @@ def status(repository: Path, as_json: bool) -> None:
         [(used, size_text(budget.waiting_bytes), budget.holds, kinds)],
     )
     disks = [
-        (disk.folder, disk.state, "" if disk.free_bytes is None else size_text(disk.free_bytes)) for disk in found.disks
+        (
+            disk.folder,
+            _STATES.get(disk.state, disk.state),
+            "" if disk.free_bytes is None else size_text(disk.free_bytes),
+        )
+        for disk in found.disks
     ]
     print_table("", ("disk", "state", "free#"), disks)
     if found.scrub is not None:

@@ -18,15 +18,15 @@ from custody.catalog import (
     Verification,
     attest,
     compare,
-    new_key,
     public_key,
     read_attestation,
     verify,
 )
+from custody.catalog import new_key as made_key
 from custody.cli.catalog_cmd import catalog as catalog_group
 from custody.cli.catalogs import opened, opened_all
-from custody.cli.findings import bar, deep_option, level_of, print_findings, quick_option
-from custody.cli.output import json_option, print_json, print_table, stderr, writer_option
+from custody.cli.findings import bar, deep_option, level_of, print_findings, quick_option, verdict
+from custody.cli.output import json_option, print_json, print_table, size_text, stderr, stdout, writer_option
 from custody.cli.scrub_cmd import print_scrub
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
@@ -104,7 +104,7 @@ def verify_all(
     if as_json:
         print_json(documents)
     else:
-        _print_all(workspaces, found, documents)
+        _print_all(workspaces, found, documents, only_orphans=orphans)
     if any(document["defects"] for document in documents):
         sys.exit(_CORRUPT)
 
@@ -159,18 +159,30 @@ def _defect(item: Finding) -> dict[str, Any]:
     return {"file": document.pop("path"), **document}
 
 
-def _print_all(workspaces: list[Workspace], found: Checked, documents: list[dict[str, Any]]) -> None:
-    counted = ("writer", "revisions", "checkpoints", "files", "bytes")
-    columns = [f"{name}#" if name != "writer" else name for name in counted]
-    rows = [[document[name] for name in counted] for document in documents if "revisions" in document]
-    if found.pieces:
-        print_table(f"{found.pieces} pieces, {found.bytes} bytes looked at, level {found.level}", columns, rows)
+def _print_all(
+    workspaces: list[Workspace], found: Checked, documents: list[dict[str, Any]], *, only_orphans: bool
+) -> None:
     known = {workspace.writer for workspace in workspaces}
-    print_findings(item for item in found.findings if item.writer is None or item.writer in known)
+    told = [item for item in found.findings if item.writer is None or item.writer in known]
+    rows = [document for document in documents if document.get("revisions") or document.get("files")]
+    if rows and not only_orphans:
+        _print_counts("", rows)
+    print_findings(told)
     for document in documents:
         for kind, word in (("proven", "proven"), ("not_proven", "not proven")):
             for text in document.get(kind, []):
                 stderr().print(f"{word}: {text}", markup=False)
+    if only_orphans:
+        stdout().print("" if told else "nothing belongs to nothing", end="" if told else "\n")
+        return
+    looked = f"{found.pieces} pieces, {size_text(found.bytes)} looked at, level {found.level}"
+    stdout().print(f"{looked}: {verdict(told)}" if found.bytes else f"nothing to look at yet: {verdict(told)}")
+
+
+def _print_counts(title: str, documents: Sequence[dict[str, Any]]) -> None:
+    counted = ("revisions", "checkpoints", "files", "bytes")
+    columns = ("writer", *(f"{name}#" for name in counted))
+    print_table(title, columns, [[document[name] for name in ("writer", *counted)] for document in documents])
 
 
 @catalog_group.command("verify")
@@ -188,7 +200,7 @@ def verify_chain(repository: Path, writer: str | None, as_json: bool) -> None:
 
 
 @click.command("attest")
-@click.option("--new-key", type=click.Path(path_type=Path), help="Make a key, write it to this new file, and stop.")
+@click.option("--new-key", type=click.Path(path_type=Path), help="Make a key, keep it in this new file, sign with it.")
 @click.option("--key", type=click.Path(path_type=Path), help="File of the private key to sign with.")
 @click.option("--out", type=click.Path(path_type=Path), help="File for the attestation; default: stdout.")
 @writer_option
@@ -200,32 +212,33 @@ def attest_head(repository: Path, new_key: Path | None, key: Path | None, out: P
 
     \b
     Example:
-      custody -r demo attest --new-key auditor.pem
+      custody -r demo attest --new-key auditor.pem --out head.json
       custody -r demo attest --key auditor.pem --out head.json
     """
     fs = PosixFileSystem()
-    if new_key is not None:
-        print_json({"key": str(new_key), "public_key": _make_key(new_key)})
-        return
-    if key is None:
+    if (key is None) == (new_key is None):
         raise click.UsageError("name a key with --key, or make one with --new-key FILE")
-    made = msgspec.json.encode(attest(opened(repository, writer)[1], fs.read(key), SystemClock())) + b"\n"
+    pem = made_key() if key is None else fs.read(key)
+    # Signed before the key is kept: where there is nothing to sign no key is left behind.
+    made = msgspec.json.encode(attest(opened(repository, writer)[1], pem, SystemClock())) + b"\n"
+    if new_key is not None:
+        _keep_key(new_key, pem)
+        stderr().print(f"made the key {new_key}, its public key is {public_key(pem)}", markup=False)
     if out is None:
         click.echo(made.decode(), nl=False)
-    else:
-        fs.write_durably(out, made)
+        return
+    fs.write_durably(out, made)
+    stderr().print(f"signed the newest revision in {out}; later: custody verify --against {out}", markup=False)
 
 
-def _make_key(path: Path) -> str:
-    """Write a new private key that only its owner can read; return its public key."""
-    pem = new_key()
+def _keep_key(path: Path, pem: bytes) -> None:
+    """Write a new private key that only its owner can read."""
     former = os.umask(0o177)
     try:
         if not PosixFileSystem().publish_if_absent(path.absolute(), pem):
             raise ConfigurationError(f"{path}: exists. A key is never overwritten; name another file.")
     finally:
         os.umask(former)
-    return public_key(pem)
 
 
 def _run(catalogs: Sequence[Catalog], attestation: Attestation | None, *, files: bool, as_json: bool) -> None:
@@ -243,7 +256,7 @@ def _run(catalogs: Sequence[Catalog], attestation: Attestation | None, *, files:
         sys.exit(_CORRUPT)
 
 
-def _document(catalog: Catalog, found: Verification, attestation: Attestation | None) -> dict[str, object]:
+def _document(catalog: Catalog, found: Verification, attestation: Attestation | None) -> dict[str, Any]:
     defects: list[dict[str, str | int | None]] = [
         {"file": defect.file, "offset": defect.offset, "message": str(defect)} for defect in found.defects
     ]
@@ -253,7 +266,7 @@ def _document(catalog: Catalog, found: Verification, attestation: Attestation | 
             {"file": str(catalog.objects), "offset": None, "message": text} for text in compared.defects
         ]
         defects = [*wrong, *defects]
-    document: dict[str, object] = {
+    document: dict[str, Any] = {
         "writer": catalog.objects.writer,
         "database": catalog.objects.database,
         "revisions": found.revisions,
@@ -271,10 +284,8 @@ def _document(catalog: Catalog, found: Verification, attestation: Attestation | 
     return document
 
 
-def _print(document: dict[str, object]) -> None:
-    counted = ("writer", "revisions", "checkpoints", "files", "bytes")
-    columns = [f"{name}#" if name != "writer" else name for name in counted]
-    print_table("", columns, [[document[name] for name in counted]])
+def _print(document: dict[str, Any]) -> None:
+    _print_counts("", [document])
     for kind, word in (
         ("defects", "defect"),
         ("notices", "notice"),
@@ -285,3 +296,8 @@ def _print(document: dict[str, object]) -> None:
         for entry in found if isinstance(found, list) else []:
             text = entry["message"] if isinstance(entry, dict) else entry
             stderr().print(f"{word}: {text}", markup=False)
+    if not document["defects"]:
+        looked = (
+            f"{document['revisions']} revisions, {document['files']} files, {size_text(document['bytes'])} looked at"
+        )
+        stdout().print(f"{looked}: nothing wrong")

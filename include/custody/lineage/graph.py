@@ -39,10 +39,26 @@ class Lineage:
         roots = [node for node in self.nodes.values() if not node.parents]
         return sorted(roots, key=lambda node: (node.events[0].event_time if node.events else 0, node.uuid))
 
-    def walk(self) -> Iterator[tuple[int, FlowFileNode, bool]]:
-        """Yield (depth, FlowFile, whether seen before) from the roots down; what was seen is not opened again."""
+    def ancestors(self, uuid: str) -> set[str]:
+        """Return the uuids of what a FlowFile came from, its own included."""
+        found: set[str] = set()
+        left = [uuid] if uuid in self.nodes else []
+        while left:
+            one = left.pop()
+            if one not in found:
+                found.add(one)
+                left += self.nodes[one].parents
+        return found
+
+    def walk(self, toward: str | None = None) -> Iterator[tuple[int, FlowFileNode, bool]]:
+        """Yield (depth, FlowFile, whether seen before) from the roots down; what was seen is not opened again.
+
+        What leads to the FlowFile `toward` comes before what lies beside it.
+        """
+        first = set() if toward is None else self.ancestors(toward)
         seen: set[str] = set()
-        for start in [*self.roots(), *self.nodes.values()]:  # a cycle has no root
+        starts = sorted(self.roots(), key=lambda node: node.uuid not in first)
+        for start in [*starts, *self.nodes.values()]:  # a cycle has no root
             stack = [] if start.uuid in seen else [(0, start.uuid)]
             while stack:
                 depth, uuid = stack.pop()
@@ -50,7 +66,8 @@ class Lineage:
                 yield depth, self.nodes[uuid], again
                 if not again:
                     seen.add(uuid)
-                    stack += [(depth + 1, child) for child in reversed(self.nodes[uuid].children)]
+                    children = sorted(self.nodes[uuid].children, key=lambda child: child not in first)
+                    stack += [(depth + 1, child) for child in reversed(children)]
 
 
 def trace(lookup: Lookup, uuids: Iterable[str], events_max: int) -> Lineage:

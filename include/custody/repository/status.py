@@ -11,6 +11,7 @@ import msgspec
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CorruptionError
+from custody.format.names import ContainerPaths
 from custody.journal import ROOM_BYTES_MIN, count_waiting
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import is_behind, read_scrub
@@ -62,7 +63,7 @@ class DiskStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: str
     state: str
-    """`ok`, `read-only`, `full` (less than a journal's worth of room), or `missing`."""
+    """`ok`, `read-only`, `full` (less than a journal's worth of room), `missing`, or `new`: made on first use."""
     total_bytes: int | None
     free_bytes: int | None
 
@@ -96,6 +97,9 @@ def repository_status(
     settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace], quarantine: Quarantine, clock: Clock
 ) -> RepositoryStatus:
     """Look at everything once."""
+    writers = tuple(_writer_status(workspace) for workspace in workspaces)
+    used = _used_folders(settings, fs, writers)
+    folders = dict.fromkeys((*settings.containers, settings.store))
     return RepositoryStatus(
         root=str(settings.root),
         slots=len(settings.repository.slots),
@@ -103,8 +107,8 @@ def repository_status(
         pending=pending(settings, fs),
         quarantined=sum(1 for _ in quarantine.known_keys()),
         budget=_budget(settings, fs, workspaces),
-        disks=tuple(disk_status(fs, folder) for folder in dict.fromkeys((*settings.containers, settings.store))),
-        writers=tuple(_writer_status(workspace) for workspace in workspaces),
+        disks=tuple(disk_status(fs, folder, is_used=folder in used) for folder in folders),
+        writers=writers,
         scrub=_scrub_status(settings, fs, clock),
     )
 
@@ -127,10 +131,25 @@ def _scrub_status(settings: Settings, fs: FileSystem, clock: Clock) -> ScrubStat
     )
 
 
-def disk_status(fs: FileSystem, folder: Path) -> DiskStatus:
-    """Look at the disk that holds a folder."""
+def _used_folders(settings: Settings, fs: FileSystem, writers: Sequence[WriterStatus]) -> set[Path]:
+    """Return the folders that must be there: containers since the first event, the store since the first rollover."""
+    used = set(settings.containers) if writers else set()
+    # Where the store is gone, what was live once is told by ids that do not wait any more, and by shards.
+    if any(writer.revision >= 0 or writer.next_event_id > writer.events_waiting for writer in writers) or any(
+        fs.list(ContainerPaths(container, writer.writer).index)
+        for container in settings.containers
+        for writer in writers
+    ):
+        used.add(settings.store)
+    return used
+
+
+def disk_status(fs: FileSystem, folder: Path, *, is_used: bool = True) -> DiskStatus:
+    """Look at the disk that holds a folder; one that was not used yet need not be there."""
     space = fs.space(folder)
-    if space is None:
+    if space is None and not is_used and not fs.exists(folder):
+        state = "new"
+    elif space is None:
         state = "ok" if fs.exists(folder) else "missing"
     elif space.is_read_only:
         state = "read-only"

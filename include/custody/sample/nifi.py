@@ -33,7 +33,7 @@ class SampleOptions:
     events: int = 5000
     """Events in all, over all nodes; the stream may end with FlowFiles still in flight."""
     seed: int = 7
-    """Another seed is another history of the same flows: component and node ids stay the same."""
+    """Another seed is another history of the same flows on other nodes: component ids stay the same."""
     nodes: int = 2
     """Cluster nodes; one node is a standalone instance, whose content URIs name no cluster node."""
     batch_size: int = 1000
@@ -101,11 +101,22 @@ def _instance(options: SampleOptions) -> tuple[Simulation, list[Node]]:
         Node(
             simulation,
             index,
+            instance=_instance_name(options),
             is_clustered=options.nodes > 1,
             include_nulls=options.include_nulls,
         )
         for index in range(options.nodes)
     ]
+
+
+def _instance_name(options: SampleOptions) -> str:
+    """Return what tells the nodes of one history from those of another; nothing for the usual seed and cluster.
+
+    A node's name and an ordinal are the identity of an event: two histories on one node would contradict each other.
+    """
+    usual = SampleOptions()
+    cluster = "" if options.nodes == usual.nodes else f"-of{options.nodes}"
+    return cluster + ("" if options.seed == usual.seed else f"-seed{options.seed}")
 
 
 def _flows(node: Node) -> tuple[Process, ...]:

@@ -21,8 +21,10 @@ _ENTITY_TYPE: Final = "org.apache.nifi.flowfile.FlowFile"
 class Node:
     """A host with its own event counter; FlowFiles never leave the node they were born on."""
 
-    def __init__(self, simulation: Simulation, index: int, *, is_clustered: bool, include_nulls: bool) -> None:
-        self.host = f"nifi{index + 1}.example.com"
+    def __init__(
+        self, simulation: Simulation, index: int, *, instance: str, is_clustered: bool, include_nulls: bool
+    ) -> None:
+        self.host = f"nifi{index + 1}{instance}.example.com"
         self.next_ordinal = _FIRST_ORDINAL + _ORDINAL_STEP * index
         self.simulation = simulation
         self.draw = simulation.draw

@@ -129,10 +129,15 @@ def test_a_changed_table_of_contents_and_a_changed_footer_are_found(root: Path) 
 
 def test_an_attestation_shows_later_that_nothing_was_taken_away(root: Path, tmp_path: Path) -> None:
     key, head = tmp_path / "auditor.pem", tmp_path / "head.json"
-    public = json.loads(run(root, "attest", "--new-key", key).stdout)["public_key"]
+    made = run(root, "attest", "--new-key", key)
+    public = json.loads(made.stdout)["public_key"]
+    assert public in made.stderr
+    head.write_text(made.stdout)
+    assert document(root, "verify", "--against", head, "--key", public)[0]["attested_revision"] == 1
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert run(root, "attest", "--new-key", key).exit_code == 11  # a key is never overwritten
     assert run(root, "attest").exit_code == 2
+    assert run(root, "attest", "--new-key", tmp_path / "a", "--key", key).exit_code == 2
     assert run(root, "attest", "--key", key, "--out", head).exit_code == 0
     [found] = document(root, "verify", "--against", head, "--key", public)
     assert (found["attested_revision"], found["defects"], len(found["proven"])) == (1, [], 1)
@@ -144,6 +149,12 @@ def test_an_attestation_shows_later_that_nothing_was_taken_away(root: Path, tmp_
     [found] = document(root, "verify", "--against", head, code=20)
     assert "revision 1 was attested, the newest is 0" in found["defects"][0]["message"]
     assert found["proven"] == []
+
+
+def test_where_nothing_can_be_attested_no_key_is_made(tmp_path: Path) -> None:
+    assert run(None, "init", tmp_path / "new").exit_code == 0
+    assert run(tmp_path / "new", "attest", "--new-key", tmp_path / "key.pem").exit_code == 15
+    assert not (tmp_path / "key.pem").exists()
 
 
 def test_a_repository_goes_on_after_its_catalog_was_lost_and_rebuilt(root: Path) -> None:

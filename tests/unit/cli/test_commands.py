@@ -104,6 +104,34 @@ def test_ingest_of_a_bad_file_keeps_the_good_ones_and_ends_with_1(new: Path, tmp
     assert run(new, "ingest", tmp_path / "absent.json").exit_code == 2
 
 
+def test_ingest_of_a_folder_says_what_it_passes_over(new: Path, tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    (landing / "deep" / "deeper").mkdir(parents=True)
+    write_samples(landing, 10, nodes=1)
+    write_samples(landing / "deep" / "deeper", 20, nodes=1, seed=8)
+    for name in "abcdef":
+        (landing / f"{name}.csv").write_text("x")
+    result = run(new, "ingest", landing, "--json")
+    assert [report["stored"] for report in json.loads(result.stdout)] == [10]
+    files, folders = result.stderr.splitlines()
+    assert "passed over 6 files (a.csv, b.csv, c.csv, d.csv, e.csv, …) that do not end in .json, " in files
+    assert "passed over 1 folder (deep); --recursive reads them too" in folders
+    deep = run(new, "ingest", landing, "--recursive", "--json")
+    assert [report["stored"] for report in json.loads(deep.stdout)] == [20, 0]
+    assert "folder" not in deep.stderr
+
+
+def test_ingest_of_nothing_is_an_error(new: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    result = run(new, "ingest", tmp_path / "empty")
+    assert (result.exit_code, result.stdout) == (NotFoundError.exit_code, "")
+    assert "empty: expected files that end in .json, .ndjson, .jsonl, .gz, .avro, found none." in result.stderr
+    (tmp_path / "empty" / "a.txt").write_text("x")
+    result = run(new, "ingest", tmp_path / "empty")
+    assert result.exit_code == NotFoundError.exit_code
+    assert "passed over 1 file (a.txt)" in result.stderr
+
+
 def test_only_some_of_very_many_problems_are_shown(new: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("[" + ",".join("1" for _ in range(50)) + "]")
     result = run(new, "ingest", tmp_path / "bad.json")
@@ -116,6 +144,18 @@ def test_status_is_the_repository_s(root: Path, live: Repository) -> None:
     [writer] = json.loads(run(root, "status", "--json").stdout)["writers"]
     assert writer["events_live"] == 600
     assert "600" in run(root, "status").stdout
+
+
+def test_a_new_repository_misses_nothing(new: Path, repository: Repository) -> None:
+    assert {disk["state"] for disk in json.loads(run(new, "status", "--json").stdout)["disks"]} == {"new"}
+    assert "empty, made on first use" in run(new, "status").stdout
+    append(repository, [event()])
+    states = [disk["state"] for disk in json.loads(run(new, "status", "--json").stdout)["disks"]]
+    assert states == ["ok", "new"]
+    run_steps(repository.settings)
+    repository.settings.store.rename(repository.settings.store.with_name("away"))
+    states = [disk["state"] for disk in json.loads(run(new, "status", "--json").stdout)["disks"]]
+    assert states == ["ok", "missing"]
 
 
 def test_search_prints_what_the_repository_finds(root: Path, live: Repository) -> None:
@@ -184,10 +224,26 @@ def test_lineage_is_asked_by_uuid_or_by_event(root: Path, live: Repository) -> N
         assert isinstance(found["nodes"], list)
         assert {node["uuid"] for node in found["nodes"]} == set(wanted.nodes)
         assert (found["events"], found["is_complete"]) == (wanted.events, True)
-    tree = run(root, "lineage", join.event_id).stdout
+    tree = run(root, "lineage", join.event_id, "--all").stdout
     assert all(uuid in tree for uuid in wanted.nodes)
     assert "← asked for" in tree
     assert " of main" not in tree  # one writer's ids need no name
+
+
+def test_a_long_lineage_is_cut_to_a_screen_that_shows_what_was_asked_for(root: Path, live: Repository) -> None:
+    longest = max(live.events(count=600), key=lambda item: len(live.lineage([item.flowfile_uuid]).nodes))
+    found = live.lineage([longest.flowfile_uuid])
+    whole = run(root, "lineage", longest.event_id, "--all").stdout.splitlines()
+    assert len(whole) > 60
+    for asked in found.nodes:
+        result = run(root, "lineage", asked)
+        assert len(result.stdout.splitlines()) == 42
+        assert "← asked for" in result.stdout
+        last = result.stdout.splitlines()[-1]
+        assert f"… {len(whole) - 41} more lines; --all prints them" in last
+    assert f"{found.events} events of {len(found.nodes)} FlowFiles, " in whole[0]
+    few = min(live.events(count=600), key=lambda item: live.lineage([item.flowfile_uuid]).events)
+    assert "more lines" not in run(root, "lineage", few.event_id).stdout
 
 
 def test_a_cut_lineage_says_so(root: Path, live: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,6 +274,32 @@ def test_the_quarantine_is_listed_shown_and_tried_again(new: Path, tmp_path: Pat
     assert run(new, "quarantine", "resubmit", entry["key"]).exit_code == 1
     assert run(new, "quarantine", "resubmit").exit_code == 2
     assert run(new, "quarantine", "resubmit", "--all", entry["key"]).exit_code == 2
+
+
+def test_the_quarantine_is_emptied_by_reason_and_by_file_after_a_look(new: Path, tmp_path: Path) -> None:
+    bad = json.dumps([document("SEND", entitySize=-1), 1, 2]).encode()
+    (tmp_path / "a.json").write_bytes(bad)
+    (tmp_path / "b.json").write_bytes(bad.replace(b"2]", b"3]"))
+    assert run(new, "ingest", tmp_path / "a.json", tmp_path / "b.json").exit_code == 1
+
+    def left() -> list[tuple[str, str]]:
+        entries = json.loads(run(new, "quarantine", "list", "--json").stdout)
+        return sorted((Path(entry["file"]).name, entry["code"]) for entry in entries)
+
+    before = left()
+    assert len(before) >= 5
+    shown = run(new, "quarantine", "remove", "--all", "--code", "not-an-object")
+    assert "--apply removes them" in shown.stdout
+    assert left() == before
+    assert (
+        run(new, "quarantine", "remove", "--all", "--code", "not-an-object", "--file", "a.json", "--apply").exit_code
+        == 0
+    )
+    assert left() == [entry for entry in before if entry != ("a.json", "not-an-object")]
+    assert run(new, "quarantine", "remove", "--all", "--apply").exit_code == 0
+    assert left() == []
+    for wrong in (("remove",), ("remove", "--all", "0" * 16), ("remove", "--code", "x", "0" * 16)):
+        assert run(new, "quarantine", *wrong).exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,20 @@ def test_a_whole_repository_is_clean_at_each_level(sample: Sample, level: list[s
     [found] = document(sample, "verify", *level)
     assert (found["defects"], found["notices"], found["known_losses"], found["orphans"]) == ([], [], [], [])
     assert (found["writer"], found["files"], found["revisions"]) == ("main", 4, 4)
-    assert "main" in run(sample, "verify", *level).stdout
+    printed = run(sample, "verify", *level).stdout
+    assert "main" in printed
+    assert printed.splitlines()[-1].endswith(": nothing wrong")
+    assert " pieces, " in printed.splitlines()[-1]
+
+
+def test_a_new_repository_has_nothing_to_look_at_and_prints_no_empty_table(tmp_path: Path) -> None:
+    assert CliRunner().invoke(cli, ["init", str(tmp_path / "new")]).exit_code == 0
+    for arguments, said in (
+        ([], "nothing to look at yet: nothing wrong\n"),
+        (["--orphans"], "nothing belongs to nothing\n"),
+    ):
+        result = CliRunner().invoke(cli, ["-r", str(tmp_path / "new"), "verify", *arguments])
+        assert (result.exit_code, result.stdout) == (0, said)
 
 
 def test_both_levels_at_once_are_refused(sample: Sample) -> None:
@@ -57,7 +70,9 @@ def test_a_defect_says_how_many_events_it_costs_and_what_mends_it(sample: Sample
     assert (defect["kind"], defect["severity"], defect["events"]) == ("log-damaged", "damage", 21)
     assert (defect["first_event_id"], defect["last_event_id"]) == (30, 50)
     assert "custody repair" in defect["repair"]
-    assert "30 to 50" in run(sample, "verify", code=20).stdout
+    printed = run(sample, "verify", code=20).stdout
+    assert "30 to 50" in printed
+    assert printed.splitlines()[-1].endswith(": 1 damaged")
 
 
 def test_what_is_no_writer_s_has_a_document_of_its_own(sample: Sample) -> None:

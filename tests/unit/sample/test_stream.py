@@ -78,6 +78,19 @@ def test_another_seed_gives_another_history_of_the_same_components() -> None:
     assert {event.componentId for event in one} == {event.componentId for event in other}
 
 
+def test_events_of_other_seeds_and_clusters_are_of_other_nodes_and_files() -> None:
+    seen: dict[tuple[str, int], str] = {}
+    names: set[str] = set()
+    for options in (SampleOptions(), SampleOptions(seed=99), SampleOptions(nodes=3), SampleOptions(seed=99, nodes=1)):
+        events = msgspec.convert(list(sample_events(options)), list[Event])
+        for event in events:
+            assert seen.setdefault((event.actorHostname, event.eventOrdinal), event.eventId) == event.eventId
+        files = {name for name, _ in sample_files(options)}
+        assert not names & files
+        names |= files
+    assert {host for host, _ in seen if "-" not in host} == {"nifi1.example.com", "nifi2.example.com"}
+
+
 def test_a_longer_stream_begins_with_the_shorter() -> None:
     longer = list(sample_events(SampleOptions(events=2500)))
     assert longer[:1200] == list(sample_events(SampleOptions(events=1200)))
