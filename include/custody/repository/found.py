@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from custody.errors import CorruptionError
-from custody.eventlog import Damage
+from custody.eventlog import Damage, OnDamage
 from custody.model import Event, to_events
 
 _EVENTS_TOGETHER = 512
@@ -28,6 +30,27 @@ class Notices:
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._texts))
+
+
+class Lost:
+    """Hands damage of one writer's logs on, and remembers the ids that it took."""
+
+    def __init__(self, on_damage: OnDamage) -> None:
+        self._on_damage = on_damage
+        self._ranges: set[tuple[int, int]] = set()
+
+    def __call__(self, damage: Damage) -> None:
+        """Take note, and hand it on."""
+        self._on_damage(damage)
+        if damage.first_event_id is not None and damage.last_event_id is not None:
+            self._ranges.add((damage.first_event_id, damage.last_event_id))
+
+    def among(self, event_ids: npt.NDArray[np.int64]) -> int:
+        """Return how many of some ids were lost; the others are gone rightly, with a log that expired meanwhile."""
+        lost = np.zeros(len(event_ids), np.bool_)
+        for first, last in self._ranges:
+            lost |= (event_ids >= first) & (event_ids <= last)
+        return int(lost.sum())
 
 
 class Events(list[Event]):
