@@ -39,7 +39,9 @@ def lineage(repository: Path, what: str, everything: bool, writer: str | None, a
     for notice in found.notices:
         stderr().print(clean(notice))
     if as_json:
-        print_json({"events": found.events, "is_complete": found.is_complete, "nodes": list(found.nodes.values())})
+        nodes = list(found.nodes.values())
+        told = {"events": found.events, "is_complete": found.is_complete, "nodes": nodes, "notices": found.notices}
+        print_json(told)
     else:
         _print_tree(found, uuid, None if everything else _LINES_SHOWN)
     if not found.is_complete:

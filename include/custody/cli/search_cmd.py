@@ -23,7 +23,7 @@ _REVISION_DIGITS_MAX = 7  # eight are a day, more are milliseconds
 @click.command()
 @click.argument("query", default="")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="Events to print.")
-@click.option("--offset", type=click.IntRange(min=0), default=0, help="Events to pass over first.")
+@click.option("--offset", type=click.IntRange(min=0), default=0, help="Events to pass over first, from the cursor on.")
 @click.option("--oldest", is_flag=True, help="Oldest first.")
 @click.option("--cursor", help="Go on behind the page that printed this cursor; events that came since change no page.")
 @click.option("--facet", "facets", multiple=True, help="Count the matches by this field, or by day; may be repeated.")
@@ -67,6 +67,8 @@ def search(
     talk = stderr()
     for notice in result.notices:
         talk.print(clean(notice))
+    if result.lost:
+        talk.print(f"{result.lost} of the {result.total} events cannot be read and were passed over for this page.")
     if as_json:
         _print_json(result, explain)
         return
@@ -96,6 +98,8 @@ def _print_json(result: SearchResult, explain: bool) -> None:
         "total": result.total,
         "events": [_document(stored) for stored in result.events],
         "cursor": result.cursor,
+        "lost": result.lost,
+        "notices": result.notices,
     }
     if explain:
         document["explain"] = {writer: msgspec.to_builtins(done) for writer, done in result.explained.items()}
@@ -119,7 +123,8 @@ def _print_facets(found: tuple[dict[str, Counter[str]], tuple[str, ...]], as_jso
     for notice in notices:
         talk.print(clean(notice))
     if as_json:
-        print_json({name: dict(values.most_common()) for name, values in counts.items()})
+        document: dict[str, object] = {name: dict(values.most_common()) for name, values in counts.items()}
+        print_json({**document, "notices": notices} if notices else document)
         return
     for name, values in counts.items():
         print_table("", (name, "events#"), values.most_common())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -57,6 +58,8 @@ class EventLog:
         self._sha256 = sha256
         self._toc_sha256 = toc_sha256
         self._cache = cache
+        self._whole: set[int] = set()
+        """Blocks whose bytes were whole when `readable` looked; what was damaged is looked at anew each time."""
 
     @property
     def _files(self) -> FileSystem:
@@ -165,6 +168,22 @@ class EventLog:
                 on_damage(self._damage(number, problem))
         return whole
 
+    def readable(self, event_ids: npt.NDArray[np.int64], on_damage: OnDamage) -> npt.NDArray[np.bool_]:
+        """Return which of some ids lie in blocks whose bytes are whole, shape (ids,); decodes nothing.
+
+        Ids that the log does not hold count as readable. A block that was whole is not looked at again.
+        """
+        holders = self._holders(event_ids)
+        found = np.ones(len(event_ids), np.bool_)
+        for number in np.unique(holders[holders >= 0]).tolist():
+            problem = None if number in self._whole or self._is_kept(number) else self._problem(number)
+            if problem is None:
+                self._whole.add(number)
+            else:
+                on_damage(self._damage(number, problem))
+                found[holders == number] = False
+        return found
+
     def parquet(self) -> memoryview:
         """Return the log as a Parquet file with a whole footer, for readers that do not know its checksum."""
         start, length = self.toc.footer_offset, self.toc.footer_bytes
@@ -179,7 +198,7 @@ class EventLog:
     def get_many(self, event_ids: Sequence[int], on_damage: OnDamage = refuse) -> pa.Table:
         """Return the events with these ids that the log holds, in event-id order; decodes only their blocks."""
         wanted = np.unique(np.asarray(event_ids, np.int64))
-        holders = np.searchsorted(self.toc.blocks["first_event_id"].astype(np.int64), wanted, side="right") - 1
+        holders = self._holders(wanted)
         parts = []
         for number in np.unique(holders[holders >= 0]).tolist():
             block = self._kept(number, on_damage)
@@ -187,9 +206,21 @@ class EventLog:
                 parts.append(_rows(block, wanted[holders == number]))
         return _joined(parts, None)
 
+    def _holders(self, event_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the number of the block whose range holds each id, -1 for ids before the first."""
+        firsts = self.toc.blocks["first_event_id"].astype(np.int64)
+        holders: npt.NDArray[np.int64] = np.searchsorted(firsts, event_ids, side="right") - 1
+        return holders
+
+    def _key(self, number: int) -> Hashable:
+        return self.path, self._sha256, number
+
+    def _is_kept(self, number: int) -> bool:
+        return self._cache is not None and self._cache.get(self._key(number)) is not None
+
     def _kept(self, number: int, on_damage: OnDamage) -> pa.Table | None:
         """Return a block, from the cache when it is there; None when it is damaged."""
-        key = (self.path, self._sha256, number)
+        key = self._key(number)
         block = self._cache.get(key) if self._cache is not None else None
         if block is None:
             will_need(self.data, int(self.toc.blocks[number]["offset"]), int(self.toc.blocks[number]["length"]))
@@ -248,7 +279,7 @@ def _joined(tables: list[pa.Table], columns: Sequence[str] | None) -> pa.Table:
     return pa.concat_tables([to_present(EVENT_SCHEMA.empty_table(), columns), *tables])
 
 
-def _rows(block: pa.Table, event_ids: np.typing.NDArray[np.int64]) -> pa.Table:
+def _rows(block: pa.Table, event_ids: npt.NDArray[np.int64]) -> pa.Table:
     """Return the rows of a block with these ids, both sorted."""
     held = block.column("event_id").to_numpy()
     places = np.searchsorted(held, event_ids)

@@ -1,5 +1,6 @@
 """Room `query`: the query language and the search over what the catalog lists."""
 
+from custody.query.bounds import ALWAYS, Bounds, time_bounds
 from custody.query.conditions import field_help
 from custody.query.facets import SEVERAL_VALUES, check_facets, facets_of, facets_of_table
 from custody.query.live import Explained, Found, LiveShards, Window
@@ -11,7 +12,9 @@ from custody.query.structured import structured_query
 from custody.query.times import time_span
 
 __all__ = [
+    "ALWAYS",
     "SEVERAL_VALUES",
+    "Bounds",
     "Explained",
     "Found",
     "LiveShards",
@@ -25,5 +28,6 @@ __all__ = [
     "parse_query",
     "search_state",
     "structured_query",
+    "time_bounds",
     "time_span",
 ]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from whoosh import query
 
@@ -13,7 +14,7 @@ from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError, NotFoundError
 from custody.index import DAY, DAY_MS, STANDARD_FIELDS, day_name, identifier_fields
 from custody.query.bounds import fields_of, time_bounds
-from custody.query.live import LiveShards, OldShards
+from custody.query.live import EventIds, LiveShards, OldShards
 from custody.query.scan import Scan
 
 SEVERAL_VALUES = ("flowfile_uuid", "content_claim_container", "content_claim_section", "content_claim_identifier")
@@ -33,14 +34,15 @@ def check_facets(fields: Sequence[str], attributes: Iterable[str], standard: Ite
 def facets_of(
     live: LiveShards,
     log_tables: Callable[[AddShard], Iterable[pa.Table]],
+    readable: Callable[[EventIds], npt.NDArray[np.bool_]],
     question: query.Query,
     fields: Sequence[str],
     attributes: Sequence[str],
 ) -> tuple[Facets, list[str]]:
     """Return the counts over all live shards, and notices.
 
-    A shard that cannot be asked, is older than a field, or knows events that must not be given out, is answered from
-    its logs.
+    A shard that cannot be asked, is older than a field, knows events that must not be given out, or knows events that
+    match and are not `readable` any more, is answered from its logs.
     """
     counts: Facets = {field: Counter() for field in fields}
     notices: list[str] = []
@@ -50,18 +52,19 @@ def facets_of(
     for shard in live.state.shards.values():
         if shard.first_event_time_ms > high or shard.last_event_time_ms < low:
             continue
+        found = None
         if live.is_whole(shard) and not len(live.buried_in(shard)):
             try:
                 opened = live.current(shard, needed, old)
-                found = None if opened is None else {field: opened.facet(question, field) for field in fields}
+                if opened is not None and readable(opened.search(question)).all():
+                    found = {field: opened.facet(question, field) for field in fields}
             except (NotFoundError, CorruptionError, FormatVersionError) as error:
                 live.opened.forget(live.path(shard))
                 notices.append(f"{shard.documents} events were searched without an index, which is slow: {error}")
-                found = None
-            if found is not None:
-                for field, values in found.items():
-                    counts[field].update(values)
-                continue
+        if found is not None:
+            for field, values in found.items():
+                counts[field].update(values)
+            continue
         for table in log_tables(shard):
             facets_of_table(counts, table, question, attributes)
     return counts, notices + old.notices()

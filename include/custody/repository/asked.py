@@ -16,13 +16,24 @@ from custody.catalog import AddShard, CatalogState, Transaction
 from custody.errors import ConfigurationError, NotFoundError
 from custody.lineage import Lineage, trace
 from custody.model import Event
-from custody.query import Scan, check_facets, facets_of, facets_of_table, parse_query, structured_query
+from custody.query import (
+    ALWAYS,
+    Bounds,
+    Scan,
+    check_facets,
+    facets_of,
+    facets_of_table,
+    parse_query,
+    structured_query,
+    time_bounds,
+)
 from custody.repository import reading
 from custody.repository.burial import buried_ids
-from custody.repository.found import Events, EventStream, Notices
+from custody.repository.found import Events, EventStream, Lost, Notices
 from custody.repository.grounds import NAME_IT, Grounds
+from custody.repository.matches import Source
 from custody.repository.past import AsOf, past
-from custody.repository.searching import Page, SearchResult, Source, search
+from custody.repository.searching import Page, SearchResult, search
 from custody.rollover import Workspace
 
 if TYPE_CHECKING:
@@ -114,7 +125,9 @@ class Asked(Grounds):
     ) -> SearchResult:
         """Return the events of a writer, or of all, that match, newest first; also those acknowledged a moment ago.
 
-        The query is a text or, for programs, its structured form (docs/query.md). `cursor` is that of the page before.
+        The query is a text or, for programs, its structured form (docs/query.md). `cursor` is that of the page before;
+        an `offset` passes over events from there, or from the first one. What cannot be read is passed over as well
+        and named in the notices; `lost` says how many events of the total that were, on the way to this page.
         With `as_of`, a time or a writer's revision, the events are those that were live then.
 
         Raises:
@@ -135,8 +148,9 @@ class Asked(Grounds):
     ) -> tuple[dict[str, Counter[str]], tuple[str, ...]]:
         """Return how many of the events that match have each value of some fields, and notices.
 
-        Fields are those with one value an event, and `day`, the day of the event time, UTC. `writer` and `as_of`, and
-        what is raised for them, as in `search`.
+        Fields are those with one value an event, and `day`, the day of the event time, UTC. Events that cannot be read
+        are not counted: the notices name what holds them. `writer` and `as_of`, and what is raised for them, as in
+        `search`.
 
         Raises:
             InvalidInputError: the query cannot be read, or a field has no facets.
@@ -147,8 +161,9 @@ class Asked(Grounds):
         counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
         notices: list[str] = []
         damage = Notices(strict=False)
-        for source in self._sources(damage, writer, as_of):
-            found, said = facets_of(source.shards(self._shards), source.log_tables, question, fields, attributes)
+        for source in self._sources(damage, writer, as_of, time_bounds(question)):
+            live = source.shards(self._shards)
+            found, said = facets_of(live, source.log_tables, source.readable, question, fields, attributes)
             facets_of_table(found, source.tail, question, attributes)
             notices += said
             for name, values in found.items():
@@ -166,7 +181,7 @@ class Asked(Grounds):
         said: dict[str, None] = {}
         with ThreadPoolExecutor(_OPENING_THREADS) as pool:
             # All of one moment; and journals that wait are decoded once, not for each generation.
-            sources = list(self._sources(damage, None, None))
+            sources = list(self._sources(damage))
 
             def lookup(wanted: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
                 terms = query.Or([query.Term("flowfile_uuid", uuid.lower()) for uuid in wanted])
@@ -201,11 +216,14 @@ class Asked(Grounds):
     ) -> SearchResult:
         damage = Notices(strict=False)
         with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # starts threads only when shards have to be opened
-            sources = self._sources(damage, writer, as_of)
+            sources = self._sources(damage, writer, as_of, time_bounds(question))
             found = search(sources, self._shards, question, self.settings.index.attributes, page, pool)
         return replace(found, notices=(*found.notices, *damage))
 
-    def _sources(self, damage: Notices, writer: str | None, as_of: AsOf | None) -> Iterator[Source]:
+    def _sources(
+        self, damage: Notices, writer: str | None = None, as_of: AsOf | None = None, times: Bounds = ALWAYS
+    ) -> Iterator[Source]:
+        """Yield the writers' events; logs with events of these times, ms, that are gone are named."""
         if isinstance(as_of, int):
             writer = self._one_writer(writer)
         for workspace in self.workspaces() if writer is None else [self.workspace(writer)]:
@@ -213,6 +231,8 @@ class Asked(Grounds):
             if view is None:
                 continue
             tail = view.shown_tail
+            lost = Lost(damage)
+            reading.name_absent(workspace, view.state, times, damage)
             yield Source(
                 writer=workspace.writer,
                 state=view.state,
@@ -222,7 +242,9 @@ class Asked(Grounds):
                 next_event_id=view.next_event_id,
                 shard_path=workspace.shard_path,
                 log_tables=partial(_log_tables, workspace, view.state, damage),
-                get_many=partial(reading.get_many, workspace, view=view, on_damage=damage),
+                get_many=partial(reading.get_many, workspace, view=view, on_damage=lost),
+                readable=partial(reading.readable, workspace, view=view, on_damage=lost),
+                lost=lost.among,
                 count_blocks=partial(reading.count_blocks, workspace, view=view),
             )
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import AddFile, AddTombstone, CatalogState, columns_needed, may_mean, visible
-from custody.eventlog import OnDamage
+from custody.eventlog import Damage, EventLog, OnDamage
 from custody.repository.caches import caches_of
 from custody.repository.opening import open_log
 from custody.rollover import Workspace
@@ -27,7 +27,11 @@ def shown(state: CatalogState, table: pa.Table) -> pa.Table:
 
 
 def buried_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> EventIds:
-    """Return the ids of the buried events of the live logs, sorted; a log is looked at once for the same tombstones."""
+    """Return the ids of the events of the live logs that must not be given out, sorted.
+
+    Where what a tombstone asks for cannot be read, all ids that it may mean are among them: no answer gives out, or
+    counts, what may be forgotten. A log is looked at once for the same tombstones, unless a part of it is damaged.
+    """
     if not state.tombstones:
         return _NONE
     stones = [state.tombstones[name] for name in sorted(state.tombstones)]
@@ -42,20 +46,54 @@ def buried_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -
         key = ("buried", workspace.paths.home, file.path, file.sha256, names)
         found = caches.decoded.get(key)
         if not isinstance(found, np.ndarray):
-            found = _buried_in(workspace, file, meant, on_damage)
-            caches.decoded.put(key, found, found.nbytes + 100)
+            found, is_whole = _buried_in(workspace, file, meant, on_damage)
+            if is_whole:
+                caches.decoded.put(key, found, found.nbytes + 100)
         parts.append(found)
     return np.sort(np.concatenate(parts))
 
 
-def _buried_in(workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone], on_damage: OnDamage) -> EventIds:
-    """Return the ids of one log that tombstones mean; only the columns that they ask for are decoded."""
-    log = open_log(workspace, file, on_damage)
-    if log is None:
-        return _NONE
-    columns = sorted({"event_id", *columns_needed(stones)})
+def _buried_in(
+    workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone], on_damage: OnDamage
+) -> tuple[EventIds, bool]:
+    """Return the ids of one log that tombstones mean, or may mean, and whether all of it could be read.
+
+    Only the columns that the tombstones ask for are decoded.
+    """
+    unread: list[Damage] = []
+
+    def passed_over(damage: Damage) -> None:
+        on_damage(damage)
+        unread.append(damage)
+
+    log = open_log(workspace, file, passed_over)
     parts = [_NONE]
-    for table in log.tables(range(len(log.toc.blocks)), columns, on_damage):
-        buried = table.filter(pc.invert(visible(stones, table)))
-        parts.append(np.asarray(buried.column("event_id").combine_chunks()))
-    return np.concatenate(parts).astype(np.int64)
+    if log is not None:
+        columns = sorted({"event_id", *columns_needed(stones)})
+        for table in log.tables(range(len(log.toc.blocks)), columns, passed_over):
+            buried = table.filter(pc.invert(visible(stones, table)))
+            parts.append(np.asarray(buried.column("event_id").combine_chunks()))
+    for damage in unread:
+        bounds = _bounds(damage, file, log)
+        parts += [_maybe(stone, *bounds[:2]) for stone in stones if may_mean(stone, *bounds)]
+    found = np.unique(np.concatenate(parts).astype(np.int64))
+    return found, log is not None and not unread
+
+
+def _bounds(damage: Damage, file: AddFile, log: EventLog | None) -> tuple[int, int, int, int]:
+    """Return the first and last id, and the first and last time in ms, of what cannot be read of a log."""
+    if log is None or damage.block is None or damage.first_event_id is None or damage.last_event_id is None:
+        return file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms
+    block = log.toc.blocks[damage.block]
+    times = int(block["first_event_time"]), int(block["last_event_time"])
+    return damage.first_event_id, damage.last_event_id, *times
+
+
+def _maybe(stone: AddTombstone, first: int, last: int) -> EventIds:
+    """Return the ids from `first` to `last` that a tombstone may mean, whatever their events say."""
+    if stone.event_ids:
+        ids = np.array(stone.event_ids, np.int64)
+        found = ids[(ids >= first) & (ids <= last)]
+    else:
+        found = np.arange(first, last + 1)
+    return found[found < stone.before_event_id] if stone.before_event_id else found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from custody.errors import CorruptionError
@@ -34,9 +36,35 @@ class Notices:
         return iter(list(self._texts))
 
 
+class Lost:
+    """Hands damage of one writer's logs on, and remembers the ids that it took."""
+
+    def __init__(self, on_damage: OnDamage) -> None:
+        self._on_damage = on_damage
+        self._ranges: set[tuple[int, int]] = set()
+
+    def __call__(self, damage: Damage) -> None:
+        """Take note, and hand it on."""
+        self._on_damage(damage)
+        if damage.first_event_id is not None and damage.last_event_id is not None:
+            self._ranges.add((damage.first_event_id, damage.last_event_id))
+
+    def note(self, text: str) -> None:
+        """Hand a note on, where notes are taken."""
+        if isinstance(self._on_damage, Notices):
+            self._on_damage.note(text)
+
+    def among(self, event_ids: npt.NDArray[np.int64]) -> int:
+        """Return how many of some ids were lost; the others are gone rightly, with a log that expired meanwhile."""
+        lost = np.zeros(len(event_ids), np.bool_)
+        for first, last in self._ranges:
+            lost |= (event_ids >= first) & (event_ids <= last)
+        return int(lost.sum())
+
+
 def tell_newer(on_damage: OnDamage, version: int, columns: Sequence[str]) -> None:
     """Take note, where notes are taken, that a newer custody stored events with columns that are not shown."""
-    if columns and isinstance(on_damage, Notices):
+    if columns and isinstance(on_damage, Notices | Lost):
         on_damage.note(newer_notice(version, columns))
 
 

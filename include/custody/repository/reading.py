@@ -10,6 +10,7 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -122,6 +123,39 @@ def get_many(
     found = [event for table in tables if table.num_rows for event in to_events(table)]
     # A group may have become live before an older one.
     return sorted(found, key=lambda event: event.event_id)
+
+
+def readable(workspace: Workspace, event_ids: EventIds, view: Snapshot, on_damage: OnDamage) -> npt.NDArray[np.bool_]:
+    """Return which of some events can be read, shape (ids,), by the checksums of their blocks; decodes nothing.
+
+    Events that wait in journals count as readable: what of those is damaged has no ids.
+    """
+    live = caches_of(workspace).live(workspace, view.state)
+    holders = live.holders(event_ids)
+    found = np.ones(len(event_ids), np.bool_)
+    for number in np.unique(holders[holders >= 0]).tolist():
+        here = holders == number
+        log = open_log(workspace, live.files[number], on_damage)
+        found[here] = False if log is None else log.readable(event_ids[here], on_damage)
+    return found
+
+
+def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, int], on_damage: OnDamage) -> None:
+    """Name the live logs with events between two times, ms, both included, that are gone; folders are listed only.
+
+    A log that is open can be read although its name is gone.
+    """
+    home = workspace.paths.home
+    opened = set(caches_of(workspace).logs)
+    listed: dict[Path, set[str]] = {}
+    for file in state.files.values():
+        path = home / file.path
+        if file.first_event_time_ms > bounds[1] or file.last_event_time_ms < bounds[0]:
+            continue
+        if path.parent not in listed:
+            listed[path.parent] = set(workspace.fs.list(path.parent))
+        if path.name not in listed[path.parent] and (path, file.sha256) not in opened:
+            open_log(workspace, file, on_damage)
 
 
 def count_blocks(workspace: Workspace, event_ids: Sequence[int], view: Snapshot) -> int:

@@ -1,7 +1,7 @@
 """The live tail: the events of journals that are not live yet, decoded once.
 
 A sealed journal never changes, so what was decoded of it is kept. An open one grows at its end only, so what follows
-the part that is known is decoded and added to it.
+the part that is known is decoded and added to it. What is damaged is read anew each time.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ class TailCache:
         if isinstance(found, Decoded):
             return found
         decoded = _merged([self._sealed(fs, path) for path in group.sealed])
+        if decoded.damage:
+            return decoded  # looked at anew the next time: it may be whole again
         self._kept.put(group.sealed, decoded, decoded.table.nbytes)
         for path in group.sealed:
             if len(group.sealed) > 1:
@@ -89,7 +91,8 @@ class TailCache:
         found = self._kept.get((path,))
         if not isinstance(found, Decoded):
             found, _ = _decode(fs, path)
-            self._kept.put((path,), found, found.table.nbytes)
+            if not found.damage:
+                self._kept.put((path,), found, found.table.nbytes)
         return found
 
     def _open(self, fs: FileSystem, path: Path) -> Decoded:

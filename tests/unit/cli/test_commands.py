@@ -20,7 +20,7 @@ from custody.errors import (
     NotFoundError,
 )
 from custody.repository import Repository
-from tests.support import append, event, run_steps, sample, write_samples
+from tests.support import append, event, flipped, run_steps, sample, write_samples
 from tests.unit.capture.documents import document
 
 
@@ -180,6 +180,32 @@ def test_search_finds_what_was_live_earlier(root: Path, live: Repository) -> Non
     assert (none["total"], none["events"]) == (0, [])
     facets = run(root, "search", "--as-of", 0, "--facet", "event_type", "--json")
     assert sum(json.loads(facets.stdout)["event_type"].values()) == found["total"]
+
+
+def test_search_facets_and_lineage_tell_programs_what_cannot_be_read(new: Path, repository: Repository) -> None:
+    for first in (0, 10):
+        append(repository, [event(first + number) for number in range(10)])
+        run_steps(repository.settings)
+    newest = max(new.rglob("*.parquet"), key=lambda path: path.name)
+    newest.write_bytes(flipped(newest.read_bytes(), 8 * 100))
+    found = json.loads(run(new, "search", "-n", 4, "--json").stdout)
+    assert ([item["event"]["event_id"] for item in found["events"]], found["total"]) == ([9, 8, 7, 6], 20)
+    assert found["lost"] == 10
+    assert [newest.name in notice for notice in found["notices"]] == [True]
+    rest = json.loads(run(new, "search", "-n", 10, "--cursor", found["cursor"], "--json").stdout)
+    assert [item["event"]["event_id"] for item in rest["events"]] == [5, 4, 3, 2, 1, 0]
+    assert (rest["lost"], rest["notices"], rest["cursor"]) == (0, [], None)
+    talk = run(new, "search", "-n", 4).stderr
+    assert newest.name in talk
+    assert "10 of the 20 events cannot be read" in talk
+    assert f"--cursor {found['cursor']}" in talk
+    facets = json.loads(run(new, "search", "--facet", "event_type", "--json").stdout)
+    assert facets["event_type"] == {"create": 10}
+    assert [newest.name in notice for notice in facets["notices"]] == [True]
+    newest.unlink()
+    assert newest.name in run(new, "search", "--facet", "event_type").stderr
+    lineage = json.loads(run(new, "lineage", event(3).flowfile_uuid, "--json").stdout)
+    assert (lineage["events"], [newest.name in notice for notice in lineage["notices"]]) == (1, [True])
 
 
 def test_explain_tells_shards_and_blocks(root: Path, live: Repository) -> None:
