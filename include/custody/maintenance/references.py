@@ -63,7 +63,12 @@ def all_references(workspaces: Iterable[Workspace]) -> References:
 
 
 def in_journals(workspace: Workspace) -> References:
-    """Return what the events speak of that are not swept yet; raises as `all_references` does."""
+    """Return what the events speak of that are not swept yet, those of other incarnations included.
+
+    Raises:
+        StorageError: a container is missing, whose events may speak of any content; and as `all_references` does.
+    """
+    workspace.require_containers()
     for _ in range(_TRIES):
         try:
             return references_of(_journal_tables(workspace))
@@ -87,7 +92,7 @@ def log_tables(log: EventLog) -> Iterator[pa.Table]:
 
 
 def _journal_tables(workspace: Workspace) -> Iterator[pa.Table]:
-    for group in workspace.groups():
+    for group in workspace.ownership.on_disk():
         for path in (*group.sealed, *group.open):
             journal = JournalFile.read(workspace.fs, path)
             for damage in journal.damage:

@@ -71,7 +71,7 @@ def _vouchers(workspace: Workspace, resource: ResourceClaim) -> set[Voucher]:
 
 
 def _tables(workspace: Workspace) -> Iterator[pa.Table]:
-    for group in workspace.groups():
+    for group in workspace.ownership.on_disk():
         for path in (*group.sealed, *group.open):
             try:
                 yield JournalFile.read(workspace.fs, path).table().select(_COLUMNS)
