@@ -24,6 +24,7 @@ from custody.eventlog import EventLog, TableOfContents, read_staged
 from custody.format.names import (
     BUILDING_PREFIX,
     FAILED_SUFFIX,
+    INCARNATIONS,
     RELEASED_SUFFIX,
     REMOVING_PREFIX,
     UNIT_MANIFEST,
@@ -37,6 +38,7 @@ from custody.index import Indexed, OpenShard, builder
 from custody.index.manifest import Manifest
 from custody.index.segment.writer import write_segment
 from custody.journal import JournalFile, JournalWriter
+from custody.journal.incarnations import decode_claim
 from custody.journal.membership import decode_state
 from custody.lease import Holder
 from custody.model import Event
@@ -210,6 +212,8 @@ def _check_whole(path: Path, data: bytes) -> None:
         EventLog(fs, path).read()
     elif path.suffix == ".toc":
         TableOfContents.decode(data, path)
+    elif path.parent.name == INCARNATIONS:
+        decode_claim(data, str(path))
     elif parse_epoch(path.name) is not None:
         Holder.decode(data, path)
     elif path.suffix in (RELEASED_SUFFIX, FAILED_SUFFIX):

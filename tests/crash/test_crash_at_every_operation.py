@@ -9,6 +9,7 @@ import pytest
 
 from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
+from tests.crash.adopting import TakingOver
 from tests.crash.backfilling import BackFilling
 from tests.crash.catalog_care import Collecting, Kept, Pruning, Repairing
 from tests.crash.committing import Committing, Racing
@@ -162,6 +163,12 @@ def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back(se
     outcome = enumerate_crashes(Compacting(), seeds=seeds)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 40
+
+
+def test_a_crash_while_a_name_is_taken_over_and_journals_are_adopted_loses_no_acknowledged_event() -> None:
+    outcome = enumerate_crashes(TakingOver(), modes=(CrashMode.SYNCED_ONLY, CrashMode.ALL_KEPT), seeds=1)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 60
 
 
 def test_a_crash_while_a_full_disk_heals_loses_no_acknowledged_event() -> None:

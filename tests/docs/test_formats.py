@@ -31,7 +31,7 @@ from custody.flow.content import record as content
 from custody.format import framing, names
 from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard
 from custody.index.builder import ATTEMPT_PREFIX
-from custody.journal import JournalFile, membership
+from custody.journal import JournalFile, incarnations, membership
 from custody.journal import file as journal
 from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, Record, decode
 from custody.lease import Holder, Process
@@ -54,6 +54,7 @@ PREAMBLES = {
     "toc": toc.PREAMBLE,
     "catalog": codec.PREAMBLE,
     "writer-state": membership.PREAMBLE,
+    "incarnation": incarnations.PREAMBLE,
     "staging": UNIT_PREAMBLE,
     "lease": LEASE_PREAMBLE,
     "scrub": scrub.PREAMBLE,
@@ -120,6 +121,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
     [
         ("journal", "## Layout", journal.JournalHeader),
         ("writer-state", "## Layout", membership.WriterState),
+        ("incarnation", "## Layout", incarnations.Claim),
         ("scrub", "## Layout", scrub.Scrub),
         ("scrub", "## Round", scrub.Round),
         ("event-log", "## Metadata", LogMetadata),
@@ -153,6 +155,13 @@ def test_the_example_of_a_writer_s_state_is_what_the_code_writes() -> None:
     assert membership.encode_state(state) == _example("writer-state", "file")
     assert membership.decode_state(_example("writer-state", "file"), Path("STATE")) == state
     assert str(membership.RESERVED_IDS) in read("formats/writer-state.md")
+
+
+def test_the_example_of_a_claim_is_one() -> None:
+    shown = examples(read("formats/incarnation.md"))["document"].strip().encode()
+    claim = msgspec.json.decode(shown, type=incarnations.Claim)
+    assert msgspec.json.encode(claim) == shown
+    assert incarnations.decode_claim(incarnations.encode_claim(claim), "claim") == claim
 
 
 def test_the_example_of_a_scrub_is_what_the_code_writes() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -55,8 +55,17 @@ class Catalog(CatalogReader):
         self._clock = clock
         self._settled_revision = -1
 
-    def commit(self, actions: Sequence[Action], *, next_event_id: int = 0, attempt: UUID | None = None) -> CatalogState:
+    def commit(
+        self,
+        actions: Sequence[Action],
+        *,
+        next_event_id: int = 0,
+        attempt: UUID | None = None,
+        check: Callable[[CatalogState], None] = lambda _: None,
+    ) -> CatalogState:
         """Append one transaction and return the state after it; `attempt` is its id where it was chosen before.
+
+        `check` is given each state that the transaction would follow, and raises what forbids it.
 
         Actions that still apply after another writer's commit are tried again on top of it.
         Durability: on return the transaction and all before it survive power loss; on StorageError it is unknown
@@ -73,6 +82,7 @@ class Catalog(CatalogReader):
         for number in range(_COMMIT_ATTEMPTS):
             state = self.settle()
             self._check_writable(state)
+            check(state)
             transaction = self._successor(state, actions, next_event_id, attempt_id)
             data = encode(transaction)
             after = self._after(state, transaction, data)

@@ -103,7 +103,7 @@ class Action(_message.Message):
     def __init__(self, add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., add_shard: _Optional[_Union[AddShard, _Mapping]] = ..., remove_shard: _Optional[_Union[RemoveShard, _Mapping]] = ..., add_tombstone: _Optional[_Union[AddTombstone, _Mapping]] = ..., remove_tombstone: _Optional[_Union[RemoveTombstone, _Mapping]] = ..., upgrade: _Optional[_Union[Upgrade, _Mapping]] = ..., prune: _Optional[_Union[Prune, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., absorb: _Optional[_Union[Absorb, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ..., add_hold: _Optional[_Union[AddHold, _Mapping]] = ..., remove_hold: _Optional[_Union[RemoveHold, _Mapping]] = ..., add_mark: _Optional[_Union[AddMark, _Mapping]] = ..., remove_mark: _Optional[_Union[RemoveMark, _Mapping]] = ..., respect_holds: _Optional[_Union[RespectHolds, _Mapping]] = ..., add_loss: _Optional[_Union[AddLoss, _Mapping]] = ...) -> None: ...
 
 class AddFile(_message.Message):
-    __slots__ = ("path", "size_bytes", "rows", "sha256", "table", "partition", "schema_version", "first_event_id", "last_event_id", "first_event_time_ms", "last_event_time_ms", "toc_path", "toc_sha256", "sources", "groups", "footer", "footer_bytes", "statistics", "schema_fingerprint")
+    __slots__ = ("path", "size_bytes", "rows", "sha256", "table", "partition", "schema_version", "first_event_id", "last_event_id", "first_event_time_ms", "last_event_time_ms", "toc_path", "toc_sha256", "sources", "groups", "footer", "footer_bytes", "statistics", "schema_fingerprint", "incarnation")
     PATH_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -123,6 +123,7 @@ class AddFile(_message.Message):
     FOOTER_BYTES_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     path: str
     size_bytes: int
     rows: int
@@ -142,7 +143,8 @@ class AddFile(_message.Message):
     footer_bytes: int
     statistics: bytes
     schema_fingerprint: bytes
-    def __init__(self, path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., rows: _Optional[int] = ..., sha256: _Optional[bytes] = ..., table: _Optional[str] = ..., partition: _Optional[str] = ..., schema_version: _Optional[int] = ..., first_event_id: _Optional[int] = ..., last_event_id: _Optional[int] = ..., first_event_time_ms: _Optional[int] = ..., last_event_time_ms: _Optional[int] = ..., toc_path: _Optional[str] = ..., toc_sha256: _Optional[bytes] = ..., sources: _Optional[_Iterable[_Union[SourceRange, _Mapping]]] = ..., groups: _Optional[_Iterable[int]] = ..., footer: _Optional[bytes] = ..., footer_bytes: _Optional[int] = ..., statistics: _Optional[bytes] = ..., schema_fingerprint: _Optional[bytes] = ...) -> None: ...
+    incarnation: bytes
+    def __init__(self, path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., rows: _Optional[int] = ..., sha256: _Optional[bytes] = ..., table: _Optional[str] = ..., partition: _Optional[str] = ..., schema_version: _Optional[int] = ..., first_event_id: _Optional[int] = ..., last_event_id: _Optional[int] = ..., first_event_time_ms: _Optional[int] = ..., last_event_time_ms: _Optional[int] = ..., toc_path: _Optional[str] = ..., toc_sha256: _Optional[bytes] = ..., sources: _Optional[_Iterable[_Union[SourceRange, _Mapping]]] = ..., groups: _Optional[_Iterable[int]] = ..., footer: _Optional[bytes] = ..., footer_bytes: _Optional[int] = ..., statistics: _Optional[bytes] = ..., schema_fingerprint: _Optional[bytes] = ..., incarnation: _Optional[bytes] = ...) -> None: ...
 
 class FileStatistics(_message.Message):
     __slots__ = ("columns",)

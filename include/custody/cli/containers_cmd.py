@@ -1,4 +1,4 @@
-"""`custody containers`: the disks of a repository, and forgetting one that is lost."""
+"""`custody containers`: the disks of a repository, forgetting one that is lost, and claiming a writer's name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import click
 
 from custody.cli.output import json_option, print_json, print_table, size_text
 from custody.config import load_settings
-from custody.repository.containers import container_list, forget_container
+from custody.repository.containers import claim_name, container_list, forget_container
 
 
 @click.group()
 def containers() -> None:
-    """Look at the containers of all writers, and forget a lost one."""
+    """Look at the containers of all writers, forget a lost one, claim a name."""
 
 
 @containers.command("list")
@@ -62,3 +62,25 @@ def drop(repository: Path, identity: str, yes: bool) -> None:
         click.confirm(f"Events in the journals of container {identity} are lost. Forget it?", abort=True)
     for writer in forget_container(settings, identity):
         click.echo(f"writer {writer}: container {identity} is forgotten")
+
+
+@containers.command("claim")
+@click.argument("writer")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def claim(repository: Path, writer: str, yes: bool) -> None:
+    """Make the containers of this repository those of the name WRITER, which others have claimed.
+
+    For containers that were all replaced by hand, and for a machine that takes over from one that is gone. A process
+    elsewhere that still has the name is refused; what its containers hold and the store does not is not lost, but no
+    answer has it before `custody recover --adopt` was run there.
+
+    \b
+    Example:
+      custody -r demo containers claim main
+    """
+    settings = load_settings(repository)
+    if not yes:
+        click.confirm(f"The machine that has the writer name {writer} now cannot go on with it. Claim it?", abort=True)
+    made = claim_name(settings, writer)
+    click.echo(f"writer {writer}: incarnation {made.incarnation}, from event id {made.first_event_id} on")

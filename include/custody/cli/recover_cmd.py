@@ -16,14 +16,17 @@ from custody.repository import Repository
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Only say what would be done, and why.")
 @click.option("--take-over", is_flag=True, help="Take the work over from an attempt that lives; it then ends with 19.")
+@click.option("--adopt", is_flag=True, help="Bring journals of another incarnation in, as a writer of their own.")
 @json_option
 @click.pass_obj
-def recover(repository: Path, dry_run: bool, take_over: bool, as_json: bool) -> None:
+def recover(repository: Path, dry_run: bool, take_over: bool, adopt: bool, as_json: bool) -> None:
     """Deal with what interrupted work left: seal a dead writer's journals, remove what no transaction lists.
 
     Step `recover` of a pass does the same, so that nobody has to call this; it needs no Spark and makes a repository
     ready after a crash in seconds. Nothing that a kept revision lists is touched, and nothing that a live process works
-    on. The exit code is 1 if something could not be done, 14 if another attempt holds a writer's lease.
+    on. Journals that another machine wrote under the same writer name, or that came back with a container which was
+    given up, are told, and brought in with --adopt: they keep their event ids and get a writer name of their own. The
+    exit code is 1 if something could not be done, 14 if another attempt holds a writer's lease.
 
     \b
     Example:
@@ -38,13 +41,15 @@ def recover(repository: Path, dry_run: bool, take_over: bool, as_json: bool) -> 
         else:
             _print("nothing is changed with --dry-run", found)
         return
-    reports = opened.recover(take_over=take_over)
+    reports = opened.recover(take_over=take_over, adopt=adopt)
     if as_json:
         print_json(reports)
     else:
         _print("", [item for report in reports.values() for item in report.findings])
         for writer, report in reports.items():
             stderr().print(f"{writer}: {report}", markup=False)
+            for item in report.adopted:
+                stderr().print(f"{writer}: adopted as writer {item.writer}: {item.path}", markup=False)
     sys.exit(int(any(report.errors for report in reports.values())))
 
 

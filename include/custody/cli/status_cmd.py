@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from custody.cli.output import json_option, print_json, print_table, size_text, time_text
+from custody.cli.output import clean, json_option, print_json, print_table, size_text, stderr, time_text
 from custody.repository import Repository
 
 _STATES = {"new": "empty, made on first use"}
@@ -78,3 +78,6 @@ def status(repository: Path, as_json: bool) -> None:
         )
         headings = ("last scrub", "this round", "last round ended", "damaged#", "takes too long")
         print_table("", headings, [cells])
+    talk = stderr()
+    for notice in found.notices:
+        talk.print(clean(notice))

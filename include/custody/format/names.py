@@ -21,6 +21,7 @@ UNIT_MANIFEST = "unit"
 BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or that died
 REMOVING_PREFIX = "removing-"  # what is on its way out: out of the way first, then gone
 LEASES = "leases"  # the folder of a writer's leases
+INCARNATIONS = "incarnations"  # the folder of the claims of a writer's name, numbered as epochs are
 COMPACT_LEASE = "compact"  # the lease of who writes live logs anew
 RETENTION_LEASE = "retention"  # the lease of who lets old events go
 RELEASED_SUFFIX = ".released"  # beside an epoch whose holder did all its work

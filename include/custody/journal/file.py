@@ -29,6 +29,7 @@ KIND_HEADER = 1
 KIND_SCHEMA = 2
 KIND_GROUP = 5
 KIND_END = 6
+_HEADER_BYTES_MAX = 4096
 
 
 class JournalHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +45,8 @@ class JournalHeader(msgspec.Struct, frozen=True, kw_only=True):
     format_version: int = FORMAT_VERSION
     sync: str = "always"
     """The sync policy: with another one than `always`, a power loss may cost events whose ids were told."""
+    incarnation: str = ""
+    """The writer's incarnation, 32 hexadecimal digits; empty in journals that were made before there was one."""
 
 
 class JournalEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +102,21 @@ def write_header(file: WritableFile, header: JournalHeader) -> None:
         + frame(KIND_HEADER, msgspec.json.encode(header))
         + frame(KIND_SCHEMA, JOURNAL_SCHEMA.serialize().to_pybytes())
     )
+
+
+def read_header(fs: FileSystem, path: Path) -> JournalHeader | None:
+    """Return what a journal says of itself at its begin, None when that is damaged; nothing else is read.
+
+    Raises:
+        StorageError: it is gone: sealed or swept in this moment.
+    """
+    found = next(frames(fs.view(path)[:_HEADER_BYTES_MAX], len(PREAMBLE)), None)
+    if not isinstance(found, Frame) or found.kind != KIND_HEADER:
+        return None
+    try:
+        return msgspec.json.decode(found.payload, type=JournalHeader)
+    except msgspec.MsgspecError:
+        return None
 
 
 def end_record(end: JournalEnd) -> bytes:

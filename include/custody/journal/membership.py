@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from custody.errors import CorruptionError, FormatVersionError, StorageError
 from custody.format.framing import Frame, frame, frames
 from custody.format.names import ContainerPaths
+from custody.journal.groups import writers
 from custody.vfs import FileSystem
 
 PREAMBLE = b"CUSTWST\x01"
@@ -35,6 +37,29 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
     """No id from this one on was ever given out."""
     floor: int = 0
     """No id below this one is given out any more: what was given out beyond what can be read is not known."""
+    incarnation: str = ""
+    """Under which incarnation the writer claims its name in the store; empty in a state of an older custody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A container that belongs to a writer and is not among those of the settings that are there."""
+
+    writer: str
+    container: str
+    place: Path
+    """Where it was last seen."""
+    reserved: int | None = None
+    """No id from this one on was ever given out, as far as the containers that are there know."""
+    host: str = ""
+    """The other machine that it is on; empty for one of this machine."""
+
+    def __str__(self) -> str:
+        return (
+            f"writer {self.writer!r}: container {self.container}, last seen at {self.place}, is missing. Mount it, or "
+            "name its folder in repository.containers. If it is lost for good, with all journals on it: "
+            f"custody containers drop {self.container}"
+        )
 
 
 def encode_state(state: WriterState) -> bytes:
@@ -114,15 +139,34 @@ def _check_distinct(writer: str, states: Mapping[Path, WriterState]) -> None:
 
 
 def _check_present(writer: str, states: Mapping[Path, WriterState]) -> None:
+    for missing in missing_of(writer, states):
+        raise StorageError(str(missing))
+
+
+def missing_of(writer: str, states: Mapping[Path, WriterState]) -> list[Missing]:
+    """Return the containers that a writer's states name and that have no state among them, by place."""
     here = {state.container for state in states.values()}
-    for state in states.values():
-        for identity, place in state.containers.items():
-            if identity not in here:
-                raise StorageError(
-                    f"writer {writer!r}: container {identity}, last seen at {place}, is missing. Mount it, or name its "
-                    "folder in repository.containers. If it is lost for good, with all journals on it: "
-                    f"custody containers drop {identity}"
-                )
+    known = {identity: place for state in states.values() for identity, place in state.containers.items()}
+    reserved = max((state.reserved for state in states.values()), default=None)
+    found = [Missing(writer, identity, Path(place), reserved) for identity, place in known.items()]
+    return sorted((item for item in found if item.container not in here), key=lambda item: item.place)
+
+
+def suspects(fs: FileSystem, roots: Sequence[Path]) -> dict[Path, Missing]:
+    """Return the folders among the containers of the settings that may be places where a disk is not mounted.
+
+    While a container of any writer is missing, each folder that has no state of that writer is one. A state that cannot
+    be read tells nothing: whoever starts the writer, and verify, name it.
+    """
+    found: dict[Path, Missing] = {}
+    for writer in writers(fs, roots):
+        try:
+            states = writer_states(fs, roots, writer)
+        except (CorruptionError, FormatVersionError):
+            continue
+        for missing in missing_of(writer, states):
+            found |= {root: missing for root in roots if root not in states}
+    return found
 
 
 class Membership:
@@ -143,14 +187,29 @@ class Membership:
         self.floor = max((state.floor for state in states.values()), default=0)
         """No id below this one is given out any more."""
         self._identities = {root: state.container for root, state in states.items()}
+        known = (state.incarnation for state in states.values() if state.incarnation)
+        self.incarnation = next(known, "") or uuid.uuid4().hex
+        """Under which the name is claimed in the store, journals carry it."""
         # First each has an identity, then all know all: a crash in between must not make a new one look lost.
         for root in roots:
             if root not in states:
                 self._identities[root] = uuid.uuid4().hex
                 self._write(root, {self._identities[root]: str(root)})
-        wanted = self._containers()
-        if len(roots) > 1 and any(root not in states or states[root].containers != wanted for root in roots):
+        if any(root not in states for root in roots[1:]) or any(not self._is_told(state) for state in states.values()):
             self._write_all(roots)
+
+    @property
+    def containers(self) -> dict[str, str]:
+        """All containers of the writer: identity to path."""
+        return {identity: str(root) for root, identity in sorted(self._identities.items())}
+
+    def become(self, incarnation: str) -> None:
+        """Keep another incarnation, durably in all containers."""
+        self.incarnation = incarnation
+        self._write_all(list(self._identities))
+
+    def _is_told(self, state: WriterState) -> bool:
+        return state.containers == self.containers and state.incarnation == self.incarnation
 
     def reserve(self, next_event_id: int, working: Sequence[Path], failed: Callable[[Path, OSError], None]) -> None:
         """Reserve ids up to a block beyond `next_event_id`, durably on the containers that work.
@@ -161,7 +220,7 @@ class Membership:
         reserved, self.reserved = self.reserved, next_event_id + RESERVED_IDS
         for root in working:
             try:
-                self._write(root, self._containers())
+                self._write(root, self.containers)
             except OSError as error:
                 self.reserved = reserved
                 failed(root, error)
@@ -176,7 +235,7 @@ class Membership:
             StorageError: the container cannot be written.
         """
         reserved = self.reserved
-        self._write(root, self._containers())
+        self._write(root, self.containers)
         return reserved
 
     def raise_floor(self, least: int) -> None:
@@ -188,7 +247,7 @@ class Membership:
 
     def _write_all(self, roots: Sequence[Path]) -> None:
         for root in roots:
-            self._write(root, self._containers())
+            self._write(root, self.containers)
 
     def _write(self, root: Path, containers: dict[str, str]) -> None:
         state = WriterState(
@@ -197,11 +256,9 @@ class Membership:
             containers=containers,
             reserved=self.reserved,
             floor=self.floor,
+            incarnation=self.incarnation,
         )
         self._fs.write_durably(ContainerPaths(root, self._writer).state, encode_state(state))
-
-    def _containers(self) -> dict[str, str]:
-        return {identity: str(root) for root, identity in sorted(self._identities.items())}
 
 
 def drop_container(fs: FileSystem, roots: Sequence[Path], writer: str, identity: str) -> str | None:

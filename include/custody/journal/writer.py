@@ -9,8 +9,10 @@ containers are full or read-only a writer refuses each append.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Event as Signal
 from threading import Thread
@@ -21,10 +23,13 @@ from weakref import ref
 import pyarrow as pa
 
 from custody.clock import Clock
+from custody.errors import StorageError
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal.encoding import Prepared
-from custody.journal.file import JournalHeader
+from custody.journal.file import JournalHeader, read_header
 from custody.journal.free_ids import least_free_id
+from custody.journal.groups import groups
+from custody.journal.incarnations import Incarnations, Known
 from custody.journal.keeping import JournalOptions, OpenJournals, keep
 from custody.journal.lane import Appended, Lane
 from custody.journal.membership import Membership, check_containers
@@ -32,6 +37,8 @@ from custody.journal.opened import OpenGroup
 from custody.journal.sealing import Sealed, seal_abandoned
 from custody.model import Event, require_valid_columns
 from custody.vfs import FileSystem
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def lock_path(containers: Sequence[Path], writer: str) -> Path:
@@ -49,9 +56,12 @@ class JournalWriter(OpenJournals):
         database: the database that the events belong to.
         clock: tells when a journal was made.
         options: how journals are written.
+        incarnations: where the name is claimed; None for a writer that has no store.
 
     Raises:
         LockedError: another live process writes under this name.
+        ConfigurationError: the name is claimed by another incarnation: by other containers than these.
+        StorageError: a container of the writer is missing.
     """
 
     def __init__(
@@ -62,6 +72,7 @@ class JournalWriter(OpenJournals):
         database: str,
         clock: Clock,
         options: JournalOptions | None = None,
+        incarnations: Incarnations | None = None,
     ) -> None:
         super().__init__(fs, containers, writer, clock, options or JournalOptions())
         self._database = database
@@ -70,7 +81,14 @@ class JournalWriter(OpenJournals):
         self._closing = Signal()
         self._keeper: Thread | None = None
         self._held = ExitStack()
-        check_containers(fs, self._containers, writer)  # before a folder is made where a disk is not mounted
+        self._incarnations = incarnations
+        states = check_containers(fs, self._containers, writer)  # before a folder is made where a disk is not mounted
+        looked_at = (fs, self._containers, writer)
+        known = Known(
+            tuple(states.values()), partial(_incarnations_of_journals, *looked_at), partial(_places, *looked_at)
+        )
+        if incarnations is not None:
+            incarnations.check(known)
         fs.make_directory(lock_path(self._containers, writer).parent)
         self._held.enter_context(fs.lock(lock_path(self._containers, writer)))
         try:
@@ -84,6 +102,8 @@ class JournalWriter(OpenJournals):
                 fs, self._containers, writer, lambda: members.raise_floor(members.reserved)
             )
             self._next_event_id = least_free_id(fs, self._containers, writer, self._membership, self.recovered)
+            if incarnations is not None:
+                self.begin(incarnations.claim(members, known, clock).first_event_id)
             self._pressure.count()
         except BaseException:
             self._held.close()
@@ -155,12 +175,14 @@ class JournalWriter(OpenJournals):
             self._held.close()
 
     def _open_group(self) -> OpenGroup:
+        self._refuse_if_taken_over()
         header = JournalHeader(
             writer=self._writer,
             database=self._database,
             first_event_id=self._next_event_id,
             created_ms=self._clock.now_ms(),
             sync=self._options.sync.value,
+            incarnation=self._membership.incarnation,
         )
         lanes = self._options.journals * max(len(self._working()), 1)
         shift = self._opened  # so that one thread alone uses all disks in turn, a group each
@@ -172,6 +194,19 @@ class JournalWriter(OpenJournals):
             self._keeper = Thread(target=keep, args=arguments, name=f"custody-journal-{self._writer}", daemon=True)
             self._keeper.start()
         return self._group
+
+    def _refuse_if_taken_over(self) -> None:
+        """Look before each group but the first, which the start has looked for; a store that is away stops nobody."""
+        if self._incarnations is None or not self._opened:
+            return
+        try:
+            is_own = self._incarnations.still_holds(self._membership.incarnation)
+        except StorageError as error:
+            _LOGGER.warning("writer %s: whether its name is still its own is not known: %s", self._writer, error)
+            return
+        if not is_own:
+            self._broken = "lost its name: other containers claimed it (custody containers claim)"
+            self._refuse_if_broken()
 
     def _lane(self, header: JournalHeader, number: int, shift: int) -> Lane:
         working = self._working() or self._containers
@@ -187,3 +222,12 @@ class JournalWriter(OpenJournals):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _incarnations_of_journals(fs: FileSystem, containers: Sequence[Path], writer: str) -> set[str]:
+    paths = [path for group in groups(fs, containers, writer) for path in (*group.sealed, *group.open)]
+    return {header.incarnation for header in (read_header(fs, path) for path in paths) if header is not None}
+
+
+def _places(fs: FileSystem, containers: Sequence[Path], writer: str) -> list[str]:
+    return [str(root) for root in containers if fs.exists(ContainerPaths(root, writer).journals)]

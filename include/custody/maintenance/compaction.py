@@ -30,7 +30,6 @@ from custody.catalog import (
 )
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import OnDamage, refuse
-from custody.journal import check_containers
 from custody.maintenance.held import conditions_for
 from custody.maintenance.planning import count_forgotten, groups_on_disk, meaning, planned
 from custody.maintenance.rewriting import Survey, metadata_of, survey, write_anew
@@ -79,7 +78,7 @@ def run(workspace: Workspace, unit: Unit) -> Compacted:
         CorruptionError: a log is damaged: it stays as it is.
         StorageError: a container of the writer is missing, which may have journals of groups between these logs.
     """
-    check_containers(workspace.fs, workspace.settings.containers, workspace.writer)
+    workspace.require_containers()
     return _rewrite(workspace, unit.paths) if unit.paths else _settle(workspace)
 
 
@@ -144,7 +143,9 @@ def replace(
     if found.rows:
         metadata = metadata_of(workspace, files, found, attempt)
         made = write_anew(workspace, state, files, metadata, held, on_damage=on_damage)
-        file = add_file(workspace, made, metadata, found.sources)
+        incarnations = {file.incarnation for file in files}
+        known = incarnations.pop() if len(incarnations) == 1 else b""
+        file = add_file(workspace, made, metadata, found.sources, known)
         size = file.size_bytes
         actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, made, metadata))]
     actions += [*_remnant(workspace, state, files, found), *more]

@@ -63,7 +63,12 @@ def all_references(workspaces: Iterable[Workspace]) -> References:
 
 
 def in_journals(workspace: Workspace) -> References:
-    """Return what the events speak of that are not swept yet; raises as `all_references` does."""
+    """Return what the events speak of that are not swept yet, those of other incarnations included.
+
+    Raises:
+        StorageError: a container is missing, whose events may speak of any content; and as `all_references` does.
+    """
+    workspace.require_containers()
     for _ in range(_TRIES):
         try:
             return references_of(_journal_tables(workspace))
@@ -88,7 +93,7 @@ def log_tables(log: EventLog) -> Iterator[pa.Table]:
 
 def readable_tables(workspace: Workspace, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield some columns of what can be read of journals and kept logs; what cannot be read is found elsewhere."""
-    for group in workspace.groups():
+    for group in workspace.ownership.on_disk():
         for path in (*group.sealed, *group.open):
             try:
                 yield JournalFile.read(workspace.fs, path).table().select(columns)
@@ -114,7 +119,7 @@ def _listed(workspace: Workspace) -> set[str]:
 
 
 def _journal_tables(workspace: Workspace) -> Iterator[pa.Table]:
-    for group in workspace.groups():
+    for group in workspace.ownership.on_disk():
         for path in (*group.sealed, *group.open):
             journal = JournalFile.read(workspace.fs, path)
             for damage in journal.damage:

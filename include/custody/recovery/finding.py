@@ -6,11 +6,12 @@ from typing import Literal
 
 import msgspec
 
-Action = Literal["seal", "remove", "discard", "put back", "sweep", "close", "keep"]
+Action = Literal["seal", "remove", "discard", "put back", "sweep", "close", "keep", "adopt"]
 """seal: cut the torn tail, write the end record, give the final name. remove: nothing needs it, delete it. discard: get
 it out of the way, look whether the lease still stands, delete it; the next steps make it again. put back: it is listed,
 and a removal that was superseded took it away. sweep: delete what became live elsewhere. close: say that the attempt
-failed. keep: a person has to look at it."""
+failed. keep: a person has to look at it. adopt: bring it in under another writer name,
+which is done only when it is asked for."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

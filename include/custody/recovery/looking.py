@@ -29,6 +29,7 @@ from custody.format.names import (
     parse_written_anew,
 )
 from custody.lease import is_dead, lease_status, read_holder
+from custody.recovery.adopting import journals_of_others
 from custody.recovery.finding import Action, Finding
 from custody.recovery.shared import shared_partials
 from custody.rollover import ROLLOVER_LEASE, Workspace, is_live, lease_folder, name_before, swept_groups
@@ -57,6 +58,7 @@ class Search:
         yield from self._contents()
         yield from self._shared()
         yield from self._done()
+        yield from self._of_others()
 
     @cached_property
     def _state(self) -> CatalogState:
@@ -109,7 +111,7 @@ class Search:
             paths = ContainerPaths(root, workspace.writer)
             for partial in (*self._partials(paths.home), *self._partials(paths.journals)):
                 yield self._found(partial, "temporary file", "seal", "its writer is dead and never gave it a name")
-        for group in self.groups:
+        for group in workspace.ownership.on_disk():  # whosever they are, and whatever becomes of them then
             for path in group.open:
                 why = "its writer is dead: no process holds the lock"
                 yield self._found(path, "open journal", "seal", why)
@@ -224,6 +226,11 @@ class Search:
             for path in [*(path for group in groups for path in journals.get(group, ())), *staged]:
                 what = "staged unit" if path == unit else "journal"
                 yield self._found(path, f"{what} of live groups", "sweep", "its events are live, or none is whole")
+
+    def _of_others(self) -> Iterator[Finding]:
+        why = "no answer gives its events out: custody recover --adopt"
+        for path in journals_of_others(self.workspace, self._state):
+            yield self._found(path, "journal of another incarnation", "adopt", why)
 
     def _is_uncommitted(self, first_event_id: int) -> bool:
         """Whether an event belongs to a group that has journals and is not live: a group's ids end before the next."""

@@ -14,6 +14,7 @@ from custody.journal import lock_path, seal_abandoned
 from custody.journal.membership import Membership
 from custody.journal.sealing import Sealed
 from custody.lease import Lease
+from custody.recovery.adopting import Adopted
 from custody.recovery.finding import Action, Finding
 from custody.recovery.looking import find
 from custody.rollover import Workspace, discard, name_before, put_back, remove, sweep_unit, swept_groups
@@ -21,15 +22,16 @@ from custody.vfs import TEMPORARY_SUFFIX
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done; sizes in bytes."""
+    """What was done; sizes in bytes. What is to be adopted is only told, unless that was asked for."""
 
     findings: tuple[Finding, ...] = ()
     sealed: int = 0
     lost_bytes: int = 0
     """Unacknowledged bytes that were cut."""
+    adopted: tuple[Adopted, ...] = ()
 
     def __str__(self) -> str:
-        others = sum(found.action not in ("seal", "keep") and found.error is None for found in self.findings)
+        others = sum(found.action not in ("seal", "keep", "adopt") and found.error is None for found in self.findings)
         text = f"{self.sealed} journals sealed, {self.lost_bytes} unacknowledged bytes cut"
         return f"{text}, {others} other leftovers dealt with" if others else text
 

@@ -26,7 +26,7 @@ class Recover(Step):
         """Writers of whom anything was left, or whose last pass did not end well."""
         folder = lease_folder(workspace.settings, workspace.writer, ROLLOVER_LEASE)
         lease = lease_status(workspace.fs, folder)
-        if (lease is not None and lease.failed) or find(workspace):
+        if (lease is not None and lease.failed) or any(found.action != "adopt" for found in find(workspace)):
             yield Unit(workspace.writer)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from whoosh import query
 
 from custody.catalog import AddShard, CatalogState, Transaction
-from custody.errors import ConfigurationError, NotFoundError
+from custody.errors import ConfigurationError, NotFoundError, StorageError
 from custody.lineage import Lineage, trace
 from custody.model import Event
 from custody.query import (
@@ -52,11 +52,16 @@ class Asked(Grounds):
             NotFoundError: no event has this id.
             ConfigurationError: several writers have an event with this id and none is named.
             CorruptionError: what holds the event is damaged.
+            StorageError: a container is missing, and the event may lie there.
         """
         asked = self._writers() if writer is None else [writer]
         found = {name: self.get_many([event_id], name, strict=True) for name in asked}
         matching = [(name, events[0]) for name, events in found.items() if events]
         if not matching:
+            for notice in (item for events in found.values() for item in events.absent if item.may_hold(event_id)):
+                raise StorageError(
+                    f"event {event_id}: is in nothing that is there, and may be in what is not. {notice}"
+                )
             names = ", ".join(map(repr, found))
             raise NotFoundError(
                 f"{'writer' if len(found) == 1 else 'none of the writers'} {names} has no event {event_id}."

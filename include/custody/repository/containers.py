@@ -6,10 +6,22 @@ from pathlib import Path
 
 import msgspec
 
+from custody.clock import Clock, SystemClock
 from custody.config import Settings
-from custody.errors import CorruptionError, NotFoundError
+from custody.errors import ConfigurationError, CorruptionError, NotFoundError
 from custody.format.names import ContainerPaths
-from custody.journal import drop_container, groups, lock_path, writer_states, writers
+from custody.journal import (
+    Claim,
+    Membership,
+    check_containers,
+    drop_container,
+    groups,
+    lock_path,
+    writer_states,
+    writers,
+)
+from custody.journal.incarnations import Known
+from custody.rollover import Workspace
 from custody.vfs import FileSystem, PosixFileSystem
 
 
@@ -75,6 +87,39 @@ def forget_container(settings: Settings, identity: str, fs: FileSystem | None = 
         with fs.lock(lock_path(settings.containers, found.writer)):
             drop_container(fs, settings.containers, found.writer, identity)
     return [found.writer for found in knowing]
+
+
+def claim_name(settings: Settings, writer: str, fs: FileSystem | None = None, clock: Clock | None = None) -> Claim:
+    """Claim a writer's name for the containers of this repository; return the claim.
+
+    Who had it appends nothing more when it starts, and from its next group on when it lives; no commit of its attempts
+    comes behind this. What is in the store stays the writer's. What is not, and lies on other containers, waits there:
+    `custody recover --adopt`.
+
+    Durability: on return the claim survives power loss.
+
+    Raises:
+        LockedError: the writer lives.
+        StorageError: a container that these know is missing.
+    """
+    fs, clock = fs or PosixFileSystem(), clock or SystemClock()
+    workspace = Workspace(settings, writer, fs, clock)
+    roots = settings.containers
+    states = check_containers(fs, roots, writer)
+    fs.make_directory(lock_path(roots, writer).parent)
+    with fs.lock(lock_path(roots, writer)):
+        for root in roots:
+            fs.make_directory(ContainerPaths(root, writer).journals)
+        members = Membership(fs, roots, writer)
+        try:
+            return workspace.incarnations.claim(members, Known(tuple(states.values())), clock)
+        except ConfigurationError:
+            pass  # it is another's: taken over below
+        if workspace.catalog.load().revision >= 0:
+            workspace.catalog.begin_epoch()
+        staged = [log.last_event_id + 1 for manifest in workspace.manifests() for log in manifest.logs]
+        first = max([workspace.catalog.load().next_event_id, *staged])
+        return workspace.incarnations.claim_anew(members, first, clock)
 
 
 def _journal_sizes(fs: FileSystem, root: Path, writer: str) -> list[int]:

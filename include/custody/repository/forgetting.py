@@ -72,7 +72,10 @@ def forget(workspace: Workspace, meant: Meant, reason: str) -> Forgotten:
 
     Raises:
         InvalidInputError: no condition is given, it would mean every event; or a text is no valid Unicode.
+        StorageError: a container is missing: events on it may have ids behind all that are known, which a tombstone
+            would not mean.
     """
+    workspace.require_containers()
     stone = meant.tombstone(reason, workspace.clock.now_ms(), reading.next_event_id(workspace))
     state = workspace.catalog.commit([Action(add_tombstone=stone)])
     return Forgotten(writer=workspace.writer, tombstone=stone.id.hex(), revision=state.revision)

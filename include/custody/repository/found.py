@@ -11,20 +11,28 @@ import pyarrow as pa
 from custody.errors import CorruptionError
 from custody.eventlog import Damage, OnDamage
 from custody.model import Event, newer_notice, to_events
+from custody.repository.absent import Absence
 
 _EVENTS_TOGETHER = 512
 
 
 class Notices:
-    """Takes note of damage, each part of a file once; if `strict`, raises CorruptionError instead."""
+    """Takes note of damage, each part of a file once; if `strict`, raises CorruptionError instead.
+
+    What is out of reach is never more than a note.
+    """
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
         self._texts: dict[str, None] = {}
+        self.absent: list[Absence] = []
+        """What is out of reach, as far as it was met."""
 
     def __call__(self, damage: Damage) -> None:
         """Take note, or raise."""
-        if self._strict:
+        if isinstance(damage, Absence):
+            self.absent.append(damage)
+        elif self._strict:
             raise CorruptionError(str(damage))
         self._texts[str(damage)] = None
 
@@ -71,9 +79,11 @@ def tell_newer(on_damage: OnDamage, version: int, columns: Sequence[str]) -> Non
 class Events(list[Event]):
     """A list of events, and what could not be read on the way."""
 
-    def __init__(self, events: Iterable[Event], notices: Iterable[str]) -> None:
+    def __init__(self, events: Iterable[Event], notices: Notices) -> None:
         super().__init__(events)
         self.notices = tuple(notices)
+        self.absent = tuple(notices.absent)
+        """What of this was out of reach, with the ids that it may hold."""
 
 
 def events_of(tables: Iterable[pa.Table]) -> Iterator[Event]:

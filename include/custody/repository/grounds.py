@@ -39,7 +39,7 @@ class Grounds:
     def _writers(self) -> list[str]:
         """Return the writers that have events; the one of the settings when none has."""
         # A slot that was only tried has a folder and nothing in it.
-        names = [item.writer for item in self.workspaces() if item.groups() or item.catalog.load().revision >= 0]
+        names = [item.writer for item in self.workspaces() if item.catalog.load().revision >= 0 or item.has_anything()]
         return names or [self.settings.repository.writer]
 
     def _meant(self, writer: str | None) -> list[Workspace]:

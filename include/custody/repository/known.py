@@ -79,6 +79,7 @@ class KnownSources:
 
         Raises:
             CorruptionError: a journal or a catalog is damaged.
+            StorageError: a container of a writer is missing, which may hold events of any source.
         """
         former = {view.workspace.writer: view for view in self._views}
         views = []
@@ -87,6 +88,8 @@ class KnownSources:
             if view is None or workspace.writer != self._writer:
                 view = self._look(workspace if view is None else view.workspace, view)
             views.append(view)
+        for view in views:
+            view.workspace.require_containers()  # behind the look: what went away meanwhile was not looked at
         self._views = views
 
     def forget(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 
+import msgspec
+
 from custody.catalog import AddShard
 from custody.errors import NotFoundError
 from custody.format.names import COMPACT_LEASE
@@ -11,6 +13,7 @@ from custody.index import BuiltShard
 from custody.lease import Attempt
 from custody.maintenance import Compacted, Rewriting, compact, planned
 from custody.recovery import Finding, Recovered, find, recover
+from custody.recovery import adopt as adopt_journals
 from custody.repository import forgetting
 from custody.repository.contents import Cleaned, cleaned
 from custody.repository.forgetting import Forgotten, Meant
@@ -70,8 +73,10 @@ class Maintained(Grounds):
         """Return what interrupted work left, and what `recover` would do about it."""
         return [found for workspace in self.workspaces() for found in find(workspace)]
 
-    def recover(self, *, take_over: bool = False) -> dict[str, Recovered]:
+    def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, Recovered]:
         """Seal what dead writers left open and remove what interrupted work left, by writer.
+
+        With `adopt`, journals of another incarnation of a writer's name become those of a writer of their own.
 
         Durability: on return what the reports say survives power loss. Done again, it ends in the same state.
 
@@ -83,7 +88,10 @@ class Maintained(Grounds):
         done = {}
         for found in self.workspaces():
             with rollover_lease(found, attempt, take_over=take_over) as workspace:
-                done[workspace.writer] = recover(workspace)
+                report = recover(workspace)
+                if adopt:
+                    report = msgspec.structs.replace(report, adopted=tuple(adopt_journals(workspace)))
+                done[workspace.writer] = report
         return done
 
     def compactions(self, writer: str | None = None) -> list[Rewriting]:

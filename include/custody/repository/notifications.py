@@ -13,6 +13,7 @@ from custody.flow.content import Contents
 from custody.model import Event, EventType, to_events
 from custody.ngsi.source import is_notified
 from custody.ngsi.telling import WRITER
+from custody.repository.absent import Absence
 from custody.repository.reading import get_many, tables
 from custody.repository.repository import Repository
 from custody.rollover import Workspace
@@ -29,8 +30,12 @@ class LiveNotifications:
         """Parts of logs that are damaged; custody repair names what is lost."""
 
     def bounds(self) -> dict[str, int]:
-        """Return by writer the event id up to which nothing can become live any more."""
-        found = ((item.writer, _bound(item)) for item in self._repository.workspaces() if item.writer != WRITER)
+        """Return by writer the event id up to which nothing can become live any more.
+
+        Of a writer with a container that is missing nobody can say: what lies there may become live before others.
+        """
+        writers = [item for item in self._repository.workspaces() if item.writer != WRITER]
+        found = ((item.writer, _bound(item)) for item in writers if all(missing.host for missing in item.missing()))
         return {writer: bound for writer, bound in found if bound}
 
     def notified(self, writer: str, first: int, bound: int) -> Iterator[Event]:
@@ -54,6 +59,8 @@ class LiveNotifications:
         return lambda event: found.of(event).read()
 
     def _damaged(self, damage: Damage) -> None:
+        if isinstance(damage, Absence):
+            return  # it lies behind the bound
         self.passed_over.append(str(damage))
 
 

@@ -23,6 +23,7 @@ from custody.errors import ConflictError, StorageError
 from custody.eventlog import OnDamage, TableOfContents, refuse
 from custody.journal import Group, count_waiting
 from custody.model import INT64_MAX, Event, to_events
+from custody.repository.absent import tell_absent
 from custody.repository.burial import shown
 from custody.repository.caches import caches_of
 from custody.repository.opening import open_log
@@ -64,7 +65,9 @@ def snapshot(
             given out on a guess.
     """
     tails = caches_of(workspace).tail
-    return Snapshot(*of_one_moment(workspace, lambda waiting: tails.read(workspace.fs, wanted(waiting), on_damage)))
+    found = of_one_moment(workspace, lambda waiting: tails.read(workspace.fs, wanted(waiting), on_damage))
+    tell_absent(workspace, found[0], on_damage)
+    return Snapshot(*found)
 
 
 def next_event_id(workspace: Workspace) -> int:
@@ -244,6 +247,7 @@ def _walk(
         waiting = [group for group in groups if group.first_event_id not in live.groups]
         parts: list[AddFile | Group] = [*live.files, *_groups_from(waiting, position)]
         parts.sort(key=lambda part: part.first_event_id)
+        tell_absent(workspace, state, on_damage)
         try:
             for part in parts:
                 if isinstance(part, Group):

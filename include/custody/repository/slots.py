@@ -11,13 +11,15 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from threading import Lock
 
+from custody.catalog import store_of
 from custody.clock import Clock
 from custody.config import Settings
-from custody.errors import LockedError
+from custody.errors import LockedError, StorageError
 from custody.flow.content import ContentOptions, ContentWriter, with_content
-from custody.journal import JournalOptions, JournalWriter, SyncPolicy, lock_path
+from custody.journal import Incarnations, JournalOptions, JournalWriter, SyncPolicy, lock_path, suspects
 from custody.model import Event, require_valid
 from custody.vfs import FileSystem
 
@@ -31,7 +33,9 @@ class SlotWriter(JournalWriter):
 
     def __init__(self, fs: FileSystem, settings: Settings, name: str, clock: Clock) -> None:
         options = journal_options(settings)
-        super().__init__(fs, settings.containers, name, settings.repository.database, clock, options)
+        database = settings.repository.database
+        incarnations = Incarnations(store_of(settings, fs), name, database)
+        super().__init__(fs, _usable(fs, settings.containers), name, database, clock, options, incarnations)
         self.name = name
         """The writer name, to which the ids of the appended events belong."""
         self._content: ContentWriter | None = None
@@ -74,6 +78,21 @@ class SlotWriter(JournalWriter):
                 self._content.close()
         finally:
             super().close()
+
+
+def _usable(fs: FileSystem, containers: Sequence[Path]) -> Sequence[Path]:
+    """Return the containers without the places where a disk of any writer may not be mounted.
+
+    A writer that never was on the missing one goes on without it: a folder that it made there would be hidden by the
+    disk. One that was refuses to start, by what the others know.
+
+    Raises:
+        StorageError: the first one is missing, on which the locks lie.
+    """
+    away = suspects(fs, containers)
+    if containers[0] in away:
+        raise StorageError(str(away[containers[0]]))
+    return [root for root in containers if root not in away]
 
 
 def take_slot(fs: FileSystem, settings: Settings, clock: Clock, wait_seconds: float | None = None) -> SlotWriter:

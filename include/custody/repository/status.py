@@ -16,6 +16,9 @@ from custody.journal import ROOM_BYTES_MIN, count_waiting
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import is_behind, read_scrub
 from custody.quarantine import Quarantine
+from custody.recovery import journals_of_others
+from custody.repository.absent import tell_absent
+from custody.repository.found import Notices
 from custody.repository.reading import of_one_moment
 from custody.repository.slots import taken_slots
 from custody.retention import measure, standing_holds, waiting_bytes
@@ -43,6 +46,10 @@ class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
     last_commit_ms: int | None
     transactions_since_checkpoint: int
+    missing_containers: tuple[str, ...] = ()
+    """Where containers of the writer were last seen that are not there: what waits on them is not counted."""
+    journals_of_others: int = 0
+    """Journals of other incarnations of the name, whose events no answer has."""
 
 
 class ScrubStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +98,8 @@ class RepositoryStatus(msgspec.Struct, frozen=True, kw_only=True):
     writers: tuple[WriterStatus, ...]
     scrub: ScrubStatus | None = None
     """None when the scrub never ran, or its file is damaged."""
+    notices: tuple[str, ...] = ()
+    """What is not counted, as it is out of reach."""
 
 
 def repository_status(
@@ -110,7 +119,15 @@ def repository_status(
         disks=tuple(disk_status(fs, folder, is_used=folder in used) for folder in folders),
         writers=writers,
         scrub=_scrub_status(settings, fs, clock),
+        notices=tuple(_notices(workspaces)),
     )
+
+
+def _notices(workspaces: Sequence[Workspace]) -> Notices:
+    found = Notices(strict=False)
+    for workspace in workspaces:
+        tell_absent(workspace, workspace.catalog.load(), found)
+    return found
 
 
 def _scrub_status(settings: Settings, fs: FileSystem, clock: Clock) -> ScrubStatus | None:
@@ -187,4 +204,6 @@ def _writer_status(workspace: Workspace) -> WriterStatus:
         revision=state.revision,
         last_commit_ms=state.commit_time_ms if state.revision >= 0 else None,
         transactions_since_checkpoint=workspace.catalog.checkpoint_age(),
+        missing_containers=tuple(str(missing.place) for missing in workspace.missing() if not missing.host),
+        journals_of_others=sum(1 for _ in journals_of_others(workspace, state)),
     )

@@ -1,6 +1,7 @@
 """Room `rollover`: from sealed groups to live event logs, one idempotent step after the other."""
 
 from custody.rollover.commits import Commits, commits_since
+from custody.rollover.evidence import strays
 from custody.rollover.fencing import (
     discard,
     lease_folder,
@@ -58,6 +59,7 @@ __all__ = [
     "rollover_lease",
     "set_aside",
     "staged_path",
+    "strays",
     "sweep_unit",
     "swept_groups",
     "take_lease",

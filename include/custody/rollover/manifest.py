@@ -34,6 +34,8 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
     transaction: UUID
     groups: tuple[int, ...]
     logs: tuple[StagedLog, ...]
+    incarnation: str = ""
+    """Under which incarnation of the writer the journals were written; empty where nothing said so."""
 
     @property
     def first_group(self) -> int:

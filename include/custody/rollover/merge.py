@@ -96,6 +96,7 @@ def _manifest(workspace: Workspace, groups: Sequence[Group], logs: Sequence[Stag
         transaction=transaction_of_groups(workspace.writer, workspace.database, firsts),
         groups=firsts,
         logs=tuple(logs),
+        incarnation=workspace.ownership.of_group(groups[0]),
     )
 
 

@@ -1,4 +1,4 @@
-"""What waits to be done, cheaply: names of files only, no content. The sensor's question."""
+"""What waits to be done, cheaply: names of files, and of journals no more than their heads. The sensor's question."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import msgspec
 
 from custody.config import Settings
 from custody.journal import lock_path
+from custody.rollover.sweeping import to_be_done
 from custody.rollover.workspace import Workspace
 from custody.vfs import FileSystem, PosixFileSystem
 
@@ -30,7 +31,7 @@ def pending(settings: Settings, fs: FileSystem | None = None) -> Pending:
     sealed = abandoned = live = staged = 0
     for workspace in Workspace.all(settings, fs):
         groups = workspace.groups()
-        sealed += sum(group.is_sealed for group in groups)
+        sealed += sum(1 for _ in to_be_done(workspace, groups))
         journals = sum(len(group.open) for group in groups)
         if journals and is_live(fs, settings, workspace.writer):
             live += journals

@@ -14,6 +14,7 @@ from custody.catalog import Action, AddFile, AddShard, SourceRange, describe, ke
 from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, read_staged, write_log
 from custody.index import BuiltShard, Indexed, build_shard, describe_shard
+from custody.journal import suspects
 from custody.model import require_keeping
 from custody.rollover.fencing import discard
 from custody.rollover.manifest import UnitManifest, staged_path
@@ -115,8 +116,13 @@ def _clear(workspace: Workspace, files: LogFiles, *, is_listed: bool) -> None:
 
 
 def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitReport:
-    """Build the index shard of a staged log, or of a live log whose shard is gone or old; a good one is kept."""
+    """Build the index shard of a staged log, or of a live log whose shard is gone or old; a good one is kept.
+
+    Raises:
+        StorageError: the container in which it belongs is missing.
+    """
     path, tables, documents = _to_index(workspace, first_event_id)
+    workspace.require_container(path)
     sizes: list[int] = []
     index = workspace.settings.index
     replace = is_old(workspace, path)
@@ -146,10 +152,14 @@ def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
     """Build a live shard anew from its logs, with the settings of today, in the place of the one that is there.
 
     Readers go on with what they have open; who opens it in the moment between the two finds its events in the logs.
+
+    Raises:
+        StorageError: the container in which it belongs is missing.
     """
+    path = workspace.shard_path(shard)
+    workspace.require_container(path)
     tables = _of_logs(workspace, shard)
     index = workspace.settings.index
-    path = workspace.shard_path(shard)
     return build_shard(
         workspace.fs, path, tables, index.attributes, standard=index.fields, ranges=index.ranges, replace=True
     )
@@ -186,9 +196,11 @@ def _of_logs(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]:
 
 
 def lost_shards(workspace: Workspace) -> Iterator[int]:
-    """Yield the first event ids of the live shards whose folder does not exist."""
+    """Yield the first event ids of the live shards whose folder does not exist, on containers that are there."""
+    away = suspects(workspace.fs, workspace.settings.containers)
     for shard in workspace.catalog.load().shards.values():
-        if not workspace.fs.exists(workspace.shard_path(shard)):
+        path = workspace.shard_path(shard)
+        if not workspace.fs.exists(path) and not any(path.is_relative_to(root) for root in away):
             yield shard.first_event_id
 
 
@@ -216,15 +228,23 @@ def actions_of(workspace: Workspace, manifest: UnitManifest) -> tuple[list[Actio
     for log in manifest.logs:
         metadata = manifest.metadata(log)
         files = workspace.files(metadata)
-        file = add_file(workspace, files, metadata, log.sources)
+        file = add_file(workspace, files, metadata, log.sources, bytes.fromhex(manifest.incarnation))
         shard = add_shard(workspace, files, metadata)
         actions += [Action(add_file=file), Action(add_shard=shard)]
         size += file.size_bytes + shard.size_bytes
     return actions, size
 
 
-def add_file(workspace: Workspace, files: LogFiles, metadata: LogMetadata, sources: Iterable[StagedSource]) -> AddFile:
+def add_file(
+    workspace: Workspace,
+    files: LogFiles,
+    metadata: LogMetadata,
+    sources: Iterable[StagedSource],
+    incarnation: bytes = b"",
+) -> AddFile:
     """Describe a log by the bytes on disk, after checking that it is the one that is meant.
+
+    `incarnation` is the one under which all its events were acknowledged, 16 bytes; empty where that is not known.
 
     Raises:
         CorruptionError: it is another one.
@@ -249,6 +269,7 @@ def add_file(workspace: Workspace, files: LogFiles, metadata: LogMetadata, sourc
             for source in sources
         ],
         groups=metadata.groups,
+        incarnation=incarnation,
     )
     data = workspace.fs.view(files.log)
     describe(made, lambda start, length: bytes(data[start:][:length]))
@@ -268,9 +289,11 @@ def add_shard(workspace: Workspace, files: LogFiles, metadata: LogMetadata) -> A
 
     Raises:
         NotFoundError: it was not built.
+        StorageError: the container in which it belongs is missing.
     """
     names = workspace.fs.list(files.shard)
     if not names:
+        workspace.require_container(files.shard)
         raise NotFoundError(f"index shard {files.shard} is missing. Run the index step before the commit.")
     return AddShard(
         name=files.shard_name,

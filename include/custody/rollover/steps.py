@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from functools import partial
+from itertools import groupby, islice
 from typing import ClassVar
 
 import msgspec
 
 from custody.config import Settings
-from custody.errors import CorruptionError, CustodyError, NotFoundError
-from custody.journal import Group, check_containers
+from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError, StorageError
+from custody.journal import Group
+from custody.rollover.evidence import refuse_overlap
 from custody.rollover.merge import merge_unit
 from custody.rollover.planning import plan
 from custody.rollover.publish import actions_of, build_index, compress_log, lost_shards, old_shards, waiting_units
@@ -83,9 +85,11 @@ class Rollover(Step):
             return sum(workspace.fs.size(path) for path in group.sealed)
 
         done = staged | workspace.live_groups(state)
-        for groups in plan(found, bytes_of, workspace.settings.eventlog.log_bytes_target, done):
-            firsts = tuple(group.first_event_id for group in groups)
-            yield Unit(workspace.writer, firsts[0], firsts)
+        target = workspace.settings.eventlog.log_bytes_target
+        for _, neighbours in groupby(found, workspace.ownership.of_group):  # a log is of one incarnation
+            for groups in plan(list(neighbours), bytes_of, target, done):
+                firsts = tuple(group.first_event_id for group in groups)
+                yield Unit(workspace.writer, firsts[0], firsts)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Merge the groups of a unit; when another attempt has come further, nothing is left to do.
@@ -96,7 +100,7 @@ class Rollover(Step):
         """
         wanted = unit.groups or (_first_of(unit),)
         groups = [group for group in workspace.groups() if group.first_event_id in wanted]
-        check_containers(workspace.fs, workspace.settings.containers, workspace.writer)
+        workspace.require_containers()
         state = workspace.catalog.load()
         if len(groups) < len(wanted) or any(workspace.is_committed(state, group) for group in wanted):
             return UnitReport(unit=str(unit), note="rolled over already")
@@ -148,7 +152,8 @@ class Commit(Step):
         """Commit all units whose logs, tables of contents and shards are there; one that is not whole stops no other.
 
         Raises:
-            NotFoundError, CorruptionError: a unit could not be committed; the others are.
+            NotFoundError, CorruptionError, StorageError: a unit could not be committed; the others are.
+            ConflictError: the ids of a unit are those of other events that are live; its journals stay.
         """
         events = size = 0
         revisions: list[int] = []
@@ -156,12 +161,21 @@ class Commit(Step):
         for manifest in list(waiting_units(workspace)):
             try:
                 actions, unit_bytes = actions_of(workspace, manifest)
-            except (NotFoundError, CorruptionError) as error:
+            except (NotFoundError, CorruptionError, StorageError) as error:
                 failure = failure or error
                 continue
             workspace.check()
             next_event_id = manifest.logs[-1].last_event_id + 1
-            state = workspace.catalog.commit(actions, next_event_id=next_event_id, attempt=manifest.transaction)
+            try:
+                state = workspace.catalog.commit(
+                    actions,
+                    next_event_id=next_event_id,
+                    attempt=manifest.transaction,
+                    check=partial(refuse_overlap, workspace, manifest),
+                )
+            except ConflictError as error:
+                failure = failure or error
+                continue
             revisions.append(state.revision)
             events += sum(log.rows for log in manifest.logs)
             size += unit_bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
@@ -25,9 +26,10 @@ from custody.format.names import (
     shard_name,
     toc_path,
 )
-from custody.journal import Group, groups, writers
+from custody.journal import Group, Incarnations, Missing, check_containers, suspects, writers
 from custody.lease import FencedFileSystem, Lease
 from custody.rollover.manifest import UnitManifest
+from custody.rollover.ownership import Ownership
 from custody.vfs import FileSystem, PosixFileSystem
 
 
@@ -42,6 +44,17 @@ class LogFiles:
     shard: Path
     shard_name: str
     container: str
+
+
+class Proof(Enum):
+    """What is known of a journal of a group that counts as live."""
+
+    HELD = "held"
+    """All its events are in the logs, or were erased, or expired."""
+    OTHER = "other"
+    """It has events that the logs do not have: nothing else holds them."""
+    UNKNOWN = "unknown"
+    """A log cannot be read, so that nobody can say."""
 
 
 ROLLOVER_LEASE = "rollover"
@@ -74,6 +87,10 @@ class Workspace:
         self.catalog = open_catalog(settings, writer, self.fs, self.clock)
         if lease is not None and lease.name == ROLLOVER_LEASE:
             self.catalog.epoch = lease.epoch
+        self.incarnations = Incarnations(self.catalog.objects.store, writer, self.database)
+        self.ownership = Ownership(self.fs, settings.containers, writer, self.incarnations)
+        self.proofs: dict[tuple[Path, int, tuple[bytes, ...]], Proof] = {}
+        """What `custody.rollover.evidence` found out, by journal, its size, and the digests of logs."""
         self._live_at = -2  # no state has it
         self._live_groups: frozenset[int] = frozenset()
 
@@ -98,8 +115,47 @@ class Workspace:
             self.lease.check()
 
     def groups(self) -> list[Group]:
-        """Return the groups whose journals are still on disk, by first event id."""
-        return groups(self.fs, self.settings.containers, self.writer)
+        """Return the groups whose journals are still on disk, by first event id.
+
+        Journals of another incarnation are none of them: what they hold are other events of the same ids.
+        """
+        return self.ownership.groups().own
+
+    def foreign_groups(self) -> list[Group]:
+        """Return the groups of other incarnations whose journals are on the containers, by first event id."""
+        return self.ownership.groups().foreign
+
+    def has_anything(self) -> bool:
+        """Whether there are journals of the writer, or containers of it that were here and are not there."""
+        return bool(self.ownership.on_disk()) or not all(missing.host for missing in self.missing())
+
+    def missing(self) -> list[Missing]:
+        """Return the containers of the writer that are not there.
+
+        The states on those that are there name them; where there is none, the claim of the writer's name does.
+        """
+        return self.ownership.missing()
+
+    def require_containers(self) -> None:
+        """Raise unless all containers of the writer are there, but those that are on another machine.
+
+        Raises:
+            StorageError: one is missing.
+            CorruptionError: a state is damaged, so that nobody can say.
+        """
+        check_containers(self.fs, self.settings.containers, self.writer)
+        for missing in self.missing():
+            if not missing.host:
+                raise StorageError(str(missing))
+
+    def require_container(self, path: Path) -> None:
+        """Raise StorageError unless the container in which a path lies is there.
+
+        A folder that was made at a place where a disk is not mounted would be hidden by the disk later.
+        """
+        for root, missing in suspects(self.fs, self.settings.containers).items():
+            if path.is_relative_to(root):
+                raise StorageError(f"{path}: nothing is made there, as a container is missing. {missing}")
 
     def staged(self) -> list[int]:
         """Return the first groups of the merged units that wait in staging."""

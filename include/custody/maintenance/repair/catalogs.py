@@ -81,7 +81,12 @@ def list_again(workspace: Workspace, paths: list[str]) -> str:
 
 
 def note_ids(workspace: Workspace) -> str:
-    """Say in the catalog that ids which nothing holds and nothing explains are lost."""
+    """Say in the catalog that ids which nothing holds and nothing explains are lost.
+
+    Raises:
+        StorageError: a container is missing, which may hold them.
+    """
+    workspace.require_containers()
     state = workspace.catalog.settle()
     gaps = list(missing_ids(workspace, state))
     if not gaps:

@@ -25,7 +25,7 @@ from custody.maintenance.verification.logs import check_log, check_versions
 from custody.maintenance.verification.orphans import orphans
 from custody.maintenance.verification.pieces import Piece, pieces, quarantine_piece
 from custody.maintenance.verification.quarantines import check_quarantine
-from custody.maintenance.verification.states import check_states
+from custody.maintenance.verification.states import check_containers, check_incarnations, check_states
 from custody.maintenance.verification.units import check_unit
 from custody.rollover import Workspace
 from custody.vfs import FileSystem
@@ -105,6 +105,8 @@ def _found(
         yield from findings
     elif piece.kind == "states":
         yield from check_states(workspace)
+        yield from check_containers(workspace)
+        yield from check_incarnations(workspace, _state(workspace))
     elif piece.kind == "journals":
         yield from check_group(workspace, int(piece.name), level)
     elif piece.kind == "content":

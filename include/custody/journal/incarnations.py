@@ -1,0 +1,259 @@
+"""Incarnations: which containers are a writer's, said in the store, which all who use the name have in common.
+
+A lock keeps the processes of one machine apart. Two machines, each with containers of its own, share no lock; they
+share the store. So a writer claims its name there, once, before its first event: one object by put-if-absent under the
+next number, which names the incarnation. The containers keep it in their `STATE`, journals and what becomes of them
+carry it. Who finds the name claimed by another incarnation appends nothing (docs/formats/incarnation.md).
+"""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from custody.clock import Clock
+from custody.errors import ConfigurationError, CorruptionError, FormatVersionError, NotFoundError
+from custody.format.framing import Frame, frame, frames
+from custody.format.names import INCARNATIONS, epoch_file, parse_epoch
+from custody.journal.membership import WriterState
+from custody.store import ObjectStore
+
+PREAMBLE = b"CUSTINC\x01"
+KIND_CLAIM = 1
+_ATTEMPTS = 100
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What one object says: from an event id on, a writer's name belongs to these containers."""
+
+    writer: str
+    database: str
+    number: int
+    """1 for the first; the greatest one holds the name."""
+    incarnation: str
+    """32 hexadecimal digits, chosen at random."""
+    first_event_id: int
+    """The incarnation gives out no id below this one."""
+    containers: dict[str, str]
+    """The containers at that time: identity to path, as in the writer's state."""
+    host: str
+    """Name of the machine."""
+    claimed_ms: int
+
+
+class Membership(Protocol):
+    """What claiming has to know of a writer's containers, and to tell them."""
+
+    incarnation: str
+
+    @property
+    def containers(self) -> dict[str, str]:
+        """Identity to path."""
+        ...
+
+    def become(self, incarnation: str) -> None:
+        """Keep another incarnation in all containers, durably."""
+        ...
+
+
+def encode_claim(claim: Claim) -> bytes:
+    """Return the bytes of a claim."""
+    return PREAMBLE + frame(KIND_CLAIM, msgspec.json.encode(claim))
+
+
+def decode_claim(data: bytes, where: str) -> Claim:
+    """Return what a claim says.
+
+    Raises:
+        CorruptionError: it is damaged.
+        FormatVersionError: it is of a version that this code does not know.
+    """
+    items = list(frames(data, len(PREAMBLE)))
+    if len(items) == 1 and isinstance(items[0], Frame) and items[0].kind == KIND_CLAIM and data[:7] == PREAMBLE[:7]:
+        if data[7:8] != PREAMBLE[7:8]:
+            raise FormatVersionError(f"{where} @7: expected incarnation version 1, got {data[7]}. Use a newer custody.")
+        return msgspec.json.decode(items[0].payload, type=Claim)
+    raise CorruptionError(
+        f"{where} @0: expected a claim of a writer's name with its checksum, got other bytes. "
+        "Move it away: the writer whose containers know the incarnation claims the name anew when it starts."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What containers know of the incarnation that they belong to."""
+
+    states: Sequence[WriterState]
+    """Of the containers of the settings."""
+    journals: Callable[[], Iterable[str]] = tuple
+    """Under which incarnations the journals on them were written; looked at where there is no state."""
+    places: Callable[[], Iterable[str]] = tuple
+    """Which containers have folders of the writer; looked at where there is no state."""
+
+    def is_of(self, claim: Claim) -> bool:
+        """Whether a claim is theirs.
+
+        An older custody, which knows no incarnations, leaves it out when it writes a state; the identities stay.
+        """
+        for state in self.states:
+            if state.incarnation == claim.incarnation or not claim.containers.keys().isdisjoint(state.containers):
+                return True
+        if self.states:
+            return False
+        # A state that was damaged and moved away by hand; where no disk is mounted the writer has no folder.
+        is_here = claim.host == socket.gethostname() and not set(claim.containers.values()).isdisjoint(self.places())
+        return is_here or claim.incarnation in self.journals()
+
+
+class Incarnations:
+    """The claims of one writer's name, for one database; what was read of them is kept.
+
+    Args:
+        store: where the catalog lies, too.
+        writer: the name.
+        database: that the writer's events go to.
+    """
+
+    def __init__(self, store: ObjectStore, writer: str, database: str) -> None:
+        self._store = store
+        self._writer = writer
+        self._database = database
+        self._prefix = f"{writer}/{database}/{INCARNATIONS}/"
+        self._read: dict[str, Claim] = {}
+
+    def claims(self) -> list[Claim]:
+        """Return the claims by number; the last one holds the name.
+
+        Raises:
+            CorruptionError, FormatVersionError: one of them cannot be read.
+            StorageError: the store refuses.
+        """
+        return [self._claim(key) for key in self.objects()]
+
+    def objects(self) -> list[str]:
+        """Return the keys of the claims, by number."""
+        return [key for key in self._store.keys(self._prefix) if parse_epoch(key.removeprefix(self._prefix))]
+
+    def locate(self, key: str) -> str:
+        """Return where a claim lies, for messages."""
+        return self._store.locate(key)
+
+    def known(self) -> list[Claim]:
+        """Return the claims for who only tells one's own journals from others: none when not all can be read.
+
+        Raises:
+            StorageError: the store refuses.
+        """
+        try:
+            return self.claims()
+        except (CorruptionError, FormatVersionError, NotFoundError):
+            return []  # verify names it
+
+    def check(self, known: Known) -> Claim | None:
+        """Return the claim that holds the name, None when nobody has claimed it.
+
+        Raises:
+            ConfigurationError: the name belongs to other containers than these.
+        """
+        claims = self.claims()
+        if not claims:
+            return None
+        if not known.is_of(claims[-1]):
+            raise self._refusal(claims[-1])
+        return claims[-1]
+
+    def claim(self, members: Membership, known: Known, clock: Clock) -> Claim:
+        """Claim the name for some containers unless it is theirs already; return the claim.
+
+        The caller holds the writer's lock. The containers know the incarnation before the store does, so that a crash
+        in between leaves nothing that is in the way.
+
+        Durability: on return the claim survives power loss.
+
+        Raises:
+            ConfigurationError: the name belongs to other containers.
+        """
+        for _ in range(_ATTEMPTS):
+            found = self.check(known) or self._put(members, 1, 0, clock)
+            if found is not None:
+                if members.incarnation != found.incarnation:
+                    members.become(found.incarnation)  # an older custody had written the state without it
+                return found
+        raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
+
+    def claim_anew(self, members: Membership, first_event_id: int, clock: Clock) -> Claim:
+        """Take the name over for some containers, from an event id on; who had it is refused from then on.
+
+        Durability: as of `claim`.
+        """
+        members.become(uuid.uuid4().hex)
+        for _ in range(_ATTEMPTS):
+            number = max((claim.number for claim in self.claims()), default=0) + 1
+            found = self._put(members, number, first_event_id, clock)
+            if found is not None:
+                return found
+        raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
+
+    def still_holds(self, incarnation: str) -> bool:
+        """Whether a name that was claimed is still its own."""
+        claims = self.known()
+        return not claims or claims[-1].incarnation == incarnation
+
+    def _put(self, members: Membership, number: int, first_event_id: int, clock: Clock) -> Claim | None:
+        made = Claim(
+            writer=self._writer,
+            database=self._database,
+            number=number,
+            incarnation=members.incarnation,
+            first_event_id=first_event_id,
+            containers=members.containers,
+            host=socket.gethostname(),
+            claimed_ms=clock.now_ms(),
+        )
+        key = f"{self._prefix}{epoch_file(number)}"
+        data = encode_claim(made)
+        # Whatever the store answers, what can be read there decides.
+        self._store.put_if_absent(key, data)
+        try:
+            found = self._store.get(key)
+        except NotFoundError:
+            return None
+        self._store.settle(key)
+        return made if found == data else None
+
+    def _claim(self, key: str) -> Claim:
+        if key not in self._read:
+            self._read[key] = decode_claim(self._store.get(key), self._store.locate(key))
+        return self._read[key]
+
+    def _refusal(self, claim: Claim) -> ConfigurationError:
+        places = ", ".join(f"{path} ({identity})" for identity, path in sorted(claim.containers.items()))
+        return ConfigurationError(
+            f"writer {self._writer!r}: the name was claimed in {self._store.locate(self._prefix)} by another "
+            f"incarnation, {claim.incarnation}, on the machine {claim.host!r}, at {claim.claimed_ms} ms since the "
+            f"epoch, with the containers {places}; expected the containers of this repository. Nothing is appended. "
+            "If these are not mounted, mount them. If they belong to another machine, give this one a writer name of "
+            "its own (repository.writer). If they are gone for good, or were replaced by hand: "
+            f"custody containers claim {self._writer}"
+        )
+
+
+def is_own(claims: list[Claim], incarnation: str, first_event_id: int) -> bool:
+    """Whether a group of journals belongs to the name: its incarnation held it when the group's first id was given out.
+
+    With no claim at all nobody can tell, and everything does.
+    """
+    if not claims:
+        return True
+    ends = [claim.first_event_id for claim in claims[1:]]
+    return any(
+        claim.incarnation == incarnation
+        and first_event_id >= claim.first_event_id
+        and (number == len(ends) or first_event_id < ends[number])
+        for number, claim in enumerate(claims)
+    )
