@@ -122,7 +122,7 @@ def _print_facets(found: tuple[dict[str, Counter[str]], tuple[str, ...]], as_jso
         print_json({name: dict(values.most_common()) for name, values in counts.items()})
         return
     for name, values in counts.items():
-        print_table("", (name, "events#"), values.most_common())
+        print_table("", (name, "events#"), values.most_common(), f"{name}: no events")
 
 
 def _print_explained(result: SearchResult) -> None:
