@@ -109,7 +109,7 @@ def gc(
     rows += [("moved back", path) for path in made.restored] + [("too young", path) for path in made.young]
     rows += [("not custody's", path) for path in made.unknown]
     sizes = f"{size_text(made.moved_bytes)} to the trash, {size_text(made.deleted_bytes)} deleted"
-    print_table(sizes if doing else f"would be: {sizes}", ("what", "file"), rows)
+    print_table(sizes if doing else f"would be: {sizes}", ("what", "file"), rows, "no files")
 
 
 @catalog.command("repair")

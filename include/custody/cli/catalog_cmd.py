@@ -40,7 +40,7 @@ def log(repository: Path, start: str | None, stop: str | None, writer: str | Non
         print_json(rows)
         return
     columns = ("revision#", "committed", "uuid", "files added#", "events added#", "shards added#", "removed#", "other")
-    print_table("", columns, [_row(row) for row in rows])
+    print_table("", columns, [_row(row) for row in rows], "no transactions yet")
 
 
 @catalog.command("show")
@@ -105,10 +105,10 @@ def diff(repository: Path, former: str, later: str, writer: str | None, as_json:
             }
         )
         return
-    print_table("became live", FILE_COLUMNS, file_cells(changed.added.values()))
-    print_table("ceased to be", FILE_COLUMNS, file_cells(changed.removed.values()))
+    print_table("became live", FILE_COLUMNS, file_cells(changed.added.values()), "no files")
+    print_table("ceased to be", FILE_COLUMNS, file_cells(changed.removed.values()), "no files")
     names = [("+", name) for name in changed.shards_added] + [("-", name) for name in changed.shards_removed]
-    print_table("shards", ("", "name"), names)
+    print_table("shards", ("", "name"), names, "none")
 
 
 @catalog.command("dump")
@@ -162,7 +162,7 @@ def _print_state(state: CatalogState, *, as_json: bool) -> None:
         )
         return
     title = f"revision {state.revision} of {time_text(state.commit_time_ms)}, {len(state.shards)} shards"
-    print_table(f"{title}, {len(state.tombstones)} tombstones", FILE_COLUMNS, file_cells(files))
+    print_table(f"{title}, {len(state.tombstones)} tombstones", FILE_COLUMNS, file_cells(files), "no files")
 
 
 def _message_of(state: CatalogState, name: str) -> dict[str, object]:

@@ -38,7 +38,7 @@ def compact(repository: Path, writer: str | None, dry_run: bool, as_json: bool) 
                 (item.writer, len(item.paths), item.events, item.forgotten, size_text(item.bytes)) for item in found
             ]
             planned = ("writer", "logs#", "events#", "to erase#", "bytes#")
-            print_table("nothing is changed with --dry-run", planned, rows)
+            print_table("nothing is changed with --dry-run", planned, rows, "no logs to write anew")
         return
     talk = stderr()
 
@@ -51,7 +51,7 @@ def compact(repository: Path, writer: str | None, dry_run: bool, as_json: bool) 
         print_json(done)
     else:
         columns = ("writer", "logs#", "after#", "erased#", "bytes#", "after#", "tombstones removed#", "result")
-        print_table("", columns, map(_row, done))
+        print_table("", columns, map(_row, done), "no logs to write anew")
     sys.exit(int(any(report.error is not None for report in done)))
 
 

@@ -76,7 +76,7 @@ def events(repository: Path, first: int, count: int, writer: str | None, nifi: b
             (item.event_id, time_text(item.event_time), item.event_type, item.component_type, item.flowfile_uuid)
             for item in found
         ]
-        print_table("", ("event#", "time", "type", "component", "FlowFile"), rows)
+        print_table("", ("event#", "time", "type", "component", "FlowFile"), rows, "no events")
     talk = stderr()
     for notice in found.notices:
         talk.print(clean(notice))

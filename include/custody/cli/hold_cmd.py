@@ -79,7 +79,7 @@ def list_holds(repository: Path, as_json: bool) -> None:
         (item.name, ", ".join(item.writers), _conditions(item), item.reason, item.who, time_text(item.created_ms))
         for item in found
     ]
-    print_table("", ("hold", "writers", "events", "reason", "who", "since"), rows)
+    print_table("", ("hold", "writers", "events", "reason", "who", "since"), rows, "no holds")
 
 
 @hold.command("release")

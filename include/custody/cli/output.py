@@ -88,14 +88,22 @@ def _as_text(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
     return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str = "nothing to show"
+) -> None:
     """Print a table; a column whose name ends in a number sign is set right-justified, without the sign.
+
+    Of a table without rows only the title is printed, with `empty` where it does not say already that there are none.
 
     Where it is wider than the terminal, its rows become records of several lines: what is printed can be copied whole.
     """
     console = stdout()
     cells = [[clean(cell) for cell in row] for row in rows]
     plain = [[cell.plain for cell in row] for row in cells]
+    if not cells:
+        says_it = title.startswith("0 ")
+        console.print(clean(title if says_it else "; ".join(part for part in (title, empty) if part)))
+        return
     names = [name.removesuffix("#") for name in columns]
     # A pipe has no width of its own: a table there is as wide as it has to be.
     widths = column_widths(names, plain, console.width if _has_width() else sys.maxsize)

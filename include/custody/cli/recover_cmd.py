@@ -55,4 +55,4 @@ def recover(repository: Path, dry_run: bool, take_over: bool, adopt: bool, as_js
 
 def _print(title: str, findings: Iterable[Finding]) -> None:
     rows = [(item.writer, item.path, item.what, item.action, item.error or item.why) for item in findings]
-    print_table(title, ("writer", "path", "what", "action", "why"), rows)
+    print_table(title, ("writer", "path", "what", "action", "why"), rows, "nothing was left by interrupted work")

@@ -64,7 +64,8 @@ def _print_plan(found: Plan, title: str) -> None:
         (log.writer, log.path, log.why, log.events, time_text(log.last_event_time_ms), size_text(log.bytes))
         for log in found.expiring
     ]
-    print_table(title, ("writer", "event log", "why", "events#", "last event", "on disk#"), rows)
+    columns = ("writer", "event log", "why", "events#", "last event", "on disk#")
+    print_table(title, columns, rows, "nothing expires")
     if found.held:
         held = [(log.writer, log.path, ", ".join(log.holds), size_text(log.bytes)) for log in found.held]
         print_table("", ("writer", "held event log", "holds", "on disk#"), held)

@@ -127,7 +127,7 @@ def _print_facets(found: tuple[dict[str, Counter[str]], tuple[str, ...]], as_jso
         print_json({**document, "notices": notices} if notices else document)
         return
     for name, values in counts.items():
-        print_table("", (name, "events#"), values.most_common())
+        print_table("", (name, "events#"), values.most_common(), f"{name}: no events")
 
 
 def _print_explained(result: SearchResult) -> None:
