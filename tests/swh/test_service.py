@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import grpc
 import httpx
@@ -314,3 +317,39 @@ def test_sigterm_ends_both_services(published: Repository) -> None:
         assert httpx.get(f"{running.rest}/health", timeout=60).status_code == 200
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(60) == 0
+
+
+def test_heads_and_connections_have_the_bounds_of_every_server_of_custody(
+    published: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUSTODY__SWH__HEAD_SECONDS", "1")
+    monkeypatch.setenv("CUSTODY__SWH__BODY_SECONDS", "1")
+    monkeypatch.setenv("CUSTODY__SWH__CONNECTIONS_MAX", "5")
+    with serving(published.settings.root, "--quiet") as running, ExitStack() as held:
+        place = urlsplit(running.rest)
+
+        def sent(data: bytes) -> socket.socket:
+            made = socket.create_connection((place.hostname or "", place.port or 0), timeout=60)
+            made.sendall(data)
+            return held.enter_context(made)
+
+        half = [sent(b"GET /health HTTP/1.1\r\n") for _ in range(20)]
+        assert httpx.get(f"{running.rest}/health", timeout=60).status_code == 200
+        answers = [_all_of(connection) for connection in half]
+        assert all(answer == b"" or answer.startswith(b"HTTP/1.1 408") for answer in answers)
+        assert any(answer for answer in answers)
+        head = b"POST /whereare HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n"
+        assert _all_of(sent(head + b"\r\n{")).startswith(b"HTTP/1.1 408")
+        assert _all_of(sent(head + b"X-Pad: " + b"p" * 20_000 + b"\r\n\r\n")).startswith(b"HTTP/1.1 431")
+        twice = b"Authorization: a\r\nAuthorization: b\r\nConnection: close\r\n\r\n"
+        assert b"ambiguous" in _all_of(sent(b"GET /whereis/x HTTP/1.1\r\nHost: x\r\n" + twice))
+
+
+def _all_of(connection: socket.socket) -> bytes:
+    found = b""
+    try:
+        while piece := connection.recv(65_536):
+            found += piece
+    except ConnectionError:
+        pass
+    return found

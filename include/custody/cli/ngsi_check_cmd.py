@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
-from custody.cli.output import clean, json_option, print_json, stdout
+from custody.cli.output import clean, json_option, print_json, stderr, stdout
 from custody.config import Settings, load_settings
 from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.below import Base
@@ -70,8 +71,11 @@ def check(
         verdicts = list(check_cases(chosen, profile, EndToEnd().run if is_whole else run))
     failed = [verdict for verdict in verdicts if verdict.is_checked and not verdict.is_passed]
     if as_json:
-        print_json(_document(profile, verdicts))
+        print_json(_document(profile, verdicts, chosen))
     else:
+        if ignored := _ignored(chosen):
+            told = ", ".join(f"{name} ({count} cases)" for name, count in ignored.items())
+            stderr().print(clean(f"notice: not known, and passed over: {told}"))
         for verdict in failed:
             stdout().print(clean(f"{verdict.id}  {verdict.title}"))
             for difference in verdict.differences:
@@ -120,9 +124,15 @@ def _require(cases: tuple[Case, ...], profile: str, wanted: tuple[str, ...]) -> 
         raise ConfigurationError(f"--profile {profile}: expected {', '.join([EXPECT, *profiles(cases)])}")
 
 
-def _document(profile: str, verdicts: list[Verdict]) -> dict[str, object]:
+def _ignored(cases: Sequence[Case]) -> dict[str, int]:
+    """Return how many cases have each member that is not known."""
+    return dict(sorted(Counter(name for case in cases for name in case.ignored).items()))
+
+
+def _document(profile: str, verdicts: list[Verdict], cases: Sequence[Case]) -> dict[str, object]:
     return {
         "profile": profile,
+        "ignored": _ignored(cases),
         "cases": [
             {
                 "id": verdict.id,

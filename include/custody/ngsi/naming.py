@@ -12,9 +12,9 @@ from custody.ngsi.parameters import Parameters
 from custody.ngsi.rules import Mapped, Names
 
 COMPONENT_BYTES_MAX = 255
-"""Of one name on HDFS."""
-RELATIVE_BYTES_MAX = 255
-"""Of the folder, and of the file, below the user's folder: the limit of NGSIToHDFS, in bytes of UTF-8."""
+"""Of one name on HDFS, in UTF-8."""
+RELATIVE_CHARACTERS_MAX = 255
+"""Of the folder, and of the file, below the user's folder: the limit of NGSIToHDFS, which counts characters."""
 TABLE_BYTES_MAX = 256
 """Of a table's name in Hive's metastore; a longer one is cut and ends in a digest of the whole."""
 _DIGEST_CHARACTERS = 16
@@ -131,6 +131,11 @@ def _table(parameters: Parameters, folder: str) -> str:
 
 
 def _check_relative(what: str, path: str) -> None:
-    size = len(path.encode())
-    if size > RELATIVE_BYTES_MAX:
-        raise InvalidInputError(f"{what} {path[:80]}…: expected at most {RELATIVE_BYTES_MAX} bytes, got {size}")
+    if len(path) > RELATIVE_CHARACTERS_MAX:
+        expected = f"expected at most {RELATIVE_CHARACTERS_MAX} characters, got {len(path)}"
+        raise InvalidInputError(f"{what} {path[:80]}…: {expected}")
+    longest = max(path.split("/"), key=lambda name: len(name.encode()))
+    size = len(longest.encode())
+    if size > COMPONENT_BYTES_MAX:
+        expected = f"expected names of at most {COMPONENT_BYTES_MAX} bytes, got {size}"
+        raise InvalidInputError(f"{what} {path[:80]}…: {expected} in {longest[:40]}…")

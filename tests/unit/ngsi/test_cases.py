@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from custody.cli.main import cli
 from custody.config import NgsiSection
 from custody.errors import InvalidInputError
 from custody.ngsi.cases.case import Case, read_cases
@@ -190,10 +193,11 @@ def test_what_is_wrong_with_a_file_of_cases_is_named(data: bytes, says: str) -> 
 
 
 def test_a_case_that_cannot_be_read_fails_and_the_others_are_run() -> None:
-    data = b'[{"id": "a"}, {"id": "b", "expect": {}, "colour": 1}, {"id": "c", "expect": {"param": "hdfs_username"}}]'
-    first, second, third = check_cases(read_cases(data, "mine.json"))
+    second = '{"id": "b", "expect": {}, "clock": {"x": 1}}'
+    data = f'[{{"id": "a"}}, {second}, {{"id": "c", "expect": {{"param": "hdfs_username"}}}}]'.encode()
+    first, other, third = check_cases(read_cases(data, "mine.json"))
     assert first.differences == ("the case cannot be read: Object missing required field `expect`",)
-    assert second.differences == ("the case cannot be read: Object contains unknown field `colour`",)
+    assert other.differences == ("the case cannot be read: Object contains unknown field `x` - at `$.clock`",)
     assert third.is_passed
 
 
@@ -227,3 +231,38 @@ def test_numbers_of_a_case_keep_their_digits() -> None:
     data = b'[{"id": "a", "expect": {}, "body": {"n": 1.10, "m": 12345678901234567890123}}]'
     [made] = read_cases(data, "mine.json")
     assert made.bytes_of(made.sent[0]) == b'{"n": 1.10, "m": 12345678901234567890123}'
+
+
+def test_what_describes_a_case_is_passed_over_and_counted() -> None:
+    told = {"source": {"page": 7}, "note": "by hand", "problem": "none", "ignored": ["x"], "tags": [1]}
+    event = {"body": {"data": []}, "comment": "twice"}
+    made = case(**told, events=[event, event])
+    assert made.ignored == ("ignored", "note", "problem", "source", "tags", "comment of events")
+    assert made.problem == ""
+    document = {"version": 2, "cases": [json.loads(json.dumps({"id": "one", "expect": {}, "author": "x"}))]}
+    [found] = read_cases(json.dumps(document).encode(), "mine.json")
+    assert found.ignored == ("version of the file", "author")
+
+
+@pytest.mark.parametrize("name", ["header", "expcet", "bodyraw", "configs", "grouping_rule"])
+def test_what_is_mistyped_is_not_passed_over(name: str) -> None:
+    assert f"{name}: this member is not known; perhaps" in case(**{name: {}}).problem
+    with pytest.raises(InvalidInputError, match="perhaps defaults is meant"):
+        read_cases(b'{"cases": [], "default": {}}', "mine.json")
+
+
+def test_the_notice_is_on_stderr_and_in_the_document(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    document = {
+        "id": "a",
+        "config": {"hdfs_username": "u"},
+        "headers": {"Content-Type": "application/json"},
+        "body": {"data": []},
+        "expect": {"status": 400},
+    }
+    file.write_text(json.dumps([{**document, "note": 1}, {**document, "id": "b", "note": 2, "source": 3}]))
+    done = CliRunner().invoke(cli, ["ngsi", "check", str(file)])
+    assert done.exit_code == 0, done.output
+    assert "notice: not known, and passed over: note (2 cases), source (1 cases)" in done.stderr
+    done = CliRunner().invoke(cli, ["ngsi", "check", "--json", str(file)])
+    assert json.loads(done.stdout)["ignored"] == {"note": 2, "source": 1}

@@ -120,7 +120,7 @@ def test_a_destination_below_the_file_of_another_one(tmp_path: Path, is_folder_f
 def test_both_in_one_batch_cost_one_of_them(tmp_path: Path) -> None:
     plain = b'{"data": [{"id": "b", "type": "", "x": {"type": "T", "value": 1}}]}'
     repository = received(tmp_path, [])
-    receive(repository, [bench(1)], **{"fiware-servicepath": "/c/b/b.txt"})
+    receive(repository, [bench(1)], 1_772_600_767_089, **{"fiware-servicepath": "/c/b/b.txt"})
     receive(repository, [plain], 1_772_600_767_090, **{"fiware-servicepath": "/c"})
     receive(repository, [bench(2)], 1_772_600_767_091)
     run_steps(repository.settings)
@@ -188,8 +188,13 @@ def found_by_verify(root: Path) -> list[tuple[str, str, int]]:
     return [(item["kind"], item["message"], 0) for item in found] + [("notice", text, 0) for text in notices]
 
 
+def folder_instead(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
-    "a folder": (lambda path: (path.unlink(), path.mkdir()), "destination-damaged", "expected a file, or nothing, got"),
+    "a folder": (folder_instead, "destination-damaged", "expected a file, or nothing, got"),
     "no file": (Path.unlink, "destination-damaged", "got no file"),
     "shorter": (lambda path: os.truncate(path, 10), "destination-damaged", "bytes that were committed, got 10 bytes"),
     "longer": (lambda path: path.write_bytes(b"x" * 10_000), "notice", "somebody else wrote the others"),

@@ -106,7 +106,10 @@ def test_odd_words_in_every_place(ask: Asking, text: str) -> None:
     described = ("content-type", "application/json")
     for name in NAMES:
         if name != "content-type":
-            assert ask(Asked("POST", "/notify", (described, (name, text)), body)).status in (200, 400, 413), (name, text)
+            assert ask(Asked("POST", "/notify", (described, (name, text)), body)).status in (200, 400, 413), (
+                name,
+                text,
+            )
     assert ask(Asked("POST", f"/{text}", (described,), body)).status in (404, 405)
     for word in (text, f"/{text}"):
         sent = json.dumps({"subscriptionId": word, "data": [{"id": word or "e", "type": word, word: {"value": word}}]})

@@ -57,7 +57,7 @@ class Session:
 
 def test_a_session_that_replaces_is_told_not_to_before_it_hears_a_statement() -> None:
     session = Session()
-    tell(session, "create table `${env:HOME}`")  # type: ignore[arg-type]
+    tell(session, "create table `${env:HOME}`")
     assert session.told == [("create table `${env:HOME}`", {SUBSTITUTE: "false"})]
 
 

@@ -1,11 +1,13 @@
 """A case as a JSON object, and files of them: an array, or `{"defaults": {…}, "cases": […]}`.
 
-`body` is kept as it is written, for numbers keep their digits; `body_raw` is text that need not be JSON.
+`body` is kept as it is written, for numbers keep their digits; `body_raw` is text that need not be JSON. Members that
+are not known describe the case for people and are passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -15,6 +17,8 @@ from custody.errors import InvalidInputError
 
 EXPECT = "expect"
 _BLANK = msgspec.Raw(b"null")
+_ALIKE = 0.8
+"""How like a name is to a known one that was mistyped; 1 is the same."""
 _MERGED = ("config", "clock", "request", "headers")
 
 
@@ -62,6 +66,8 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recommend: str = ""
     problem: str = ""
     """Why the case cannot be run; the other cases of its file can."""
+    ignored: tuple[str, ...] = ()
+    """Members that are not known and say nothing that is run: who wrote them described the case."""
 
     @property
     def sent(self) -> tuple[Sent, ...]:
@@ -88,9 +94,16 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.json.decode(raw, type=str).encode() if raw.startswith(b'"') else raw
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _File(msgspec.Struct, frozen=True):
     cases: list[msgspec.Raw]
     defaults: dict[str, dict[str, Any]] = {}
+    ignored: tuple[str, ...] = ()
+
+
+_OURS = {"problem", "ignored"}
+_KNOWN = {field.name for field in msgspec.structs.fields(Case)} - _OURS
+_KNOWN_OF_FILES = {"cases", "defaults"}
+_KNOWN_OF_EVENTS = {field.name for field in msgspec.structs.fields(Sent)}
 
 
 def read_cases(data: bytes, place: str) -> tuple[Case, ...]:
@@ -116,7 +129,35 @@ def read_cases(data: bytes, place: str) -> tuple[Case, ...]:
 
 
 def _decode(data: bytes) -> _File:
-    return msgspec.json.decode(data, type=_File)
+    members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    ignored = _passed_over(members, _KNOWN_OF_FILES)
+    file = msgspec.json.decode(msgspec.json.encode(members), type=_File)
+    return msgspec.structs.replace(file, ignored=tuple(f"{name} of the file" for name in ignored))
+
+
+def _passed_over(members: dict[str, msgspec.Raw], known: set[str]) -> list[str]:
+    """Take members off that are not known, and return their names.
+
+    Raises:
+        msgspec.ValidationError: one is all but called as a known one: what it says would not be run.
+    """
+    unknown = sorted(set(members) - known)
+    for name in unknown:
+        meant = get_close_matches(name, known, n=1, cutoff=_ALIKE)
+        if meant:
+            raise msgspec.ValidationError(f"{name}: this member is not known; perhaps {meant[0]} is meant")
+        del members[name]
+    return unknown
+
+
+def _passed_over_in_events(members: dict[str, msgspec.Raw]) -> list[str]:
+    """Do the same for the notifications of a case."""
+    if "events" not in members:
+        return []
+    events = msgspec.json.decode(members["events"], type=list[dict[str, msgspec.Raw]])
+    found = {name for event in events for name in _passed_over(event, _KNOWN_OF_EVENTS)}
+    members["events"] = msgspec.Raw(msgspec.json.encode(events))
+    return sorted(f"{name} of events" for name in found)
 
 
 def _cases(file: _File, place: str) -> Iterator[Case]:
@@ -131,6 +172,8 @@ def _cases(file: _File, place: str) -> Iterator[Case]:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidInputError(f"{place}: case {number}: expected an object with an id ({error})") from error
         try:
-            yield msgspec.json.decode(msgspec.json.encode(members), type=Case)
+            ignored = (*file.ignored, *_passed_over(members, _KNOWN), *_passed_over_in_events(members))
+            case = msgspec.json.decode(msgspec.json.encode(members), type=Case)
+            yield msgspec.structs.replace(case, ignored=ignored)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             yield Case(id=identifier, expect={"status": 200}, problem=f"the case cannot be read: {error}")

@@ -97,7 +97,12 @@ def serving_rpc(questions: Questions, settings: Settings, tokens: Tokens | None 
     server = grpc.server(
         ThreadPoolExecutor(_THREADS, "custody-rpc"),
         interceptors=[] if tokens is None else [_Admission(tokens)],
-        options=[("grpc.so_reuseport", 0), ("grpc.max_metadata_size", options.header_bytes_max)],
+        options=[
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_metadata_size", options.header_bytes_max),
+            ("grpc.server_handshake_timeout_ms", int(options.head_seconds * 1000)),
+            ("grpc.max_connection_idle_ms", options.idle_seconds * 1000),
+        ],
         maximum_concurrent_rpcs=options.requests_max,
     )
     _register(server, questions, settings)
