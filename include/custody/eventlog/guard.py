@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import zlib
 from dataclasses import replace
-from mmap import mmap
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from custody.errors import CorruptionError
 from custody.eventlog.footer import MAGIC, TAIL_BYTES, cut_footer
 from custody.eventlog.sink import HashingSink
 from custody.eventlog.toc import BLOCK, PREAMBLE, TableOfContents, pack
-from custody.vfs import FileSystem
+from custody.vfs import FileSystem, rfind
 
 MARK = b"CUSTFTR\x01"
 GUARD_BYTES = len(MARK) + 32
@@ -118,15 +117,14 @@ def toc_within(log: memoryview, path: Path, sha256: bytes | None = None) -> Tabl
 
 
 def _copy(log: memoryview, path: Path) -> TableOfContents | None:
-    data = log.obj if isinstance(log.obj, bytes | mmap) else bytes(log)
-    start = data.rfind(PREAMBLE)
+    start = rfind(log, PREAMBLE)
     for _ in range(_CANDIDATES_MAX):
         if start < len(MAGIC):
             return None
         try:
             return TableOfContents.decode(log, path, start)
         except CorruptionError:
-            start = data.rfind(PREAMBLE, 0, start)
+            start = rfind(log, PREAMBLE, start)
     return None
 
 

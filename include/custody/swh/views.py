@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 
-from custody.vfs import FileSystem
+from custody.vfs import FileSystem, look_here_and_there
 
 
 def scattered_view(fs: FileSystem, path: Path) -> memoryview:
@@ -15,6 +14,5 @@ def scattered_view(fs: FileSystem, path: Path) -> memoryview:
         StorageError: it cannot be read.
     """
     view = fs.view(path)
-    if isinstance(view.obj, mmap.mmap):
-        view.obj.madvise(mmap.MADV_RANDOM)
+    look_here_and_there(view)
     return view

@@ -1,8 +1,41 @@
-"""What the system is told about a mapped file."""
+"""Mapped files, and what the system is told about them.
+
+A file that is mapped by Python keeps a descriptor for as long as it is mapped, so that a process may map no more files
+than it may open, of which there are often 1,024 and sometimes 64. One that Arrow maps keeps none.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import mmap
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import pyarrow as pa
+
+_LIBC = ctypes.CDLL(None)
+_RFIND_BYTES = 1 << 20
+# By identity: advice about memory that is no file's would lose what is in it.
+_MAPPED: WeakValueDictionary[int, pa.Buffer] = WeakValueDictionary()
+
+
+def map_file(path: Path) -> memoryview:
+    """Map a file: only the pages that are looked at are read, no descriptor stays open.
+
+    The mapping ends with the last reference to it, or to what was made of it.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # Arrow takes names in UTF-8 only
+        return memoryview(path.read_bytes())
+    with pa.memory_map(str(path), "r") as file:
+        size = file.size()
+        if size == 0:
+            return memoryview(b"")  # nothing cannot be mapped
+        first = file.read_buffer(1)  # a larger one would be read ahead as a whole
+    whole = pa.foreign_buffer(first.address, size, base=first)
+    _MAPPED[id(whole)] = whole
+    return memoryview(whole).cast("B")
 
 
 def will_need(view: memoryview, start: int, length: int) -> None:
@@ -11,10 +44,9 @@ def will_need(view: memoryview, start: int, length: int) -> None:
     Without that, a look at one page reads as much around it as the disk is set to read ahead: some megabytes, on
     machines of a cloud. What is in memory already costs nothing. A view that is not mapped is left alone.
     """
-    mapped = view.obj
-    if isinstance(mapped, mmap.mmap) and hasattr(mapped, "madvise") and start < len(view):
+    if start < len(view):
         begin = start - start % mmap.PAGESIZE
-        mapped.madvise(mmap.MADV_WILLNEED, begin, start + length - begin)
+        _advise(view, "MADV_WILLNEED", begin, min(start + length, len(view)) - begin)
 
 
 def no_longer_needs(view: memoryview) -> None:
@@ -23,6 +55,31 @@ def no_longer_needs(view: memoryview) -> None:
     The view may be used again; what is looked at comes back, from the cache if it can. One that is not mapped is left
     alone.
     """
-    mapped = view.obj
-    if isinstance(mapped, mmap.mmap) and hasattr(mapped, "madvise"):
-        mapped.madvise(mmap.MADV_DONTNEED)
+    _advise(view, "MADV_DONTNEED")
+
+
+def look_here_and_there(view: memoryview) -> None:
+    """Have nothing read ahead of a mapped file, which may be megabytes for each place."""
+    _advise(view, "MADV_RANDOM")
+
+
+def rfind(view: memoryview, wanted: bytes, end: int | None = None) -> int:
+    """Return where the last occurrence of some bytes before `end` begins, or -1; a little is read at a time."""
+    stop = len(view) if end is None else end
+    while stop > 0:
+        start = max(stop - _RFIND_BYTES, 0)
+        found = bytes(view[start:stop]).rfind(wanted)
+        if found >= 0:
+            return start + found
+        if start == 0:
+            break
+        stop = start + len(wanted) - 1
+    return -1
+
+
+def _advise(view: memoryview, name: str, start: int = 0, length: int | None = None) -> None:
+    """Tell the system about a part of a mapped file, from the beginning of a page; nothing where it takes no advice."""
+    advice, mapped = getattr(mmap, name, None), _MAPPED.get(id(view.obj))
+    if advice is not None and mapped is not None and mapped is view.obj:
+        size = mapped.size if length is None else length
+        _LIBC.madvise(ctypes.c_void_p(mapped.address + start), ctypes.c_size_t(size), advice)

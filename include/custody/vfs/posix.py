@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
 import stat
 import time
@@ -17,6 +16,7 @@ from custody.errors import LockedError
 from custody.vfs.base import Space
 from custody.vfs.composed import ComposedOperations
 from custody.vfs.failure import reported
+from custody.vfs.mapped import map_file
 
 # Who only looks whether a lock is free holds it for an instant; a writer that opens must not fail for that.
 _LOCK_PATIENCE_SECONDS = 1.0
@@ -113,15 +113,9 @@ class PosixFileSystem(ComposedOperations):
             return path.read_bytes()
 
     def view(self, path: Path) -> memoryview:
-        """Map the file: only the pages that are looked at are read; the mapping ends with the last reference."""
+        """Map the file as `map_file` does, so that any number of them may be mapped at once."""
         with reported("read", path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                if os.fstat(descriptor).st_size == 0:
-                    return memoryview(b"")  # nothing cannot be mapped
-                return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
-            finally:
-                os.close(descriptor)
+            return map_file(path)
 
     def exists(self, path: Path) -> bool:
         """Whether a file or folder of that name exists."""

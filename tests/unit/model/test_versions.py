@@ -43,9 +43,8 @@ TABLE = pa.Table.from_batches([to_batch(EVENTS, 0)])
 
 def write_version(path: Path, version: int, schema: pa.Schema, reader_version: int = 1) -> EventLog:
     """A log as custody of that version would have written it."""
-    metadata = msgspec.structs.replace(
-        log_metadata(TABLE, "main", "provenance"), schema_version=version, reader_version=reader_version
-    )
+    versions = {"schema_version": version, "reader_version": reader_version}
+    metadata = msgspec.structs.replace(log_metadata(TABLE, "main", "provenance"), **versions)
     named = schema.with_metadata({writer.METADATA_KEY: msgspec.json.encode(metadata)})
     with FS.create(path) as file:
         sink = GuardedSink(HashingSink(file))
@@ -78,9 +77,7 @@ def test_a_log_of_a_version_that_nobody_knows_is_refused(tmp_path: Path) -> None
 def test_a_log_with_other_columns_than_its_version_has_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(CorruptionError, match="columns of schema version 1"):
         write_version(tmp_path / "odd.parquet", 1, OLD_SCHEMA).read()
-    with pytest.raises(
-        CorruptionError, match=r"expected the column event_duration \(int64\), as schema version 2 says"
-    ):
+    with pytest.raises(CorruptionError, match=r"the column event_duration \(int64\), as schema version 2 says"):
         write_version(tmp_path / "newer.parquet", 2, OLD_SCHEMA).read()
 
 
