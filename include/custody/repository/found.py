@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,14 @@ class Events(list[Event]):
 
     def __init__(self, events: Iterable[Event], notices: Iterable[str]) -> None:
         super().__init__(events)
+        self.notices = tuple(notices)
+
+
+class Counts(dict[str, int]):
+    """Numbers by writer, and what could not be read on the way: it is not counted."""
+
+    def __init__(self, counts: Mapping[str, int], notices: Iterable[str]) -> None:
+        super().__init__(counts)
         self.notices = tuple(notices)
 
 
