@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from custody.cli.output import json_option, print_json, print_table
+from custody.cli.output import clean, json_option, print_json, print_table, stderr
 from custody.errors import InvalidInputError
 from custody.repository import Meant, Repository
 
@@ -52,6 +52,8 @@ def forget(
         raise InvalidInputError("--event-id: expected --writer with it, because each writer counts its own event ids.")
     if not yes:
         counted = opened.count_meant(meant, writer)
+        for notice in counted.notices:
+            stderr().print(clean(notice))
         print_json(counted) if as_json else print_table(
             "nothing is forgotten without --yes", ("writer", "events meant#"), list(counted.items())
         )

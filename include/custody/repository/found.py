@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +84,14 @@ class Events(list[Event]):
         self.notices = tuple(notices)
         self.absent = tuple(notices.absent)
         """What of this was out of reach, with the ids that it may hold."""
+
+
+class Counts(dict[str, int]):
+    """Numbers by writer, and what could not be read on the way: it is not counted."""
+
+    def __init__(self, counts: Mapping[str, int], notices: Iterable[str]) -> None:
+        super().__init__(counts)
+        self.notices = tuple(notices)
 
 
 def events_of(tables: Iterable[pa.Table]) -> Iterator[Event]:

@@ -17,7 +17,7 @@ from custody.recovery import adopt as adopt_journals
 from custody.repository import forgetting
 from custody.repository.contents import Cleaned, cleaned
 from custody.repository.forgetting import Forgotten, Meant
-from custody.repository.found import Notices
+from custody.repository.found import Counts, Notices
 from custody.repository.grounds import Grounds
 from custody.repository.retaining import Retained, apply_retention, condition_of, plan_retention
 from custody.repository.status import RepositoryStatus, repository_status
@@ -42,10 +42,14 @@ class Maintained(Grounds):
         """
         return [forgetting.forget(item, meant, reason) for item in self._meant(writer)]
 
-    def count_meant(self, meant: Meant, writer: str | None = None) -> dict[str, int]:
-        """Return by writer how many events `forget` would mean; all events are read for it."""
+    def count_meant(self, meant: Meant, writer: str | None = None) -> Counts:
+        """Return by writer how many events `forget` would mean; all events are read for it.
+
+        Those that cannot be read are not counted, and the notices name what holds them: `forget` means them too.
+        """
         notices = Notices(strict=False)
-        return {item.writer: forgetting.count_meant(item, meant, notices) for item in self._meant(writer)}
+        counts = {item.writer: forgetting.count_meant(item, meant, notices) for item in self._meant(writer)}
+        return Counts(counts, notices)
 
     def compact(
         self, writer: str | None = None, *, on_done: Callable[[Compacted], None] = lambda _: None

@@ -87,6 +87,9 @@ class Matches:
         self._together = together
         self._fetched: list[EventIds] = []
         self._waiting = np.sort(matching(source.tail, source.tail_scan, question.asked))[::-1]
+        self._ids: EventIds = np.empty(0, np.int64)
+        """Ids that were found behind those of the chunk."""
+        self._may_follow = True
         found = self._ask(is_first=True)
         self.total = (found.total or 0) + len(self._waiting)
         """All events of the writer that match, also those before the place and those that are lost."""

@@ -120,9 +120,9 @@ def get_many(
         log = open_log(workspace, live.files[number], on_damage)
         if log is not None:
             tables.append(shown(view.state if view else state, log.get_many(wanted[holders == number], on_damage)))
-    if view is not None:
-        tail = view.shown_tail
-        tables.append(tail.filter(pc.is_in(tail.column("event_id"), pa.array(wanted[holders < 0], pa.int64()))))
+    if view is not None and (holders < 0).any():
+        waiting = pc.is_in(view.tail.column("event_id"), pa.array(wanted[holders < 0], pa.int64()))
+        tables.append(shown(view.state, view.tail.filter(waiting)))
     found = [event for table in tables if table.num_rows for event in to_events(table)]
     # A group may have become live before an older one.
     return sorted(found, key=lambda event: event.event_id)

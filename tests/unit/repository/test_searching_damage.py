@@ -7,8 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from custody.catalog import AddFile
+from custody.cli.main import cli
 from custody.config import Settings
 from custody.errors import CorruptionError, InvalidInputError
 from custody.eventlog import EventLog
@@ -166,7 +168,7 @@ def test_pages_of_several_writers_hold_every_readable_event_once(root_of_two: Pa
     repository = opened(root_of_two)
     for oldest_first in (False, True):
         expected = in_order(writers, lost, oldest_first=oldest_first)
-        for limit, offsets in ((7, (0, 5, 77)), (50, (0, 1, 130, 1000))):
+        for limit, offsets in ((17, (0, 5)), (50, (1, 77, 1000))):
             for offset in offsets:
                 found = pages(repository, limit=limit, offset=offset, oldest_first=oldest_first)
                 check_pages(found, expected, sum(map(len, lost.values())), limit, offset)
@@ -349,3 +351,15 @@ def test_a_damaged_journal_that_is_whole_again_is_read_anew(root: Path) -> None:
     journal.write_bytes(whole)
     found = repository.search(limit=1000)
     assert (found.total, len(found.events), found.notices) == (len(EVENTS), len(EVENTS), ())
+
+
+def test_how_many_would_be_forgotten_is_told_with_what_could_not_be_read(root: Path) -> None:
+    lost = damage(root, 1, slice(1, 3))
+    meant = Meant(from_ms=0, to_ms=1 << 60)
+    found = opened(root).count_meant(meant)
+    assert found == {FIRST: len(EVENTS) - len(lost)}
+    assert [f"block {number}: " in notice for number, notice in enumerate(found.notices, 1)] == [True, True]
+    (root / "custody.toml").touch()
+    result = CliRunner().invoke(cli, ["--repository", str(root), "forget", "--to", str(1 << 60), "--reason", "asked"])
+    assert result.exit_code == 0, result.output
+    assert "block 1: " in result.stderr
