@@ -64,6 +64,11 @@ def scan(objects: Objects, *, hashes: bool = False, leave_out: Iterable[str] = (
     found, without = Scanned(), set(leave_out)
     for info in objects.store.list(f"{objects.home}data/"):
         path = info.key.removeprefix(objects.home)
+        if "." not in path.rpartition("/")[2]:
+            found.skipped.append(
+                f"{objects.store.locate(info.key)}: expected a folder, got a link or a file: what lies behind it is "
+                "not looked at. Put the folder itself in its place."
+            )
         if parse_event_log(path) is None or not path.endswith(".parquet") or path in without:
             continue
         try:
