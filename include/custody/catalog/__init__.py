@@ -13,7 +13,7 @@ from custody.catalog.erased import erased_among, live_groups, merged_remnant, so
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
 from custody.catalog.footers import describe, stored_footer
 from custody.catalog.garbage import collect, kept_files
-from custody.catalog.history import Difference
+from custody.catalog.history import Difference, last_commit_ms
 from custody.catalog.log import Catalog
 from custody.catalog.opening import open_catalog, store_of
 from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, prune, raise_floor, readable_checkpoints
@@ -104,6 +104,7 @@ __all__ = [
     "erased_among",
     "is_remnant",
     "kept_files",
+    "last_commit_ms",
     "left_below_floor",
     "live_groups",
     "may_mean",

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from custody.catalog.chain import Chain
 from custody.catalog.codec import decode
 from custody.catalog.conflict import PrunedError
-from custody.catalog.objects import Found
+from custody.catalog.objects import Found, Objects
 from custody.catalog.state import CatalogState
 from custody.catalog.transaction_pb2 import AddFile, AddShard
 from custody.catalog.wellformed import check_delta, check_full
-from custody.errors import CorruptionError, NotFoundError, StorageError
+from custody.errors import CorruptionError, CustodyError, NotFoundError, StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,22 @@ class Difference:
     removed: Mapping[str, AddFile]
     shards_added: Mapping[str, AddShard]
     shards_removed: Mapping[str, AddShard]
+
+
+def last_commit_ms(objects: Objects) -> int | None:
+    """Return when the newest object that can be read was committed, in ms; None when none can be.
+
+    For a catalog that cannot be opened: each object is trusted for its own checksum, none for its place in the chain.
+    """
+    for item in reversed(list(objects.list())):
+        where = objects.store.locate(item.key)
+        try:
+            message = decode(objects.store.get(item.key), where)
+            (check_full if item.is_checkpoint else check_delta)(message, where)
+        except CustodyError:
+            continue
+        return message.commit_time_ms
+    return None
 
 
 def revision_at(chain: Chain, newest: CatalogState, time_ms: int) -> int:

@@ -163,17 +163,20 @@ class FileMap(LayeredMap[AddFile]):
 
     def file_of(self, event_id: int) -> AddFile | None:
         """Return the file whose id range holds an event; the newest one first."""
+        return next(self.overlapping(event_id, event_id), None)
+
+    def overlapping(self, first: int, last: int) -> Iterator[AddFile]:
+        """Yield the files whose id ranges have an id in common with a range; the newest ones first."""
         for value in self._layer.values():
-            if isinstance(value, AddFile) and value.first_event_id <= event_id <= value.last_event_id:
-                return value
+            if isinstance(value, AddFile) and value.first_event_id <= last and first <= value.last_event_id:
+                yield value
         paths, firsts, reach = self._by_id()
-        position = int(np.searchsorted(firsts, np.uint64(event_id), side="right")) - 1
-        while position >= 0 and reach[position] >= event_id:
+        position = int(np.searchsorted(firsts, np.uint64(last), side="right")) - 1
+        while position >= 0 and reach[position] >= first:
             path = paths[position]
-            if path not in self._layer and self[path].last_event_id >= event_id:
-                return self[path]
+            if path not in self._layer and self[path].last_event_id >= first:
+                yield self[path]
             position -= 1
-        return None
 
     def _by_id(self) -> tuple[list[str], npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """Return the base's paths by first id, their first ids, and how far any file up to each one reaches."""

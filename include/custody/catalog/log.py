@@ -22,6 +22,7 @@ from custody.catalog.publishing import check_actions, pause, publish
 from custody.catalog.reader import CatalogReader
 from custody.catalog.state import EMPTY, CatalogState, Draft
 from custody.catalog.transaction_pb2 import Action, Note, Transaction
+from custody.catalog.wellformed import check_delta, have_ids_in_common
 from custody.clock import Clock
 from custody.errors import (
     ConfigurationError,
@@ -31,6 +32,7 @@ from custody.errors import (
     NotFoundError,
     StorageError,
 )
+from custody.format.names import parse_event_log
 from custody.store import ObjectInfo, ObjectStore
 
 _COMMIT_ATTEMPTS = 100
@@ -84,9 +86,11 @@ class Catalog(CatalogReader):
             self._check_writable(state)
             check(state)
             transaction = self._successor(state, actions, next_event_id, attempt_id)
-            data = encode(transaction)
-            after = self._after(state, transaction, data)
             key = self.objects.key(transaction.revision, transaction.uuid)
+            # What could not be read is not written, whatever a foreign hand made the state say.
+            data = encode(check_delta(transaction, self._store.locate(key), state.commit_time_ms))
+            after = self._after(state, transaction, data)
+            self._check_ids(state, after, actions)
             if self._publish(state, key, data):
                 if self._was_overtaken(state, after, key):
                     continue
@@ -269,6 +273,16 @@ class Catalog(CatalogReader):
             raise ConfigurationError(
                 f"{self.objects}: needs put-if-absent, which catalog.put_if_absent says that this store lacks."
             )
+
+    def _check_ids(self, state: CatalogState, after: CatalogState, actions: Sequence[Action]) -> None:
+        """Raise CommitConflictError when an event log would be live beside another one with the same events."""
+        for file in (action.add_file for action in actions if action.HasField("add_file")):
+            if not file.rows or parse_event_log(file.path) is None or file.path not in after.files:
+                continue
+            for other in after.files.overlapping(file.first_event_id, file.last_event_id):
+                if have_ids_in_common(file, other):
+                    conflict = Conflict("add file", file.path, f"holds event ids that {other.path} holds")
+                    raise _conflict(self.objects, state, conflict)
 
     def _after(self, state: CatalogState, transaction: Transaction, data: bytes) -> CatalogState:
         draft = Draft(state)

@@ -25,6 +25,7 @@ from custody.catalog.log import Catalog
 from custody.catalog.objects import Objects
 from custody.catalog.surviving import Surviving
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange
+from custody.catalog.wellformed import have_ids_in_common
 from custody.clock import Clock
 from custody.errors import ConflictError, CorruptionError, CustodyError, InvalidInputError
 from custody.format.names import TIME_DIGITS, parse_event_log, shard_container, shard_name, toc_path
@@ -63,6 +64,11 @@ def scan(objects: Objects, *, hashes: bool = False, leave_out: Iterable[str] = (
     found, without = Scanned(), set(leave_out)
     for info in objects.store.list(f"{objects.home}data/"):
         path = info.key.removeprefix(objects.home)
+        if "." not in path.rpartition("/")[2]:
+            found.skipped.append(
+                f"{objects.store.locate(info.key)}: expected a folder, got a link or a file: what lies behind it is "
+                "not looked at. Put the folder itself in its place."
+            )
         if parse_event_log(path) is None or not path.endswith(".parquet") or path in without:
             continue
         try:
@@ -286,7 +292,7 @@ def _drop_covered(found: Scanned) -> None:
     """Leave out files whose events another file holds: what a compaction read and did not remove yet."""
     kept: list[AddFile] = []
     for file in found.files:
-        if kept and file.last_event_id <= kept[-1].last_event_id:
+        if kept and (file.last_event_id <= kept[-1].last_event_id or have_ids_in_common(file, kept[-1])):
             found.skipped.append(f"{file.path}: its events are in {kept[-1].path} too; the larger file is taken.")
         else:
             kept.append(file)

@@ -63,6 +63,19 @@ def check_file(file: AddFile) -> AddFile:
     return file
 
 
+def have_ids_in_common(one: AddFile, other: AddFile) -> bool:
+    """Whether two event logs hold an event id both: their ranges together have fewer ids than they have events.
+
+    Ranges may overlap for all that: where ids were never used there may be room for both.
+    """
+    if one.path == other.path or any(parse_event_log(file.path) is None for file in (one, other)):
+        return False
+    first = min(one.first_event_id, other.first_event_id)
+    last = max(one.last_event_id, other.last_event_id)
+    is_overlapping = one.first_event_id <= other.last_event_id and other.first_event_id <= one.last_event_id
+    return is_overlapping and one.rows + other.rows > last - first + 1
+
+
 def check_delta(message: Transaction, where: object, after_ms: int = 0) -> Transaction:
     """Return a transaction whose fields and actions make sense and that was committed after a time.
 
@@ -132,6 +145,8 @@ def _check_head(message: Transaction, where: object) -> None:
         raise _corrupt(where, "previous_uuid", "16 bytes", len(message.previous_uuid))
     if len(message.previous_digest) not in (0, _DIGEST_BYTES):
         raise _corrupt(where, "previous_digest", "32 bytes", len(message.previous_digest))
+    if message.commit_time_ms > _NUMBER_MAX >> 1:
+        raise _corrupt(where, "commit_time_ms", f"at most {_NUMBER_MAX >> 1}", message.commit_time_ms)
     if message.naming not in (Transaction.DERIVED, Transaction.RANDOM):
         raise _corrupt(where, "naming", "0 or 1", message.naming)
 

@@ -7,7 +7,18 @@ from pathlib import Path
 
 import click
 
-from custody.catalog import collect, plan_prune, plan_repair, prune, rebuild, repair, scan, surviving, what_is_lost
+from custody.catalog import (
+    collect,
+    last_commit_ms,
+    plan_prune,
+    plan_repair,
+    prune,
+    rebuild,
+    repair,
+    scan,
+    surviving,
+    what_is_lost,
+)
 from custody.cli.catalog_cmd import catalog
 from custody.cli.catalogs import confirm, dry_run_option, duration_ms, opened, revision_of, yes_option
 from custody.cli.output import json_option, print_json, print_table, size_text, stderr, writer_option
@@ -77,13 +88,23 @@ def prune_front(repository: Path, before: str, dry_run: bool, yes: bool, writer:
 @catalog.command("gc")
 @click.option("--older-than", default="24h", show_default=True, help="Only files that were written longer ago.")
 @click.option("--keep-trash", default="7d", show_default=True, help="How long a file stays in the trash.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="Move and delete at most so many files; the next run goes on."
+)
 @dry_run_option
 @yes_option
 @writer_option
 @json_option
 @click.pass_obj
 def gc(
-    repository: Path, older_than: str, keep_trash: str, dry_run: bool, yes: bool, writer: str | None, as_json: bool
+    repository: Path,
+    older_than: str,
+    keep_trash: str,
+    limit: int | None,
+    dry_run: bool,
+    yes: bool,
+    writer: str | None,
+    as_json: bool,
 ) -> None:
     """Move files that no kept revision lists to the trash, and delete what has been there long enough.
 
@@ -100,6 +121,7 @@ def gc(
         SystemClock(),
         older_than_ms=duration_ms(older_than),
         trash_kept_ms=duration_ms(keep_trash),
+        limit=limit,
         dry_run=not doing,
     )
     if as_json:
@@ -109,6 +131,7 @@ def gc(
     rows += [("moved back", path) for path in made.restored] + [("too young", path) for path in made.young]
     rows += [("not custody's", path) for path in made.unknown]
     sizes = f"{size_text(made.moved_bytes)} to the trash, {size_text(made.deleted_bytes)} deleted"
+    sizes += f", {made.left} more wait" if made.left else ""
     print_table(sizes if doing else f"would be: {sizes}", ("what", "file"), rows, "no files")
 
 
@@ -140,6 +163,7 @@ def repair_chain(repository: Path, dry_run: bool, yes: bool, writer: str | None,
         "files_from_footers": list(plan.from_footers),
         "skipped": list(plan.skipped),
         "damaged_checkpoints": list(plan.checkpoints),
+        "last_commit_ms": last_commit_ms(found.objects),
         "done": doing and plan.is_needed,
     }
     if as_json:

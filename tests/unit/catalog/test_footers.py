@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -65,6 +66,27 @@ def test_bounds_are_left_out_when_a_row_group_does_not_tell_them() -> None:
     assert [column.column for column in FileStatistics.FromString(file.statistics).columns] == ["id"]
     nothing, _ = described(parquet(TABLE.slice(0, 0)))
     assert all(not column.HasField("minimum") for column in FileStatistics.FromString(nothing.statistics).columns)
+
+
+def test_bounds_are_those_of_the_values_whatever_the_raw_ones_look_like() -> None:
+    great = (1 << 64) - 1
+    table = pa.table(
+        {
+            "fits": pa.array([1, (1 << 63) - 1, 5, 6], pa.uint64()),
+            "great": pa.array([1, great, 5, 6], pa.uint64()),
+            "u32": pa.array([1, (1 << 32) - 1, 5, 6], pa.uint32()),
+            "half": pa.array([-1.0, 2.0, 256.0, -3.0], pa.float16()),
+            "price": pa.array([Decimal("-1.00"), Decimal("2.00"), Decimal("-3.50"), Decimal("9.99")]),
+        }
+    )
+    file, _ = described(parquet(table))
+    columns = {column.column: column for column in FileStatistics.FromString(file.statistics).columns}
+    assert (columns["fits"].minimum.integer, columns["fits"].maximum.integer) == (1, (1 << 63) - 1)
+    assert (columns["u32"].minimum.integer, columns["u32"].maximum.integer) == (1, (1 << 32) - 1)
+    for name in ("great", "half", "price"):
+        assert not columns[name].HasField("maximum"), f"{name}: no bound is better than a wrong one"
+        assert columns[name].nulls == 0
+    assert rows_of([file]).column("max_u32").to_pylist() == [(1 << 32) - 1]
 
 
 def test_the_footer_is_kept_and_says_the_same() -> None:

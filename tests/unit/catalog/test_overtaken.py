@@ -221,7 +221,8 @@ def test_a_checkpoint_of_another_transaction_is_a_fork_for_readers_of_the_past_a
 def test_verify_of_a_catalog_whose_checkpoint_at_the_floor_is_gone_names_it(tmp_path: Path) -> None:
     late = build(tmp_path, 2).load()
     state = _go_on(tmp_path)
-    _write_late(tmp_path, late)
+    objects = open_catalog(tmp_path).objects
+    objects.store.put(objects.key(late.revision, late.uuid, checkpoint=True), encode(checkpoint_message(late)))
     folder = tmp_path / "main/provenance/transactions" / f"{state.floor:020d}"
     shutil.rmtree(folder)
     defects = [str(found) for found in verify(open_catalog(tmp_path), files=False).defects]

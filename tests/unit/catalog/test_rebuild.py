@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from click.testing import CliRunner
 
-from custody.catalog import Catalog, rebuild, scan, surviving, verify
+from custody.catalog import Catalog, last_commit_ms, rebuild, scan, surviving, verify
 from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.model import to_batch
@@ -20,6 +21,7 @@ from custody.store import LocalStore
 from custody.vfs import PosixFileSystem
 from tests.behaviour.places import WrappedStore
 from tests.support import append, event, run_steps
+from tests.unit.catalog.chain import build, transactions
 
 CLOCK = ManualClock(1_772_409_600_000)
 
@@ -101,6 +103,31 @@ def test_what_cannot_be_read_or_is_held_twice_is_left_out_and_said(tmp_path: Pat
     catalog = opened(tmp_path)
     rebuild(catalog, CLOCK, scanned)
     assert verify(opened(tmp_path)).defects == []
+
+
+@pytest.mark.parametrize("at", ["data/2026-03-01", "data/2026-03-01/events"])
+def test_a_folder_that_is_a_link_is_said_and_not_passed_over(tmp_path: Path, at: str) -> None:
+    write(tmp_path / "store", 0, 5)
+    folder = tmp_path / "store/main/provenance" / at
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    scanned = scan(opened(tmp_path / "store").objects)
+    assert scanned.files == []
+    [said] = scanned.skipped
+    assert f"{folder}: expected a folder, got a link" in said
+
+
+def test_when_the_last_commit_was_is_told_of_a_damaged_catalog(tmp_path: Path) -> None:
+    catalog = build(tmp_path, 4)
+    times = [transaction.commit_time_ms for transaction in catalog.timeline()]
+    assert last_commit_ms(catalog.objects) == times[3]
+    paths = transactions(tmp_path)
+    paths[3].write_bytes(b"damaged")
+    paths[1].unlink()
+    assert last_commit_ms(catalog.objects) == times[2]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    assert last_commit_ms(catalog.objects) is None
 
 
 def test_an_old_catalog_is_moved_aside_and_not_deleted(tmp_path: Path) -> None:
