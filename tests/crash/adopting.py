@@ -17,9 +17,7 @@ from tests.support import event
 
 STORE = "/store"
 ONE, OTHER = (
-    Settings.model_validate(
-        {"root": Path(f"/{name}"), "repository": {"store": STORE, "containers": ["disk1", "disk2"]}}
-    )
+    Settings.model_validate({"root": Path(f"/{name}"), "repository": {"store": STORE, "containers": ["disk1"]}})
     for name in "ab"
 )
 
@@ -68,7 +66,7 @@ class TakingOver(Scenario[Numbers]):
         check_final_names(fs, Path(STORE))
 
     def use(self, fs: FileSystem, record: Numbers) -> None:
-        """Go on after the crash: done again, all is brought in; each event is there once, whichever machine is asked."""
+        """Go on after the crash: done again, all is brought in, and each event is there once."""
         claim_name(OTHER, "main", fs, ManualClock(NOW_MS))
         _append(fs, OTHER, record, 11)
         _opened(fs, ONE).recover(adopt=True)
