@@ -31,7 +31,8 @@ from custody.flow.content import ContentWriter
 from custody.format.framing import MARK, frame
 from custody.format.names import RELEASED_SUFFIX, epoch_file
 from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
-from custody.journal.membership import decode_state, encode_state
+from custody.journal.incarnations import decode_claim, encode_claim
+from custody.journal.membership import WriterState, decode_state, encode_state
 from custody.landing import Ledger, Taken
 from custody.lease import Holder
 from custody.maintenance.findings import Finding
@@ -62,6 +63,8 @@ TAKEN = Taken(
     run_id="scheduled__2026-03-01T10:00:00+00:00",
 )
 STORE = Path("store/main/provenance")
+CONTAINER = "6f1c2d3e000040008000000000000001"
+INCARNATION = "0123456789abcdef0123456789abcdef"
 CLAIM = Path("store/main/content/1/0000/1772409602500-0")
 CONTENTS = (b'{"subscriptionId":"s","data":[]}', b"", bytes(range(256)))
 SUNK = parameters(file_format="csv-column")
@@ -82,6 +85,11 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     root.mkdir(parents=True)
     (root / "custody.toml").write_text(SETTINGS)
     clock = ManualClock()
+    state = root / "containers/1/main/STATE"
+    state.parent.mkdir(parents=True)
+    here = {CONTAINER: str(root / "containers/1")}
+    known = WriterState(writer="main", container=CONTAINER, containers=here, reserved=0, incarnation=INCARNATION)
+    state.write_bytes(encode_state(known))
     repository = Repository(load_settings(root), PosixFileSystem(), clock)
     events = expected_events(document)
     _group(repository, clock, [events[:2], events[2:3]], 1_772_359_201_000)
@@ -115,10 +123,12 @@ def make_good(root: Path, document: dict[str, object]) -> None:
         sink.write(items(SUNK, 0, 4), {"main": 4})  # the files of its destinations are no format of custody's
     shutil.rmtree(root / "hdfs")
     (root / "ngsi/LOCK").unlink()
-    state = root / "containers/1/main/STATE"
     made = decode_state(state.read_bytes(), state)
-    here = "6f1c2d3e000040008000000000000001"
-    state.write_bytes(encode_state(msgspec.structs.replace(made, container=here, containers={here: "/disk1"})))
+    state.write_bytes(encode_state(msgspec.structs.replace(made, containers={CONTAINER: "/disk1"})))
+    [claim] = (root / STORE / "incarnations").iterdir()
+    said = decode_claim(claim.read_bytes(), str(claim))
+    there = {"host": "worker-1", "containers": {CONTAINER: "/disk1"}}
+    claim.write_bytes(encode_claim(msgspec.structs.replace(said, **there)))
 
 
 def make_swh(folder: Path) -> None:

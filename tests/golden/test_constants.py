@@ -87,6 +87,7 @@ FIELD_NUMBERS = {
         "footer_bytes": 17,
         "statistics": 18,
         "schema_fingerprint": 19,
+        "incarnation": 25,
     },
     "FileStatistics": {"columns": 1},
     "ColumnStatistics": {"column": 1, "minimum": 2, "maximum": 3, "nulls": 4, "blooms": 5},

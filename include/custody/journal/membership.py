@@ -7,6 +7,7 @@ reserved in blocks, durably on every container, before the first of a block is u
 
 from __future__ import annotations
 
+import errno
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,10 +97,12 @@ def writer_states(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Pa
     for root in roots:
         path = ContainerPaths(root, writer).state
         try:
-            if fs.exists(path):
-                states[root] = decode_state(fs.read(path), path)
+            states[root] = decode_state(fs.read(path), path)
         except CorruptionError as error:
             damaged[root] = error
+        except StorageError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
     for root, failure in damaged.items():
         states[root] = _healed(root, states, failure)
     return states

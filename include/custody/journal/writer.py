@@ -93,10 +93,13 @@ class JournalWriter(OpenJournals):
         self._held.enter_context(fs.lock(lock_path(self._containers, writer)))
         try:
             for root in self._containers:
-                fs.make_directory(ContainerPaths(root, writer).home)
+                if root not in states:  # a known one has it, unless it went away just now
+                    fs.make_directory(ContainerPaths(root, writer).home)
             self._membership = Membership(fs, self._containers, writer)
             for root in self._containers:
-                fs.make_directory(ContainerPaths(root, writer).journals)
+                if not fs.exists(ContainerPaths(root, writer).journals):
+                    fs.add_directory(ContainerPaths(root, writer).journals)
+                    fs.sync_directory(ContainerPaths(root, writer).home)
             members = self._membership
             self.recovered: list[Sealed] = seal_abandoned(
                 fs, self._containers, writer, lambda: members.raise_floor(members.reserved)

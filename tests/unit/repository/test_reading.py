@@ -114,15 +114,16 @@ def test_a_second_read_opens_and_decodes_nothing(root: Path, decoded: Counter[st
 
 def test_a_sealed_journal_is_decoded_once_and_only_the_one_that_may_hold_the_event(root: Path) -> None:
     repository, fs = counted(root)
+    heads = 2  # of each journal the head is looked at once: is it the writer's own?
     assert repository.get(360) == EVENTS[360]
-    assert fs.journals == 1
+    assert fs.journals == heads + 1
     assert repository.get(399) == EVENTS[399]
-    assert fs.journals == 1
+    assert fs.journals == heads + 1
     assert repository.get_many([310, 20]) == [EVENTS[20], EVENTS[310]]
-    assert fs.journals == 2
+    assert fs.journals == heads + 2
     assert repository.search("").total == 400
     assert list(repository.events()) == EVENTS
-    assert fs.journals == 2
+    assert fs.journals == heads + 2
 
 
 def test_an_open_journal_is_decoded_as_it_grows(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
