@@ -48,7 +48,7 @@ from tests.golden.make_golden import (
 EXPECTED: dict[str, Any] = msgspec.json.decode((HERE / "expected.json").read_bytes())
 EVENTS = expected_events(EXPECTED)
 FS = PosixFileSystem()
-NOT_OF_THE_FILE = ("writer", "database", "groups", "transaction")
+NOT_OF_THE_FILE = ("writer", "database", "groups", "transaction", "reader_version")
 TOTAL_BYTES_MAX = 450_000
 
 
