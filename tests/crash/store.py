@@ -40,6 +40,7 @@ from custody.journal import JournalFile, JournalWriter
 from custody.journal.membership import decode_state
 from custody.lease import Holder
 from custody.model import Event
+from custody.quarantine.store import decode_entry
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.rollover import UnitManifest, Workspace, staged_path
@@ -216,5 +217,7 @@ def _check_whole(path: Path, data: bytes) -> None:
         assert data == b""
     elif path.name == "STATE":
         decode_state(data, path)
+    elif path.parent == SETTINGS.quarantine and path.suffix == ".json":
+        decode_entry(data, path)
     else:
-        assert path.name == "LOCK", f"{path}: a file that nobody knows"
+        assert path.name == "LOCK" or path.suffix == ".raw", f"{path}: a file that nobody knows"

@@ -38,7 +38,7 @@ _REBUILD = "the shard is made anew from its logs: custody repair"
 KINDS: Mapping[str, Kind] = {
     "journal-damaged": Kind("damage", _ROLLOVER),
     "journal-foreign": Kind("damage", "it gets the name that its header says: custody repair"),
-    "journal-torn": Kind("notice", "the next writer, or custody run recover, cuts what nobody was told of"),
+    "journal-torn": Kind("notice", "custody recover, or the next writer, cuts it and keeps it in the quarantine"),
     "state-damaged": Kind("damage", "it is made anew from the other containers, or at the next start: custody repair"),
     "ids-doubled": Kind("damage", "look at both files; one was copied here by hand and has to go"),
     "ids-missing": Kind("notice", "nothing to do; custody repair --accept-loss takes note of it"),
@@ -57,6 +57,9 @@ KINDS: Mapping[str, Kind] = {
     "catalog-tail": Kind("damage", "the log is listed again from its footer: custody repair"),
     "catalog-attested": Kind("damage", "no repair brings the attested history back; use a backup"),
     "catalog-notice": Kind("notice", "the next checkpoint mends it: custody repair"),
+    "forgotten-damaged": Kind("damage", "it is moved aside and written anew from the catalog: custody repair"),
+    "forgotten-missing": Kind("damage", "it is written from the catalog: custody repair"),
+    "forgotten-lost": Kind("damage", "the catalog is told again: custody repair"),
     "content-damaged": Kind("damage", "head and records are written anew: custody repair; contents: use a backup"),
     "content-missing": Kind("damage", "no other copy is kept: put the file back from a backup"),
     "quarantine-damaged": Kind("damage", "what can be read is kept under a new entry: custody repair"),

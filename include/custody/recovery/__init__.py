@@ -3,7 +3,7 @@
 from custody.recovery.finding import Finding
 from custody.recovery.leftovers import Leftovers, leftovers
 from custody.recovery.looking import find
-from custody.recovery.recovering import Recovered, recover
+from custody.recovery.recovering import Recovered, recover, seal
 from custody.recovery.steps import STEPS, Recover
 
-__all__ = ["STEPS", "Finding", "Leftovers", "Recover", "Recovered", "find", "leftovers", "recover"]
+__all__ = ["STEPS", "Finding", "Leftovers", "Recover", "Recovered", "find", "leftovers", "recover", "seal"]

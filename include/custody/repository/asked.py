@@ -47,8 +47,10 @@ class Asked(Grounds):
         matching = [(name, events[0]) for name, events in found.items() if events]
         if not matching:
             names = ", ".join(map(repr, found))
+            unread = [f" Not all could be read: {text}" for events in found.values() for text in events.notices][:1]
             raise NotFoundError(
                 f"{'writer' if len(found) == 1 else 'none of the writers'} {names} has no event {event_id}."
+                + "".join(unread)
             )
         if len(matching) > 1:
             names = ", ".join(repr(name) for name, _ in matching)

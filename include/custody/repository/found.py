@@ -6,15 +6,14 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from custody.errors import CorruptionError
-from custody.eventlog import Damage
+from custody.eventlog import Damage, refuse
 from custody.model import Event, to_events
 
 _EVENTS_TOGETHER = 512
 
 
 class Notices:
-    """Takes note of damage, each part of a file once; if `strict`, raises CorruptionError instead."""
+    """Takes note of damage, each part of a file once; if `strict`, raises CorruptionError instead, unless in doubt."""
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
@@ -23,7 +22,7 @@ class Notices:
     def __call__(self, damage: Damage) -> None:
         """Take note, or raise."""
         if self._strict:
-            raise CorruptionError(str(damage))
+            refuse(damage)
         self._texts[str(damage)] = None
 
     def __iter__(self) -> Iterator[str]:

@@ -19,6 +19,7 @@ from custody.errors import LockedError
 from custody.flow.content import ContentOptions, ContentWriter, with_content
 from custody.journal import JournalOptions, JournalWriter, SyncPolicy, lock_path
 from custody.model import Event, require_valid
+from custody.quarantine import keep_cut
 from custody.vfs import FileSystem
 
 # Who only looks whether a slot is taken holds its lock for an instant: one look proves nothing.
@@ -31,7 +32,8 @@ class SlotWriter(JournalWriter):
 
     def __init__(self, fs: FileSystem, settings: Settings, name: str, clock: Clock) -> None:
         options = journal_options(settings)
-        super().__init__(fs, settings.containers, name, settings.repository.database, clock, options)
+        keep = partial(keep_cut, fs, settings.quarantine, clock.now_ms())
+        super().__init__(fs, settings.containers, name, settings.repository.database, clock, options, keep)
         self.name = name
         """The writer name, to which the ids of the appended events belong."""
         self._content: ContentWriter | None = None

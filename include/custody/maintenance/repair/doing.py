@@ -42,7 +42,7 @@ _DO: dict[str, Callable[[Workspace, Action], str]] = {
     "rebuild-shard": lambda at, action: others.rebuild(at, action.target),
     "mend-content": lambda at, action: contents.mend(at, action.target),
     "mend-quarantine": lambda at, action: others.mend_quarantine(at, action.target, action.reason),
-    "drop-entry": lambda at, action: others.drop_entry(at, action.target),
+    "drop-entry": lambda at, action: others.drop_entry(at, action.target, action.reason),
     "note-ids": lambda at, action: catalogs.note_ids(at),
 }
 
