@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from custody.catalog.forgotten import added_by, names_in
 from custody.catalog.log import Catalog
 from custody.catalog.objects import Objects
 from custody.clock import Clock
@@ -67,7 +68,20 @@ def collect(
             found.moved_bytes += info.size_bytes
             if not dry_run:
                 objects.store.move(info.key, f"{objects.home}trash/{now:0{TIME_DIGITS}d}/{path}")
+    if catalog.copies is not None and not dry_run:
+        catalog.copies.tidy(_let_go(catalog), now - older_than_ms)  # what they hid lies in its place no more
     return found
+
+
+def _let_go(catalog: Catalog) -> set[str]:
+    """Return the ids of all tombstones and marks that any kept revision has."""
+    state = catalog.load()
+    if state.revision < 0:
+        return set()
+    known = names_in(catalog.at(state.floor))
+    for transaction in catalog.timeline(state.floor):
+        known.update(added_by(transaction.actions))
+    return known
 
 
 def kept_files(catalog: Catalog) -> set[str]:

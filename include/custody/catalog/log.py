@@ -16,6 +16,7 @@ from custody.catalog.conflict import (
     NotApplicableError,
     SealedError,
 )
+from custody.catalog.forgotten import Forgotten
 from custody.catalog.objects import Objects
 from custody.catalog.publishing import check_actions, pause, publish
 from custody.catalog.reader import CatalogReader
@@ -48,6 +49,8 @@ class Catalog(CatalogReader):
         super().__init__(store, writer, database)
         self.epoch: int | None = None
         """The epoch of this writer, when it has begun one; a greater one in the catalog stops it."""
+        self.copies: Forgotten | None = None
+        """Where what is not to be given out any more is kept a second time; None for a catalog that hides nothing."""
         self._clock = clock
         self._settled_revision = -1
 
@@ -71,7 +74,14 @@ class Catalog(CatalogReader):
             self._check_writable(state)
             transaction = self._successor(state, actions, next_event_id, attempt_id)
             data = encode(transaction)
-            after = self._after(state, transaction, data)
+            try:
+                after = self._after(state, transaction, data)
+            except CommitConflictError:
+                if number and self.copies is not None:
+                    self.copies.undo(actions)
+                raise
+            if self.copies is not None:
+                self.copies.keep(state, actions)  # before the transaction, so that none is without its copies
             key = self.objects.key(transaction.revision, transaction.uuid)
             if publish(self._store, key, data):
                 if self._is_pruned(state):
@@ -82,6 +92,8 @@ class Catalog(CatalogReader):
                 self._state = after
                 self._opened, self._settled_revision = True, after.revision
                 self._log_bytes += len(data)
+                if self.copies is not None:
+                    self.copies.let_go(state, actions)
                 return after
             # Who lost has synced the winner's object, so that it needs no more time than the winner for the next one.
             self._settled_revision = transaction.revision
@@ -137,6 +149,9 @@ class Catalog(CatalogReader):
         state = self.load()
         if state.revision < 0:
             raise ConflictError(f"{self.objects}: the catalog is empty, there is nothing to checkpoint.")
+        if self.copies is not None:
+            self.copies.keep(state, ())
+            self.copies.complete(state)
         made = write_checkpoint(self.objects, state)
         self._checkpointed = (state.revision, made.size_bytes)
         self._log_bytes = 0

@@ -147,6 +147,15 @@ def drop_entry(workspace: Workspace, key: str, reason: str) -> str:
     return "removed; its envelope is kept as a piece"
 
 
+def drop_record(workspace: Workspace, path: Path, reason: str) -> str:
+    """Remove a small file that remembers something and cannot be read; its bytes are kept in the quarantine."""
+    fs = workspace.fs
+    made = keep_evidence(workspace, fs.read(path), code="record-damage", message=reason, path=str(path), offset=0)
+    fs.remove(path)
+    fs.sync_directory(path.parent)
+    return f"kept as {made.key}, and removed"
+
+
 def _keep_envelope(workspace: Workspace, key: str, reason: str) -> None:
     path = workspace.settings.quarantine / f"{key}.json"
     data = workspace.fs.read(path)

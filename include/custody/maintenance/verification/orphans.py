@@ -18,6 +18,7 @@ from custody.eventlog import EventLog, LogMetadata
 from custody.format.names import (
     BUILDING_PREFIX,
     CONTENT,
+    FORGOTTEN,
     LEASES,
     REMOVING_PREFIX,
     SOFTWARE,
@@ -73,7 +74,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
         if name not in (home.name, CONTENT, SOFTWARE):
             yield _orphan(fs, home.parent / name, "foreign", workspace.writer)
     yield from _content(workspace)
-    for name in sorted({*fs.list(home)} - {LEASES}):
+    for name in sorted({*fs.list(home)} - {LEASES, FORGOTTEN}):
         if name == "data":
             yield from _data(workspace, state, kept)
         elif name == "staging":
