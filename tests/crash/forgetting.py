@@ -1,4 +1,4 @@
-"""Forgetting, expiring and taking back, each crashed at every operation: what was let go is kept twice, or not at all."""
+"""Forgetting, expiring, taking back, crashed at every operation: what was let go is kept twice, or not at all."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def commit(catalog: Catalog, record: LetGo, *actions: Action) -> None:
     """Commit, and write down what was let go."""
     for action in actions:
         for kind in ("add_tombstone", "add_mark"):
-            if action.HasField(kind):  # type: ignore[arg-type]
+            if action.HasField(kind):
                 record.tried.add(getattr(action, kind).id.hex())
     catalog.commit(actions)
     for action in actions:
         for kind in ("add_tombstone", "add_mark"):
-            if action.HasField(kind):  # type: ignore[arg-type]
+            if action.HasField(kind):
                 record.acknowledged.add(getattr(action, kind).id.hex())
 
 

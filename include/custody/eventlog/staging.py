@@ -46,7 +46,7 @@ class StagedSource(msgspec.Struct, frozen=True, kw_only=True):
     last_ordinal: int
 
 
-class StagedLog(msgspec.Struct, frozen=True, kw_only=True):
+class StagedLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a staging file holds, so that nobody has to read it for that; sizes in bytes, times in ms, UTC."""
 
     first_event_id: int

@@ -151,7 +151,8 @@ def _end_of_damaged(view: memoryview, offset: int) -> int | None:
     """Return where a damaged record that is all there ends, None when none begins at `offset`."""
     if offset + HEAD_BYTES > len(view):
         return None
-    mark, length, checksum, kind = _HEAD.unpack_from(view, offset)
+    head: tuple[bytes, int, int, int] = _HEAD.unpack_from(view, offset)
+    mark, length, checksum, kind = head
     begin, said = offset + HEAD_BYTES, offset + HEAD_BYTES + length
     marks = (match.start() for match in re.finditer(re.escape(MARK), view[begin:]))
     written = begin + len(bytes(view[begin:]).rstrip(b"\0"))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import uuid
 from pathlib import Path
 
-from custody.catalog import Action, AddFile
+from custody.catalog import EXPIRED, Action, AddFile, AddMark, RemoveFile, RemoveShard
 from custody.clock import ManualClock
 from custody.config import load_settings
 from custody.format.names import is_name
@@ -33,8 +34,11 @@ def add_all(root: Path) -> None:
     sample = Sample(root)
     fs, clock, settings = PosixFileSystem(), ManualClock(NOW_MS), load_settings(root)
     repository = sample.repository()
-    repository.forget(Meant(event_ids=FORGOTTEN), "asked for")
     repository.hold("case", Meant(event_ids=(40,)), "kept", "legal")
+    repository.release("case", "over", "legal")
+    expire(sample, 60)
+    sample.workspace().catalog.write_checkpoint()
+    repository.forget(Meant(event_ids=FORGOTTEN), "asked for")
     with rollover_lease(sample.workspace(), Attempt.new("test")):
         pass
     taken = Taken(
@@ -47,6 +51,19 @@ def add_all(root: Path) -> None:
     shutil.copytree(GOLDEN / "ngsi", root / "ngsi")
     _add_tables(root)
     scrub_once(settings, fs, clock, whole=True)
+
+
+def expire(sample: Sample, event_id: int) -> str:
+    """Let the log that has an event expire, as retention does; return its path."""
+    catalog = sample.workspace().catalog
+    files = catalog.load().files
+    [path] = [path for path in files if files[path].first_event_id <= event_id <= files[path].last_event_id]
+    mark = AddMark(id=uuid.uuid4().bytes, paths=[path, path.replace(".parquet", ".toc")], created_ms=1)
+    shards = [shard.name for shard in catalog.load().shards.values() if list(shard.log_paths) == [path]]
+    gone = [Action(remove_file=RemoveFile(path=path, reason=EXPIRED))]
+    gone += [Action(remove_shard=RemoveShard(name=name, reason=EXPIRED)) for name in shards]
+    catalog.commit([*gone, Action(add_mark=mark)])
+    return path
 
 
 def _add_tables(root: Path) -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from custody.catalog import Action, AddMark, Forgotten, RemoveFile, collect, prune
+from custody.catalog import Forgotten, collect, prune
 from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.errors import ConflictError
 from custody.maintenance.findings import damages
 from custody.repository import Meant
 from tests.unit.maintenance.damaged import NOW_MS, STORE, Sample, flip
+from tests.unit.maintenance.every_file import expire
 
 FORGOTTEN = range(30, 40)
 COPIES = STORE / "forgotten"
@@ -126,15 +127,6 @@ def test_a_repository_of_an_older_release_gets_its_copies_with_the_next_checkpoi
     flip(newest(forgot), 100)
     forgot.repair()
     assert forgot.answered() == {key: value for key, value in before.items() if key != 50}
-
-
-def expire(sample: Sample, first: int) -> str:
-    """Let the log that begins with an event expire, as retention does."""
-    catalog = sample.workspace().catalog
-    [path] = [path for path, file in catalog.load().files.items() if file.first_event_id == first]
-    mark = AddMark(id=bytes(16), paths=[path, path.replace(".parquet", ".toc")], created_ms=1)
-    catalog.commit([Action(remove_file=RemoveFile(path=path, reason=1)), Action(add_mark=mark)])
-    return path
 
 
 def test_what_expired_in_a_lost_transaction_is_not_listed_again(finished: Sample) -> None:
