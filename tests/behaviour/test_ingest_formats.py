@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from custody.capture import Format, dataset_uuid
 from custody.cli.main import cli
+from custody.format.checked_json import with_checksum
 from custody.model import Event
-from custody.quarantine.store import with_checksum
 from custody.repository import Repository, ingest
 from tests.support import run_steps
 from tests.unit.capture.captured import (

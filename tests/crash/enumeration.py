@@ -30,6 +30,9 @@ Wrap = Callable[[MemoryFileSystem], FileSystem]
 class Scenario(ABC, Generic[Record]):
     """What is done and what must hold; `Record` is the model beside the store: what was tried, what was promised."""
 
+    names_from = 1
+    """Where names are counted from: a crash that follows another one must not meet the names of the first."""
+
     @abstractmethod
     def new_record(self) -> Record:
         """Nothing was tried."""
@@ -163,7 +166,7 @@ def run_to(
     fs = scenario.start()
     fs.crash_at = crash_at
     record = scenario.new_record()
-    with counted_names():
+    with counted_names(scenario.names_from):
         try:
             scenario.run(wrap(fs), record)
         except InjectedCrash:
@@ -173,9 +176,9 @@ def run_to(
     return fs, record, None
 
 
-def counted_names() -> AbstractContextManager[object]:
+def counted_names(first: int = 1) -> AbstractContextManager[object]:
     """Let names that are random in real life be the same in every run."""
-    numbers = count(1)
+    numbers = count(first)
     return patch("uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
 
 

@@ -42,6 +42,7 @@ from custody.journal.incarnations import decode_claim
 from custody.journal.membership import decode_state
 from custody.lease import Holder
 from custody.model import Event
+from custody.quarantine.store import decode_entry
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.rollover import UnitManifest, Workspace, staged_path
@@ -212,13 +213,13 @@ def _check_whole(path: Path, data: bytes) -> None:
         EventLog(fs, path).read()
     elif path.suffix == ".toc":
         TableOfContents.decode(data, path)
-    elif path.parent.name == INCARNATIONS:
-        decode_claim(data, str(path))
     elif parse_epoch(path.name) is not None:
-        Holder.decode(data, path)
+        decode_claim(data, str(path)) if path.parent.name == INCARNATIONS else Holder.decode(data, path)
     elif path.suffix in (RELEASED_SUFFIX, FAILED_SUFFIX):
         assert data == b""
     elif path.name == "STATE":
         decode_state(data, path)
+    elif path.parent == SETTINGS.quarantine and path.suffix == ".json":
+        decode_entry(data, path)
     else:
-        assert path.name == "LOCK", f"{path}: a file that nobody knows"
+        assert path.name == "LOCK" or path.suffix == ".raw", f"{path}: a file that nobody knows"

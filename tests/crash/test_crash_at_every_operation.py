@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from custody.catalog import Forgotten
 from custody.vfs.crash import CrashMode
 from custody.vfs.memory import MemoryFileSystem
 from tests.crash.adopting import TakingOver
@@ -17,6 +18,7 @@ from tests.crash.compacting import FORGOTTEN, Compacting
 from tests.crash.contents import HELD, Contents, Dropping, Storing
 from tests.crash.crowd import Crowding
 from tests.crash.enumeration import SEEDS, Outcome, Scenario, disks_after, enumerate_crashes, operations_of, run_to
+from tests.crash.forgetting import Forgetting
 from tests.crash.healing import Healing
 from tests.crash.ingesting import Ingesting
 from tests.crash.mending import (
@@ -146,7 +148,9 @@ def test_two_crashes_of_recovery_one_after_the_other_lose_no_acknowledged_event(
     assert not outcome.alarms, str(outcome)
     again = Outcome()
     for found in disks_after(Recovering(disk, promises), SECOND_SEEDS):
-        again.add(enumerate_crashes(Recovering(found, promises), seeds=SECOND_SEEDS))
+        second = Recovering(found, promises)
+        second.names_from = 1_000_000
+        again.add(enumerate_crashes(second, seeds=SECOND_SEEDS))
     assert not again.alarms, str(again)
     assert again.runs > 500
 
@@ -268,3 +272,15 @@ def test_a_crash_of_the_scrub_leaves_no_piece_of_a_round_out() -> None:
     outcome = enumerate_crashes(Scrubbing(), seeds=2)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 20
+
+
+@in_some_ways
+def test_a_crash_while_events_are_forgotten_leaves_them_hidden_twice_or_not_at_all(seeds: int) -> None:
+    outcome = enumerate_crashes(Forgetting(), seeds=seeds)
+    assert not outcome.alarms, str(outcome)
+    assert outcome.operations > 60
+
+
+def test_a_forget_without_a_second_copy_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forgotten, "_put", lambda self, name, data: None)
+    assert enumerate_crashes(Forgetting(), seeds=1, first_alarm_only=True).alarms

@@ -23,8 +23,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from custody.catalog import Transaction
+from custody.catalog import Action, AddMark, AddTombstone, Forgotten, Transaction
 from custody.catalog.codec import encode
+from custody.catalog.objects import Objects
+from custody.catalog.state import EMPTY
 from custody.clock import ManualClock
 from custody.config import load_settings
 from custody.flow.content import ContentWriter
@@ -42,6 +44,7 @@ from custody.ngsi.sink import Sink
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.rollover import GroupWatch, News, Workspace
+from custody.store import LocalStore
 from custody.swh.table_file import write_table_file
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
@@ -69,6 +72,9 @@ CLAIM = Path("store/main/content/1/0000/1772409602500-0")
 CONTENTS = (b'{"subscriptionId":"s","data":[]}', b"", bytes(range(256)))
 SUNK = parameters(file_format="csv-column")
 JOURNALS = Path("containers/1/main/journals")
+COPIES = Path("copies")
+STONE = AddTombstone(id=bytes(range(16)), event_ids=[3], before_event_id=6, reason="asked for", created_ms=5)
+MARKED = AddMark(id=bytes(range(16, 32)), paths=["data/2026-03-01/events/00000000000000000000.parquet"], events=3)
 SWH = Path("store/main/swh/builds/2026-03/swh_contents_in_revisions/tables/contents_in_revisions_without_frontiers")
 
 
@@ -129,6 +135,12 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     said = decode_claim(claim.read_bytes(), str(claim))
     there = {"host": "worker-1", "containers": {CONTAINER: "/disk1"}}
     claim.write_bytes(encode_claim(msgspec.structs.replace(said, **there)))
+
+
+def make_copies(folder: Path) -> None:
+    """Write second copies of a tombstone and of a mark, as a store has them that holds nothing else."""
+    store = LocalStore(PosixFileSystem(), folder)
+    Forgotten(Objects(store, "main", "provenance")).keep(EMPTY, [Action(add_tombstone=STONE), Action(add_mark=MARKED)])
 
 
 def make_swh(folder: Path) -> None:
@@ -249,6 +261,7 @@ def main(folder: Path) -> None:
     document = msgspec.json.decode((HERE / "expected.json").read_bytes(), type=dict[str, object])
     make_good(folder / "v1", document)
     make_swh(folder / "v1" / SWH)
+    make_copies(folder / "v1" / COPIES)
     make_broken(folder / "v1", folder / "broken")
 
 

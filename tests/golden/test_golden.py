@@ -9,8 +9,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from custody.catalog import Transaction
+from custody.catalog import Forgotten, Transaction
 from custody.catalog.codec import decode, digest
+from custody.catalog.forgotten import says
+from custody.catalog.objects import Objects
 from custody.catalog.state import EMPTY
 from custody.clock import ManualClock
 from custody.eventlog import EventLog, TableOfContents, read_staged
@@ -27,6 +29,7 @@ from custody.ngsi.sink import Sink
 from custody.query import parse_query
 from custody.repository import Repository
 from custody.rollover import UnitManifest, read_mark, staged_path
+from custody.store import LocalStore
 from custody.swh.table import Table
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
@@ -34,9 +37,12 @@ from tests.golden.make_golden import (
     CLAIM,
     CONTAINER,
     CONTENTS,
+    COPIES,
     HERE,
     INCARNATION,
     JOURNALS,
+    MARKED,
+    STONE,
     STORE,
     SUNK,
     SWH,
@@ -269,6 +275,12 @@ def test_the_golden_files_stay_small() -> None:
 
 def test_a_ledger_entry_says_what_became_of_a_file(golden: Path) -> None:
     assert Ledger(FS, golden / "landed").find(Path(TAKEN.file)) == TAKEN
+
+
+def test_second_copies_say_what_was_forgotten_and_what_expired(golden: Path) -> None:
+    copies = Forgotten(Objects(LocalStore(FS, golden / COPIES), "main", "provenance")).read()
+    assert (copies.since, copies.unread) == (0, {})
+    assert [(copy.revision, says(copy.action)) for _, copy in sorted(copies.found.items())] == [(0, STONE), (0, MARKED)]
 
 
 def test_the_mark_of_a_watcher_says_which_groups_it_has_told(golden: Path) -> None:

@@ -12,6 +12,7 @@ from custody.catalog.conflict import (
 from custody.catalog.erased import erased_among, live_groups, merged_remnant, source_keys
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
 from custody.catalog.footers import describe, stored_footer
+from custody.catalog.forgotten import Copies, Forgotten, added_by, known_to, names_in
 from custody.catalog.garbage import collect, kept_files
 from custody.catalog.history import Difference, last_commit_ms
 from custody.catalog.log import Catalog
@@ -19,8 +20,9 @@ from custody.catalog.opening import open_catalog, store_of
 from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, prune, raise_floor, readable_checkpoints
 from custody.catalog.rebuild import rebuild, scan, set_aside, shard_of, what_is_lost, wipe
 from custody.catalog.repair import RepairPlan, plan_repair, repair
+from custody.catalog.restoring import restored_to
 from custody.catalog.scrub import Defect, check_file, check_toc
-from custody.catalog.state import CatalogState
+from custody.catalog.state import CatalogState, Draft
 from custody.catalog.surviving import Surviving, surviving
 from custody.catalog.tombstones import columns_needed, is_remnant, may_mean, meant, visible
 from custody.catalog.transaction_pb2 import (
@@ -68,11 +70,14 @@ __all__ = [
     "CommitConflictError",
     "Condition",
     "Conflict",
+    "Copies",
     "Defect",
     "Difference",
+    "Draft",
     "FederatedState",
     "Federation",
     "FencedError",
+    "Forgotten",
     "ForkError",
     "MarkedShard",
     "Note",
@@ -93,6 +98,7 @@ __all__ = [
     "Upgrade",
     "Verification",
     "absorb",
+    "added_by",
     "attest",
     "check_file",
     "check_toc",
@@ -104,12 +110,14 @@ __all__ = [
     "erased_among",
     "is_remnant",
     "kept_files",
+    "known_to",
     "last_commit_ms",
     "left_below_floor",
     "live_groups",
     "may_mean",
     "meant",
     "merged_remnant",
+    "names_in",
     "new_key",
     "open_catalog",
     "plan_prune",
@@ -121,6 +129,7 @@ __all__ = [
     "readable_checkpoints",
     "rebuild",
     "repair",
+    "restored_to",
     "scan",
     "seal",
     "set_aside",

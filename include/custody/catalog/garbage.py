@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from custody.catalog.conflict import PrunedError
+from custody.catalog.forgotten import added_by, names_in
 from custody.catalog.log import Catalog
 from custody.catalog.transaction_pb2 import AddFile
 from custody.clock import Clock
@@ -66,7 +67,20 @@ def collect(
     run = _Run(catalog, now, older_than_ms, dry_run=dry_run)
     run.empty_trash(trash, now - trash_kept_ms, limit)
     run.move(data, limit)
+    if catalog.copies is not None and not dry_run:
+        catalog.copies.tidy(_let_go(catalog), now - older_than_ms)  # what they hid lies in its place no more
     return run.found
+
+
+def _let_go(catalog: Catalog) -> set[str]:
+    """Return the ids of all tombstones and marks that any kept revision has."""
+    state = catalog.load()
+    if state.revision < 0:
+        return set()
+    known = names_in(catalog.at(state.floor))
+    for transaction in catalog.timeline(state.floor):
+        known.update(added_by(transaction.actions))
+    return known
 
 
 def kept_files(catalog: Catalog) -> set[str]:

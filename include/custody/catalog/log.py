@@ -17,6 +17,7 @@ from custody.catalog.conflict import (
     NotApplicableError,
     SealedError,
 )
+from custody.catalog.forgotten import Forgotten
 from custody.catalog.objects import Objects
 from custody.catalog.publishing import check_actions, pause, publish
 from custody.catalog.reader import CatalogReader
@@ -28,6 +29,7 @@ from custody.errors import (
     ConfigurationError,
     ConflictError,
     CorruptionError,
+    CustodyError,
     FormatVersionError,
     NotFoundError,
     StorageError,
@@ -54,6 +56,8 @@ class Catalog(CatalogReader):
         super().__init__(store, writer, database)
         self.epoch: int | None = None
         """The epoch of this writer, when it has begun one; a greater one in the catalog stops it."""
+        self.copies: Forgotten | None = None
+        """Where what is not to be given out any more is kept a second time; None for a catalog that hides nothing."""
         self._clock = clock
         self._settled_revision = -1
 
@@ -84,19 +88,28 @@ class Catalog(CatalogReader):
         for number in range(_COMMIT_ATTEMPTS):
             state = self.settle()
             self._check_writable(state)
-            check(state)
-            transaction = self._successor(state, actions, next_event_id, attempt_id)
-            key = self.objects.key(transaction.revision, transaction.uuid)
-            # What could not be read is not written, whatever a foreign hand made the state say.
-            data = encode(check_delta(transaction, self._store.locate(key), state.commit_time_ms))
-            after = self._after(state, transaction, data)
-            self._check_ids(state, after, actions)
+            try:
+                check(state)
+                transaction = self._successor(state, actions, next_event_id, attempt_id)
+                key = self.objects.key(transaction.revision, transaction.uuid)
+                # What could not be read is not written, whatever a foreign hand made the state say.
+                data = encode(check_delta(transaction, self._store.locate(key), state.commit_time_ms))
+                after = self._after(state, transaction, data)
+                self._check_ids(state, after, actions)
+            except CustodyError:
+                if number and self.copies is not None:
+                    self.copies.undo(actions)
+                raise
+            if self.copies is not None:
+                self.copies.keep(state, actions)  # before the transaction, so that none is without its copies
             if self._publish(state, key, data):
                 if self._was_overtaken(state, after, key):
                     continue
                 self._state = after
                 self._opened, self._settled_revision = True, after.revision
                 self._log_bytes += len(data)
+                if self.copies is not None:
+                    self.copies.let_go(state, actions)
                 return after
             # Who lost has synced the winner's object, so that it needs no more time than the winner for the next one.
             self._settled_revision = transaction.revision
@@ -160,6 +173,9 @@ class Catalog(CatalogReader):
         if state.revision < 0:
             raise ConflictError(f"{self.objects}: the catalog is empty, there is nothing to checkpoint.")
         while True:
+            if self.copies is not None:
+                self.copies.keep(state, ())
+                self.copies.complete(state)
             stood = self.chain.stands(state)
             try:
                 made = write_checkpoint(self.objects, state)

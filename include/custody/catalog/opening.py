@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from custody.catalog.forgotten import Forgotten
 from custody.catalog.log import Catalog
 from custody.clock import Clock
 from custody.config import Settings
@@ -19,5 +20,7 @@ def store_of(settings: Settings, fs: FileSystem) -> ObjectStore:
 
 
 def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) -> Catalog:
-    """Return the catalog of a writer; raises as `store_of` does."""
-    return Catalog(store_of(settings, fs), writer, settings.repository.database, clock)
+    """Return the catalog of a writer's event logs, which keeps twice what it lets go; raises as `store_of` does."""
+    catalog = Catalog(store_of(settings, fs), writer, settings.repository.database, clock)
+    catalog.copies = Forgotten(catalog.objects)
+    return catalog

@@ -134,6 +134,7 @@ def rebuild(
     kept = Surviving() if kept is None else kept
     aside = set_aside(catalog.objects, clock, "replaced")
     fresh = Catalog(catalog.objects.store, catalog.objects.writer, catalog.objects.database, clock)
+    fresh.copies = catalog.copies
     lost, gaps = what_is_lost(scanned, kept, containers), _gaps(sorted(set(scanned.transactions.values())))
     order = sorted(scanned.files, key=lambda file: (_revision_of(scanned, file), file.first_event_id))
     note = Note(kind=Note.REBUILT, text="; ".join(lost), lost_revisions=gaps)
@@ -172,9 +173,9 @@ def set_aside(objects: Objects, clock: Clock, why: str, from_revision: int = 0) 
 
 
 def wipe(objects: Objects, confirm: str) -> int:
-    """Delete a catalog for good and return how many objects went; data files and foreign files stay.
+    """Delete a catalog for good and return how many objects went; data files, second copies and foreign files stay.
 
-    Nothing in custody calls this: whoever does names the catalog, as `<writer>/<database>`.
+    Only who asks for it by name calls this: `confirm` names the catalog, as `<writer>/<database>`.
 
     Raises:
         InvalidInputError: another catalog, or none, is named.

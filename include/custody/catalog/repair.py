@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 from custody.catalog.codec import decode
 from custody.catalog.conflict import ForkError, NotApplicableError
+from custody.catalog.forgotten import Forgotten
 from custody.catalog.log import Catalog
 from custody.catalog.objects import Found, Objects
 from custody.catalog.rebuild import replace_from, scan, shard_of
+from custody.catalog.restoring import restored_to
 from custody.catalog.state import EMPTY, CatalogState, Draft
 from custody.catalog.transaction_pb2 import Action, AddFile, Note, Transaction
 from custody.catalog.wellformed import check_delta, check_full, read_file_entry
@@ -46,6 +48,10 @@ class RepairPlan:
     next_event_id: int
     checkpoints: tuple[str, ...]
     """Checkpoints that cannot be read, while a transaction chain around them can."""
+    restored: tuple[str, ...] = ()
+    """Tombstones and marks, by id, that only their second copies still know."""
+    more: tuple[str, ...] = ()
+    """Why an answer may give out more afterwards than it would have before the damage; none when it cannot."""
 
     @property
     def is_needed(self) -> bool:
@@ -89,12 +95,23 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
                 taken.append(action)
             if action.HasField("remove_file"):
                 removed.add(action.remove_file.path)
-    known = _from_footers(catalog, draft, good, removed)
+    copies = Forgotten(catalog.objects).read()
+    again = restored_to(draft, copies.behind(good.revision, _let_go_by(taken)))
+    known = _from_footers(catalog, draft, good, removed | again.expired)
     from_footers = [file for file in known if file.path not in leave_out]
     next_event_id = max([next_event_id, *(file.last_event_id + 1 for file in from_footers)])
-    actions = (*taken, *(Action(add_file=file) for file in from_footers))
-    paths = tuple(file.path for file in from_footers)
-    return RepairPlan(good, newest, tuple(lost), actions, paths, tuple(skipped), next_event_id, broken)
+    return RepairPlan(
+        good,
+        newest,
+        tuple(lost),
+        (*taken, *again.actions, *(Action(add_file=file) for file in from_footers)),
+        tuple(file.path for file in from_footers),
+        tuple(skipped),
+        next_event_id,
+        broken,
+        restored=again.names,
+        more=(*copies.unknown(lost), *again.more),
+    )
 
 
 def repair(
@@ -126,6 +143,7 @@ def _repaired(
     for key in plan.checkpoints:
         _set_aside(objects, key, f"{objects.home}transactions-damaged-{clock.now_ms():013d}/{key.rpartition('/')[2]}")
     fresh = Catalog(objects.store, objects.writer, objects.database, clock)
+    fresh.copies = catalog.copies
     if plan.newest > plan.good.revision >= 0:
         # An earlier repair may have died before its transaction was durable; this one builds on it.
         objects.store.settle(objects.key(plan.good.revision, plan.good.uuid))
@@ -137,6 +155,8 @@ def _repaired(
         first = plan.good.revision + 1
         text = f"revisions {first} to {plan.newest} were damaged; {len(plan.actions)} changes were kept"
         note = Action(note=Note(kind=Note.REPAIRED, text=text, lost_revisions=plan.lost))
+        if fresh.copies is not None:
+            fresh.copies.keep(plan.good, plan.actions)  # from now on they belong to another revision
         key, data = fresh.continuation(plan.good, [note, *plan.actions, *shards], plan.next_event_id)
         replace_from(objects, clock, first, key, data)
         for revision in _folders(catalog):
@@ -155,6 +175,12 @@ def _set_aside(objects: Objects, key: str, target: str) -> None:
     moved = objects.store.get(target)
     if moved != seen:
         objects.store.put_if_absent(key, moved)
+
+
+def _let_go_by(actions: Sequence[Action]) -> set[str]:
+    """Return the tombstones and marks that actions take back, by id."""
+    gone = {action.remove_tombstone.id.hex() for action in actions if action.HasField("remove_tombstone")}
+    return gone | {action.remove_mark.id.hex() for action in actions if action.HasField("remove_mark")}
 
 
 def _traced(newest: int, folders: Sequence[int]) -> int:

@@ -5,6 +5,8 @@ files know nothing of it. So the objects that are left are read one by one, each
 order of their revisions. What one that cannot be read did is unknown: a later checkpoint makes up for it, as it says
 everything anew. Objects that earlier rebuilds moved aside are read first, so that a rebuild that was interrupted can be
 done again.
+
+Tombstones and marks are kept a second time (`forgotten`): what objects of the catalog do not tell is taken from there.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from custody.catalog.codec import decode
+from custody.catalog.forgotten import Copies, Forgotten
 from custody.catalog.objects import Objects
 from custody.catalog.transaction_pb2 import Action, Transaction
 from custody.catalog.wellformed import check_action
@@ -34,6 +37,8 @@ class Surviving:
     """Objects that could not be read and that no later checkpoint makes up for."""
     _of: dict[tuple[str, str], bytes] = field(default_factory=dict)
     """Which catalog said it last, by kind and name."""
+    copies: Copies = field(default_factory=Copies)
+    """The second copies of tombstones and marks."""
 
     def all(self) -> list[Action]:
         """Return the actions, in a fixed order."""
@@ -49,9 +54,18 @@ class Surviving:
         return {path for action in self.actions["marks"].values() for path in action.add_mark.paths}
 
     @property
+    def more(self) -> list[str]:
+        """Why an answer may give out more than before; nothing when all is known that was forgotten or expired."""
+        if self.read and not self.unread:
+            return []
+        if self.copies.since is None:
+            return ["what was forgotten or expired cannot be known: objects of the catalog are lost, and so are copies"]
+        return self.copies.unknown([self.copies.since])
+
+    @property
     def lost(self) -> str | None:
         """What cannot be known, None when every object could be read."""
-        kinds = "tombstones, holds, marks and losses"
+        kinds = "tombstones, holds, marks and losses" if self.more else "holds and losses"
         if not self.read:
             return f"{kinds}: no object of the old catalog can be read, and nothing else knows of them"
         if self.unread:
@@ -101,6 +115,10 @@ def surviving(objects: Objects) -> Surviving:
                 found.follow(decode(objects.store.get(key), key), key)
             except (CorruptionError, StorageError, NotFoundError):
                 found.unread.append(key)
+    found.copies = Forgotten(objects).read()
+    for name, copy in found.copies.found.items():
+        kind = "tombstones" if copy.action.HasField("add_tombstone") else "marks"
+        found.actions[kind].setdefault(name, copy.action)
     return found
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 
 from custody.catalog import (
+    Catalog,
     collect,
     last_commit_ms,
     plan_prune,
@@ -18,13 +20,24 @@ from custody.catalog import (
     scan,
     surviving,
     what_is_lost,
+    wipe,
 )
 from custody.cli.catalog_cmd import catalog
-from custody.cli.catalogs import confirm, dry_run_option, duration_ms, opened, revision_of, yes_option
+from custody.cli.catalogs import (
+    accept_loss_option,
+    confirm,
+    dry_run_option,
+    duration_ms,
+    opened,
+    revision_of,
+    undisturbed,
+    yes_option,
+)
 from custody.cli.output import json_option, print_json, print_table, size_text, stderr, writer_option
 from custody.clock import SystemClock
 from custody.config.location import is_local
-from custody.maintenance.repair import coming_logs
+from custody.errors import CustodyError
+from custody.maintenance.repair import coming_logs, refuse_more
 from custody.rollover import Workspace
 
 __all__ = ["catalog"]  # the group, with the commands of this module
@@ -138,11 +151,17 @@ def gc(
 @catalog.command("repair")
 @dry_run_option
 @yes_option
+@accept_loss_option
 @writer_option
 @json_option
 @click.pass_obj
-def repair_chain(repository: Path, dry_run: bool, yes: bool, writer: str | None, as_json: bool) -> None:
+def repair_chain(
+    repository: Path, dry_run: bool, yes: bool, accept_loss: bool, writer: str | None, as_json: bool
+) -> None:
     """Make a damaged catalog readable again; says what is lost. Damaged objects are moved aside, not deleted.
+
+    What was forgotten or had expired is taken from its second copies. Where these cannot tell, it is refused without
+    --accept-loss: answers may give out more afterwards than before.
 
     \b
     Example:
@@ -153,7 +172,10 @@ def repair_chain(repository: Path, dry_run: bool, yes: bool, writer: str | None,
     containers = [str(path) for path in settings.repository.containers]
     local = is_local(settings.repository.store)  # elsewhere no pipeline writes logs so far
     coming = coming_logs(Workspace(settings, found.objects.writer)) if local else set()
-    plan = repair(found, SystemClock(), containers, coming)[0] if doing else plan_repair(found, coming)
+    plan = plan_repair(found, coming)
+    if doing:
+        refuse_more(plan.more, accept_loss=accept_loss)
+        plan = repair(found, SystemClock(), containers, coming)[0]
     document = {
         "needed": plan.is_needed,
         "good_revision": plan.good.revision,
@@ -164,6 +186,8 @@ def repair_chain(repository: Path, dry_run: bool, yes: bool, writer: str | None,
         "skipped": list(plan.skipped),
         "damaged_checkpoints": list(plan.checkpoints),
         "last_commit_ms": last_commit_ms(found.objects),
+        "restored_from_copies": list(plan.restored),
+        "may_give_out_more": list(plan.more),
         "done": doing and plan.is_needed,
     }
     if as_json:
@@ -178,17 +202,19 @@ def repair_chain(repository: Path, dry_run: bool, yes: bool, writer: str | None,
 @click.option("--hashes", is_flag=True, help="Read the files whole, for their digests; else only their footers.")
 @dry_run_option
 @yes_option
+@accept_loss_option
 @writer_option
 @json_option
 @click.pass_obj
 def rebuild_from_files(
-    repository: Path, hashes: bool, dry_run: bool, yes: bool, writer: str | None, as_json: bool
+    repository: Path, hashes: bool, dry_run: bool, yes: bool, accept_loss: bool, writer: str | None, as_json: bool
 ) -> None:
     """Make the catalog anew from the footers of the data files; the old one is moved aside.
 
     For when the catalog is lost. Files do not tell what was removed, forgotten, held or expired: tombstones, holds,
     marks and known losses are taken over from those objects of the old catalog that can still be read, also of one that
-    an earlier rebuild moved aside; without any they are gone, which the output says. A damaged catalog is better mended
+    an earlier rebuild moved aside, tombstones and marks from their second copies too. Where these cannot tell, it is
+    refused without --accept-loss. It is refused while a writer or a step is at work. A damaged catalog is better mended
     with `custody catalog repair`.
 
     \b
@@ -198,20 +224,74 @@ def rebuild_from_files(
     doing = confirm(yes=yes, dry_run=dry_run)
     settings, found = opened(repository, writer)
     containers = [str(path) for path in settings.repository.containers]
-    kept = surviving(found.objects)
-    scanned = scan(found.objects, hashes=hashes, leave_out=kept.marked)
-    document: dict[str, object] = {
-        "files": len(scanned.files),
-        "events": sum(file.rows for file in scanned.files),
-        "skipped": scanned.skipped,
-        "kept": kept.counts(),
-        "lost": what_is_lost(scanned, kept, containers),
-        "done": doing,
-    }
-    if doing:
-        made = rebuild(found, SystemClock(), scanned, containers, kept)
-        document |= {"revision": made.revision, "set_aside": made.set_aside}
+    with undisturbed(settings, found.objects.writer) if doing else nullcontext():
+        kept = surviving(found.objects)
+        scanned = scan(found.objects, hashes=hashes, leave_out=kept.marked)
+        document: dict[str, object] = {
+            "files": len(scanned.files),
+            "events": sum(file.rows for file in scanned.files),
+            "skipped": scanned.skipped,
+            "kept": kept.counts(),
+            "lost": what_is_lost(scanned, kept, containers),
+            "may_give_out_more": kept.more,
+            "done": doing,
+        }
+        if doing:
+            refuse_more(kept.more, accept_loss=accept_loss)
+            made = rebuild(found, SystemClock(), scanned, containers, kept)
+            document |= {"revision": made.revision, "set_aside": made.set_aside}
     if as_json:
         print_json(document)
     else:
         print_table("", ("what", "value"), list(document.items()))
+
+
+@catalog.command("wipe")
+@click.option(
+    "--confirm", "named", help="The catalog that is meant, as WRITER/DATABASE; without this nothing is changed."
+)
+@writer_option
+@json_option
+@click.pass_obj
+def wipe_catalog(repository: Path, named: str | None, writer: str | None, as_json: bool) -> None:
+    """Delete a writer's whole catalog, on purpose and for good; without --confirm only say what would go.
+
+    Its objects go, whole or damaged, and with them every answer that its logs gave. Logs, journals, contents and index
+    shards stay where they are, and so do the second copies of what was forgotten: `custody catalog rebuild` makes a
+    catalog of them that hides it still. It is refused while a writer or a step is at work.
+
+    \b
+    Example:
+      custody -r demo catalog wipe
+      custody -r demo catalog wipe --confirm main/provenance
+    """
+    settings, found = opened(repository, writer)
+    objects = found.objects
+    listed = list(objects.list())
+    document: dict[str, object] = {
+        "catalog": f"{objects.writer}/{objects.database}",
+        "where": str(objects),
+        "transactions": sum(not item.is_checkpoint for item in listed),
+        "checkpoints": sum(item.is_checkpoint for item in listed),
+        **_what_goes(found),
+        "done": named is not None,
+    }
+    if named is not None:
+        with undisturbed(settings, objects.writer):
+            wipe(objects, named)
+    if as_json:
+        print_json(document)
+    else:
+        title = "" if named is not None else f"nothing is deleted without --confirm {document['catalog']}"
+        print_table(title, ("what", "value"), list(document.items()))
+
+
+def _what_goes(found: Catalog) -> dict[str, object]:
+    """Return what nobody is told of any more when a catalog is gone."""
+    try:
+        state = found.load()
+    except CustodyError as error:
+        return {"unreadable": str(error)}
+    events = sum(state.files[path].rows for path in state.files)
+    named = {"tombstones": len(state.tombstones), "holds": sorted(state.holds), "known_losses": len(state.losses)}
+    return {"files": len(state.files), "events": events, **named}

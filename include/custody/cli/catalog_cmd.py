@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from pathlib import Path
+from typing import Any
 
 import click
 from google.protobuf import json_format
+from google.protobuf.message import Message
 
-from custody.catalog import CatalogState, Transaction
+from custody.catalog import AddFile, CatalogState, Transaction
 from custody.catalog.codec import decode
 from custody.cli.catalogs import FILE_COLUMNS, file_cells, file_row, opened, revision_of, shard_row, summary
 from custody.cli.output import json_option, print_json, print_table, stderr, time_text, writer_option
@@ -113,10 +116,13 @@ def diff(repository: Path, former: str, later: str, writer: str | None, as_json:
 
 @catalog.command("dump")
 @click.argument("revision", required=False)
+@click.option("--footers", is_flag=True, help="Also the footers that the catalog keeps of its files, in base64.")
 @writer_option
 @click.pass_obj
-def dump(repository: Path, revision: str | None, writer: str | None) -> None:
+def dump(repository: Path, revision: str | None, footers: bool, writer: str | None) -> None:
     """Print every object of the catalog as JSON, one a line, also of a damaged one; nothing is validated.
+
+    Of the footers that the catalog keeps of its files only the length is printed, unless --footers is given.
 
     \b
     Example:
@@ -129,14 +135,27 @@ def dump(repository: Path, revision: str | None, writer: str | None) -> None:
         entry: dict[str, object] = {"key": item.key, "revision": item.revision, "checkpoint": item.is_checkpoint}
         try:
             data = found.objects.store.get(item.key)
-            entry |= {"bytes": len(data), "message": _message(decode(data, item.key))}
+            entry |= {"bytes": len(data), "message": _message(decode(data, item.key), footers=footers)}
         except CustodyError as error:
             entry["error"] = str(error)
         print_json(entry)
 
 
-def _message(transaction: Transaction) -> object:
-    return json_format.MessageToDict(transaction, preserving_proto_field_name=True)
+def _message(transaction: Transaction, *, footers: bool) -> object:
+    found = _plain(transaction)
+    # A checkpoint has its files encoded, so that it can be read without them.
+    files = [_plain(AddFile.FromString(data)) for data in transaction.live_files]
+    if files:
+        found["live_files"] = files
+    listed = [*files, *(action["add_file"] for action in found.get("actions", []) if "add_file" in action)]
+    for file in listed if not footers else ():
+        if "footer" in file:
+            file["footer"] = f"{len(b64decode(file['footer']))} bytes"
+    return found
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
 
 def _print_state(state: CatalogState, *, as_json: bool) -> None:

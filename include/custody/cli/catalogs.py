@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,8 +16,12 @@ from custody.catalog import AddFile, AddShard, Catalog, Transaction, open_catalo
 from custody.cli.output import time_text
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
+from custody.config.location import is_local
 from custody.errors import ConfigurationError
-from custody.format.names import is_name
+from custody.format.names import COMPACT_LEASE, RETENTION_LEASE, is_name
+from custody.journal import lock_path
+from custody.lease import Attempt
+from custody.rollover import ROLLOVER_LEASE, take_lease
 from custody.vfs import PosixFileSystem
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -49,6 +54,33 @@ def dry_run_option(command: Command) -> Command:
 def yes_option(command: Command) -> Command:
     """Give a command the option --yes."""
     return click.option("--yes", is_flag=True, help="Do it; without this nothing is changed.")(command)
+
+
+def accept_loss_option(command: Command) -> Command:
+    """Give a command the option --accept-loss."""
+    text = "Do it even if events may be given out again that were forgotten or had expired."
+    return click.option("--accept-loss", is_flag=True, help=text)(command)
+
+
+@contextmanager
+def undisturbed(settings: Settings, writer: str) -> Iterator[None]:
+    """Hold what a writer and the steps on its files need, so that nobody else changes its catalog.
+
+    Raises:
+        LockedError: a writer lives under this name, or a step, a compaction or a retention is at work.
+    """
+    if not is_local(settings.repository.store):
+        yield  # no writer and no step of a pipeline works there so far
+        return
+    fs, clock = PosixFileSystem(), SystemClock()
+    lock = lock_path(settings.containers, writer)
+    with ExitStack() as held:
+        if fs.exists(lock.parent):
+            held.enter_context(fs.lock(lock))
+        for name in (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE):
+            lease = take_lease(settings, writer, Attempt.new("catalog"), name, fs=fs, clock=clock, wait_seconds=0)
+            held.callback(lease.release)
+        yield
 
 
 def confirm(*, yes: bool, dry_run: bool) -> bool:

@@ -5,7 +5,15 @@ from custody.eventlog.cache import BoundedCache
 from custody.eventlog.damage import Damage, OnDamage, refuse
 from custody.eventlog.encoding import LogOptions
 from custody.eventlog.reader import EventLog
-from custody.eventlog.staging import StagedBatch, StagedLog, StagedSource, StagingWriter, read_staged, source_bounds
+from custody.eventlog.staging import (
+    StagedBatch,
+    StagedLog,
+    StagedSource,
+    StagingWriter,
+    check_rest,
+    read_staged,
+    source_bounds,
+)
 from custody.eventlog.toc import TableOfContents
 from custody.eventlog.writer import (
     LogMetadata,
@@ -28,6 +36,7 @@ __all__ = [
     "StagingWriter",
     "TableOfContents",
     "WrittenLog",
+    "check_rest",
     "fitting",
     "log_metadata",
     "read_staged",

@@ -20,6 +20,8 @@ class Damage:
     last_event_id: int | None
     """None: nothing tells which events it held."""
     problem: str
+    is_doubt: bool = False
+    """Whether nobody can tell if anything was lost: it is told, and stops nobody."""
 
     def __str__(self) -> str:
         block = "" if self.block is None else f" block {self.block}"
@@ -33,9 +35,11 @@ OnDamage = Callable[[Damage], None]
 
 
 def refuse(damage: Damage) -> None:
-    """Pass nothing over.
+    """Pass nothing over that is certain.
 
     Raises:
-        CorruptionError: always.
+        CorruptionError: unless nobody can tell whether anything was lost.
     """
+    if damage.is_doubt:
+        return
     raise CorruptionError(str(damage))

@@ -46,7 +46,7 @@ class StagedSource(msgspec.Struct, frozen=True, kw_only=True):
     last_ordinal: int
 
 
-class StagedLog(msgspec.Struct, frozen=True, kw_only=True):
+class StagedLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a staging file holds, so that nobody has to read it for that; sizes in bytes, times in ms, UTC."""
 
     first_event_id: int
@@ -59,6 +59,8 @@ class StagedLog(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int
     sources: tuple[StagedSource, ...]
     batches: tuple[StagedBatch, ...]
+    rest_crc32: int | None = None
+    """CRC-32 of what lies before the first batch and behind the last one; None in units of older releases."""
 
 
 class StagingWriter:
@@ -117,6 +119,7 @@ class StagingWriter:
                 for node, (low, high) in sorted(self._sources.items())
             ),
             batches=tuple(self._batches),
+            rest_crc32=zlib.crc32(_END, zlib.crc32(_HEAD)),
         )
 
     def __enter__(self) -> Self:
@@ -156,6 +159,19 @@ def read_staged(
             raise _damaged(path, batch.offset, "a record batch with its checksum", "other bytes")
         table = to_present(pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(message), schema)]), columns)
         yield table.select(list(columns)) if columns else table
+
+
+def check_rest(fs: FileSystem, path: Path, log: StagedLog) -> None:
+    """Raise CorruptionError unless what is no batch of a staging file is as it was written.
+
+    Nothing of it is needed to read the events; other programs need it.
+    """
+    if log.rest_crc32 is None or not log.batches:
+        return
+    view = fs.view(path)
+    end = log.batches[-1].offset + log.batches[-1].length
+    if zlib.crc32(view[end:], zlib.crc32(view[: log.batches[0].offset])) != log.rest_crc32:
+        raise _damaged(path, 0, "the schema before and the mark behind the batches with their checksum", "other bytes")
 
 
 def _message(batch: pa.RecordBatch) -> pa.Buffer:

@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 MARK = b"\xc5\x7e\xa1\x1d"
 PART_MARK = b"\xc5\x7e\xa1\x1e"
@@ -109,3 +110,76 @@ def whole_record(view: memoryview, offset: int) -> Frame | None:
     if len(payload) != length or checksum != _checksum(length, kind, payload):
         return None
     return Frame(offset, kind, payload, mark == PART_MARK)
+
+
+_SECTOR_BYTES = 512
+"""What a disk writes as one: of an append that was not synced each sector survives or not, a lost one is zeros."""
+_ENDS_MAX = 16
+_ZERO_BYTES = re.compile(b"\0*")
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What lies behind the last whole record of a file that was appended to when its process died."""
+
+    damaged: int
+    """Up to here lie records that are all there and not as they were written: a crash leaves no such thing."""
+    end: int
+    """Up to here lies what may be the beginning of a write that was broken off."""
+    is_certain: bool
+    """Whether nothing behind `damaged` can be a record that was whole once: it is cut short, or was never written.
+
+    Where a sector is missing, or other bytes are there than a record begins with, a lost write and damage to one that
+    was synced look the same.
+    """
+
+
+def judge_tail(data: bytes | memoryview, start: int) -> Tail:
+    """Tell damage from a torn write in what lies behind the last whole record, which ends at `start`.
+
+    A record that is all there, of which its checksum or one other field of its head is wrong, or bytes of its payload,
+    was whole: a write that was broken off is shorter, or lacks whole sectors.
+    """
+    view = memoryview(data)
+    at = start
+    while (end := _end_of_damaged(view, at)) is not None:
+        at = end
+    return Tail(at, len(view), _is_cut_short(view, at))
+
+
+def _end_of_damaged(view: memoryview, offset: int) -> int | None:
+    """Return where a damaged record that is all there ends, None when none begins at `offset`."""
+    if offset + HEAD_BYTES > len(view):
+        return None
+    head: tuple[bytes, int, int, int] = _HEAD.unpack_from(view, offset)
+    mark, length, checksum, kind = head
+    begin, said = offset + HEAD_BYTES, offset + HEAD_BYTES + length
+    marks = (match.start() for match in re.finditer(re.escape(MARK), view[begin:]))
+    written = begin + len(bytes(view[begin:]).rstrip(b"\0"))
+    for end in dict.fromkeys([said, *(begin + at for at in islice(marks, _ENDS_MAX)), written, len(view)]):
+        # All but the mark, or the length, is as it was written: the checksum says so.
+        if end <= len(view) and checksum == _checksum(end - begin, kind, view[begin:end]):
+            return end
+    follows = bytes(view[said : said + len(MARK)])
+    is_in_place = MARK.startswith(follows) or (said < len(view) and _is_zero(view[said:]))
+    if mark == MARK and said <= len(view) and is_in_place and not _lacks_sector(view, offset, said):
+        return said
+    return None
+
+
+def _is_cut_short(view: memoryview, offset: int) -> bool:
+    """Whether what is left can hold no whole record: too few bytes, or nothing but zeros."""
+    if offset + HEAD_BYTES > len(view) or _is_zero(view[offset:]):
+        return True
+    mark, length, _, _ = _HEAD.unpack_from(view, offset)
+    return bool(mark == MARK and offset + HEAD_BYTES + length > len(view))
+
+
+def _lacks_sector(view: memoryview, start: int, stop: int) -> bool:
+    """Whether a sector that begins in these bytes, or what there is of it, is nothing but zeros."""
+    first = -(-start // _SECTOR_BYTES) * _SECTOR_BYTES
+    return any(_is_zero(view[at : at + _SECTOR_BYTES]) for at in range(first, stop, _SECTOR_BYTES))
+
+
+def _is_zero(view: memoryview) -> bool:
+    return _ZERO_BYTES.fullmatch(view) is not None

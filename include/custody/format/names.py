@@ -22,6 +22,7 @@ BUILDING_PREFIX = "building-"  # a staged unit of an attempt that goes on, or th
 REMOVING_PREFIX = "removing-"  # what is on its way out: out of the way first, then gone
 LEASES = "leases"  # the folder of a writer's leases
 INCARNATIONS = "incarnations"  # the folder of the claims of a writer's name, numbered as epochs are
+FORGOTTEN = "forgotten"  # the folder of second copies of what is not given out any more
 COMPACT_LEASE = "compact"  # the lease of who writes live logs anew
 RETENTION_LEASE = "retention"  # the lease of who lets old events go
 RELEASED_SUFFIX = ".released"  # beside an epoch whose holder did all its work
@@ -165,6 +166,8 @@ class DatabasePaths:
 
 CONTENT = "content"  # the folder, in a writer's on the store, of the content repository
 SOFTWARE = "swh"  # the folder, in a writer's on the store, of the provenance tables of software
+SINK_FOLDER = "ngsi"  # the folder, in the repository's, of what the sink of NGSI keeps
+SINK, SINK_DATABASE = "sink", "ngsi"  # the writer and the database of its catalog
 SECTIONS = 1024  # folders of a content container; part of no format: a reader takes the section from the claim
 
 

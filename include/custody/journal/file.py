@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from custody.errors import CorruptionError, FormatVersionError
-from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, frames
+from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, frames, judge_tail
 from custody.format.names import JournalName
 from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, Record, decode
 from custody.model import READER_VERSION, SCHEMA_VERSION, schema_of, unknown_columns
@@ -89,10 +89,20 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """The end of the last write, which no caller was told of."""
+    """The end of the last write, which no caller was told of, as far as that can be told."""
 
     offset: int
     lost_bytes: int
+    is_certain: bool = True
+    """Whether it can be nothing else. If not, it may be a record that was acknowledged and damaged since."""
+
+    def __str__(self) -> str:
+        if self.is_certain:
+            return f"{self.lost_bytes} bytes of a write that was broken off, which nobody was told of"
+        return (
+            f"{self.lost_bytes} bytes that are no whole record: a write that was broken off, which nobody was told of, "
+            "or events that were acknowledged and damaged since"
+        )
 
 
 def write_header(file: WritableFile, header: JournalHeader) -> None:
@@ -170,6 +180,11 @@ class JournalFile:
         """The columns that a newer custody added; reading passes over them."""
         return unknown_columns(self._schema)
 
+    @property
+    def cut_bytes(self) -> bytes:
+        """The torn tail."""
+        return bytes(self._data[self.intact_bytes :])
+
     def counted(self) -> JournalEnd:
         """Return what it would say of itself at its end: how many intact events there are."""
         return reduce(
@@ -210,19 +225,21 @@ class JournalFile:
         return [Gap(0, len(shown))]
 
     def _without_torn_tail(self, items: list[Frame | Gap]) -> list[Frame | Gap]:
-        """Take the torn tail off an open journal's items: a gap behind the last record that was written by itself.
+        """Take the torn tail off an open journal's items: what was cut short behind the last record that is all there.
 
         Writes come one after the other, each synced before its events are acknowledged, so only parts of the last
-        one can be missing; what is whole of it was not acknowledged either. The head of a file was synced before the
-        file got its name, so a gap there is damage.
+        one can be missing; what is whole of it was not acknowledged either. A record that is all there, with other
+        bytes in it, is damage. The head of a file was synced before the file got its name, so a gap there is damage.
         """
         last = max((at for at, item in enumerate(items) if isinstance(item, Frame) and not item.is_part), default=-1)
         gap = next((item for item in items[last + 1 :] if isinstance(item, Gap)), None)
         behind = items[last] if last >= 0 else None
         if self._is_sealed or gap is None or not isinstance(behind, Frame) or behind.kind == KIND_HEADER:
             return items
-        self.torn = TornTail(gap.offset, len(self._data) - gap.offset)
-        return items[: last + 1]
+        tail = judge_tail(self._data, behind.end)
+        if tail.damaged < tail.end:
+            self.torn = TornTail(tail.damaged, tail.end - tail.damaged, tail.is_certain)
+        return [*items[: last + 1], *frames(self._data[: tail.damaged], behind.end)]
 
     def _accept(self, item: Frame, offset: int) -> None:
         """Take one record in; `offset` is where it begins in the file."""

@@ -24,6 +24,7 @@ from custody.journal.lane import Lane, SyncPolicy
 from custody.journal.membership import Membership
 from custody.journal.opened import OpenGroup
 from custody.journal.pressure import Pressure
+from custody.journal.sealing import KeepCut
 from custody.vfs import FileSystem
 
 _TICK_SECONDS = 0.25
@@ -52,6 +53,7 @@ class OpenJournals:
     """
 
     _membership: Membership
+    _keep_cut: KeepCut
 
     def __init__(
         self, fs: FileSystem, containers: Sequence[Path], writer: str, clock: Clock, options: JournalOptions
@@ -180,7 +182,7 @@ class OpenJournals:
             for lane in list(self._left_open):
                 if any(lane.path.is_relative_to(root) for root in self._working()):
                     try:
-                        lane.salvage()
+                        lane.salvage(self._keep_cut)
                     except OSError as error:
                         self._take_out(lane.path, error)
                     else:

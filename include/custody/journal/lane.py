@@ -18,7 +18,7 @@ from custody.errors import ClosedError, StorageError
 from custody.format.framing import joined
 from custody.format.names import SEALED_SUFFIX
 from custody.journal.file import KIND_GROUP, JournalEnd, JournalHeader, write_header
-from custody.journal.sealing import finish
+from custody.journal.sealing import KeepCut, finish, let_go
 from custody.vfs import FileSystem, WritableFile, temporary
 
 _UNIT_BYTES_MAX = 256 << 20
@@ -128,17 +128,21 @@ class Lane:
         """Whether a failure kept a file of it from being sealed."""
         return self._is_made and not self._is_sealed
 
-    def salvage(self) -> Path | None:
+    def salvage(self, keep_cut: KeepCut = let_go) -> Path | None:
         """Seal what a failure left open, on a disk that takes writes again; return its name, None for nothing.
 
-        What follows the last append that was answered is cut: a write that failed, or was not synced, is in no part
-        to be relied on. Can be done again after it failed.
+        What follows the last append that was answered is cut, when `keep_cut` has a copy: a write that failed, or was
+        not synced, is in no part to be relied on. Can be done again after it failed.
 
         Durability: on return the events that the lane acknowledged are in a sealed journal that survives power loss.
         """
         fs, folder = self._fs, self.path.parent
         sealed = self.path.with_suffix(SEALED_SUFFIX)
         fs.remove(temporary(self.path))
+        if fs.exists(self.path):
+            cut = fs.read(self.path)[self._kept_bytes :]
+            if cut:
+                keep_cut(self.path, self._kept_bytes, cut, "what a write that failed left, which nobody was told of")
         if fs.exists(self.path) and self._end.events == 0:
             fs.remove(self.path)
         if fs.exists(self.path):

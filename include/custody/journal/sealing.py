@@ -26,13 +26,22 @@ class Sealed:
     path: Path
     """Its name from now on; the old name when the journal was removed."""
     lost_bytes: int
-    """Bytes of a torn tail: an append that nobody was told of."""
+    """Bytes of a torn tail, which were cut: an append that nobody was told of, as far as that can be told."""
     removed: bool
     """The journal held nothing at all."""
     damage: tuple[Damage, ...] = ()
     """What of it cannot be read; it stays in the file, which is rolled over without it."""
     may_have_lost: bool = False
-    """Whether ids may have been told that are in it no more: it is damaged, or was not synced by every append."""
+    """Whether ids may have been told that are in it no more: it is damaged, or was not synced by every append, or what
+    was cut may have been whole once."""
+
+
+KeepCut = Callable[[Path, int, bytes, str], object]
+"""Keeps bytes durably that are about to be cut: is given the file, where they begin, the bytes, and what they are."""
+
+
+def let_go(path: Path, offset: int, data: bytes, what: str) -> None:
+    """Keep nothing of what is cut."""
 
 
 def finish(fs: FileSystem, path: Path, file: WritableFile, end: JournalEnd | None) -> Path:
@@ -71,33 +80,39 @@ def seal_abandoned(
     fs: FileSystem,
     containers: Iterable[Path],
     writer: str,
+    keep_cut: KeepCut,
     on_uncertain: Callable[[], None] = lambda: None,
 ) -> list[Sealed]:
-    """Seal what a dead writer left open: cut the torn tail, count what is left, sync, rename.
+    """Seal what a dead writer left open: keep a copy of the torn tail and cut it, count what is left, sync, rename.
 
     An empty journal is removed, and so are those that never got their name. A damaged one is sealed as it is: its
     intact records are rolled over, and the rest is reported then.
 
-    `on_uncertain` is called before a journal is sealed that may have lost ids which were told: sealed, it does not show
-    that any more, so that what is known of ids has to be durable by then.
+    `keep_cut` is called before anything is cut or removed that a journal held. `on_uncertain` is called before a
+    journal is sealed that may have lost ids which were told: sealed, it does not show that any more, so that what is
+    known of ids has to be durable by then.
     """
     containers = tuple(containers)
     _remove_unnamed(fs, containers, writer)
     found = groups(fs, containers, writer)
-    return [_seal_one(fs, path, on_uncertain) for group in found for path in group.open]
+    return [_seal_one(fs, path, keep_cut, on_uncertain) for group in found for path in group.open]
 
 
-def _seal_one(fs: FileSystem, path: Path, on_uncertain: Callable[[], None]) -> Sealed:
+def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Callable[[], None]) -> Sealed:
     journal = JournalFile.read(fs, path)
-    lost = journal.torn.lost_bytes if journal.torn else 0
+    torn = journal.torn
+    lost = torn.lost_bytes if torn is not None else 0
     may_have_lost = bool(journal.damage) or (journal.header is not None and journal.header.sync != "always")
+    may_have_lost = may_have_lost or (torn is not None and not torn.is_certain)
     if may_have_lost:
         on_uncertain()
+    if torn is not None:
+        keep_cut(path, torn.offset, journal.cut_bytes, str(torn))
     if journal.is_empty:
         fs.remove(path)
         fs.sync_directory(path.parent)
         return Sealed(path, lost, removed=True, may_have_lost=may_have_lost)
-    if journal.torn is not None:
+    if torn is not None:
         fs.truncate(path, journal.intact_bytes)
     sealed = finish(fs, path, fs.append(path), journal.counted() if journal.end is None else None)
     return Sealed(sealed, lost, removed=False, damage=journal.damage, may_have_lost=may_have_lost)

@@ -34,7 +34,7 @@ from custody.journal.keeping import JournalOptions, OpenJournals, keep
 from custody.journal.lane import Appended, Lane
 from custody.journal.membership import Membership, check_containers
 from custody.journal.opened import OpenGroup
-from custody.journal.sealing import Sealed, seal_abandoned
+from custody.journal.sealing import KeepCut, Sealed, let_go, seal_abandoned
 from custody.model import Event, require_valid_columns
 from custody.vfs import FileSystem
 
@@ -57,6 +57,7 @@ class JournalWriter(OpenJournals):
         clock: tells when a journal was made.
         options: how journals are written.
         incarnations: where the name is claimed; None for a writer that has no store.
+        keep_cut: keeps what is cut of a torn journal; without it, that is gone.
 
     Raises:
         LockedError: another live process writes under this name.
@@ -73,8 +74,10 @@ class JournalWriter(OpenJournals):
         clock: Clock,
         options: JournalOptions | None = None,
         incarnations: Incarnations | None = None,
+        keep_cut: KeepCut = let_go,
     ) -> None:
         super().__init__(fs, containers, writer, clock, options or JournalOptions())
+        self._keep_cut = keep_cut
         self._database = database
         self._next_event_id = 0
         self._opened = 0
@@ -102,7 +105,7 @@ class JournalWriter(OpenJournals):
                     fs.sync_directory(ContainerPaths(root, writer).home)
             members = self._membership
             self.recovered: list[Sealed] = seal_abandoned(
-                fs, self._containers, writer, lambda: members.raise_floor(members.reserved)
+                fs, self._containers, writer, keep_cut, lambda: members.raise_floor(members.reserved)
             )
             self._next_event_id = least_free_id(fs, self._containers, writer, self._membership, self.recovered)
             if incarnations is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from custody.errors import CorruptionError, FormatVersionError
+from custody.format.checked_json import is_changed, with_checksum
 from custody.vfs import FileSystem
 
 _VERSION = 1
@@ -56,18 +57,7 @@ class Ledger:
         path = self.path(file)
         if not self._fs.exists(path):
             return None
-        try:
-            entry = msgspec.json.decode(self._fs.read(path), type=Taken)
-        except msgspec.DecodeError as error:
-            raise CorruptionError(
-                f"{path}: expected the ledger entry of {file}: {error}. "
-                "Remove it: the file is then read again, and no event is stored twice."
-            ) from error
-        if entry.version != _VERSION:
-            raise FormatVersionError(
-                f"{path}: expected version {_VERSION} of a ledger entry, got {entry.version}. Use a newer custody."
-            )
-        return entry
+        return decode_taken(self._fs.read(path), path)
 
     def add(self, file: Path, entry: Taken) -> None:
         """Write a file down as taken.
@@ -76,4 +66,25 @@ class Ledger:
         """
         path = self.path(file)
         self._fs.make_directory(path.parent)
-        self._fs.write_durably(path, msgspec.json.format(msgspec.json.encode(entry), indent=1))
+        self._fs.write_durably(path, with_checksum(msgspec.json.encode(entry)))
+
+
+def decode_taken(data: bytes, path: Path) -> Taken:
+    """Return an entry.
+
+    Raises:
+        CorruptionError: it cannot be read, or is not as it was written.
+        FormatVersionError: a newer custody wrote it.
+    """
+    advice = "Remove it: the file is then read again, and no event is stored twice."
+    if is_changed(data):
+        raise CorruptionError(f"{path}: expected an entry of the ledger with its checksum, got other bytes. {advice}")
+    try:
+        entry = msgspec.json.decode(data, type=Taken)
+    except msgspec.DecodeError as error:
+        raise CorruptionError(f"{path}: expected an entry of the ledger: {error}. {advice}") from error
+    if entry.version != _VERSION:
+        raise FormatVersionError(
+            f"{path}: expected version {_VERSION} of a ledger entry, got {entry.version}. Use a newer custody."
+        )
+    return entry

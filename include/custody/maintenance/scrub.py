@@ -17,7 +17,7 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, frame, frames
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.verification import Piece, check_piece, orphans, pieces
-from custody.maintenance.verification.pieces import quarantine_piece
+from custody.maintenance.verification.pieces import shared_pieces
 from custody.rollover import Workspace
 from custody.vfs import FileSystem
 
@@ -123,7 +123,7 @@ def next_slice(
     except CorruptionError:
         scrub = Scrub()
     workspaces = _workspaces(settings, fs, clock)
-    found = [quarantine_piece(settings, fs), *(piece for item in workspaces for piece in pieces(item))]
+    found = [*shared_pieces(settings, fs), *(piece for item in workspaces for piece in pieces(item))]
     found.sort(key=lambda piece: piece.key)
     left = [piece for piece in found if piece.key > scrub.after]
     quota = _quota(settings, clock, scrub, sum(piece.bytes for piece in found)) if bytes_max is None else bytes_max

@@ -12,13 +12,14 @@ from pathlib import Path
 from custody.catalog import Action, AddFile, Catalog, Note, RemoveFile, SealedError, prune
 from custody.clock import Clock
 from custody.errors import CorruptionError, NotFoundError
+from custody.format.names import SINK, SINK_DATABASE
 from custody.lease import Lease
 from custody.ngsi import staged
 from custody.ngsi.staged import Batch
 from custody.store import LocalStore
 from custody.vfs import FileSystem
 
-NAME, DATABASE = "sink", "ngsi"
+NAME, DATABASE = SINK, SINK_DATABASE
 BATCHES, COLUMNS, LEFT, ASIDE, DEFERRED = "batches", "columns", "left", "aside", "deferred"
 _KINDS = (BATCHES, COLUMNS, LEFT, ASIDE, DEFERRED)
 _CHECKPOINT_EVERY = 100

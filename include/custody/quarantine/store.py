@@ -15,12 +15,11 @@ from pathlib import Path
 import msgspec
 
 from custody.errors import CorruptionError, NotFoundError
+from custody.format.checked_json import has_right_checksum, with_checksum
 from custody.quarantine.room import Room
 from custody.vfs import FileSystem
 
 _KEY = re.compile(r"[0-9a-f]{16}")
-_CHECKSUM = b',\n "checksum": "%b"\n}'
-_CHECKSUM_BYTES = len(_CHECKSUM % bytes(64))
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,20 +170,13 @@ def encode_entry(entry: Entry) -> bytes:
     return with_checksum(msgspec.json.encode(entry))
 
 
-def with_checksum(document: bytes) -> bytes:
-    """Return a JSON object as people read it, with a last key, the SHA-256 of all before it."""
-    body = msgspec.json.format(document, indent=1).removesuffix(b"\n}")
-    return body + _CHECKSUM % hashlib.sha256(body).hexdigest().encode()
-
-
 def decode_entry(data: bytes, path: Path) -> Entry:
     """Return an envelope.
 
     Raises:
         CorruptionError: its bytes are not what was written.
     """
-    body = data[:-_CHECKSUM_BYTES]
-    if data[-_CHECKSUM_BYTES:] != _CHECKSUM % hashlib.sha256(body).hexdigest().encode():
+    if not has_right_checksum(data):
         raise CorruptionError(f"{path}: expected an envelope with its checksum, got other bytes.")
     try:
         return msgspec.json.decode(data, type=Entry)

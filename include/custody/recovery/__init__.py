@@ -4,7 +4,7 @@ from custody.recovery.adopting import Adopted, adopt, journals_of_others
 from custody.recovery.finding import Finding
 from custody.recovery.leftovers import Leftovers, leftovers
 from custody.recovery.looking import find
-from custody.recovery.recovering import Recovered, recover
+from custody.recovery.recovering import Recovered, recover, seal
 from custody.recovery.steps import STEPS, Recover
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "journals_of_others",
     "leftovers",
     "recover",
+    "seal",
 ]

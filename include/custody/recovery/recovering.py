@@ -14,6 +14,7 @@ from custody.journal import lock_path, seal_abandoned
 from custody.journal.membership import Membership
 from custody.journal.sealing import Sealed
 from custody.lease import Lease
+from custody.quarantine import keep_cut
 from custody.recovery.adopting import Adopted
 from custody.recovery.finding import Action, Finding
 from custody.recovery.looking import find
@@ -27,7 +28,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     sealed: int = 0
     lost_bytes: int = 0
-    """Unacknowledged bytes that were cut."""
+    """Bytes that were cut, of writes that nobody was told of, as far as that can be told; the quarantine has them."""
     adopted: tuple[Adopted, ...] = ()
 
     def __str__(self) -> str:
@@ -84,11 +85,13 @@ def seal(workspace: Workspace) -> list[Sealed]:
                 if name.endswith(TEMPORARY_SUFFIX):
                     fs.remove(home / name)
 
+        keep = partial(keep_cut, fs, workspace.settings.quarantine, workspace.clock.now_ms())
+
         def keep_ids() -> None:
             membership = Membership(fs, containers, workspace.writer)
             membership.raise_floor(membership.reserved)
 
-        return seal_abandoned(fs, containers, workspace.writer, keep_ids)
+        return seal_abandoned(fs, containers, workspace.writer, keep, keep_ids)
 
 
 def _problem(work: Callable[[], object]) -> str | None:

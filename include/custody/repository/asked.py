@@ -63,8 +63,10 @@ class Asked(Grounds):
                     f"event {event_id}: is in nothing that is there, and may be in what is not. {notice}"
                 )
             names = ", ".join(map(repr, found))
+            unread = [f" Not all could be read: {text}" for events in found.values() for text in events.notices][:1]
             raise NotFoundError(
                 f"{'writer' if len(found) == 1 else 'none of the writers'} {names} has no event {event_id}."
+                + "".join(unread)
             )
         if len(matching) > 1:
             names = ", ".join(repr(name) for name, _ in matching)

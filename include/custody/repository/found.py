@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from custody.errors import CorruptionError
-from custody.eventlog import Damage, OnDamage
+from custody.eventlog import Damage, OnDamage, refuse
 from custody.model import Event, newer_notice, to_events
 from custody.repository.absent import Absence
 
@@ -17,7 +16,7 @@ _EVENTS_TOGETHER = 512
 
 
 class Notices:
-    """Takes note of damage, each part of a file once; if `strict`, raises CorruptionError instead.
+    """Takes note of damage, each part of a file once; if `strict`, raises CorruptionError instead, unless in doubt.
 
     What is out of reach is never more than a note.
     """
@@ -33,7 +32,7 @@ class Notices:
         if isinstance(damage, Absence):
             self.absent.append(damage)
         elif self._strict:
-            raise CorruptionError(str(damage))
+            refuse(damage)
         self._texts[str(damage)] = None
 
     def note(self, text: str) -> None:

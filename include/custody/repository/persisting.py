@@ -12,7 +12,7 @@ from typing import TypeVar
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import LockedError, NotFoundError
-from custody.format.names import LEASES
+from custody.format.names import LEASES, SINK_FOLDER
 from custody.lease import Attempt, Heartbeat, Lease, take
 from custody.model import Event, to_events
 from custody.ngsi import again
@@ -32,7 +32,7 @@ from custody.repository.slots import SlotWriter
 from custody.rollover import Workspace
 from custody.vfs import FileSystem
 
-FOLDER = "ngsi"
+FOLDER = SINK_FOLDER
 LEASE = "sink"
 _LOOKED_AT_EVENTS = 1000
 _POLL_SECONDS = 0.25

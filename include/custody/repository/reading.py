@@ -27,7 +27,7 @@ from custody.repository.absent import tell_absent
 from custody.repository.burial import shown
 from custody.repository.caches import caches_of
 from custody.repository.opening import open_log
-from custody.rollover import Workspace
+from custody.rollover import Workspace, is_live
 
 _SNAPSHOT_ATTEMPTS = 10
 EventIds = npt.NDArray[np.int64]
@@ -64,10 +64,14 @@ def snapshot(
         CorruptionError: the catalog is damaged, or a journal is and `on_damage` does not pass it over; ids are not
             given out on a guess.
     """
-    tails = caches_of(workspace).tail
-    found = of_one_moment(workspace, lambda waiting: tails.read(workspace.fs, wanted(waiting), on_damage))
+    found = of_one_moment(workspace, lambda waiting: _tail(workspace, wanted(waiting), on_damage))
     tell_absent(workspace, found[0], on_damage)
     return Snapshot(*found)
+
+
+def _tail(workspace: Workspace, groups: Sequence[Group], on_damage: OnDamage) -> pa.Table:
+    is_writer_live = partial(is_live, workspace.fs, workspace.settings, workspace.writer)
+    return caches_of(workspace).tail.read(workspace.fs, groups, on_damage, is_writer_live)
 
 
 def next_event_id(workspace: Workspace) -> int:
@@ -251,7 +255,7 @@ def _walk(
         try:
             for part in parts:
                 if isinstance(part, Group):
-                    table = _from(caches.tail.read(workspace.fs, [part], on_damage), position)
+                    table = _from(_tail(workspace, [part], on_damage), position)
                     yield shown(state, table)
                     position = table.column("event_id")[-1].as_py() + 1 if table.num_rows else position
                 elif part.last_event_id >= position:

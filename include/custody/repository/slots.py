@@ -21,6 +21,7 @@ from custody.errors import LockedError, StorageError
 from custody.flow.content import ContentOptions, ContentWriter, with_content
 from custody.journal import Incarnations, JournalOptions, JournalWriter, SyncPolicy, lock_path, suspects
 from custody.model import Event, require_valid
+from custody.quarantine import keep_cut
 from custody.vfs import FileSystem
 
 # Who only looks whether a slot is taken holds its lock for an instant: one look proves nothing.
@@ -34,8 +35,16 @@ class SlotWriter(JournalWriter):
     def __init__(self, fs: FileSystem, settings: Settings, name: str, clock: Clock) -> None:
         options = journal_options(settings)
         database = settings.repository.database
-        incarnations = Incarnations(store_of(settings, fs), name, database)
-        super().__init__(fs, _usable(fs, settings.containers), name, database, clock, options, incarnations)
+        super().__init__(
+            fs,
+            _usable(fs, settings.containers),
+            name,
+            database,
+            clock,
+            options,
+            incarnations=Incarnations(store_of(settings, fs), name, database),
+            keep_cut=partial(keep_cut, fs, settings.quarantine, clock.now_ms()),
+        )
         self.name = name
         """The writer name, to which the ids of the appended events belong."""
         self._content: ContentWriter | None = None

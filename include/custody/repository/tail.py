@@ -6,7 +6,7 @@ the part that is known is decoded and added to it. What is damaged is read anew 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from custody.errors import CorruptionError
 from custody.eventlog import BoundedCache, Damage, OnDamage
 from custody.format.framing import Frame, frames
 from custody.journal import Group, JournalFile
+from custody.journal.file import TornTail
 from custody.model import EVENT_SCHEMA
 from custody.repository.found import tell_newer
 from custody.vfs import FileSystem
@@ -36,6 +37,8 @@ class Decoded:
     damage: tuple[Damage, ...] = ()
     newer: tuple[tuple[int, tuple[str, ...]], ...] = ()
     """Schema versions of a newer custody, with the columns that it added."""
+    torn: tuple[Damage, ...] = ()
+    """The ends of open journals: of a live writer what it writes in this moment, of a dead one what may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,16 @@ class TailCache:
     def __init__(self, kept: BoundedCache[Hashable, object]) -> None:
         self._kept = kept
 
-    def read(self, fs: FileSystem, groups: Sequence[Group], on_damage: OnDamage) -> pa.Table:
+    def read(
+        self,
+        fs: FileSystem,
+        groups: Sequence[Group],
+        on_damage: OnDamage,
+        is_writer_live: Callable[[], bool],
+    ) -> pa.Table:
         """Return the events of some groups, which are given by first event id, in the order of their ids.
+
+        The end of an open journal that is no whole record is told only when its writer is dead.
 
         Raises:
             StorageError: a journal is gone: it was sealed or swept in this moment.
@@ -66,6 +77,8 @@ class TailCache:
                 on_damage(damage)
             for version, columns in decoded.newer:
                 tell_newer(on_damage, version, columns)
+            for damage in decoded.torn if decoded.torn and not is_writer_live() else ():
+                on_damage(damage)
             tables.append(decoded.table)
         return pa.concat_tables(tables)
 
@@ -112,8 +125,8 @@ class TailCache:
         return decoded
 
 
-def _decode(fs: FileSystem, path: Path) -> tuple[Decoded, int]:
-    """Return the events of a journal and how many of its bytes are whole."""
+def _decode(fs: FileSystem, path: Path, left_out: int = 0) -> tuple[Decoded, int]:
+    """Return the events of a journal, of which so many bytes are left out, and how many of its bytes are whole."""
     try:
         journal = JournalFile.read(fs, path)
         table = journal.table()
@@ -122,7 +135,13 @@ def _decode(fs: FileSystem, path: Path) -> tuple[Decoded, int]:
     problems = tuple(Damage(path, None, None, None, str(item)) for item in journal.damage)
     unknown = journal.unknown_columns
     newer = ((journal.header.schema_version, unknown),) if journal.header is not None and unknown else ()
-    return Decoded(table, problems, newer), journal.intact_bytes
+    torn = (_doubt(path, journal.torn, left_out),) if journal.torn is not None else ()
+    return Decoded(table, problems, newer, torn), journal.intact_bytes
+
+
+def _doubt(path: Path, torn: TornTail, left_out: int) -> Damage:
+    text = f"{path} @{torn.offset + left_out}: its writer is dead and left {torn}. custody recover puts them aside."
+    return Damage(path, None, None, None, text, is_doubt=True)
 
 
 class _Bytes(WrappingFileSystem):
@@ -153,13 +172,15 @@ def _grow(path: Path, data: bytes, kept: _Grown) -> _Grown | None:
         return None
     # The new records, behind the header and the schema that they need, are a journal too.
     spliced = _Bytes(data[:head] + data[kept.intact_bytes :])
-    decoded, intact_bytes = _decode(spliced, path)
+    decoded, intact_bytes = _decode(spliced, path, kept.intact_bytes - head)
     if decoded.damage or intact_bytes < head:
         return None
     table = pa.concat_tables([kept.decoded.table, decoded.table])
     if table.column(0).num_chunks > _PARTS_MAX:
         table = table.combine_chunks()
-    return _Grown(len(data), kept.intact_bytes + intact_bytes - head, replace(kept.decoded, table=table))
+    return _Grown(
+        len(data), kept.intact_bytes + intact_bytes - head, replace(kept.decoded, table=table, torn=decoded.torn)
+    )
 
 
 def _head_bytes(data: bytes) -> int:
@@ -176,4 +197,5 @@ def _merged(parts: list[Decoded]) -> Decoded:
     if len(ids) and (np.diff(ids) < 0).any():
         table = table.sort_by("event_id")
     newer = dict.fromkeys(found for part in parts for found in part.newer)
-    return Decoded(table, tuple(damage for part in parts for damage in part.damage), tuple(newer))
+    damage = tuple(damage for part in parts for damage in part.damage)
+    return Decoded(table, damage, tuple(newer), tuple(damage for part in parts for damage in part.torn))

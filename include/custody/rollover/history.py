@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from custody.errors import NotFoundError
+from custody.errors import CorruptionError, NotFoundError
+from custody.format.checked_json import is_changed, with_checksum
 from custody.rollover.report import StepReport
 from custody.vfs import FileSystem
 
@@ -27,13 +28,28 @@ def write_report(fs: FileSystem, runs: Path, run_id: str, report: StepReport) ->
     """Keep a report; a second attempt of the step replaces the first one's."""
     path = report_path(runs, run_id, report.step)
     fs.make_directory(path.parent)
-    fs.write_durably(path, msgspec.json.format(report.line().encode(), indent=1))
+    fs.write_durably(path, with_checksum(report.line().encode()))
     return path
 
 
 def read_report(fs: FileSystem, runs: Path, run_id: str, step: str) -> StepReport:
-    """Return the report of a run's step; raises NotFoundError when the step left none."""
+    """Return the report of a run's step.
+
+    Raises:
+        NotFoundError: the step left none.
+        CorruptionError: it is not as it was written.
+    """
     path = report_path(runs, run_id, step)
     if not fs.exists(path):
         raise NotFoundError(f"{path}: expected the report of step {step!r}, found none.")
-    return msgspec.json.decode(fs.read(path), type=StepReport)
+    return decode_report(fs.read(path), path)
+
+
+def decode_report(data: bytes, path: Path) -> StepReport:
+    """Return a report; raises CorruptionError when it is not as it was written."""
+    if is_changed(data):
+        raise CorruptionError(f"{path}: expected a report with its checksum, got other bytes.")
+    try:
+        return msgspec.json.decode(data, type=StepReport)
+    except msgspec.DecodeError as error:
+        raise CorruptionError(f"{path}: expected a report of a step: {error}.") from error

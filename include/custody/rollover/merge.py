@@ -21,7 +21,7 @@ from custody.errors import StorageError
 from custody.eventlog import StagedLog, StagingWriter, fitting, row_bytes, transaction_of_groups
 from custody.format.names import BUILDING_PREFIX, UNIT_MANIFEST, staged_log
 from custody.journal import Damage, Group, MergeReader
-from custody.quarantine import Quarantine
+from custody.quarantine import keep_evidence
 from custody.rollover.manifest import UnitManifest
 from custody.rollover.report import UnitReport
 from custody.rollover.workspace import Workspace
@@ -117,16 +117,15 @@ def _publish(fs: FileSystem, attempt: Path, folder: Path) -> None:
 
 def _keep_evidence(workspace: Workspace, damage: Damage) -> None:
     """Put damaged bytes into the quarantine; bytes that are there already stay as they are."""
-    Quarantine(workspace.fs, workspace.settings.quarantine).add(
+    keep_evidence(
+        workspace.fs,
+        workspace.settings.quarantine,
         damage.evidence(),
-        severity="error",
         code="journal-damage",
         message=str(damage),
         file=str(damage.path),
-        index=None,
         offset=damage.offset,
-        node=None,
-        received_ms=workspace.clock.now_ms(),
+        now_ms=workspace.clock.now_ms(),
         format="journal",
     )
 

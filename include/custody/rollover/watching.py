@@ -14,6 +14,7 @@ import msgspec
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CorruptionError, FormatVersionError
+from custody.format.checked_json import is_changed, with_checksum
 from custody.rollover.pending import is_live
 from custody.rollover.workspace import Workspace
 from custody.vfs import FileSystem
@@ -86,7 +87,7 @@ class GroupWatch:
         mark = Mark(groups=before.groups | news.groups)
         if mark != before:
             self._fs.make_directory(path.parent)
-            self._fs.write_durably(path, msgspec.json.format(msgspec.json.encode(mark), indent=1))
+            self._fs.write_durably(path, with_checksum(msgspec.json.encode(mark)))
 
 
 def read_mark(fs: FileSystem, path: Path) -> Mark:
@@ -98,8 +99,14 @@ def read_mark(fs: FileSystem, path: Path) -> Mark:
     """
     if not fs.exists(path):
         return Mark(groups={})
+    data = fs.read(path)
+    if is_changed(data):
+        raise CorruptionError(
+            f"{path}: expected the mark of a watcher with its checksum, got other bytes. "
+            "Remove it: what waits is then told once more."
+        )
     try:
-        mark = msgspec.json.decode(fs.read(path), type=Mark)
+        mark = msgspec.json.decode(data, type=Mark)
     except msgspec.DecodeError as error:
         raise CorruptionError(
             f"{path}: expected the mark of a watcher: {error}. Remove it: what waits is then told once more."

@@ -23,6 +23,7 @@ from typing import TypeVar
 import msgspec
 
 from custody.errors import ConfigurationError, CorruptionError, NotFoundError, StorageError
+from custody.format.checked_json import is_changed, with_checksum
 from custody.format.names import SOFTWARE
 from custody.swh.table_file import WrittenFile
 from custody.vfs import FileSystem
@@ -94,7 +95,7 @@ class Build:
             raise ConfigurationError(f"node filter {description.node_filter!r}: expected one of {NODE_FILTERS}.")
         folder = _folder(database, name)
         fs.make_directory(folder)
-        fs.publish_if_absent(folder / _DESCRIPTION, msgspec.json.encode(description))
+        fs.publish_if_absent(folder / _DESCRIPTION, with_checksum(msgspec.json.encode(description)))
         build = cls.open(fs, database, name)
         if build.description != description:
             raise ConfigurationError(
@@ -150,7 +151,7 @@ class Build:
         Durability: on return the output survives power loss.
         """
         self._fs.remove_tree(attempt / "rounds")
-        self._fs.write_durably(attempt / _OUTPUT, msgspec.json.encode(output))
+        self._fs.write_durably(attempt / _OUTPUT, with_checksum(msgspec.json.encode(output)))
         self._sync(attempt)
         target = self.folder / output.step
         try:
@@ -207,7 +208,10 @@ def _folder(database: Path, name: str) -> Path:
 
 
 def _decoded(fs: FileSystem, path: Path, kind: type[_T]) -> _T:
+    data = fs.read(path)
+    if is_changed(data):
+        raise CorruptionError(f"{path} @0: expected {kind.__name__} with its checksum, got other bytes.")
     try:
-        return msgspec.json.decode(fs.read(path), type=kind)
+        return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{path} @0: expected {kind.__name__} as JSON: {error}.") from error

@@ -12,6 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from custody.cli.main import cli
+from custody.lease import Attempt
+from custody.repository import Repository
+from custody.rollover import rollover_lease
 from tests.support import files_below, flipped
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "v1"
@@ -160,7 +163,11 @@ def test_where_nothing_can_be_attested_no_key_is_made(tmp_path: Path) -> None:
 def test_a_repository_goes_on_after_its_catalog_was_lost_and_rebuilt(root: Path) -> None:
     before = json.loads(run(root, "search", "*", "--json").stdout.splitlines()[0])
     shutil.rmtree(root / "store/main/provenance/transactions")
-    made = document(root, "catalog", "rebuild", "--hashes", "--yes")
+    refused = run(root, "catalog", "rebuild", "--yes")
+    assert (refused.exit_code, "--accept-loss" in refused.output) == (15, True), (
+        "no copy of what was forgotten is there"
+    )
+    made = document(root, "catalog", "rebuild", "--hashes", "--yes", "--accept-loss")
     assert (made["files"], made["events"], made["skipped"], made["set_aside"]) == (2, 5, [], "")
     assert any("removals" in text for text in made["lost"])
     assert json.loads(run(root, "search", "*", "--json").stdout.splitlines()[0]) == before
@@ -177,7 +184,45 @@ def test_a_damaged_catalog_is_repaired_from_what_can_be_read(root: Path) -> None
     assert run(root, "catalog", "show").exit_code == 20
     plan = document(root, "catalog", "repair", "--dry-run", code=20)
     assert (plan["lost_revisions"], len(plan["files_from_footers"]), plan["done"]) == ([1], 1, False)
-    assert document(root, "catalog", "repair", "--yes", code=20)["done"] is True
+    assert run(root, "catalog", "repair", "--yes").exit_code == 15, "no copy of what was forgotten is there"
+    assert "the revisions 1 forgot" in plan["may_give_out_more"][0]
+    assert document(root, "catalog", "repair", "--yes", "--accept-loss", code=20)["done"] is True
     shown = document(root, "catalog", "show")
     assert (len(shown["files"]), len(shown["shards"])) == (2, 2)
     assert document(root, "verify")[0]["defects"] == []
+
+
+@pytest.mark.parametrize("command", [("rebuild", "--yes", "--accept-loss"), ("wipe", "--confirm", "main/provenance")])
+def test_nobody_takes_a_catalog_away_from_a_writer_or_a_step_at_work(root: Path, command: tuple[str, ...]) -> None:
+    shutil.rmtree(root / "containers/1/main/journals")  # an open journal would be sealed by the writer
+    before = files_below(root / "store")
+    repository = Repository.open(root)
+    with repository.writer():
+        refused = run(root, "catalog", *command)
+    assert (refused.exit_code, "held" in refused.output) == (14, True), refused.output
+    with rollover_lease(repository.workspace(), Attempt.new("test")):
+        assert run(root, "catalog", *command).exit_code == 14
+    after = {name: data for name, data in files_below(root / "store").items() if "/leases/" not in name}
+    assert after == {name: data for name, data in before.items() if "/leases/" not in name}
+    assert run(root, "catalog", *command).exit_code == 0
+
+
+def test_a_wipe_says_what_goes_and_needs_the_name_of_the_catalog(root: Path) -> None:
+    before = files_below(root / "store/main/provenance/transactions")
+    said = document(root, "catalog", "wipe")
+    assert (said["catalog"], said["files"], said["events"], said["done"]) == ("main/provenance", 2, 5, False)
+    assert run(root, "catalog", "wipe", "--confirm", "main/other").exit_code != 0
+    assert files_below(root / "store/main/provenance/transactions") == before
+    assert document(root, "catalog", "wipe", "--confirm", "main/provenance")["done"] is True
+    assert not list((root / "store/main/provenance/transactions").rglob("*.txn"))
+    assert len(list((root / "store/main/provenance/data").rglob("*.parquet"))) == 2, "the logs stay"
+
+
+def test_a_dump_tells_the_length_of_footers_unless_it_is_asked_for_them(root: Path) -> None:
+    short, whole = run(root, "catalog", "dump").stdout, run(root, "catalog", "dump", "--footers").stdout
+    assert len(short) < len(whole) / 2
+    found = [json.loads(line) for line in short.splitlines()]
+    actions = [action for item in found for action in item["message"].get("actions", [])]
+    files = [action["add_file"] for action in actions if "add_file" in action]
+    files += [file for item in found for file in item["message"].get("live_files", [])]
+    assert [file["footer"].endswith(" bytes") for file in files if "footer" in file] == [True, True]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.format.framing import HEAD_BYTES, MARK, PART_MARK, Frame, Gap, frame, frames, joined
+from custody.format.framing import HEAD_BYTES, MARK, PART_MARK, Frame, Gap, Tail, frame, frames, joined, judge_tail
 from tests.support import flipped
 
 PREAMBLE = b"PREAMBLE"
@@ -123,3 +123,49 @@ def test_a_payload_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) 
     assert frame(1, b"x" * 10)
     with pytest.raises(ValueError, match="at most 10 bytes, got 11"):
         frame(1, b"x" * 11)
+
+
+LONG = frame(3, bytes(range(1, 251)) * 8)
+"""A record over several sectors, none of which is empty."""
+
+
+@pytest.mark.parametrize("behind", [b"", RECORDS[2][:9], bytes(30)])
+def test_a_record_with_a_changed_bit_is_damage_whatever_was_begun_behind_it(behind: bytes) -> None:
+    for bit in [*range(8 * HEAD_BYTES), *range(8 * HEAD_BYTES, 8 * len(LONG), 61)]:
+        data = DATA + flipped(LONG, bit) + behind
+        end = len(DATA) + len(LONG)
+        assert judge_tail(data, len(DATA)) == Tail(end, len(data), is_certain=True), bit
+
+
+def test_two_damaged_records_in_a_row_are_damage() -> None:
+    data = DATA + flipped(LONG, 700) + flipped(RECORDS[2], 120)
+    assert judge_tail(data, len(DATA)) == Tail(len(data), len(data), is_certain=True)
+
+
+def test_a_write_that_was_broken_off_is_shorter_than_its_record() -> None:
+    for length in range(1, len(LONG)):
+        data = DATA + LONG[:length]
+        assert judge_tail(data, len(DATA)) == Tail(len(DATA), len(data), is_certain=True), length
+
+
+@pytest.mark.parametrize("sector", [512, 4096])
+def test_a_write_that_lost_sectors_may_be_damage_and_is_never_called_so(sector: int) -> None:
+    record = frame(3, bytes(range(1, 251)) * 60)
+    before = bytes(range(1, 201))  # the record begins inside of a sector
+    whole = before + record
+    for lost in range(0, len(whole), sector):
+        data = bytearray(whole)
+        for at in range(max(lost, len(before)), min(lost + sector, len(whole))):
+            data[at] = 0
+        found = judge_tail(bytes(data), len(before))
+        assert found == Tail(len(before), len(whole), is_certain=False), lost
+
+
+@given(st.binary(min_size=HEAD_BYTES, max_size=600))
+def test_bytes_that_are_no_beginning_of_a_record_are_never_called_certain(garbage: bytes) -> None:
+    found = judge_tail(DATA + b"\1" + garbage, len(DATA))
+    assert found == Tail(len(DATA), len(DATA) + 1 + len(garbage), is_certain=False)
+
+
+def test_what_was_never_written_is_a_torn_write() -> None:
+    assert judge_tail(DATA + bytes(5000), len(DATA)) == Tail(len(DATA), len(DATA) + 5000, is_certain=True)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from custody.clock import ManualClock
-from custody.errors import CorruptionError
+from custody.errors import CorruptionError, NotFoundError
 from custody.format.framing import MARK, Frame, frames
-from custody.journal import JournalOptions, JournalWriter, SyncPolicy, groups, seal_abandoned
+from custody.journal import JournalOptions, JournalWriter, Sealed, SyncPolicy, groups, seal_abandoned
 from custody.journal.membership import RESERVED_IDS
 from custody.journal.sealing import finish
+from custody.quarantine import keep_cut
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
-from tests.support import append, event, python, unnumbered
+from tests.support import append, event, python, run_steps, unnumbered
 
 DIE = """
 import os, sys
 sys.path.insert(0, sys.argv[3])
 from pathlib import Path
+from custody.quarantine import keep_cut
 from custody.repository import Repository
 from tests.support import event
 with Repository.open(Path(sys.argv[1])).writer() as writer:
@@ -33,6 +36,18 @@ ROOT = Path(__file__).parents[3]
 def frames_of(path: Path, data: bytes | None = None) -> list[Frame]:
     found = list(frames(path.read_bytes() if data is None else data, 8))
     return [item for item in found if isinstance(item, Frame)]
+
+
+def seal(repository: Repository) -> list[Sealed]:
+    """Seal as recovery does: what is cut goes to the quarantine."""
+    settings = repository.settings
+    return seal_abandoned(
+        PosixFileSystem(), settings.containers, "main", partial(keep_cut, PosixFileSystem(), settings.quarantine, 5)
+    )
+
+
+def kept(repository: Repository) -> list[bytes]:
+    return [repository.quarantine.raw(entry.key) for entry in repository.quarantine.entries()]
 
 
 def unsealed(repository: Repository, events: int = 3) -> Path:
@@ -62,13 +77,52 @@ def test_a_torn_tail_is_cut_and_the_acknowledged_events_are_kept(repository: Rep
     path = unsealed(repository)
     whole = path.read_bytes()
     path.write_bytes(whole + torn)
-    [done] = seal_abandoned(PosixFileSystem(), repository.settings.containers, "main")
+    [done] = seal(repository)
     assert done.lost_bytes == len(torn)
     assert not done.removed
     assert done.path.read_bytes().startswith(whole)
     assert len(frames_of(done.path)) == len(frames_of(done.path, whole)) + 1, "the end record"
     assert unnumbered(repository.events()) == [event(n) for n in range(3)]
     assert append(repository, [event(3)]) == range(3, 4)
+    assert kept(repository) == [torn], "what was cut is in the quarantine"
+
+
+@pytest.mark.parametrize("place", [0, 4, 8, 12, 60, -1])
+def test_a_changed_byte_of_the_last_record_is_damage_and_no_torn_write(repository: Repository, place: int) -> None:
+    path = unsealed(repository)
+    data = bytearray(path.read_bytes())
+    start = frames_of(path)[-1].offset
+    data[place if place < 0 else start + place] ^= 4
+    path.write_bytes(data)
+    found = repository.events()
+    assert unnumbered(found) == [event(0), event(1)]
+    assert [f"{path} @{start}: expected whole records" in text for text in found.notices] == [True]
+    assert repository.search("").notices
+    first = append(repository, [event(3)])
+    assert first.start >= RESERVED_IDS, "its id was told"
+    run_steps(repository.settings)
+    assert kept(repository) == [bytes(data[start:])]
+    assert unnumbered(repository.events()) == [event(0), event(1), event(3)]
+
+
+@pytest.mark.parametrize(
+    ("tail", "certain"), [(b"\xc5\x7e\xa1\x1d\xff\xff\0\0....\4....", True), (b"\xff" * 600, False)]
+)
+def test_the_end_of_a_dead_writer_s_journal_that_is_no_record_is_told(
+    repository: Repository, tail: bytes, certain: bool
+) -> None:
+    """Also to who is strict: what is certain is that nobody was told, or that nobody can tell."""
+    path = unsealed(repository)
+    path.write_bytes(path.read_bytes() + tail)
+    for found in (repository.events(), repository.events(strict=True)):
+        assert len(list(found)) == 3
+        assert [("acknowledged and damaged" not in text) for text in found.notices] == [certain]
+    with pytest.raises(NotFoundError, match="its writer is dead"):
+        repository.get(3)
+    with PosixFileSystem().lock(path.parents[1] / "LOCK"):
+        assert not Repository(repository.settings).search("").notices, "a live writer writes in this moment"
+    assert (append(repository, [event(3)]).start == 3) is certain, "ids that may have been told are not told again"
+    assert kept(repository) == [tail]
 
 
 def test_an_append_that_was_cut_off_gives_its_ids_to_the_next(repository: Repository) -> None:
@@ -85,7 +139,7 @@ def test_damage_in_the_middle_costs_its_record_and_stays_in_the_file(repository:
     starts = [item.offset for item in frames(bytes(data), 8) if isinstance(item, Frame)][2:]
     data[starts[1] + 50] ^= 1
     path.write_bytes(data)
-    [done] = seal_abandoned(PosixFileSystem(), repository.settings.containers, "main")
+    [done] = seal(repository)
     assert [(damage.offset, damage.length) for damage in done.damage] == [(starts[1], starts[2] - starts[1])]
     assert done.may_have_lost
     assert done.path.read_bytes().startswith(data)
@@ -130,7 +184,7 @@ def test_a_sealed_journal_is_never_replaced(repository: Repository) -> None:
     copy = path.with_suffix(".sealed")
     copy.write_bytes(b"somebody's")
     with pytest.raises(CorruptionError, match=f"{path.name}: expected to be sealed as {copy.name}, which exists"):
-        seal_abandoned(PosixFileSystem(), repository.settings.containers, "main")
+        seal(repository)
     assert copy.read_bytes() == b"somebody's"
 
 
@@ -139,7 +193,7 @@ def test_a_journal_without_an_event_is_removed(repository: Repository, beyond: i
     path = unsealed(repository, events=1)
     [_, _, record] = frames_of(path)
     path.write_bytes(path.read_bytes()[: record.offset + beyond])
-    [done] = seal_abandoned(PosixFileSystem(), repository.settings.containers, "main")
+    [done] = seal(repository)
     assert done.removed
     assert groups(PosixFileSystem(), repository.settings.containers, "main") == []
     assert append(repository, [event()]) == range(1)
@@ -150,7 +204,7 @@ def test_a_journal_without_a_whole_head_is_kept_as_damaged(repository: Repositor
     """It got its name when its head was synced, so a crash leaves no such thing."""
     path = unsealed(repository, events=1)
     path.write_bytes(path.read_bytes()[:length])
-    [done] = seal_abandoned(PosixFileSystem(), repository.settings.containers, "main")
+    [done] = seal(repository)
     assert not done.removed
     assert done.damage
     assert done.may_have_lost
@@ -159,8 +213,8 @@ def test_a_journal_without_a_whole_head_is_kept_as_damaged(repository: Repositor
 
 def test_sealing_again_changes_nothing(repository: Repository) -> None:
     unsealed(repository)
-    assert len(seal_abandoned(PosixFileSystem(), repository.settings.containers, "main")) == 1
-    assert seal_abandoned(PosixFileSystem(), repository.settings.containers, "main") == []
+    assert len(seal(repository)) == 1
+    assert seal(repository) == []
 
 
 def test_only_an_open_journal_can_be_sealed(tmp_path: Path) -> None:

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from custody.landing import Ledger, Taken
+from custody.lease import Attempt
 from custody.maintenance.findings import KINDS, Level
 from custody.maintenance.repair import ORDER
+from custody.repository import Meant
+from custody.rollover import rollover_lease
 from tests.docs.pages import read, table
 from tests.support import event
 from tests.unit.maintenance.damaged import STORE, Damage, Sample, cut, flip, swap
@@ -27,6 +31,8 @@ class Case:
     level: Level = Level.DEFAULT
     lost: int = 0
     accept_loss: bool = False
+    forgotten: int = 0
+    """How many events are not given out any more because they were forgotten."""
     mended: bool = True
     """Whether a repair, and the next pass of the pipeline, leave nothing to find."""
 
@@ -145,6 +151,30 @@ def _stray_log(sample: Sample) -> None:
     shutil.copy(log, log.with_name("00000000000000000003.parquet"))
 
 
+def _forget_and_lose(sample: Sample) -> None:
+    _copy_of_forgotten(sample)
+    shutil.rmtree(sample.transactions()[-1].parent)
+
+
+def _copy_of_forgotten(sample: Sample) -> Path:
+    sample.repository().forget(Meant(event_ids=(31,)), "asked for")
+    return _first(sample, str(STORE / "forgotten/*.kept"))
+
+
+def _entry_of_ledger(sample: Sample) -> Path:
+    taken = Taken(
+        file="a.json", bytes=1, modified_ms=1, writer="main", read=1, stored=1, repeated=0, rejected=0, taken_ms=2
+    )
+    Ledger(sample.fs, sample.root / "landed").add(Path("/landing/a.json"), taken)
+    return _first(sample, "landed/*/*.json")
+
+
+def _lease(sample: Sample) -> Path:
+    with rollover_lease(sample.workspace(), Attempt.new("test")):
+        pass
+    return _first(sample, str(STORE / "leases/rollover/1?????????"))
+
+
 CASES: dict[str, Case] = {
     "a byte of a block of a log changed": Case(_flip_block, "log-damaged", lost=21),
     "a log was cut short": Case(lambda s: cut(s.logs()[1], 4_000), "log-damaged", Level.QUICK, lost=9),
@@ -177,6 +207,9 @@ CASES: dict[str, Case] = {
     "the last write of a dead writer's journal is torn": Case(
         lambda s: cut(_first(s, "disk*/main/journals/*.journal"), 4370), "journal-torn", Level.QUICK, lost=5
     ),
+    "a byte of the last record of a dead writer's journal changed": Case(
+        lambda s: flip(_first(s, "disk*/main/journals/*.journal"), -60), "journal-damaged", Level.QUICK, lost=5
+    ),
     "a byte of a writer's state changed": Case(
         lambda s: flip(s.root / "disk1/main/STATE", 40), "state-damaged", Level.QUICK
     ),
@@ -205,6 +238,15 @@ CASES: dict[str, Case] = {
     "a byte of the hint changed": Case(
         lambda s: flip(s.root / STORE / "transactions/newest-checkpoint", 30), "catalog-notice", Level.QUICK
     ),
+    "the newest transaction, which forgot events, is gone without a trace": Case(
+        _forget_and_lose, "forgotten-lost", Level.QUICK, forgotten=1
+    ),
+    "a byte of the second copy of what was forgotten changed": Case(
+        lambda s: flip(_copy_of_forgotten(s), 40), "forgotten-damaged", Level.QUICK, forgotten=1
+    ),
+    "the second copy of what was forgotten is gone": Case(
+        lambda s: _copy_of_forgotten(s).unlink(), "forgotten-missing", Level.QUICK, forgotten=1
+    ),
     "a foreign object lies in the catalog": Case(_foreign_transaction, "catalog-object", Level.QUICK),
     "a byte of an envelope in the quarantine changed": Case(
         lambda s: flip(_first(s, "quarantine/*.json"), 60), "quarantine-damaged", Level.QUICK
@@ -222,6 +264,10 @@ CASES: dict[str, Case] = {
     ),
     "a file of contents was cut short": Case(lambda s: cut(s.claim(), 900), "content-damaged", mended=False),
     "a file of contents is gone": Case(lambda s: s.claim().unlink(), "content-missing", mended=False),
+    "a byte of an entry of the ledger changed": Case(
+        lambda s: flip(_entry_of_ledger(s), 30), "record-damaged", Level.QUICK
+    ),
+    "a byte of a lease changed": Case(lambda s: flip(_lease(s), 30), "lease-damaged", Level.QUICK, mended=False),
     "a log that nothing lists": Case(_stray_log, "unlisted-log", Level.QUICK, mended=False),
     "a foreign file": Case(
         lambda s: (s.root / "disk1/notes.txt").write_text("?"), "foreign", Level.QUICK, mended=False
@@ -263,10 +309,11 @@ def test_the_row(name: str, sample: Sample) -> None:
             "foreign",
             "unlisted-log",
             "catalog-notice",
+            *(["ids-missing"] if case.lost else []),  # which ids were told is not known
         }
     after = sample.answered()
     assert after.items() <= before.items()
-    assert len(before) - len(after) == case.lost
+    assert len(before) - len(after) == case.lost + case.forgotten
     assert len(before) - len(after) == _noted(sample) or not case.accept_loss
     assert sample.repository().append([event(500)]).event_ids.start > max(after)
 

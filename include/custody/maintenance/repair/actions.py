@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from custody import quarantine
 from custody.catalog import AddLoss
-from custody.quarantine import Entry, Quarantine
+from custody.quarantine import Entry
 from custody.rollover import Workspace
 
 
@@ -48,15 +49,13 @@ def loss(ranges: Sequence[tuple[int, int]], events: int, path: str, reason: str,
 
 def keep_evidence(workspace: Workspace, data: bytes, *, code: str, message: str, path: str, offset: int) -> Entry:
     """Put bytes that cannot be read into the quarantine, durably; those that are there already stay as they are."""
-    return Quarantine(workspace.fs, workspace.settings.quarantine).add(
+    return quarantine.keep_evidence(
+        workspace.fs,
+        workspace.settings.quarantine,
         data,
-        severity="error",
         code=code,
         message=message,
         file=path,
-        index=None,
         offset=offset,
-        node=None,
-        received_ms=workspace.clock.now_ms(),
-        format="damage",
+        now_ms=workspace.clock.now_ms(),
     )

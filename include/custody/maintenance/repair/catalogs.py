@@ -2,30 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from custody.catalog import Action as CatalogAction
-from custody.catalog import Note, plan_repair, repair, scan, shard_of
-from custody.errors import NotFoundError
+from custody.catalog import (
+    Draft,
+    Forgotten,
+    Note,
+    RepairPlan,
+    known_to,
+    plan_repair,
+    repair,
+    restored_to,
+    scan,
+    shard_of,
+)
+from custody.catalog.forgotten import says
+from custody.errors import ConflictError, NotFoundError
 from custody.format.names import TIME_DIGITS
 from custody.maintenance.repair.actions import loss
+from custody.maintenance.verification.forgotten import lost_copies
 from custody.maintenance.verification.ids import missing_ids
 from custody.rollover import Workspace
 
 
-def mend_chain(workspace: Workspace) -> str:
+def mend_chain(workspace: Workspace, *, accept_loss: bool) -> str:
     """Let the catalog end where it can be read, with what of the rest still applies, and write a checkpoint.
 
     Logs that the pipeline has yet to publish are left to it: one of them alone would make its whole group live.
+
+    Raises:
+        ConflictError: an answer may give out more afterwards, and `accept_loss` does not say that this is accepted.
     """
+    refuse_more(chain_plan(workspace).more, accept_loss=accept_loss)
     containers = [str(path) for path in workspace.settings.repository.containers]
     plan, state = repair(workspace.catalog, workspace.clock, containers, coming_logs(workspace))
     if not plan.is_needed:
         return "nothing is left to do"
-    return f"revision {state.revision}; {len(plan.lost)} revisions lost, {len(plan.actions)} changes kept"
+    kept = f"{len(plan.lost)} revisions lost, {len(plan.actions)} changes kept"
+    again = f", {len(plan.restored)} of them from their second copies" if plan.restored else ""
+    more = f"; accepted: {'; '.join(plan.more)}" if plan.more else ""
+    return f"revision {state.revision}; {kept}{again}{more}"
 
 
-def is_mendable(workspace: Workspace) -> bool:
-    """Whether `mend_chain` has something to do."""
-    return plan_repair(workspace.catalog, coming_logs(workspace)).is_needed
+def chain_plan(workspace: Workspace) -> RepairPlan:
+    """Return what `mend_chain` would do."""
+    return plan_repair(workspace.catalog, coming_logs(workspace))
+
+
+def refuse_more(more: Sequence[str], *, accept_loss: bool) -> None:
+    """Raise ConflictError when answers may give out more afterwards, and nobody says that this is accepted."""
+    if more and not accept_loss:
+        raise ConflictError(
+            f"what was forgotten or expired may be given out again: {'; '.join(more)}. "
+            "Put the damaged objects back from a backup, or accept it with --accept-loss."
+        )
+
+
+def forget_again(workspace: Workspace, names: list[str]) -> str:
+    """Tell the catalog again what it lost: tombstones and marks of which only the second copies know."""
+    catalog = workspace.catalog
+    state = catalog.settle()
+    copies = Forgotten(catalog.objects).read()
+    left = [copies.found[name] for name in lost_copies(workspace, state, copies) if name in names]
+    again = restored_to(Draft(state), left)
+    if again.more:
+        raise ConflictError("; ".join(again.more))
+    if not again.actions:
+        return "nothing is left to do"
+    note = CatalogAction(note=Note(kind=Note.REPAIRED, text=f"{len(again.names)} were told again from their copies"))
+    after = catalog.commit([note, *again.actions])
+    return f"revision {after.revision}: {len(again.names)} tombstones and marks"
+
+
+def write_copies(workspace: Workspace) -> str:
+    """Write the second copies that are missing or damaged from what the catalog says; damaged ones are moved aside."""
+    catalog = workspace.catalog
+    state, forgotten = catalog.settle(), Forgotten(catalog.objects)
+    copies = forgotten.read()
+    known = known_to(state)
+    other = [
+        copy.key
+        for name, copy in copies.found.items()
+        if copy.action.HasField("add_tombstone") and name in known and says(copy.action) != known[name]
+    ]
+    damaged = [*copies.unread, *other]
+    target = f"{catalog.objects.home}transactions-damaged-{workspace.clock.now_ms():0{TIME_DIGITS}d}/"
+    forgotten.set_aside(damaged, target)
+    made = forgotten.complete(state)
+    if copies.since is None:
+        forgotten.settle_since(state)
+    return f"{made} written, {len(damaged)} moved to {target}" if damaged else f"{made} written"
 
 
 def coming_logs(workspace: Workspace) -> set[str]:

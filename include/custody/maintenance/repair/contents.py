@@ -18,6 +18,7 @@ from custody.flow.content.record import NONCE_BYTES, ClaimHeader, Digest, head, 
 from custody.format.framing import whole_record
 from custody.journal import lock_path
 from custody.maintenance.references import readable_tables
+from custody.maintenance.repair.actions import keep_evidence
 from custody.rollover import Workspace
 
 _COLUMNS = ["content_claim", "updated_attributes"]
@@ -28,7 +29,8 @@ Voucher = tuple[int, int, str]
 def mend(workspace: Workspace, name: str) -> str:
     """Write a resource claim anew, with the head and the records that it lacks; `name` is its path on the store.
 
-    Durability: on return the file survives power loss; its contents lie where they lay.
+    Durability: on return the file survives power loss, and what it had in their place, in the quarantine; its contents
+    lie where they lay.
 
     Raises:
         NotFoundError: no event vouches for anything that could be mended; the file is as it was.
@@ -42,16 +44,23 @@ def mend(workspace: Workspace, name: str) -> str:
         data = fs.read(path)
         vouched = [item for item in sorted(_vouchers(workspace, resource)) if _is_whole(data, item)]
         made, key = bytearray(data), _key(data, path, vouched)
+        pieces: list[tuple[int, bytes]] = []
         first = head(_header(resource, key))
         if vouched and len(first) <= vouched[0][0]:
-            made[: len(first)] = first
+            pieces.append((0, first))
         for offset, length, _ in vouched:
             digest = Digest()
             digest.update(memoryview(data)[offset : offset + length])
-            record = digest.record(offset).encode(key)
-            made[offset + length : offset + length + len(record)] = record
+            pieces.append((offset + length, digest.record(offset).encode(key)))
+        for at, piece in pieces:
+            made[at : at + len(piece)] = piece
         if bytes(made) == data:
             raise NotFoundError(f"{path}: nothing that an event vouches for can be mended. Use a backup of the file.")
+        for at, piece in pieces:
+            before = data[at : at + len(piece)]
+            if before != piece:
+                text = f"{path} @{at}: what was here before the record was written anew"
+                keep_evidence(workspace, before, code="content-damage", message=text, path=str(path), offset=at)
         fs.write_durably(path, bytes(made))
     return f"{len(vouched)} contents are whole and have their records"
 

@@ -26,7 +26,10 @@ from custody.vfs import FileSystem
 
 _ROUNDS_MAX = 5
 _DO: dict[str, Callable[[Workspace, Action], str]] = {
-    "mend-catalog": lambda at, action: catalogs.mend_chain(at),
+    # What needs accepting is done only when it was accepted.
+    "mend-catalog": lambda at, action: catalogs.mend_chain(at, accept_loss=action.accept_loss),
+    "write-copies": lambda at, action: catalogs.write_copies(at),
+    "forget-again": lambda at, action: catalogs.forget_again(at, action.target.split(",")),
     "set-object-aside": lambda at, action: catalogs.set_object_aside(at, action.target),
     "note-history": lambda at, action: catalogs.note_history(at, [int(n) for n in action.target.split(",")]),
     "list-again": lambda at, action: catalogs.list_again(at, action.target.split(",")),
@@ -42,7 +45,8 @@ _DO: dict[str, Callable[[Workspace, Action], str]] = {
     "rebuild-shard": lambda at, action: others.rebuild(at, action.target),
     "mend-content": lambda at, action: contents.mend(at, action.target),
     "mend-quarantine": lambda at, action: others.mend_quarantine(at, action.target, action.reason),
-    "drop-entry": lambda at, action: others.drop_entry(at, action.target),
+    "drop-record": lambda at, action: others.drop_record(at, Path(action.target), action.reason),
+    "drop-entry": lambda at, action: others.drop_entry(at, action.target, action.reason),
     "note-ids": lambda at, action: catalogs.note_ids(at),
 }
 

@@ -9,13 +9,14 @@ import msgspec
 from custody.catalog import Action as CatalogAction
 from custody.errors import ConflictError, CustodyError, NotFoundError
 from custody.format.names import ContainerPaths, JournalName
-from custody.journal import Group, decode_state, encode_state, lock_path, read_end, seal_abandoned
+from custody.journal import Group, decode_state, encode_state, lock_path, read_end
 from custody.lease import Attempt
 from custody.maintenance.repair.actions import keep_evidence, loss
 from custody.maintenance.shards import retire
 from custody.maintenance.verification.ids import lost_ranges, without
 from custody.maintenance.verification.journals import read_journal, records_of
 from custody.quarantine import Quarantine
+from custody.recovery import seal
 from custody.rollover import STEPS, Workspace, rebuild_shard, rollover_lease
 from custody.rollover.steps import Step
 
@@ -30,9 +31,7 @@ def roll_over(workspace: Workspace, first_event_id: int) -> str:
     """
     group = _group(workspace, first_event_id)
     if group.open:
-        containers = workspace.settings.containers
-        with workspace.fs.lock(lock_path(containers, workspace.writer)):  # who lives seals its journals itself
-            seal_abandoned(workspace.fs, containers, workspace.writer)
+        seal(workspace)  # refused while the writer lives: it seals its journals itself
         group = _group(workspace, first_event_id)
     state = workspace.catalog.settle()
     noted = 0
@@ -131,19 +130,36 @@ def rebuild(workspace: Workspace, name: str) -> str:
 
 
 def mend_quarantine(workspace: Workspace, key: str, reason: str) -> str:
-    """Keep what can be read of a damaged entry under a new one, then remove it."""
+    """Keep the piece of a damaged entry, and its envelope, each under a new one, then remove it."""
     fs, folder = workspace.fs, workspace.settings.quarantine
     raw = folder / f"{key}.raw"
     data = fs.read(raw) if fs.exists(raw) else b""
     made = keep_evidence(workspace, data, code="quarantine-damage", message=reason, path=str(raw), offset=0)
+    _keep_envelope(workspace, key, reason)
     Quarantine(fs, folder).discard(key)
     return f"kept as {made.key}"
 
 
-def drop_entry(workspace: Workspace, key: str) -> str:
-    """Remove an entry whose piece is gone."""
+def drop_entry(workspace: Workspace, key: str, reason: str) -> str:
+    """Remove an entry whose piece is gone; its envelope becomes a piece."""
+    _keep_envelope(workspace, key, reason)
     Quarantine(workspace.fs, workspace.settings.quarantine).discard(key)
-    return "removed"
+    return "removed; its envelope is kept as a piece"
+
+
+def drop_record(workspace: Workspace, path: Path, reason: str) -> str:
+    """Remove a small file that remembers something and cannot be read; its bytes are kept in the quarantine."""
+    fs = workspace.fs
+    made = keep_evidence(workspace, fs.read(path), code="record-damage", message=reason, path=str(path), offset=0)
+    fs.remove(path)
+    fs.sync_directory(path.parent)
+    return f"kept as {made.key}, and removed"
+
+
+def _keep_envelope(workspace: Workspace, key: str, reason: str) -> None:
+    path = workspace.settings.quarantine / f"{key}.json"
+    data = workspace.fs.read(path)
+    keep_evidence(workspace, data, code="quarantine-envelope", message=reason, path=str(path), offset=0)
 
 
 def _run(workspace: Workspace, step: Step) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from custody.errors import CustodyError
 from custody.maintenance.findings import Finding
 from custody.maintenance.repair.actions import Action
-from custody.maintenance.repair.catalogs import is_mendable
+from custody.maintenance.repair.catalogs import chain_plan
 from custody.maintenance.repair.logs import source_of
 from custody.maintenance.verification.logs import damaged_blocks
 from custody.rollover import Workspace
@@ -17,6 +17,8 @@ ORDER = (
     "mend-catalog",
     "set-object-aside",
     "note-history",
+    "write-copies",
+    "forget-again",
     "list-again",
     "write-checkpoint",
     "restore-state",
@@ -30,6 +32,7 @@ ORDER = (
     "rebuild-shard",
     "mend-content",
     "mend-quarantine",
+    "drop-record",
     "drop-entry",
     "note-ids",
 )
@@ -46,9 +49,13 @@ _ONE_BY_ONE = {
     "shard-damaged": ("rebuild-shard", "name"),
     "shard-different": ("rebuild-shard", "name"),
     "content-damaged": ("mend-content", "name"),
+    "forgotten-damaged": ("write-copies", "kind"),
+    "forgotten-missing": ("write-copies", "kind"),
+    "record-damaged": ("drop-record", "name"),
     "quarantine-damaged": ("mend-quarantine", "name"),
     "quarantine-missing": ("drop-entry", "name"),
 }
+_JOINED = {"catalog-history": "note-history", "catalog-tail": "list-again", "forgotten-lost": "forget-again"}
 _NEEDS_ACCEPTING = ("drop-entry",)
 
 
@@ -73,11 +80,10 @@ def _together(kind: str, found: list[Finding], workspace: Callable[[], Workspace
     """Yield the actions that answer several findings of one kind, of one writer, at once."""
     first = found[0]
     if kind == "catalog-damaged":
-        yield _action("mend-catalog" if is_mendable(workspace()) else "write-checkpoint", first, "catalog")
-    elif kind == "catalog-history":
-        yield _action("note-history", first, ",".join(sorted({item.name for item in found}, key=int)))
-    elif kind == "catalog-tail":
-        yield _action("list-again", first, ",".join(sorted(item.name for item in found)))
+        yield _chain(first, workspace())
+    elif kind in _JOINED:
+        names = sorted({item.name for item in found}, key=lambda name: (len(name), name))
+        yield _action(_JOINED[kind], first, ",".join(names))
     elif kind == "catalog-notice":
         mended = [item for item in found if "the next checkpoint" in item.message]
         if mended:
@@ -86,6 +92,14 @@ def _together(kind: str, found: list[Finding], workspace: Callable[[], Workspace
         yield _action("note-ids", first, "catalog", accept_loss=True)
     elif kind.startswith("log-"):
         yield from _logs(found, workspace())
+
+
+def _chain(found: Finding, workspace: Workspace) -> Action:
+    planned = chain_plan(workspace)
+    if not planned.is_needed:
+        return _action("write-checkpoint", found, "catalog")
+    more = "".join(f" {text}." for text in planned.more)
+    return _action("mend-catalog", found, "catalog", accept_loss=bool(planned.more), detail=more)
 
 
 def _logs(found: list[Finding], workspace: Workspace) -> Iterator[Action]:

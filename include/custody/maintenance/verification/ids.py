@@ -17,7 +17,7 @@ import numpy.typing as npt
 from custody.catalog import CatalogState
 from custody.errors import CustodyError
 from custody.format.names import parse_event_log
-from custody.journal import Group, read_end
+from custody.journal import Group, read_end, writer_states
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.verification.journals import records_of
 from custody.rollover import Workspace
@@ -65,9 +65,18 @@ def missing_ids(
     held = held or _held(workspace, state, level)
     ends = np.maximum.accumulate(held.last) if len(held.last) else held.last
     starts = [0, *(ends + 1).tolist()]
-    stops = [*(held.first - 1).tolist(), state.next_event_id - 1]
+    stops = [*(held.first - 1).tolist(), max(state.next_event_id, _floor(workspace)) - 1]
     gaps = [(first, last) for first, last in zip(starts, stops, strict=True) if first <= last]
     yield from without(gaps, [*lost_ranges(state), *_explained(workspace, state)] if gaps else [])
+
+
+def _floor(workspace: Workspace) -> int:
+    """Return the first id that may still be given out: it was raised where those before it may have been told."""
+    try:
+        states = writer_states(workspace.fs, workspace.settings.containers, workspace.writer)
+    except CustodyError:
+        return 0  # found by the check of the states
+    return max((item.floor for item in states.values()), default=0)
 
 
 def lost_ranges(state: CatalogState) -> list[Range]:

@@ -103,7 +103,7 @@ def _decoded(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
 
 
 def _open(workspace: Workspace, path: Path) -> Iterator[Finding]:
-    """A dead writer's journal: the end of its last write was promised to nobody."""
+    """A dead writer's journal: the end of its last write was promised to nobody, as far as that can be told."""
     try:
         journal = JournalFile.read(workspace.fs, path)
     except (CustodyError, msgspec.MsgspecError, pa.ArrowException, ValueError) as error:
@@ -114,7 +114,7 @@ def _open(workspace: Workspace, path: Path) -> Iterator[Finding]:
         yield _finding(workspace, path, damage.offset, str(damage), 0, damage.length)
     yield from _header(workspace, journal)
     if journal.torn is not None:
-        text = f"{path} @{journal.torn.offset}: {journal.torn.lost_bytes} bytes of a write that nobody was told of."
+        text = f"{path} @{journal.torn.offset}: {journal.torn}."
         yield Finding(
             kind="journal-torn", writer=workspace.writer, path=str(path), offset=journal.torn.offset, message=text
         )

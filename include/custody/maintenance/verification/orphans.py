@@ -18,6 +18,7 @@ from custody.eventlog import EventLog, LogMetadata
 from custody.format.names import (
     BUILDING_PREFIX,
     CONTENT,
+    FORGOTTEN,
     INCARNATIONS,
     LEASES,
     REMOVING_PREFIX,
@@ -74,7 +75,7 @@ def of_writer(workspace: Workspace) -> Iterator[Finding]:
         if name not in (home.name, CONTENT, SOFTWARE):
             yield _orphan(fs, home.parent / name, "foreign", workspace.writer)
     yield from _content(workspace)
-    for name in sorted({*fs.list(home)} - {INCARNATIONS, LEASES}):
+    for name in sorted({*fs.list(home)} - {FORGOTTEN, INCARNATIONS, LEASES}):
         if name == "data":
             yield from _data(workspace, state, kept)
         elif name == "staging":

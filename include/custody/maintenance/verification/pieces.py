@@ -19,9 +19,10 @@ from custody.format.names import ID_DIGITS
 from custody.rollover import Workspace
 from custody.vfs import FileSystem
 
-QUARANTINE = "quarantine"
+QUARANTINE, RECORDS, SINK = "quarantine", "records", "sink"
 # The place of a kind is part of what a scrub remembers: add at the end.
-_ORDER = ("states", "catalog", "journals", "unit", "log", "shard", "ids", QUARANTINE, "content", "claims")
+_EVENTS = ("states", "catalog", "journals", "unit", "log", "shard", "ids", QUARANTINE, "content", "claims")
+_ORDER = (*_EVENTS, RECORDS, SINK, "leases", "software")
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -51,6 +52,8 @@ def pieces(workspace: Workspace) -> list[Piece]:
         *_contents(workspace),
         Piece("ids", workspace.writer),
         Piece("claims", workspace.writer),
+        Piece("leases", workspace.writer),
+        Piece("software", workspace.writer),
     ]
     try:
         state = workspace.catalog.load()
@@ -61,10 +64,11 @@ def pieces(workspace: Workspace) -> list[Piece]:
     return sorted(found, key=lambda piece: piece.key)
 
 
-def quarantine_piece(settings: Settings, fs: FileSystem) -> Piece:
-    """Return the piece of the quarantine, which is the repository's and no writer's; it comes before all others."""
+def shared_pieces(settings: Settings, fs: FileSystem) -> list[Piece]:
+    """Return the pieces that are the repository's and no writer's: what it put aside, remembers, and sank."""
     folder = settings.quarantine
-    return Piece(QUARANTINE, "", bytes=sum(size_of(fs, folder / name) for name in fs.list(folder)))
+    quarantine = Piece(QUARANTINE, "", bytes=sum(size_of(fs, folder / name) for name in fs.list(folder)))
+    return sorted([quarantine, Piece(RECORDS, ""), Piece(SINK, "")], key=lambda piece: piece.key)
 
 
 def size_of(fs: FileSystem, path: Path) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from custody.errors import CorruptionError, CustodyError, StorageError
-from custody.eventlog import StagedLog, read_staged
+from custody.eventlog import StagedLog, check_rest, read_staged
 from custody.format.framing import misplaced_parts
 from custody.format.names import UNIT_MANIFEST
 from custody.maintenance.findings import Finding, Level
@@ -53,6 +53,7 @@ def _check(workspace: Workspace, path: Path, log: StagedLog, level: Level, versi
         if workspace.fs.size(path) != log.file_bytes:
             raise CorruptionError(f"{path}: expected {log.file_bytes} bytes, got {workspace.fs.size(path)}.")
         return
+    check_rest(workspace.fs, path, log)
     last, rows = log.first_event_id - 1, 0
     for table in read_staged(workspace.fs, path, log, ["event_id"], version):
         ids = table.column("event_id").to_numpy()

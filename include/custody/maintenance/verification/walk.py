@@ -6,25 +6,29 @@ a second time, with the catalog of that moment, and only what is still wrong is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from custody.catalog import CatalogState, Verification
+from custody.clock import SystemClock
 from custody.config import Settings
 from custody.errors import CustodyError
 from custody.maintenance.findings import Finding, Level, damages
 from custody.maintenance.verification.catalogs import check_catalog
 from custody.maintenance.verification.contents import check_claims, check_section
+from custody.maintenance.verification.forgotten import check_forgotten
 from custody.maintenance.verification.ids import check_ids
 from custody.maintenance.verification.indexes import check_shard
 from custody.maintenance.verification.journals import check_group
 from custody.maintenance.verification.logs import check_log, check_versions
 from custody.maintenance.verification.orphans import orphans
-from custody.maintenance.verification.pieces import Piece, pieces, quarantine_piece
+from custody.maintenance.verification.pieces import QUARANTINE, RECORDS, Piece, pieces, shared_pieces
 from custody.maintenance.verification.quarantines import check_quarantine
+from custody.maintenance.verification.records import check_builds, check_leases, check_records
+from custody.maintenance.verification.side_catalogs import check_sink, check_software
 from custody.maintenance.verification.states import check_containers, check_incarnations, check_states
 from custody.maintenance.verification.units import check_unit
 from custody.rollover import Workspace
@@ -58,7 +62,7 @@ def verify_repository(
 ) -> Checked:
     """Look at everything and change nothing; damage ends nothing and raises nothing."""
     result = Checked(level=level)
-    found: list[tuple[Workspace | None, Piece]] = [(None, quarantine_piece(settings, fs))]
+    found: list[tuple[Workspace | None, Piece]] = [(None, piece) for piece in shared_pieces(settings, fs)]
     found += [(workspace, piece) for workspace in workspaces for piece in pieces(workspace)]
     total = sum(piece.bytes for _, piece in found)
     for workspace, piece in found:
@@ -82,11 +86,20 @@ def check_piece(
 ) -> list[Finding]:
     """Return what is wrong with one piece, seen twice if it is damage."""
     if workspace is None:
-        return list(check_quarantine(fs, settings.quarantine, level))
+        return list(_shared(piece, settings, fs, level))
     found = _tried(workspace, piece, level, counted)
     if damages(found) and piece.kind != "catalog":
         found = _tried(workspace, piece, level, counted)
     return found
+
+
+def _shared(piece: Piece, settings: Settings, fs: FileSystem, level: Level) -> Iterator[Finding]:
+    if piece.kind == QUARANTINE:
+        yield from check_quarantine(fs, settings.quarantine, level)
+    elif piece.kind == RECORDS:
+        yield from check_records(settings, fs)
+    else:
+        yield from check_sink(settings, fs, SystemClock(), level)
 
 
 def _tried(workspace: Workspace, piece: Piece, level: Level, counted: Callable[[Verification], None]) -> list[Finding]:
@@ -103,20 +116,35 @@ def _found(
         findings, counts = check_catalog(workspace)
         counted(counts)
         yield from findings
-    elif piece.kind == "states":
-        yield from check_states(workspace)
-        yield from check_containers(workspace)
-        yield from check_incarnations(workspace, _state(workspace))
-    elif piece.kind == "journals":
-        yield from check_group(workspace, int(piece.name), level)
-    elif piece.kind == "content":
-        yield from check_section(workspace, piece.name, level)
-    elif piece.kind == "claims":
-        yield from check_claims(workspace, level)
-    elif piece.kind == "unit":
-        yield from check_unit(workspace, int(piece.name), level)
+        if counts.state is not None:
+            yield from check_forgotten(workspace, counts.state)
+    elif piece.kind in _OF_WRITER:
+        yield from _OF_WRITER[piece.kind](workspace, piece.name, level)
     else:
         yield from _of_state(workspace, _state(workspace), piece, level)
+
+
+_OF_WRITER: Mapping[str, Callable[[Workspace, str, Level], Iterator[Finding]]] = {
+    "states": lambda at, name, level: _states(at),
+    "journals": lambda at, name, level: check_group(at, int(name), level),
+    "content": check_section,
+    "claims": lambda at, name, level: check_claims(at, level),
+    "unit": lambda at, name, level: check_unit(at, int(name), level),
+    "leases": lambda at, name, level: check_leases(at),
+    "software": lambda at, name, level: _software(at, level),
+}
+"""The pieces of a writer that need not be looked up in its catalog."""
+
+
+def _states(workspace: Workspace) -> Iterator[Finding]:
+    yield from check_states(workspace)
+    yield from check_containers(workspace)
+    yield from check_incarnations(workspace, _state(workspace))
+
+
+def _software(workspace: Workspace, level: Level) -> Iterator[Finding]:
+    yield from check_builds(workspace)
+    yield from check_software(workspace.settings, workspace.writer, workspace.fs, workspace.clock, level)
 
 
 def _of_state(workspace: Workspace, state: CatalogState | None, piece: Piece, level: Level) -> Iterator[Finding]:

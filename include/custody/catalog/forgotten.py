@@ -1,0 +1,210 @@
+"""What is not to be given out any more, kept a second time, beside the catalog.
+
+A tombstone, or the mark of what expired, stands in one transaction. Were that lost, a repair would bring back what
+somebody wanted gone. So a copy of each is written to a folder of its own before the transaction is, one object each: no
+damage to one file takes both. `since` says from which revision on that was so: of a lost transaction behind it that has
+no copy it is certain that it let nothing go.
+
+Copies of what a user asked to be forgotten stay when the events are erased, for as long as a kept revision knows of the
+tombstone: an old log may still lie about. Other copies go with what they are copies of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from custody.catalog.codec import decode, encode
+from custody.catalog.objects import Objects
+from custody.catalog.state import CatalogState
+from custody.catalog.tombstones import is_remnant
+from custody.catalog.transaction_pb2 import Action, AddMark, AddTombstone, Transaction
+from custody.errors import CustodyError, NotFoundError
+from custody.format.names import FORGOTTEN
+
+SINCE = "since"
+_COPY = re.compile(r"([0-9a-f]{32})\.kept")
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy: what the transaction of a revision said, or was about to say."""
+
+    key: str
+    revision: int
+    action: Action
+
+
+@dataclass
+class Copies:
+    """All copies of one catalog that can be read, by the id of tombstone or mark, hexadecimal."""
+
+    found: dict[str, Copy] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+    """By key, what is wrong with a copy that cannot be read."""
+    since: int | None = None
+    """The first revision of which copies were written; None when that is not known."""
+
+    def unknown(self, lost: Iterable[int]) -> list[str]:
+        """Return why it cannot be known what transactions let go that are lost; nothing when it is known."""
+        older = [revision for revision in sorted(lost) if self.since is None or revision < self.since]
+        said = []
+        if older:
+            named = ", ".join(map(str, older))
+            said.append(f"what the revisions {named} forgot or let expire cannot be known: no copies were kept then")
+        if self.unread and lost:
+            named = ", ".join(sorted(self.unread))
+            said.append(f"what was forgotten or expired cannot be known, because copies cannot be read: {named}")
+        return said
+
+    def behind(self, revision: int, known: Iterable[str]) -> list[Copy]:
+        """Return what revisions behind one said that is not among the ids that are `known`."""
+        left = set(known)
+        return [copy for name, copy in sorted(self.found.items()) if copy.revision > revision and name not in left]
+
+
+class Forgotten:
+    """The folder of copies of one catalog."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._store = objects.store
+        self.prefix = f"{objects.home}{FORGOTTEN}/"
+        self._is_kept = False
+        """Whether it is known that all of the state has copies."""
+
+    def keep(self, state: CatalogState, actions: Sequence[Action]) -> None:
+        """Write copies of what a transaction behind a state will let go; the first time, of all that the state has.
+
+        Durability: on return the copies survive power loss.
+        """
+        if not self._is_kept:
+            if self._store.head(self.prefix + SINCE) is None:
+                self.complete(state)
+                self._store.put_if_absent(self.prefix + SINCE, _encoded(state, state.revision + 1, []))
+            self._is_kept = True
+        for name, action in _narrowing(actions):
+            self._put(name, _encoded(state, state.revision + 1, [action]))
+
+    def complete(self, state: CatalogState) -> int:
+        """Write the copies that a state lacks, or that cannot be read; return how many.
+
+        Durability: on return they survive power loss.
+        """
+        wanted = dict(_narrowing(state.other_actions()))
+        if not wanted:
+            return 0
+        there = self.read().found
+        missing = [name for name in sorted(wanted) if name not in there]
+        for name in missing:
+            self._put(name, _encoded(state, state.revision, [wanted[name]]))
+        return len(missing)
+
+    def settle_since(self, state: CatalogState) -> None:
+        """Say from which revision on copies are there, where that is not known any more; the state has all of its own.
+
+        Durability: on return it survives power loss.
+        """
+        self._store.put(self.prefix + SINCE, _encoded(state, state.revision + 1, []))
+
+    def undo(self, actions: Sequence[Action]) -> None:
+        """Remove the copies of what was not committed, and will not be."""
+        for name, _ in _narrowing(actions):
+            self._store.delete(self._key(name))
+
+    def let_go(self, before: CatalogState, actions: Sequence[Action]) -> None:
+        """Remove the copies of what a transaction took back, but for what a user asked to be forgotten."""
+        stays = {name for name, _ in _narrowing(actions)}
+        for action in actions:
+            if action.HasField("remove_mark") and action.remove_mark.id.hex() not in stays:
+                self._store.delete(self._key(action.remove_mark.id.hex()))
+            if action.HasField("remove_tombstone"):
+                name = action.remove_tombstone.id.hex()
+                stone = before.tombstones.get(name)
+                if stone is not None and name not in stays and (stone.by_retention or is_remnant(stone)):
+                    self._store.delete(self._key(name))
+
+    def tidy(self, known: Iterable[str], before_ms: int) -> list[str]:
+        """Remove the copies made before a time of what no kept revision knows; return their keys.
+
+        `known` are the ids of all tombstones and marks that a kept revision has.
+        """
+        left, gone = set(known), []
+        for name, copy in self.read().found.items():
+            made = copy.action.add_tombstone.created_ms or copy.action.add_mark.created_ms
+            if name not in left and made < before_ms:
+                self._store.delete(copy.key)
+                gone.append(copy.key)
+        return gone
+
+    def read(self) -> Copies:
+        """Read all copies; what cannot be read is named."""
+        copies = Copies()
+        for key in self._store.keys(self.prefix):
+            name = key.removeprefix(self.prefix)
+            match = _COPY.fullmatch(name)
+            if name != SINCE and match is None:
+                continue
+            try:
+                message = decode(self._store.get(key), self._store.locate(key))
+                if match is None:
+                    copies.since = message.revision
+                    continue
+                [(said, action)] = _narrowing(message.actions)
+            except NotFoundError:
+                continue  # let go in this moment
+            except (CustodyError, ValueError) as error:
+                copies.unread[key] = str(error)
+                continue
+            if match is not None and said == match[1]:
+                copies.found[said] = Copy(key, message.revision, action)
+            else:
+                copies.unread[key] = f"{self._store.locate(key)}: expected the copy of its name, got that of {said}."
+        return copies
+
+    def set_aside(self, keys: Iterable[str], target: str) -> None:
+        """Move copies that cannot be read below another prefix."""
+        for key in keys:
+            self._store.move(key, target + key.removeprefix(self._objects.home))
+
+    def _key(self, name: str) -> str:
+        return f"{self.prefix}{name}.kept"
+
+    def _put(self, name: str, data: bytes) -> None:
+        if not self._store.put_if_absent(self._key(name), data):
+            self._store.put(self._key(name), data)
+
+
+def names_in(state: CatalogState) -> set[str]:
+    """Return the ids of all tombstones and marks of a state, hexadecimal."""
+    return {*state.tombstones, *state.marks}
+
+
+def says(action: Action) -> AddTombstone | AddMark:
+    """Return what is kept twice of an action."""
+    return action.add_tombstone if action.HasField("add_tombstone") else action.add_mark
+
+
+def known_to(state: CatalogState) -> Mapping[str, AddTombstone | AddMark]:
+    """Return the tombstones and marks of a state by id."""
+    return {**state.tombstones, **state.marks}
+
+
+def added_by(actions: Iterable[Action]) -> Iterator[str]:
+    """Yield the ids of the tombstones and marks that actions add."""
+    return (name for name, _ in _narrowing(actions))
+
+
+def _narrowing(actions: Iterable[Action]) -> Iterator[tuple[str, Action]]:
+    """Yield by id the actions after which less is given out."""
+    for action in actions:
+        if action.HasField("add_tombstone"):
+            yield action.add_tombstone.id.hex(), action
+        elif action.HasField("add_mark"):
+            yield action.add_mark.id.hex(), action
+
+
+def _encoded(state: CatalogState, revision: int, actions: Sequence[Action]) -> bytes:
+    identity = state.catalog_id.bytes if state.revision >= 0 else b""
+    return encode(Transaction(revision=revision, catalog_id=identity, actions=actions))

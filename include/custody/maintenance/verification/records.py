@@ -1,0 +1,83 @@
+"""Small files that remember something and hold no event: the ledger, reports, marks, the scrub, leases, builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from custody.config import Settings
+from custody.errors import CustodyError
+from custody.format.checked_json import is_changed
+from custody.format.framing import misplaced_parts
+from custody.format.names import LEASES, SOFTWARE, parse_epoch
+from custody.landing import decode_taken
+from custody.lease import Holder
+from custody.maintenance.findings import Finding
+from custody.rollover import Workspace, read_mark
+from custody.rollover.history import decode_report
+from custody.vfs import FileSystem
+
+Check = Callable[[bytes, Path], object]
+"""Reads a file; raises CustodyError when it is not as it was written."""
+_PREAMBLE_BYTES = 8
+
+
+def check_records(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
+    """Yield what is wrong with the repository's own small files; each can go, at the cost of what it remembers."""
+    from custody.maintenance.scrub import NAME, decode_scrub  # it needs this room
+
+    mark, scrub = settings.watch_mark, settings.maintenance_folder / NAME
+    found: list[tuple[Path, Check]] = [(path, decode_taken) for path in _below(fs, settings.landed, ".json")]
+    found += [(path, decode_report) for path in _below(fs, settings.runs, ".json")]
+    found += [(mark, lambda _, path: read_mark(fs, path))] if fs.exists(mark) else []
+    found += [(scrub, decode_scrub)] if fs.exists(scrub) else []
+    for path, check in found:
+        yield from _checked(fs, path, check, "record-damaged")
+    if fs.exists(scrub):
+        yield from _marks(fs, scrub, "record-damaged")
+
+
+def check_leases(workspace: Workspace) -> Iterator[Finding]:
+    """Yield the epochs of a writer's leases that cannot be read."""
+    fs, folder = workspace.fs, workspace.paths.home / LEASES
+    for name in fs.list(folder):
+        for file in fs.list(folder / name):
+            path = folder / name / file
+            if parse_epoch(file) is not None:
+                yield from _checked(fs, path, Holder.decode, "lease-damaged", workspace.writer)
+                yield from _marks(fs, path, "lease-damaged", workspace.writer)
+
+
+def check_builds(workspace: Workspace) -> Iterator[Finding]:
+    """Yield the descriptions of builds of software's tables that are not as they were written."""
+    fs = workspace.fs
+    for path in _below(fs, workspace.settings.store / workspace.writer / SOFTWARE / "builds", ".json"):
+        yield from _checked(fs, path, _unchanged, "build-damaged", workspace.writer)
+
+
+def _unchanged(data: bytes, path: Path) -> None:
+    if is_changed(data):
+        raise CustodyError(f"{path}: expected a description with its checksum, got other bytes.")
+
+
+def _checked(fs: FileSystem, path: Path, check: Check, kind: str, writer: str | None = None) -> Iterator[Finding]:
+    try:
+        check(fs.read(path), path)
+    except (CustodyError, ValueError) as error:
+        if fs.exists(path):
+            yield Finding(kind=kind, path=str(path), writer=writer, message=str(error), name=str(path))
+
+
+def _marks(fs: FileSystem, path: Path, kind: str, writer: str | None = None) -> Iterator[Finding]:
+    for offset in misplaced_parts(fs.read(path), _PREAMBLE_BYTES):
+        text = f"{path} @{offset}: expected the mark of a record, got that of a part."
+        yield Finding(kind=kind, path=str(path), writer=writer, offset=offset, message=text, name=str(path))
+
+
+def _below(fs: FileSystem, folder: Path, suffix: str) -> Iterator[Path]:
+    for name in fs.list(folder):
+        path = folder / name
+        if fs.is_directory(path):
+            yield from _below(fs, path, suffix)
+        elif path.suffix == suffix:
+            yield path
