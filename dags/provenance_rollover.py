@@ -19,8 +19,8 @@ read from disk, not from Airflow.
 
 Each task's XCom is the report of its Spark job: units, events, bytes, seconds. Where events became live, the asset
 `provenance_commits` gets an event with revisions, files and events, which DAGs of yours can follow. The schedule is
-every minute unless `CUSTODY_ROLLOVER_SCHEDULE` says otherwise; with `CUSTODY_ROLLOVER_WATCH` sealed journals start a run
-by themselves. The repository is the folder that `CUSTODY_REPOSITORY` names; the Spark master is the connection
+every minute unless `CUSTODY_ROLLOVER_SCHEDULE` says otherwise; with `CUSTODY_ROLLOVER_WATCH` sealed journals start a
+run by themselves. The repository is the folder that `CUSTODY_REPOSITORY` names; the Spark master is the connection
 `spark_default`.
 """
 
