@@ -23,6 +23,7 @@ INTERRUPTED = 130
 UNREAD = 141
 """128 and the number of SIGPIPE: who read the output went away before its end."""
 
+_SENTENCE_MAX = 1000
 _INTERRUPTED = "interrupted; what was done until then is kept."
 
 
@@ -70,6 +71,12 @@ class EndedGroup(click.Group):
             return super(EndedGroup, self).main(given, prog_name, complete_var, standalone_mode=False, **extra)
 
         sys.exit(_ended(run, as_json="--json" in options))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with the whole first sentence of each, which click would cut."""
+        rows = [(name, command.get_short_help_str(_SENTENCE_MAX)) for name, command in sorted(self.commands.items())]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
         """Run a command; what click would end in its own way is renamed."""

@@ -22,7 +22,7 @@ def takes_repository(group: click.Group) -> None:
             type=click.Path(path_type=Path),
             expose_value=False,
             callback=_named,
-            help="Folder of the repository; may also stand before the command.",
+            help="Folder of the repository.",
         )
         command.params.append(option)
         if isinstance(command, click.Group):

@@ -155,7 +155,7 @@ def test_an_attestation_shows_later_that_nothing_was_taken_away(root: Path, tmp_
 
 
 def test_where_nothing_can_be_attested_no_key_is_made(tmp_path: Path) -> None:
-    assert run(None, "init", tmp_path / "new").exit_code == 0
+    assert run(tmp_path, "init", tmp_path / "new").exit_code == 0
     assert run(tmp_path / "new", "attest", "--new-key", tmp_path / "key.pem").exit_code == 15
     assert not (tmp_path / "key.pem").exists()
 
