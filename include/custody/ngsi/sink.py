@@ -179,15 +179,21 @@ class Sink:
         return self._books.aside(name)
 
     def resume(self, name: str) -> str | None:
-        """Try a deferred part again, once; return why it cannot be written, None when it is, or was before."""
+        """Try a deferred part again, once; return why it cannot be written, None when it is, or was before.
+
+        Where its file is gone, the part begins a new one: it has no place any more, and a user asked for it.
+        """
         paths = [path for path, held in self._books.deferred.items() if held == name]
         try:
+            gone = [path for path in paths if self._target.length(path) == 0 and self._had_rows(path)]
             for path in paths:
-                self._apply_deferred(path)
+                if path not in gone:
+                    self._apply_deferred(path)
         except (StorageError, DestinationError) as error:
             return str(error)
-        self._settle_deferred(paths)
-        return None
+        self._settle_deferred(paths, anew=gone)
+        failed = [path for path in gone if path in self._books.deferred]
+        return None if not failed else f"{failed[0]}: it could not be begun anew; see the quarantine"
 
     def _part_name(self, fresh: Sequence[Taken], settles: Collection[str]) -> str:
         """Return how new files of this batch are called: by its first event, whatever else was written before."""
@@ -241,8 +247,15 @@ class Sink:
         for part, content in self._books.batch(self._books.deferred[path]):
             self._target.apply(part, content)
 
-    def _settle_deferred(self, paths: Sequence[str]) -> None:
-        """Make deferred parts, which are in their files by now, the newest batch, so that they are told of."""
+    def _had_rows(self, path: str) -> bool:
+        """Whether the deferred part of a file has a place behind other rows."""
+        return any(part.offset > 0 for part, _ in self._books.batch(self._books.deferred[path]))
+
+    def _settle_deferred(self, paths: Sequence[str], anew: Collection[str] = ()) -> None:
+        """Make deferred parts, which are in their files by now, the newest batch, so that they are told of.
+
+        Those whose files begin `anew` get there after the commit, at the beginning.
+        """
         for path in paths:
             name = self._books.deferred[path]
             key, held = self._books.key(name), self._books.batch(name)
@@ -250,6 +263,9 @@ class Sink:
             batch = msgspec.structs.replace(
                 held.staged, number=self._books.next_number, cursors=dict(self._books.newest.cursors), problem=None
             )
+            if path in anew:
+                parts = tuple(msgspec.structs.replace(part, offset=0) for part in batch.parts)
+                batch = msgspec.structs.replace(batch, parts=parts)
             self._books.commit(batch, held.contents, settles=[name])
             del self._books.deferred[path]
             self._finish(batch, held.contents, is_new=False)

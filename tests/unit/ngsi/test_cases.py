@@ -244,7 +244,7 @@ def test_what_describes_a_case_is_passed_over_and_counted() -> None:
     assert found.ignored == ("version of the file", "author")
 
 
-@pytest.mark.parametrize("name", ["header", "expcet", "bodyraw", "configs", "grouping_rule"])
+@pytest.mark.parametrize("name", ["header", "expects", "bodyraw", "configs", "grouping_rule"])
 def test_what_is_mistyped_is_not_passed_over(name: str) -> None:
     assert f"{name}: this member is not known; perhaps" in case(**{name: {}}).problem
     with pytest.raises(InvalidInputError, match="perhaps defaults is meant"):
