@@ -54,7 +54,7 @@ def find_staged(workspace: Workspace, first_event_id: int) -> Staged:
     Raises:
         NotFoundError: no staged unit has such a log.
     """
-    for manifest in workspace.manifests():
+    for manifest in workspace.manifests([first_event_id]):
         for log in manifest.logs:
             if log.first_event_id == first_event_id:
                 return Staged(manifest, log)

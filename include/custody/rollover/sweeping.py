@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from custody.catalog import CatalogState
 from custody.format.names import REMOVING_PREFIX
 from custody.rollover.manifest import UnitManifest
 from custody.rollover.report import UnitReport
@@ -22,7 +23,7 @@ def swept_groups(workspace: Workspace) -> Iterator[tuple[int, ...]]:
     staged: set[int] = set()
     for manifest in workspace.manifests():
         staged.update(manifest.groups)
-        if _is_done(workspace, manifest):
+        if _is_done(workspace, state, manifest):
             yield manifest.groups
     for group in workspace.groups():
         first = group.first_event_id
@@ -31,19 +32,23 @@ def swept_groups(workspace: Workspace) -> Iterator[tuple[int, ...]]:
 
 
 def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitReport:
-    """Remove the journals of groups that are done, their staged unit, and what an interrupted removal left."""
+    """Remove the journals of groups that are done, their staged unit, and what an interrupted removal left.
+
+    Of what is staged, only the units of these groups are read: there are as many sweeps as units.
+    """
     fs = workspace.fs
     state = workspace.catalog.settle()
-    empty = [group for manifest in workspace.manifests() if not manifest.logs for group in manifest.groups]
+    staged = workspace.manifests(groups)
+    empty = [group for manifest in staged if not manifest.logs for group in manifest.groups]
     done = {group for group in groups if group in empty or workspace.is_committed(state, group)}
-    journals = [path for group in workspace.groups() if group.first_event_id in done for path in group.sealed]
+    journals = [path for group in workspace.groups(done) for path in group.sealed]
     size = sum(fs.size(path) for path in journals)
     for path in journals:
         fs.remove(path)
     for folder in {path.parent for path in journals}:
         fs.sync_directory(folder)
-    for manifest in workspace.manifests():
-        if done.intersection(manifest.groups) and _is_done(workspace, manifest):
+    for manifest in staged:
+        if done.intersection(manifest.groups) and _is_done(workspace, state, manifest):
             size += sum(log.file_bytes for log in manifest.logs)
             _retire(workspace, workspace.paths.staged_unit(manifest.first_group))
     for folder in workspace.leftovers():
@@ -51,8 +56,7 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
     return UnitReport(unit=unit, bytes=size, note=f"{len(journals)} journals removed")
 
 
-def _is_done(workspace: Workspace, manifest: UnitManifest) -> bool:
-    state = workspace.catalog.load()
+def _is_done(workspace: Workspace, state: CatalogState, manifest: UnitManifest) -> bool:
     return not manifest.logs or any(workspace.is_committed(state, group) for group in manifest.groups)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from bisect import bisect_right
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -97,9 +99,9 @@ class Workspace:
         if self.lease is not None:
             self.lease.check()
 
-    def groups(self) -> list[Group]:
-        """Return the groups whose journals are still on disk, by first event id."""
-        return groups(self.fs, self.settings.containers, self.writer)
+    def groups(self, among: Collection[int] | None = None) -> list[Group]:
+        """Return the groups whose journals are still on disk, all or some by first event id, in that order."""
+        return groups(self.fs, self.settings.containers, self.writer, among)
 
     def staged(self) -> list[int]:
         """Return the first groups of the merged units that wait in staging."""
@@ -116,10 +118,17 @@ class Workspace:
         path = self.paths.staged_unit(first_group) / UNIT_MANIFEST
         return UnitManifest.decode(self.fs.read(path), path)
 
-    def manifests(self) -> list[UnitManifest]:
-        """Return the staged units, by first group; one that is swept in this moment is left out."""
+    def manifests(self, of: Iterable[int] | None = None) -> list[UnitManifest]:
+        """Return the staged units, by first group; one that is swept in this moment is left out.
+
+        With `of` only those that may have these groups, or events with these ids: units do not reach over each other.
+        """
         found = []
-        for first in self.staged():
+        staged = self.staged()
+        if of is not None:
+            places = {bisect_right(staged, number) - 1 for number in of}
+            staged = [staged[place] for place in sorted(places) if place >= 0]
+        for first in staged:
             try:
                 found.append(self.manifest(first))
             except StorageError as error:
