@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from custody.format.names import ContainerPaths, JournalName
+from custody.format.names import ID_DIGITS, ContainerPaths, JournalName
 from custody.vfs import FileSystem
 
 
@@ -31,12 +31,17 @@ def writers(fs: FileSystem, containers: Iterable[Path]) -> list[str]:
     return sorted({name for root in containers for name in fs.list(root) if fs.exists(root / name / "journals")})
 
 
-def groups(fs: FileSystem, containers: Iterable[Path], writer: str) -> list[Group]:
-    """Return a writer's groups over all containers, by first event id."""
+def groups(
+    fs: FileSystem, containers: Iterable[Path], writer: str, among: Collection[int] | None = None
+) -> list[Group]:
+    """Return a writer's groups over all containers, by first event id; `among` names those that are looked for."""
+    wanted = None if among is None else {f"{first:0{ID_DIGITS}d}" for first in among}
     found: dict[int, tuple[list[Path], list[Path]]] = defaultdict(lambda: ([], []))
     for root in containers:
         folder = ContainerPaths(root, writer).journals
         for text in fs.list(folder):
+            if wanted is not None and text[:ID_DIGITS] not in wanted:
+                continue
             name = JournalName.parse(text)
             if name is not None:
                 found[name.first_event_id][0 if name.sealed else 1].append(folder / text)

@@ -110,12 +110,14 @@ def readable_tables(workspace: Workspace, columns: Sequence[str]) -> Iterator[pa
 
 def _listed(workspace: Workspace) -> set[str]:
     """Return the files of all kept revisions; where one cannot be read, those of the newest, if that can."""
-    for read in (lambda: set(kept_files(workspace.catalog)), lambda: set(workspace.catalog.load().files)):
-        try:
-            return read()
-        except CustodyError:
-            continue
-    return set()
+    try:
+        return set(kept_files(workspace.catalog))
+    except CustodyError:
+        pass  # found elsewhere
+    try:
+        return set(workspace.catalog.load().files)
+    except CustodyError:
+        return set()
 
 
 def _journal_tables(workspace: Workspace) -> Iterator[pa.Table]:

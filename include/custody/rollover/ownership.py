@@ -45,9 +45,9 @@ class Ownership:
         self._incarnations = incarnations
         self._known: dict[Path, str] = {}
 
-    def on_disk(self) -> list[Group]:
-        """Return the groups that are on disk, whosever they are."""
-        return groups(self._fs, self._containers, self._writer)
+    def on_disk(self, among: Collection[int] | None = None) -> list[Group]:
+        """Return the groups that are on disk, whosever they are; `among` names those that are looked for."""
+        return groups(self._fs, self._containers, self._writer, among)
 
     def missing(self) -> list[Missing]:
         """Return the containers of the writer that are not there; one whose states cannot be read misses none."""
@@ -62,9 +62,9 @@ class Ownership:
         host = "" if last.host == socket.gethostname() else last.host
         return [Missing(self._writer, name, Path(place), host=host) for name, place in sorted(last.containers.items())]
 
-    def groups(self) -> Groups:
-        """Return the groups that are on disk, by first event id."""
-        found = self.on_disk()
+    def groups(self, among: Collection[int] | None = None) -> Groups:
+        """Return the groups that are on disk, all or some, by first event id."""
+        found = self.on_disk(among)
         claims = self._incarnations.known() if found else []
         if not claims:
             return Groups(found, [])

@@ -55,10 +55,11 @@ def find_staged(workspace: Workspace, first_event_id: int) -> Staged:
     Raises:
         NotFoundError: no staged unit has such a log.
     """
-    for manifest in workspace.manifests():
-        for log in manifest.logs:
-            if log.first_event_id == first_event_id:
-                return Staged(manifest, log)
+    for of in ([first_event_id], None):  # the unit that should have it; the others only where it does not
+        for manifest in workspace.manifests(of):
+            for log in manifest.logs:
+                if log.first_event_id == first_event_id:
+                    return Staged(manifest, log)
     raise NotFoundError(
         f"{workspace.paths.staging}: expected a staged unit with the log {first_event_id}, found none. "
         "It is live already, or the rollover step has to run first."

@@ -99,7 +99,7 @@ class Rollover(Step):
                 them; what became live without them could not be joined with them later.
         """
         wanted = unit.groups or (_first_of(unit),)
-        groups = [group for group in workspace.groups() if group.first_event_id in wanted]
+        groups = workspace.groups(wanted)
         workspace.require_containers()
         state = workspace.catalog.load()
         if len(groups) < len(wanted) or any(workspace.is_committed(state, group) for group in wanted):

@@ -28,7 +28,7 @@ def swept_groups(workspace: Workspace) -> Iterator[tuple[int, ...]]:
     staged: set[int] = set()
     for manifest in workspace.manifests():
         staged.update(manifest.groups)
-        if _is_done(workspace, manifest):
+        if _is_done(workspace, state, manifest):
             yield manifest.groups
     for group in workspace.groups():
         first = group.first_event_id
@@ -47,12 +47,16 @@ def to_be_done(workspace: Workspace, groups: Sequence[Group]) -> Iterator[Group]
 
 
 def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitReport:
-    """Remove the journals of groups that are done, their staged unit, and what an interrupted removal left."""
+    """Remove the journals of groups that are done, their staged unit, and what an interrupted removal left.
+
+    Of what is staged, only the units of these groups are read: there are as many sweeps as units.
+    """
     fs = workspace.fs
     state = workspace.catalog.settle()
-    empty = {group for manifest in workspace.manifests() if not manifest.logs for group in manifest.groups}
+    staged = workspace.manifests(groups)
+    empty = {group for manifest in staged if not manifest.logs for group in manifest.groups}
     done = {group for group in groups if group in empty or workspace.is_committed(state, group)}
-    found = [group for group in workspace.groups() if group.first_event_id in done]
+    found = workspace.groups(done)
     journals = [
         path for item in found for path in _removable(workspace, state, item, is_empty=item.first_event_id in empty)
     ]
@@ -61,8 +65,8 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
         fs.remove(path)
     for folder in {path.parent for path in journals}:
         fs.sync_directory(folder)
-    for manifest in workspace.manifests():
-        if done.intersection(manifest.groups) and _is_done(workspace, manifest):
+    for manifest in staged:
+        if done.intersection(manifest.groups) and _is_done(workspace, state, manifest):
             size += sum(log.file_bytes for log in manifest.logs)
             _retire(workspace, workspace.paths.staged_unit(manifest.first_group))
     for folder in workspace.leftovers():
@@ -86,8 +90,7 @@ def _removable(workspace: Workspace, state: CatalogState, group: Group, *, is_em
                 raise  # else another attempt has just removed it
 
 
-def _is_done(workspace: Workspace, manifest: UnitManifest) -> bool:
-    state = workspace.catalog.load()
+def _is_done(workspace: Workspace, state: CatalogState, manifest: UnitManifest) -> bool:
     return not manifest.logs or any(workspace.is_committed(state, group) for group in manifest.groups)
 
 

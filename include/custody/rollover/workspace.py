@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from bisect import bisect_right
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -114,12 +116,12 @@ class Workspace:
         if self.lease is not None:
             self.lease.check()
 
-    def groups(self) -> list[Group]:
-        """Return the groups whose journals are still on disk, by first event id.
+    def groups(self, among: Collection[int] | None = None) -> list[Group]:
+        """Return the groups whose journals are still on disk, all or some by first event id, in that order.
 
         Journals of another incarnation are none of them: what they hold are other events of the same ids.
         """
-        return self.ownership.groups().own
+        return self.ownership.groups(among).own
 
     def foreign_groups(self) -> list[Group]:
         """Return the groups of other incarnations whose journals are on the containers, by first event id."""
@@ -172,10 +174,17 @@ class Workspace:
         path = self.paths.staged_unit(first_group) / UNIT_MANIFEST
         return UnitManifest.decode(self.fs.read(path), path)
 
-    def manifests(self) -> list[UnitManifest]:
-        """Return the staged units, by first group; one that is swept in this moment is left out."""
+    def manifests(self, of: Iterable[int] | None = None) -> list[UnitManifest]:
+        """Return the staged units, by first group; one that is swept in this moment is left out.
+
+        With `of` only those that may have these groups, or events with these ids: units do not reach over each other.
+        """
         found = []
-        for first in self.staged():
+        staged = self.staged()
+        if of is not None:
+            places = {bisect_right(staged, number) - 1 for number in of}
+            staged = [staged[place] for place in sorted(places) if place >= 0]
+        for first in staged:
             try:
                 found.append(self.manifest(first))
             except StorageError as error:

@@ -79,7 +79,12 @@ def rfind(view: memoryview, wanted: bytes, end: int | None = None) -> int:
 
 def _advise(view: memoryview, name: str, start: int = 0, length: int | None = None) -> None:
     """Tell the system about a part of a mapped file, from the beginning of a page; nothing where it takes no advice."""
-    advice, mapped = getattr(mmap, name, None), _MAPPED.get(id(view.obj))
-    if advice is not None and mapped is not None and mapped is view.obj:
+    advice, mapped = getattr(mmap, name, None), _mapped(view)
+    if advice is not None and mapped is not None:
         size = mapped.size if length is None else length
         _LIBC.madvise(ctypes.c_void_p(mapped.address + start), ctypes.c_size_t(size), advice)
+
+
+def _mapped(view: memoryview) -> pa.Buffer | None:
+    found = _MAPPED.get(id(view.obj))
+    return found if view.obj is found else None

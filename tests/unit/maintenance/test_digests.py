@@ -59,7 +59,7 @@ def inherited(request: pytest.FixtureRequest, tmp_path: Path) -> Repository:
     made = Repository.create(tmp_path / "repository")
     with made.writer() as writer:
         parent, child = writer.content.put(b"parent's content"), writer.content.put(b"child's")
-        part = StoredContent(msgspec.structs.replace(parent.claim, offset=parent.claim.offset + 2, size=3), "")
+        part = StoredContent(msgspec.structs.replace(parent.claim, offset=(parent.claim.offset or 0) + 2, size=3), "")
         writer.append([told(0, parent, parent.sha256), told(1, child, parent.sha256), told(2, part, parent.sha256)])
         later = {"previous_content_claim": child.claim, "previous_attributes": {DIGEST_ATTRIBUTE: parent.sha256}}
         writer.append([event(3, **later), event(4, **later)])

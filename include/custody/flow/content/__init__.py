@@ -2,7 +2,6 @@
 
 from custody.flow.content.claims import (
     CLAIM_SCHEME,
-    DIGEST_ATTRIBUTE,
     ResourceClaim,
     StoredContent,
     claims_of,
@@ -17,6 +16,7 @@ from custody.flow.content.inventory import (
 from custody.flow.content.lane import OPEN_SECONDS_MAX
 from custody.flow.content.reader import Content, Contents, content_of, find_content
 from custody.flow.content.writer import ContentOptions, ContentSink, ContentWriter
+from custody.flow.flowfile import DIGEST_ATTRIBUTE
 
 __all__ = [
     "CLAIM_SCHEME",

@@ -21,7 +21,7 @@ from custody.rollover.pending import is_live
 
 def check_group(workspace: Workspace, first_event_id: int, level: Level) -> Iterator[Finding]:
     """Yield what is wrong with the journals of a group; a group that was swept meanwhile has none."""
-    group = next((item for item in workspace.groups() if item.first_event_id == first_event_id), None)
+    group = next(iter(workspace.groups([first_event_id])), None)
     if group is None:
         return
     for path in group.sealed:
