@@ -70,8 +70,10 @@ class Place:
         return None if self.bit is None else flipped(self.path.read_bytes(), self.bit)
 
     def names(self, text: str) -> bool:
-        """Whether a text tells of the file, or of the folder that it belongs to."""
-        return any(part in text for part in (self.path.name, f"{self.path.parent.name}/", str(self.path.parent)))
+        """Whether a text tells of the file, or of what it belongs to: the folder of a shard, a catalog."""
+        path = self.path
+        belongs = path.parent.parent if "transactions" in path.parts else path.parent
+        return path.name in text or str(belongs) in text or f"{path.parent.name}/" in text
 
     def __str__(self) -> str:
         return f"{self.path.parent.name}/{self.path.name} " + ("gone" if self.bit is None else f"bit {self.bit}")

@@ -188,7 +188,7 @@ class Matches:
         shards = source.shards(question.shards)
         found = search_state(shards, scan_logs, question.asked, window, count=is_first, pool=question.pool)
         self.notices.update(dict.fromkeys(found.notices))
-        ids = np.sort(np.concatenate([found.event_ids, window.of(self._waiting)]))
+        ids = np.unique(np.concatenate([found.event_ids, window.of(self._waiting)]))
         ids = (ids if question.oldest_first else ids[::-1])[: self._window]
         self._may_follow = len(ids) == self._window
         self._ids = ids
