@@ -297,8 +297,8 @@ def test_garbage_goes_to_the_trash_then_for_good_and_what_is_needed_stays(place:
         store.put(f"main/provenance/{_log(number)}", b"data")
     store.put("main/provenance/data/notes.txt", b"mine")
     catalog = place.catalog(clock, _Aged(store, {_log(3): 1000}))
-    catalog.commit([add(_log(0))])
-    catalog.commit([add(_log(1))])
+    catalog.commit([add(_log(0), 0)])
+    catalog.commit([add(_log(1), 1)])
     catalog.commit([remove(_log(1))])  # still needed by revision 1
     assert collect(catalog, clock, dry_run=True).moved == [_log(2), _log(4)]
     assert store.head(f"main/provenance/{_log(2)}") is not None
@@ -306,7 +306,7 @@ def test_garbage_goes_to_the_trash_then_for_good_and_what_is_needed_stays(place:
     assert (made.moved, made.young, made.unknown) == ([_log(2), _log(4)], [_log(3)], ["data/notes.txt"])
     assert store.head(f"main/provenance/{_log(2)}") is None
     assert catalog.at(1).files.keys() == {_log(0), _log(1)}
-    catalog.commit([add(_log(4))])  # a writer that was slower than the threshold
+    catalog.commit([add(_log(4), 4)])  # a writer that was slower than the threshold
     assert collect(catalog, clock).restored == [_log(4)]
     assert store.get(f"main/provenance/{_log(4)}") == b"data"
     clock.advance(8 * 24 * 3_600_000)

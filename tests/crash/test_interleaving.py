@@ -19,7 +19,7 @@ from tests.crash.interleaving import Turn, Work, play
 STRIDE = 16
 """In a quick run one of so many operations is tried, another one for each pair of actors."""
 DEEP_RUNS = 60
-DEEP_RUNS_SLOW = 3000
+DEEP_RUNS_SLOW = 1000
 
 
 def _meanwhile(world: World, name: str) -> Work:

@@ -74,7 +74,9 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
     newest = max(newest, _traced(newest, folders), -1 if is_whole else _hinted(catalog, good))
     if newest <= good.revision:
         return RepairPlan(good, newest, (), (), (), (), good.next_event_id, broken)
-    draft, next_event_id, lost, skipped = Draft(good), good.next_event_id, [], []
+    draft, next_event_id = Draft(good), good.next_event_id
+    lost: list[int] = []
+    skipped: list[str] = []
     taken: list[Action] = []
     removed: set[str] = set()
     names = _Names(catalog, good)
@@ -212,7 +214,7 @@ def _last_good(catalog: Catalog) -> tuple[CatalogState, bool, list[str]]:
     Raises:
         ForkError: a later checkpoint contradicts what lies beside it: it may be right, so nothing is given up for it.
     """
-    start, forks = EMPTY, []
+    start, forks = EMPTY, list[tuple[Found, ForkError]]()
     for item in catalog.objects.checkpoints():
         try:
             found = catalog.chain.checkpoint(item, [])
@@ -227,9 +229,9 @@ def _last_good(catalog: Catalog) -> tuple[CatalogState, bool, list[str]]:
     except CorruptionError:
         good, is_whole = _followed(catalog, start), False
     foreign = []
-    for item, error in forks:
+    for item, fork in forks:
         if item.revision > good.revision:
-            raise error
+            raise fork
         on_chain, _ = catalog.chain.follow(start, item.revision)
         said = decode(catalog.objects.store.get(item.key), item.key)
         if (on_chain.uuid.bytes, on_chain.digest) != (said.uuid, said.previous_digest):

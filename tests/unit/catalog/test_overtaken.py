@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import patch
 from uuid import uuid4
@@ -26,12 +26,13 @@ from custody.catalog import (
     verify,
 )
 from custody.catalog import log as log_module
-from custody.catalog.checkpoints import checkpoint_message, write_hint
+from custody.catalog.checkpoints import checkpoint_message, write_checkpoint, write_hint
 from custody.catalog.codec import decode, encode
+from custody.catalog.publishing import publish
 from custody.catalog.state import CatalogState
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, StorageError
-from custody.store import LocalStore
+from custody.store import LocalStore, ObjectInfo
 from custody.vfs import PosixFileSystem
 from tests.unit.catalog.chain import START_MS, add, build, open_catalog, transactions, value
 
@@ -61,7 +62,7 @@ def _write_late(root: Path, late: CatalogState) -> None:
 def test_a_checkpoint_that_is_written_late_leaves_nothing_and_no_older_hint(tmp_path: Path) -> None:
     slow = build(tmp_path, 2)
     slow.load()
-    right = log_module.write_checkpoint
+    right = write_checkpoint
 
     def stopped(objects: object, state: CatalogState) -> object:
         with patch.object(log_module, "write_checkpoint", right):
@@ -166,7 +167,7 @@ def test_a_commit_that_was_itself_pruned_before_it_looked_again_does_not_claim_t
     tmp_path: Path,
 ) -> None:
     catalog = build(tmp_path, 2)
-    right = log_module.publish
+    right = publish
 
     def published(*args: object) -> bool:
         landed = right(*args)  # type: ignore[arg-type]
@@ -306,9 +307,8 @@ def test_a_file_that_was_written_anew_since_it_was_seen_is_left_alone(tmp_path: 
     catalog.objects.store.put(f"main/provenance/{_log(7)}", b"old")
 
     class Stopped(LocalStore):
-        def list(self, prefix: str, *, after: str = "") -> object:  # type: ignore[override]
-            found = [*super().list(prefix, after=after)]
-            return iter([type(info)(info.key, info.size_bytes, 0) for info in found])
+        def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
+            return (ObjectInfo(info.key, info.size_bytes, 0) for info in super().list(prefix, after=after))
 
     late = Catalog(Stopped(PosixFileSystem(), tmp_path), "main", "provenance", CLOCK)
     now = ManualClock(int(path.stat().st_mtime * 1000) + 1000)
