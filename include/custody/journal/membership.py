@@ -56,6 +56,11 @@ class Missing:
     """The other machine that it is on; empty for one of this machine."""
 
     def __str__(self) -> str:
+        if self.host:
+            return (
+                f"writer {self.writer!r}: its container {self.place} is on the machine {self.host!r}. Do there what "
+                "needs the events that wait on it."
+            )
         return (
             f"writer {self.writer!r}: container {self.container}, last seen at {self.place}, is missing. Mount it, or "
             "name its folder in repository.containers. If it is lost for good, with all journals on it: "
