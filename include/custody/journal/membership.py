@@ -167,7 +167,7 @@ def suspects(fs: FileSystem, roots: Sequence[Path]) -> dict[Path, Missing]:
     be read tells nothing: whoever starts the writer, and verify, name it.
     """
     found: dict[Path, Missing] = {}
-    for writer in writers(fs, roots):
+    for writer in writers(fs, roots) if len(roots) > 1 else ():  # a single one has a state, or nobody knows of any
         try:
             states = writer_states(fs, roots, writer)
         except (CorruptionError, FormatVersionError):
