@@ -118,7 +118,7 @@ def test_every_step_of_a_pass_survives_a_disk_that_goes(length: int, every: bool
     def work(fs: Unmounting) -> None:
         for name in STEPS:
             with suppress(CustodyError):
-                run_pass(fs, name)  # type: ignore[arg-type]
+                run_pass(fs, name)
 
     for moment in moments(work, prepared, every=every):
         disk = prepared()

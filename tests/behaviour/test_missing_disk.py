@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from custody.clock import ManualClock
 from custody.config import Settings
 from custody.errors import CustodyError, NotFoundError, StorageError
 from custody.journal import read_end
@@ -168,9 +169,9 @@ def test_no_step_makes_a_folder_where_the_disk_is_missing(settings: Settings) ->
     for name in STEPS:
         with suppress(StorageError):
             run_steps(settings, name)
-    for work in (lambda: list(repository.rebuild_index(stale_only=True)), lambda: list(repository.rebuild_index())):
+    for stale_only in (True, False):
         with pytest.raises(StorageError, match="is missing"):
-            work()
+            list(repository.rebuild_index(stale_only=stale_only))
     with pytest.raises(StorageError, match="is missing"):
         append(repository, [event(10)])
     assert not settings.containers[1].exists()
@@ -217,6 +218,22 @@ def test_every_answer_names_a_disk_that_is_away(settings: Settings) -> None:
     assert asked.search("").notices == ()
     assert asked.get(missing[0]).event_id == missing[0]
     assert found_kinds(settings) == []
+
+
+def test_contents_stay_that_an_event_on_a_missing_disk_may_speak_of(settings: Settings) -> None:
+    with Repository(settings).writer() as writer:
+        writer.append_with_content([event(0)], b"kept")
+        [journal] = writer.seal()
+    held = settings.containers[1] / "main/journals" / journal.name
+    if journal != held:
+        journal.rename(held)
+    take_out(settings)
+    later = Repository(settings, clock=ManualClock(1 << 45))
+    with pytest.raises(NotFoundError, match="is missing"):
+        later.clean_contents(apply=True)
+    put_back(settings)
+    later.clean_contents(apply=True)
+    assert later.content(later.get(0)).read() == b"kept"
 
 
 def waits_behind(settings: Settings) -> int:

@@ -1,4 +1,7 @@
-"""A start that claims the name, and journals of another machine that are brought in: nothing is lost or twice."""
+"""A name that is taken over, and journals of the machine that lost it that are brought in: nothing is lost or twice.
+
+All processes of a crash test are one in truth, so that who is gone seems to live: its lease is taken over.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ class TakingOver(Scenario[Numbers]):
     def run(self, fs: FileSystem, record: Numbers) -> None:
         claim_name(OTHER, "main", fs, ManualClock(NOW_MS))
         _append(fs, OTHER, record, 10)
-        _opened(fs, ONE).recover(adopt=True)
+        _opened(fs, ONE).recover(adopt=True, take_over=True)
 
     def check(self, fs: FileSystem, record: Numbers) -> None:
         for settings in (ONE, OTHER):
@@ -69,7 +72,7 @@ class TakingOver(Scenario[Numbers]):
         """Go on after the crash: done again, all is brought in, and each event is there once."""
         claim_name(OTHER, "main", fs, ManualClock(NOW_MS))
         _append(fs, OTHER, record, 11)
-        _opened(fs, ONE).recover(adopt=True)
+        _opened(fs, ONE).recover(adopt=True, take_over=True)
         found = {
             (item.writer, item.event.event_id): item.event.source_ordinal or 0
             for settings in (ONE, OTHER)  # each sees what is live, and what waits on its own containers

@@ -167,11 +167,11 @@ class Incarnations:
             raise self._refusal(claims[-1])
         return claims[-1]
 
-    def claim(self, members: Membership, known: Known, clock: Clock) -> Claim:
+    def claim(self, members: Membership, known: Known, clock: Clock, found: Claim | None = None) -> Claim:
         """Claim the name for some containers unless it is theirs already; return the claim.
 
         The caller holds the writer's lock. The containers know the incarnation before the store does, so that a crash
-        in between leaves nothing that is in the way.
+        in between leaves nothing that is in the way. `found` is what `check` has just returned.
 
         Durability: on return the claim survives power loss.
 
@@ -179,7 +179,7 @@ class Incarnations:
             ConfigurationError: the name belongs to other containers.
         """
         for _ in range(_ATTEMPTS):
-            found = self.check(known) or self._put(members, 1, 0, clock)
+            found = found or self.check(known) or self._put(members, 1, 0, clock)
             if found is not None:
                 if members.incarnation != found.incarnation:
                     members.become(found.incarnation)  # an older custody had written the state without it

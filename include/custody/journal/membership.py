@@ -56,6 +56,11 @@ class Missing:
     """The other machine that it is on; empty for one of this machine."""
 
     def __str__(self) -> str:
+        if self.host:
+            return (
+                f"writer {self.writer!r}: its container {self.place} is on the machine {self.host!r}. Do there what "
+                "needs the events that wait on it."
+            )
         return (
             f"writer {self.writer!r}: container {self.container}, last seen at {self.place}, is missing. Mount it, or "
             "name its folder in repository.containers. If it is lost for good, with all journals on it: "
@@ -162,7 +167,7 @@ def suspects(fs: FileSystem, roots: Sequence[Path]) -> dict[Path, Missing]:
     be read tells nothing: whoever starts the writer, and verify, name it.
     """
     found: dict[Path, Missing] = {}
-    for writer in writers(fs, roots):
+    for writer in writers(fs, roots) if len(roots) > 1 else ():  # a single one has a state, or nobody knows of any
         try:
             states = writer_states(fs, roots, writer)
         except (CorruptionError, FormatVersionError):

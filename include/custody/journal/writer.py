@@ -90,8 +90,7 @@ class JournalWriter(OpenJournals):
         known = Known(
             tuple(states.values()), partial(_incarnations_of_journals, *looked_at), partial(_places, *looked_at)
         )
-        if incarnations is not None:
-            incarnations.check(known)
+        found = None if incarnations is None else incarnations.check(known)
         fs.make_directory(lock_path(self._containers, writer).parent)
         self._held.enter_context(fs.lock(lock_path(self._containers, writer)))
         try:
@@ -109,7 +108,7 @@ class JournalWriter(OpenJournals):
             )
             self._next_event_id = least_free_id(fs, self._containers, writer, self._membership, self.recovered)
             if incarnations is not None:
-                self.begin(incarnations.claim(members, known, clock).first_event_id)
+                self.begin(incarnations.claim(members, known, clock, found).first_event_id)
             self._pressure.count()
         except BaseException:
             self._held.close()

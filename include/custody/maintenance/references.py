@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import kept_files
-from custody.errors import CorruptionError, CustodyError, StorageError
+from custody.errors import CorruptionError, CustodyError, NotFoundError, StorageError
 from custody.eventlog import EventLog
 from custody.flow.content import CLAIM_SCHEME, ResourceClaim
 from custody.journal import JournalFile
@@ -51,11 +51,14 @@ def all_references(workspaces: Iterable[Workspace]) -> References:
     """Return what is spoken of by any event that is acknowledged, live, or listed by a kept revision.
 
     Raises:
-        CorruptionError, NotFoundError, FormatVersionError: an event cannot be read.
+        CorruptionError, NotFoundError, FormatVersionError: an event cannot be read; or a container of a writer is not
+            there, or on another machine: its events may speak of any content.
         StorageError: the disk refuses, or journals change all the time.
     """
     found: References = {}
     for workspace in workspaces:
+        for missing in workspace.missing():
+            raise NotFoundError(str(missing))
         for part in (in_journals(workspace), in_kept_logs(workspace)):  # in this order: no event falls in between
             for resource, reference in part.items():
                 _add(found, resource, reference)
@@ -65,10 +68,8 @@ def all_references(workspaces: Iterable[Workspace]) -> References:
 def in_journals(workspace: Workspace) -> References:
     """Return what the events speak of that are not swept yet, those of other incarnations included.
 
-    Raises:
-        StorageError: a container is missing, whose events may speak of any content; and as `all_references` does.
+    Raises as `all_references` does, but for containers that are not there.
     """
-    workspace.require_containers()
     for _ in range(_TRIES):
         try:
             return references_of(_journal_tables(workspace))

@@ -62,6 +62,8 @@ class ContentUse:
     def _removable(self) -> dict[ResourceClaim, int]:
         """Room of the files that may go as far as their age and the journals say; none when that cannot be told."""
         workspaces = [item.workspace for item in self._writers]
+        if any(workspace.missing() for workspace in workspaces):
+            return {}
         try:
             pinned = {resource for workspace in workspaces for resource in in_journals(workspace)}
             self._logs  # noqa: B018 - may fail too
