@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from custody.errors import CorruptionError
 from custody.eventlog.blocks import Sizes, numbers
+from custody.format.batches import read_batch
 from custody.model import EVENT_SCHEMA
 from custody.vfs import FileSystem
 
@@ -145,7 +146,7 @@ def read_staged(fs: FileSystem, path: Path, log: StagedLog, columns: Sequence[st
         message = fs.view(path)[batch.offset : batch.offset + batch.length]
         if zlib.crc32(message) != batch.crc32:
             raise _damaged(path, batch.offset, "a record batch with its checksum", "other bytes")
-        table = pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(message), EVENT_SCHEMA)])
+        table = pa.Table.from_batches([read_batch(message, EVENT_SCHEMA)])
         yield table.select(list(columns)) if columns else table
 
 
