@@ -26,6 +26,10 @@ class Notices:
             raise CorruptionError(str(damage))
         self._texts[str(damage)] = None
 
+    def remark(self, text: str) -> None:
+        """Take note of what is no damage, or is known already; never raises."""
+        self._texts[text] = None
+
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._texts))
 
