@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -106,7 +106,7 @@ def _plain(value: pa.Scalar) -> object:
 
 
 def _time(value: pa.Scalar) -> str:
-    unit = value.type.unit if pa.types.is_timestamp(value.type) else "D"
+    unit: Any = value.type.unit if pa.types.is_timestamp(value.type) else "D"
     number: int = value.value
     if abs(number) in (_INFINITE_DAYS, INT64_MAX):
         return "infinity" if number > 0 else "-infinity"
