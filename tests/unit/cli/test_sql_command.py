@@ -153,3 +153,22 @@ def test_nothing_is_said_aside_of_events_that_wait(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "n\nTrue\n", "")
+
+
+def test_a_transaction_that_is_known_to_be_lost_is_left_out_and_named(tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "r")
+    for start in (0, 20, 40):
+        append(repository, EVENTS[start : start + 20])
+        run_steps(repository.settings)
+    catalog = Repository.open(tmp_path / "r").workspace().catalog
+    catalog.load()
+    catalog.write_checkpoint()
+    path = sorted((tmp_path / "r").rglob("*.txn"))[1]
+    path.write_bytes(flipped(path.read_bytes(), 8 * 100))
+    asked = ("--csv", "select revision from transactions")
+    assert run(tmp_path / "r", *asked).exit_code == CorruptionError.exit_code
+    CliRunner().invoke(cli, ["-r", str(tmp_path / "r"), "repair", "--apply"])
+    found = run(tmp_path / "r", *asked)
+    assert (found.exit_code, found.stdout) == (0, "revision\n0\n2\n3\n")
+    assert f"{path} " in found.stderr
+    assert "revision 1 is lost" in found.stderr
