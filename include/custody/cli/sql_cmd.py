@@ -7,18 +7,22 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from custody.cli.output import clean, json_option, print_json, print_table, stderr
 from custody.errors import ConfigurationError
+from custody.model import INT64_MAX
 from custody.repository import Repository
 
 if TYPE_CHECKING:
     from custody.repository.sql import SqlResult
+
+_INFINITE_DAYS = (1 << 31) - 1  # the engine's word for a day without end
 
 
 @click.command()
@@ -36,7 +40,7 @@ def sql(
 ) -> None:
     """Print the rows of QUERY, one SELECT over all events of all writers, those included that are not live yet.
 
-    Tables: events, logs (docs/sql.md). With --json each row is one line.
+    Tables: events, logs, transactions (docs/sql.md). With --json each row is one line.
 
     \b
     Example:
@@ -73,10 +77,40 @@ def _values(column: pa.Array) -> list[object]:
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
-    values: list[object] = column.to_pylist()
+    try:
+        values: list[object] = column.to_pylist()
+        if pa.types.is_map(kind):
+            values = [None if value is None else dict(value) for value in values]  # type: ignore[call-overload]
+        return [msgspec.to_builtins(value, str_keys=True) for value in values]
+    except (OverflowError, ValueError, TypeError):
+        return [_plain(value) for value in column]  # slower, and knows what Python's types cannot hold
+
+
+def _plain(value: pa.Scalar) -> object:
+    """Return a value as JSON knows it, also times beyond the years 1 to 9999 and with nanoseconds."""
+    if not value.is_valid:
+        return None
+    kind = value.type
     if pa.types.is_map(kind):
-        values = [None if value is None else dict(value) for value in values]  # type: ignore[call-overload]
-    return [msgspec.to_builtins(value, str_keys=True) for value in values]
+        return {str(_plain(pair["key"])): _plain(pair["value"]) for pair in value.values}
+    if pa.types.is_struct(kind):
+        return {kind.field(number).name: _plain(value[number]) for number in range(kind.num_fields)}
+    if isinstance(value, pa.ListScalar | pa.LargeListScalar | pa.FixedSizeListScalar):
+        return [_plain(item) for item in value.values]
+    if isinstance(value, pa.UnionScalar | pa.DictionaryScalar | pa.ExtensionScalar):
+        return _plain(value.value)
+    try:
+        return msgspec.to_builtins(value.as_py(), str_keys=True)
+    except (OverflowError, ValueError, TypeError):
+        return _time(value) if pa.types.is_timestamp(kind) or pa.types.is_date(kind) else str(value)
+
+
+def _time(value: pa.Scalar) -> str:
+    unit: Any = value.type.unit if pa.types.is_timestamp(value.type) else "D"
+    number: int = value.value
+    if abs(number) in (_INFINITE_DAYS, INT64_MAX):
+        return "infinity" if number > 0 else "-infinity"
+    return f"{np.datetime64(number, unit)}{'Z' if getattr(value.type, 'tz', None) else ''}"
 
 
 def _text(value: object) -> object:

@@ -26,6 +26,12 @@ class QuerySection(Section):
         ge=64 << 20,
         description="Memory of one SQL query, in bytes; what does not fit goes to a temporary folder.",
     )
+    sql_process_bytes_max: int = Field(
+        2 << 30,
+        ge=256 << 20,
+        description="Memory of the process that answers one SQL query, in bytes; a query that needs more is ended.",
+    )
+    sql_row_bytes_max: int = Field(64 << 20, ge=1 << 10, description="Bytes of one row of the result of a SQL query.")
     sql_spill_bytes_max: int = Field(
         4 << 30, ge=0, description="Bytes that one SQL query may put into its temporary folder."
     )

@@ -184,16 +184,19 @@ class EventLog:
                 found[holders == number] = False
         return found
 
-    def parquet(self) -> memoryview:
-        """Return the log as a Parquet file with a whole footer, for readers that do not know its checksum."""
+    def mended_footer(self) -> tuple[int, bytes] | None:
+        """Return where and which end the log needs to be a whole Parquet file; None when its own is whole.
+
+        For readers that do not know the checksum of the footer.
+        """
         start, length = self.toc.footer_offset, self.toc.footer_bytes
         tail = length.to_bytes(4, "little") + MAGIC
         is_whole = self.data[start + length :] == tail
         if is_whole and hashlib.sha256(self.data[start : start + length]).digest() == self.toc.footer_sha256:
-            return self.data
+            return None
         blocks = self.toc.blocks
         footer = self.toc.footer(range(len(blocks)))
-        return memoryview(bytes(self.data[: int(blocks[-1]["offset"] + blocks[-1]["length"])]) + footer[len(MAGIC) :])
+        return int(blocks[-1]["offset"] + blocks[-1]["length"]), footer[len(MAGIC) :]
 
     def get_many(self, event_ids: Sequence[int], on_damage: OnDamage = refuse) -> pa.Table:
         """Return the events with these ids that the log holds, in event-id order; decodes only their blocks."""

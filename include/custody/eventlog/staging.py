@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from custody.errors import CorruptionError
 from custody.eventlog.blocks import Sizes, numbers
+from custody.format.batches import read_batch
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, is_newer, to_present
 from custody.vfs import FileSystem
 
@@ -157,7 +158,7 @@ def read_staged(
         message = fs.view(path)[batch.offset : batch.offset + batch.length]
         if zlib.crc32(message) != batch.crc32:
             raise _damaged(path, batch.offset, "a record batch with its checksum", "other bytes")
-        table = to_present(pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(message), schema)]), columns)
+        table = to_present(pa.Table.from_batches([read_batch(message, schema)]), columns)
         yield table.select(list(columns)) if columns else table
 
 

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from custody.errors import CorruptionError, InvalidInputError
+from custody.format.batches import read_batch
 from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame
 from custody.model import EVENT_SCHEMA, Event, require_types, text_problems, to_batch, to_present
 
@@ -205,7 +206,7 @@ def _decode_rows(records: Sequence[Record]) -> pa.Table:
 
 def _decode_batches(records: Sequence[Record]) -> pa.Table:
     schema = records[0].schema
-    batches = [pa.ipc.read_record_batch(pa.py_buffer(record.body), schema) for record in records]
+    batches = [read_batch(record.body, schema) for record in records]
     return pa.Table.from_batches(batches, schema=schema)
 
 

@@ -113,11 +113,11 @@ class Asked(Grounds):
             InvalidInputError: the query cannot be read, or asks for what is not allowed.
             CorruptionError: what the query has to read is damaged; `skip_damaged` leaves it out instead.
         """
-        # The engine and pyarrow's data sets take seconds to import, which no other use of custody should wait for.
         from custody.repository.sql import SqlResult
         from custody.repository.sql_sources import SqlSources
 
-        return SqlResult(self.settings, SqlSources(self.workspaces(), skip_damaged=skip_damaged), text, seconds_max)
+        sources = partial(SqlSources, self.workspaces(), skip_damaged=skip_damaged)
+        return SqlResult(self.settings, sources, text, seconds_max)
 
     def search(
         self,

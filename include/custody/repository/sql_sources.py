@@ -1,14 +1,14 @@
-"""What SQL is asked of: all live logs of all writers and the live tail, as one data set of columns."""
+"""What SQL is asked of: all live logs of all writers, and the live tail."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from custody.catalog import AddFile
-from custody.eventlog import Damage, EventLog
+from custody.eventlog import Damage
 from custody.model import EVENT_SCHEMA, lacking, to_present
 from custody.repository import reading
 from custody.repository.burial import buried_ids
@@ -17,10 +17,13 @@ from custody.repository.found import Notices
 from custody.repository.opening import open_log
 from custody.repository.sql_transactions import transactions
 from custody.rollover import Workspace
+from custody.sql import LogPart
 
 SQL_SCHEMA = pa.schema([pa.field("writer", pa.string(), nullable=False), *EVENT_SCHEMA])
-"""The columns of the view `events`."""
+"""The columns of the table `events`."""
+LOGS = "logs"
 _TIME = pa.timestamp("ms", tz="UTC")
+_BURIED = pa.schema([("writer", pa.string()), ("event_id", pa.int64())])
 _LOGS = pa.schema(
     [
         ("writer", pa.string()),
@@ -34,9 +37,6 @@ _LOGS = pa.schema(
         ("last_event_time", _TIME),
         ("sha256", pa.string()),
     ]
-)
-_FORMAT = ds.ParquetFileFormat(
-    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
 
 
@@ -54,21 +54,20 @@ class SqlSources:
         self._workspaces = workspaces
         self.notices = Notices(strict=not skip_damaged)
         self._skip_damaged = skip_damaged
-        self._logs: list[EventLog] = []
-        fragments: list[ds.Fragment] = []
-        tails, rows, buried = [], [], []
+        self.parts: list[LogPart] = []
+        self._files: list[tuple[Workspace, AddFile]] = []
+        tails, rows, buried = [SQL_SCHEMA.empty_table()], [], [_BURIED.empty_table()]
         for workspace in workspaces:
             view = reading.snapshot(workspace, self.notices)
             for file in caches_of(workspace).live(workspace, view.state).files:
                 rows.append(_row(workspace, file))
-                fragments += self._fragment(workspace, file)
+                self.parts += self._part(workspace, file)
             tails.append(_with_writer(view.shown_tail, workspace.writer))
             ids = buried_ids(workspace, view.state, self.notices)
-            buried.append(pa.table({"writer": pa.array([workspace.writer] * len(ids), pa.string()), "event_id": ids}))
-        tail = pa.concat_tables([SQL_SCHEMA.empty_table(), *tails])
-        stored = ds.FileSystemDataset(fragments, SQL_SCHEMA, _FORMAT)
-        self.events = ds.dataset([stored, ds.dataset(tail)]) if fragments else ds.dataset(tail)
-        self.buried = pa.concat_tables(buried) if buried else None
+            buried.append(pa.table([pa.repeat(workspace.writer, len(ids)), ids], schema=_BURIED))
+        self.tail = pa.concat_tables(tails)
+        """The acknowledged events that are in no log yet, without those that must not be given out."""
+        self.buried = pa.concat_tables(buried)
         """Writer and id of the events of logs that tombstones bury."""
         self.logs = pa.Table.from_pylist(rows, schema=_LOGS)
 
@@ -76,38 +75,42 @@ class SqlSources:
         """Return what the catalogs' transactions did.
 
         Raises:
-            CorruptionError: a transaction is damaged or missing.
+            CorruptionError: a transaction is damaged or missing, and damage is not left out.
         """
-        return transactions(self._workspaces)
+        return transactions(self._workspaces, self.notices)
 
     def damage(self) -> Iterator[Damage]:
         """Look for damaged blocks, after a query failed, and yield them."""
-        for log in self._logs:
+        for workspace, file in self._files:
             found: list[Damage] = []
-            log.whole_blocks(found.append)
+            log = open_log(workspace, file, found.append)
+            if log is not None:
+                log.whole_blocks(found.append)
             yield from found
 
-    def _fragment(self, workspace: Workspace, file: AddFile) -> Iterator[ds.Fragment]:
-        """Yield a log as a part of the data set, and say what all its events have in common."""
+    def _part(self, workspace: Workspace, file: AddFile) -> Iterator[LogPart]:
+        """Yield what the engine has to know of a log."""
         log = open_log(workspace, file, self.notices)
         if log is None:
             return
-        self._logs.append(log)
-        blocks = log.whole_blocks(self.notices) if self._skip_damaged else None
-        common = (
-            (ds.field("writer") == workspace.writer)
-            & (ds.field("event_id") >= file.first_event_id)
-            & (ds.field("event_id") <= file.last_event_id)
-            & (ds.field("event_time") >= pa.scalar(file.first_event_time_ms, _TIME))
-            & (ds.field("event_time") <= pa.scalar(file.last_event_time_ms, _TIME))
-        )
-        # What logs of an older schema version lack is what reading says of it; pyarrow alone would say null.
+        self._files.append((workspace, file))
         held = log.schema.names
-        for field in EVENT_SCHEMA:
-            if field.name not in held and not field.nullable:
-                common &= ds.field(field.name) == lacking(field)
-        source = pa.BufferReader(pa.py_buffer(log.parquet()))
-        yield _FORMAT.make_fragment(source, partition_expression=common, row_groups=blocks)
+        yield LogPart(
+            path=os.fsencode(log.path),
+            writer=workspace.writer,
+            first_event_id=file.first_event_id,
+            last_event_id=file.last_event_id,
+            first_event_time_ms=file.first_event_time_ms,
+            last_event_time_ms=file.last_event_time_ms,
+            blocks=log.whole_blocks(self.notices) if self._skip_damaged else None,
+            footer=log.mended_footer(),
+            # What logs of an older schema version lack is what reading says of it; pyarrow alone would say null.
+            lacks={
+                field.name: lacking(field).as_py()
+                for field in EVENT_SCHEMA
+                if field.name not in held and not field.nullable
+            },
+        )
 
 
 def _with_writer(table: pa.Table, writer: str) -> pa.Table:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,3 +117,58 @@ def test_damage_is_an_error_unless_it_is_left_out_and_events_say_it_too(tmp_path
     listed = CliRunner().invoke(cli, ["-r", str(tmp_path / "r"), "events", "--json"])
     assert (listed.exit_code, listed.stdout) == (0, "")
     assert "events 0 to 59 are lost" in listed.stderr
+
+
+def test_every_kind_of_value_is_printed(root: Path) -> None:
+    for options in (["--json"], ["--csv"], []):
+        found = run(root, *options, "select * from test_all_types()")
+        assert (found.exit_code, found.stderr) == (0, "")
+    lines = [json.loads(line) for line in run(root, "--json", "select * from test_all_types()").stdout.splitlines()]
+    assert len(lines) == 3
+    assert lines[0]["date"] == "-5877641-06-25"
+    assert lines[1]["timestamp_array"] == ["1970-01-01T00:00:00", "infinity", "-infinity", None, "2022-05-12T16:23:45"]
+    assert lines[1]["timestamp_tz"].endswith("Z")
+    assert lines[1]["map"] == {"key1": "🦆🦆🦆🦆🦆🦆", "key2": "goose"}
+
+
+def test_an_error_is_one_line_that_names_no_inside(root: Path) -> None:
+    for text in ("select no_such from events", "select *\nfrom events\nwhere", "from stored", "from evens"):
+        found = run(root, text)
+        assert found.exit_code == InvalidInputError.exit_code
+        assert found.stderr.count("\n") == 1
+        assert "\N{REPLACEMENT CHARACTER}" not in found.stderr
+        assert "__duckdb" not in found.stderr
+        assert "scan" not in found.stderr
+    assert "The tables are events, logs and transactions." in run(root, "from evens").stderr
+
+
+def test_nothing_is_said_aside_of_events_that_wait(tmp_path: Path) -> None:
+    root = tmp_path / "r"
+    append(Repository.create(root), EVENTS)  # more than fit into rows: a batch of columns
+    source = "from custody.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", source, "-r", str(root), "sql", "--csv", "select count(details) >= 0 n from events"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "n\nTrue\n", "")
+
+
+def test_a_transaction_that_is_known_to_be_lost_is_left_out_and_named(tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "r")
+    for start in (0, 20, 40):
+        append(repository, EVENTS[start : start + 20])
+        run_steps(repository.settings)
+    catalog = Repository.open(tmp_path / "r").workspace().catalog
+    catalog.load()
+    catalog.write_checkpoint()
+    path = sorted((tmp_path / "r").rglob("*.txn"))[1]
+    path.write_bytes(flipped(path.read_bytes(), 8 * 100))
+    asked = ("--csv", "select revision from transactions")
+    assert run(tmp_path / "r", *asked).exit_code == CorruptionError.exit_code
+    CliRunner().invoke(cli, ["-r", str(tmp_path / "r"), "repair", "--apply"])
+    found = run(tmp_path / "r", *asked)
+    assert (found.exit_code, found.stdout) == (0, "revision\n0\n2\n3\n")
+    assert f"{path} " in found.stderr
+    assert "revision 1 is lost" in found.stderr

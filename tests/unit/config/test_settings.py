@@ -87,6 +87,8 @@ BOUNDS: list[tuple[str, str, list[object], list[object]]] = [
     ("query", "cache_bytes", [0, 1 << 40], [-1]),
     ("query", "open_logs_max", [1, 100_000], [0]),
     ("query", "sql_memory_bytes", [64 << 20, 1 << 40], [(64 << 20) - 1]),
+    ("query", "sql_process_bytes_max", [256 << 20, 1 << 40], [(256 << 20) - 1]),
+    ("query", "sql_row_bytes_max", [1 << 10, 1 << 40], [1023]),
     ("query", "sql_spill_bytes_max", [0, 1 << 40], [-1]),
     ("query", "sql_seconds_max", [0.1, 86_400], [0, -1, float("nan"), float("inf")]),
     ("spark", "master", ["local[2]", "yarn"], [1]),

@@ -222,3 +222,22 @@ def test_what_no_column_holds_is_refused_before_an_id_is_used(
         assert not list((tmp_path / "main" / "journals").iterdir())
         assert writer.append([event(1)]) == range(1)
     assert stored([tmp_path]) == numbered([event(1)])
+
+
+@pytest.mark.parametrize("padding", range(8))
+def test_columns_lie_at_even_addresses_wherever_a_record_begins(padding: int) -> None:
+    events = [event(number) for number in range(100)]
+    whole = b"".join(Prepared(events).records(0))
+    data = memoryview(bytes(padding) + whole)[padding:]
+    [found] = frames(data)
+    assert isinstance(found, Frame)
+    table = decode([Record.of(found, Path("j"), 0, JOURNAL_SCHEMA)])
+    addresses = [
+        part.address
+        for column in table.columns
+        for chunk in column.chunks
+        for part in chunk.buffers()
+        if part is not None and part.size
+    ]
+    assert addresses
+    assert not [address for address in addresses if address % 8]

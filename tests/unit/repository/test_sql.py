@@ -9,14 +9,17 @@ from pathlib import Path
 from threading import Timer
 from uuid import UUID
 
+import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
 
 from custody.errors import CorruptionError, InvalidInputError
 from custody.eventlog import EventLog
 from custody.model import EVENT_SCHEMA, Event
-from custody.repository import Repository
+from custody.repository import Meant, Repository
+from custody.repository.sql_sources import SqlSources
+from custody.sql import Given, scanning
+from custody.sql.engine import register
 from custody.vfs import PosixFileSystem
 from tests.support import append, flipped, numbered, run_steps, sample
 
@@ -111,6 +114,24 @@ def test_the_table_of_transactions_is_what_the_catalogs_say(two: Repository) -> 
     assert linked == [{"n": len(timeline)}]
 
 
+def test_a_transaction_that_is_damaged_is_an_error_or_left_out_and_named(two: Repository) -> None:
+    two.workspace("one").catalog.load()
+    two.workspace("one").catalog.write_checkpoint()
+    paths = sorted(two.settings.store.rglob("*.txn"))
+    data = paths[0].read_bytes()
+    paths[0].write_bytes(flipped(data, 8 * (len(data) // 2)))
+    fresh = Repository.open(two.settings.root)
+    # The state is that of the checkpoint: only who reads the history finds the damage.
+    assert rows(fresh, "select count(*) n from events") == [{"n": 350}]
+    with pytest.raises(CorruptionError, match=rf"{paths[0].name}.*expected"):
+        rows(fresh, "select * from transactions")
+    with fresh.sql("select revision from transactions order by 1", skip_damaged=True) as result:
+        found = [row["revision"] for batch in result.batches() for row in batch.to_pylist()]
+        assert found == list(range(1, len(paths)))
+        [notice] = result.notices
+        assert paths[0].name in notice
+
+
 def test_transactions_are_read_only_by_who_asks_for_them(two: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise AssertionError
@@ -122,17 +143,18 @@ def test_transactions_are_read_only_by_who_asks_for_them(two: Repository, monkey
 
 
 def test_projections_and_filters_reach_the_scan(two: Repository) -> None:
-    with two.sql("select 1") as result:
-        list(result.batches())
-        explained = result._connection.sql("explain select details from events where event_id = 7")
-        text = str(explained.fetchall())
+    two.forget(Meant(event_ids=[5]), "asked for", writer="one")
+    sources = SqlSources(two.workspaces(), skip_damaged=False)
+    connection = duckdb.connect()
+    register(connection, Given(sources.parts, sources.tail, sources.buried))
+    explained = connection.sql("explain select details from events where event_id = 7")
+    text = str(explained.fetchall())
     assert "Projections" in text
     assert "event_id" in text.split("Filters")[1]
 
 
-def test_page_checksums_are_verified(two: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    from custody.repository import sql_sources
-
+def test_page_checksums_are_verified(two: Repository) -> None:
+    assert scanning.FORMAT.default_fragment_scan_options.page_checksum_verification
     path = min(two.settings.store.rglob("*.parquet"))
     log = EventLog(PosixFileSystem(), path)
     place = int(log.toc.blocks[1]["offset"] + log.toc.blocks[1]["length"]) - 40
@@ -146,8 +168,6 @@ def test_page_checksums_are_verified(two: Repository, monkeypatch: pytest.Monkey
         assert batch.to_pylist() == [{"n": 350 - lost}]
         [notice] = result.notices
         assert "block 1" in notice
-    assert isinstance(sql_sources._FORMAT, ds.ParquetFileFormat)
-    assert sql_sources._FORMAT.default_fragment_scan_options.page_checksum_verification
 
 
 def test_a_damaged_footer_costs_nothing(two: Repository) -> None:
@@ -164,56 +184,38 @@ def test_a_damaged_footer_costs_nothing(two: Repository) -> None:
     "text",
     [
         "select * from '/etc/passwd'",
-        "select * from read_csv('/etc/passwd')",
-        "select * from read_text('/etc/hostname')",
-        "select * from read_parquet('{root}/**/*.parquet')",
-        "select * from glob('/*')",
-        "select * from read_csv('http://127.0.0.1:9/x')",
-        "from sniff_csv('/etc/passwd')",
-        "select getenv('HOME')",
         "select * from sources",
+        "select * from stored",
+        "from query_table('trans' || 'actions')",
         "select * from query('copy events to ''{root}/x.csv''')",
-    ],
-)
-def test_a_query_reaches_no_file_no_network_and_no_variable(two: Repository, text: str) -> None:
-    sources = pa.table({"secret": [1]})
-    assert sources.num_rows == 1
-    before = sorted(two.settings.root.rglob("*"))
-    with pytest.raises(InvalidInputError, match=r"^SQL: "):
-        rows(two, text.format(root=two.settings.root))
-    assert sorted(two.settings.root.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         "copy events to '{root}/x.csv'",
-        "copy (select 1) to '{spill}/x.csv'",
-        "attach '{root}/x.db'",
-        "install httpfs",
-        "load httpfs",
-        "set threads = 1",
-        "reset lock_configuration",
-        "pragma database_list",
-        "create table t as select 1",
-        "drop view events",
-        "delete from events",
         "explain analyze copy (select 1) to '{root}/x.csv'",
         "select 1; select 2",
-        "call pragma_version()",
         "",
         "selec",
         "select no_such_column from events",
     ],
 )
-def test_only_one_select_is_run(two: Repository, text: str) -> None:
+def test_only_one_select_of_the_tables_is_run(two: Repository, text: str) -> None:
+    sources = pa.table({"secret": [1]})
+    assert sources.num_rows == 1
     before = sorted(two.settings.root.rglob("*"))
-    with pytest.raises(InvalidInputError, match=r"^SQL: "):
-        rows(two, text.format(root=two.settings.root, spill="/tmp"))
+    with pytest.raises(InvalidInputError, match=r"^SQL: [^\n]*$"):
+        rows(two, text.format(root=two.settings.root))
     assert sorted(two.settings.root.rglob("*")) == before
 
 
-@pytest.mark.parametrize("text", ["describe events", "show tables", "summarize logs", "from logs", "values (1)"])
+def test_what_is_forgotten_is_in_no_answer(two: Repository) -> None:
+    in_a_log, waiting = EVENTS[7].flowfile_uuid, EVENTS[250].flowfile_uuid
+    gone = {each.event_id for each in EVENTS if each.flowfile_uuid in (in_a_log, waiting)}
+    two.forget(Meant(flowfile_uuids=[in_a_log, waiting]), "asked for", writer="one")
+    shown = rows(two, "select event_id, flowfile_uuid from events where writer = 'one' order by 1")
+    assert [row["event_id"] for row in shown] == sorted(set(range(300)) - gone)
+    assert not {in_a_log, waiting} & {row["flowfile_uuid"] for row in shown}
+    assert rows(two, "select count(*) n from events where writer = 'one'") == [{"n": 300 - len(gone)}]
+
+
+@pytest.mark.parametrize("text", ["describe events", "show tables", "summarize logs", "values (1)"])
 def test_what_only_looks_is_allowed(two: Repository, text: str) -> None:
     assert rows(two, text)
 
@@ -232,16 +234,12 @@ def test_a_query_whose_time_is_over_before_it_begins_is_stopped(two: Repository)
     assert time.monotonic() - begun < 30
 
 
-def test_memory_is_bounded_and_what_is_put_aside_is_removed(two: Repository, tmp_path: Path) -> None:
+def test_memory_is_bounded_by_the_settings(two: Repository) -> None:
     (two.settings.root / "custody.toml").write_text(
         f"[query]\nsql_memory_bytes = {64 << 20}\nsql_spill_bytes_max = 0\n"
     )
-    with pytest.raises(InvalidInputError, match=r"[Mm]emory"):
+    with pytest.raises(InvalidInputError, match=rf"{64 << 20} bytes in the engine \(query.sql_memory_bytes\)"):
         rows(Repository.open(two.settings.root), "select list(range) from range(100000000)")
-    with two.sql("select 1") as result:
-        spill = Path(result._spill.name)
-        assert spill.is_dir()
-    assert not spill.exists()
 
 
 def test_rows_are_streamed(two: Repository) -> None:

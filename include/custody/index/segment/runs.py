@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from custody.format.batches import read_batch
 from custody.index.arrays import integers, to_arrow
 from custody.index.values import Values
 from custody.vfs import FileSystem, WritableFile
@@ -57,10 +58,7 @@ class Runs:
         places = self._spilled.pop(name, [])
         if places:
             view = self._fs.view(self._path)
-            batches = [
-                pa.ipc.read_record_batch(pa.py_buffer(view[start : start + size]), schema)
-                for start, size, schema in places
-            ]
+            batches = [read_batch(view[start : start + size], schema) for start, size, schema in places]
             spilled = [_values(terms, codes) for terms, codes in zip(batches[::2], batches[1::2], strict=True)]
         else:
             spilled = []

@@ -1,0 +1,126 @@
+"""What a query may name: the tables that are given, and functions that only compute.
+
+The engine itself has views, functions and settings that tell of its inside and of this machine. A query is looked at as
+the engine's own parser reads it, before anything of it is bound. Table functions have to be known here; of the scalar
+functions, which compute, a few are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import duckdb
+
+_TABLE_FUNCTIONS = frozenset(
+    (
+        "generate_series", "generate_subscripts", "icu_calendar_names", "json_each", "json_tree", "pg_timezone_names",
+        "range", "repeat", "repeat_row", "test_all_types", "unnest",
+    )
+)  # fmt: skip
+_SHOWN = frozenset(("tables", "__show_tables_expanded"))
+_REFERENCES = frozenset(
+    (
+        "BASE_TABLE", "EMPTY", "EMPTY_FROM", "EXPRESSION_LIST", "JOIN", "PIVOT", "SHOW_REF", "SUBQUERY",
+        "TABLE_FUNCTION",
+    )
+)  # fmt: skip
+# Settings and variables, logs, other people's SQL, and states of aggregates, which are bytes that the engine trusts.
+_REFUSED = frozenset(
+    (
+        "combine", "combine_aggr", "current_setting", "finalize", "getenv", "getvariable", "parse_duckdb_log_message",
+        "set_config", "to_aggregate_state", "write_log", "currval", "nextval", "setval", "query", "query_table",
+    )
+)  # fmt: skip
+_REFUSED_STARTS = ("__internal", "json_execute", "json_serialize_plan", "pg_get_", "duckdb_", "pragma_", "read_")
+_NESTED_MAX = 500
+
+
+class RefusedError(Exception):
+    """A query that is not run; the text says why."""
+
+
+def names_of(connection: duckdb.DuckDBPyConnection, text: str, tables: Collection[str]) -> set[str]:
+    """Return which of the tables a query reads.
+
+    Raises:
+        RefusedError: it is not one SELECT, or names what is not to be reached.
+        duckdb.Error: it cannot be read.
+    """
+    statements = connection.extract_statements(text)
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        raise RefusedError("expected one SELECT (or DESCRIBE, SHOW, SUMMARIZE), got something else.")
+    try:
+        tree = json.loads(_value(connection, "select json_serialize_sql(?)", [text]))
+        items = list(_objects(tree))
+    except RecursionError:
+        raise RefusedError("expected a query that is not nested as deeply as this one.") from None
+    if tree["error"]:
+        raise RefusedError(f"{tree['error_message'].rstrip('.!')}.")
+    known = {name.casefold() for name in tables}
+    own = _value(connection, "select list(lower(view_name)) from duckdb_views() where internal")
+    with_names = _with_names(items, known.union(own))
+    found = set()
+    for item in items:
+        name = _check(item, known | with_names)
+        if name is not None and name not in with_names:
+            found.add(name)
+    return found
+
+
+def _value(connection: duckdb.DuckDBPyConnection, text: str, values: list[str] | None = None) -> Any:  # noqa: ANN401
+    return connection.execute(text, values or []).fetchall()[0][0]
+
+
+def _objects(tree: object) -> Iterator[dict[str, Any]]:
+    """Yield all objects of a document."""
+    waiting = [tree]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            yield item
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item
+
+
+def _with_names(items: list[dict[str, Any]], taken: set[str]) -> set[str]:
+    """Return the names that WITH gives; where one holds is the engine's matter, so it must not hide another one."""
+    names = {str(entry["key"]).casefold() for item in items if "cte_map" in item for entry in item["cte_map"]["map"]}
+    names |= {str(item["cte_name"]).casefold() for item in items if item.get("cte_name")}
+    if hidden := sorted(names & taken):
+        raise RefusedError(f"WITH {hidden[0]!r}: expected a name that no table has. Take another one.")
+    return names
+
+
+def _check(item: dict[str, Any], tables: set[str]) -> str | None:
+    """Refuse what must not be asked for; return the name of a table that is."""
+    kind = item.get("type")
+    if "sample" in item and "alias" in item and kind not in _REFERENCES:
+        raise RefusedError(f"{kind} is not among what may stand behind FROM.")
+    if kind == "BASE_TABLE" or (kind == "SHOW_REF" and item["show_type"] == "SHOW"):
+        return _table(item, tables)
+    if kind == "SHOW_REF" and item["show_type"] == "SHOW_SPECIAL" and item["table_name"].strip('"') not in _SHOWN:
+        raise RefusedError("of SHOW only SHOW TABLES and SHOW with the name of a table may be asked for.")
+    if kind == "TABLE_FUNCTION":
+        _check_function(item["function"], is_table=True)
+    elif item.get("class") == "FUNCTION":
+        _check_function(item, is_table=False)
+    return None
+
+
+def _table(item: dict[str, Any], tables: set[str]) -> str:
+    path = [name for name in item["qualified_name"]["path"] if name]
+    name = str(item["table_name"]).strip('"').casefold()
+    if len(path) != 1 or item["schema_name"] or item["catalog_name"] or name not in tables:
+        shown = ".".join(str(part).strip('"') for part in path)
+        raise RefusedError(f"there is no table {shown!r}. The tables are events, logs and transactions.")
+    return name
+
+
+def _check_function(item: dict[str, Any], *, is_table: bool) -> None:
+    name = str(item["function_name"]).casefold()
+    allowed = name in _TABLE_FUNCTIONS if is_table else name not in _REFUSED and not name.startswith(_REFUSED_STARTS)
+    if not allowed:
+        raise RefusedError(f"the function {name} may not be asked for: it does not only compute.")

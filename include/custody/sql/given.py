@@ -1,0 +1,79 @@
+"""What a query is asked of, as it goes to the engine: tables in memory that both sides map, and logs by name.
+
+Events that must not be given out do not come that far: those of the live tail are taken out before, and those of the
+logs while they are scanned, below the engine. So there is no name under which they could be asked for.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import pyarrow as pa
+
+_ALIGNED = 64
+
+
+class LogPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A live event log: where it lies, and what all its events have in common."""
+
+    path: bytes
+    writer: str
+    first_event_id: int
+    last_event_id: int
+    first_event_time_ms: int
+    last_event_time_ms: int
+    blocks: list[int] | None = None
+    """None: all of them."""
+    footer: tuple[int, bytes] | None = None
+    """Of a log whose own footer is damaged: where it has to stand, and what has to stand there."""
+    lacks: dict[str, object] = msgspec.field(default_factory=dict)
+    """What the events say in columns that the log does not have, by column; others are null."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """The events of logs and of the live tail, and the other tables; `buried` has columns `writer` and `event_id`."""
+
+    logs: list[LogPart]
+    tail: pa.Table
+    buried: pa.Table
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+
+
+class _Told(msgspec.Struct):
+    """`Given` without its tables, and where in the memory these lie."""
+
+    logs: list[LogPart]
+    places: dict[str, tuple[int, int]]
+
+
+_TAIL, _BURIED = " tail", " buried"  # no table has such a name
+
+
+def write(given: Given, memory: int) -> bytes:
+    """Put the tables into a file of memory, and return what to tell the engine."""
+    places = {}
+    with os.fdopen(memory, "wb", closefd=False) as file:
+        for name, table in {_TAIL: given.tail, _BURIED: given.buried, **given.tables}.items():
+            start = -file.tell() % _ALIGNED + file.tell()
+            file.seek(start)
+            with pa.ipc.new_stream(file, table.schema) as stream:
+                stream.write_table(table)
+            places[name] = (start, file.tell() - start)
+        file.truncate(max(file.tell(), 1))
+    return msgspec.msgpack.encode(_Told(given.logs, places))
+
+
+def read(told: bytes, memory: int) -> Given:
+    """Return what was written; the columns of the tables stay where they lie."""
+    found = msgspec.msgpack.decode(told, type=_Told)
+    mapped = pa.py_buffer(mmap.mmap(memory, 0, access=mmap.ACCESS_READ))
+    tables = {
+        name: pa.ipc.open_stream(mapped.slice(start, length)).read_all()
+        for name, (start, length) in found.places.items()
+    }
+    return Given(found.logs, tables.pop(_TAIL), tables.pop(_BURIED), tables)

@@ -1,0 +1,94 @@
+"""The small process between who asks and the engine. Run as a script: it imports nothing of custody.
+
+It starts the engine as its child and waits; nothing that the engine does can keep it from acting. When the engine
+ends, puts more aside than it may, or who asked is gone (the control pipe is closed, or the parent is another one), it
+kills the engine, removes what the engine put aside, and ends with the engine's exit code, 128 more than the signal's
+number where a signal ended it. The engine has a setting for what it may put aside, and does not keep it.
+When the keeper itself is killed the engine dies with it, and who asked removes what was put aside.
+"""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+
+CONTROL, RESULTS = 0, 1
+SPILLED = 3
+"""The exit code where the engine put more aside than it may."""
+_LOOK_MS = 200
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Start the engine, and see it to its end."""
+    told = json.loads(sys.argv[1])
+    asker, keeper = told["asker"], os.getpid()
+    os.mkdir(told["spill"], 0o700)  # noqa: PTH102, TID251 - a temporary folder needs no durability
+    ended, life = os.pipe()
+    engine = os.fork()
+    if engine == 0:
+        os.close(ended)
+        _die_with(keeper)
+        _run_engine(told)
+    os.close(life)
+    looking = select.poll()
+    looking.register(CONTROL, 0)  # nothing is read here, only its end is seen
+    looking.register(ended, select.POLLIN)
+    spill_bytes, has_spilled = told["limits"]["spill_bytes"], False
+    while not has_spilled and not looking.poll(_LOOK_MS) and os.getppid() == asker:
+        has_spilled = _bytes_in(told["spill"]) > spill_bytes
+    os.kill(engine, signal.SIGKILL)  # it may have ended already: then it is not reaped yet, and this does nothing
+    code = os.waitstatus_to_exitcode(os.waitpid(engine, 0)[1])
+    shutil.rmtree(told["spill"], ignore_errors=True)  # noqa: TID251 - as above
+    if has_spilled:
+        return SPILLED
+    return code if code >= 0 else 128 - code
+
+
+def _bytes_in(folder: str) -> int:
+    """Return the room that the files of a folder take on the disk; some may be removed in this moment."""
+    total = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                total += entry.stat().st_blocks * 512
+    return total
+
+
+def _die_with(keeper: int) -> None:
+    """Let the system kill this process when its parent, which has one thread, is gone."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != keeper:
+        os._exit(1)
+
+
+class _NoPandas:
+    """Refuses pandas, which pyarrow and DuckDB import where it is installed: it takes longer than all the rest."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is not needed by the engine", name=name)
+
+
+def _run_engine(told: dict) -> None:  # type: ignore[type-arg]
+    code = 1
+    try:
+        sys.path[:] = told["path"]
+        sys.meta_path.insert(0, _NoPandas)
+        os.umask(0o077)
+        from custody.sql.engine import run
+
+        code = run(told["limits"], told["spill"], told["input"])
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
