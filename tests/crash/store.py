@@ -17,6 +17,7 @@ from whoosh.query import Every
 
 from custody.catalog import CatalogState
 from custody.catalog.codec import decode
+from custody.catalog.forgotten import SINCE
 from custody.catalog.objects import HINT
 from custody.clock import ManualClock
 from custody.config import Settings
@@ -205,7 +206,7 @@ def _check_whole(path: Path, data: bytes) -> None:
     journal = JournalName.parse(path.name)
     if journal is not None:
         assert JournalFile.read(fs, path).damage == (), f"{path} is damaged"
-    elif parse_transaction(path.name) is not None or path.name == HINT:
+    elif parse_transaction(path.name) is not None or path.name in (HINT, SINCE) or path.suffix == ".kept":
         decode(data, path)
     elif path.name.endswith(".statistics.parquet"):
         pq.read_table(pa.BufferReader(data))
