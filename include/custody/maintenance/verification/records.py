@@ -41,7 +41,8 @@ def check_leases(workspace: Workspace) -> Iterator[Finding]:
     """Yield the epochs of a writer's leases that cannot be read."""
     fs, folder = workspace.fs, workspace.paths.home / LEASES
     for name in fs.list(folder):
-        for file in fs.list(folder / name):
+        # Beside the leases lies the lock of those who repair a catalog.
+        for file in fs.list(folder / name) if fs.is_directory(folder / name) else ():
             path = folder / name / file
             if parse_epoch(file) is not None:
                 yield from _checked(fs, path, Holder.decode, "lease-damaged", workspace.writer)
