@@ -100,7 +100,7 @@ def shard(tmp_path_factory: pytest.TempPathFactory) -> OpenShard:
         "filename:*a*b*c*",
         f"filename:{'*a' * 100}*z",
         f"filename:{'?' * 300}*{'b*' * 200}",
-        " OR ".join(f"component_type:t{n}" for n in range(200)),
+        " OR ".join(f"filename:t{n}" for n in range(200)),
         f"NOT {'(' * 50}component_type:x{')' * 50}",
     ],
 )

@@ -82,7 +82,7 @@ def refusal(text: str) -> QueryError:
         ("10:30", 1, "unknown field '10'", "Quote a text that contains a colon"),
         ("*:*", 1, "unknown field '*'", "Known fields"),
         ("event_type:SNED", 12, "unknown event type 'SNED'", "Did you mean SEND"),
-        ("NOT event_type:(SEND OR DORP)", 25, "unknown event type 'DORP'", "Did you mean DROP"),
+        ("NOT event_type:(SEND OR FRKO)", 25, "unknown event type 'FRKO'", "Did you mean FORK"),
         ("event_type:SNE*", 12, "no event type matches SNE*", "Known types"),
         ("event_type", 1, "is the name of a field", "Write event_type:VALUE"),
         ("a or b", 3, "operators are written in capitals", "Write OR"),
