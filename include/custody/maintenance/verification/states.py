@@ -14,7 +14,7 @@ from custody.format.framing import misplaced_parts
 from custody.format.names import ContainerPaths
 from custody.journal import Group, count_waiting, decode_state, encode_state
 from custody.journal.incarnations import decode_claim, encode_claim
-from custody.journal.membership import PREAMBLE
+from custody.journal.membership import PREAMBLE, WriterState
 from custody.maintenance.findings import Finding
 from custody.rollover import Workspace, strays
 
@@ -34,8 +34,13 @@ def check_states(workspace: Workspace) -> Iterator[Finding]:
         if state.writer != workspace.writer:
             text = f"{path}: expected the state of writer {workspace.writer!r}, got that of {state.writer!r}."
             yield _finding(workspace, str(path), text)
-        elif any(misplaced_parts(data, len(PREAMBLE))) or len(encode_state(state)) > len(data):
+        elif any(misplaced_parts(data, len(PREAMBLE))) or _least_bytes(state) > len(data):
             yield _finding(workspace, str(path), f"{path} @8: expected the mark of a record, got that of a part.")
+
+
+def _least_bytes(state: WriterState) -> int:
+    """Return how long a state is at least; that of an older custody lacks the incarnation."""
+    return len(encode_state(state)) - (0 if state.incarnation else len(b',"incarnation":""'))
 
 
 def check_containers(workspace: Workspace) -> Iterator[Finding]:
