@@ -12,9 +12,9 @@ from custody.catalog import CatalogState
 from custody.errors import CustodyError
 from custody.format.framing import misplaced_parts
 from custody.format.names import ContainerPaths
-from custody.journal import Group, count_waiting, decode_state
-from custody.journal.incarnations import decode_claim
-from custody.journal.membership import PREAMBLE
+from custody.journal import Group, count_waiting, decode_state, encode_state
+from custody.journal.incarnations import decode_claim, encode_claim
+from custody.journal.membership import PREAMBLE, WriterState
 from custody.maintenance.findings import Finding
 from custody.rollover import Workspace, strays
 
@@ -34,8 +34,13 @@ def check_states(workspace: Workspace) -> Iterator[Finding]:
         if state.writer != workspace.writer:
             text = f"{path}: expected the state of writer {workspace.writer!r}, got that of {state.writer!r}."
             yield _finding(workspace, str(path), text)
-        elif any(misplaced_parts(data, len(PREAMBLE))):
+        elif any(misplaced_parts(data, len(PREAMBLE))) or _least_bytes(state) > len(data):
             yield _finding(workspace, str(path), f"{path} @8: expected the mark of a record, got that of a part.")
+
+
+def _least_bytes(state: WriterState) -> int:
+    """Return how long a state is at least; that of an older custody lacks the incarnation."""
+    return len(encode_state(state)) - (0 if state.incarnation else len(b',"incarnation":""'))
 
 
 def check_containers(workspace: Workspace) -> Iterator[Finding]:
@@ -60,11 +65,11 @@ def check_incarnations(workspace: Workspace, state: CatalogState | None) -> Iter
     for key in workspace.incarnations.objects():
         data, where = store.get(key), workspace.incarnations.locate(key)
         try:
-            decode_claim(data, where)
+            claim = decode_claim(data, where)
         except CustodyError as error:
             yield Finding(kind="incarnation-damaged", writer=workspace.writer, path=where, offset=0, message=str(error))
             continue
-        if any(misplaced_parts(data, len(PREAMBLE))):
+        if any(misplaced_parts(data, len(PREAMBLE))) or len(encode_claim(claim)) != len(data):
             text = f"{where} @8: expected the mark of a record, got that of a part."
             yield Finding(kind="incarnation-damaged", writer=workspace.writer, path=where, offset=8, message=text)
     foreign = [path for group in workspace.foreign_groups() for path in (*group.sealed, *group.open)]
