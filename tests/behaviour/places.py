@@ -79,6 +79,7 @@ class WrappedStore:
         self.inner = inner
         self.is_remote = inner.is_remote if is_remote is None else is_remote
         self.can_put_if_absent = inner.can_put_if_absent
+        self.keeps_times = inner.keeps_times
 
     def locate(self, key: str) -> str:
         return self.inner.locate(key)

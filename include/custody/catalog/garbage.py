@@ -202,7 +202,15 @@ class _Run:
             self._put_back(target, path)
             self.found.restored.append(path)
             return False
+        if self._store.keeps_times and self._was_written_anew(target):
+            self._put_back(target, path)  # between the look and the move: its commit is to come
+            self.found.young.append(path)
+            return False
         return True
+
+    def _was_written_anew(self, key: str) -> bool:
+        moved = self._store.head(key)
+        return moved is not None and moved.modified_ms > self._now - self._older_than_ms
 
     def _is_kept(self, path: str) -> bool:
         """Whether a revision lists a file, by the newest state."""

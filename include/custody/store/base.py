@@ -35,6 +35,9 @@ class ObjectStore(Protocol):
     is_remote: bool
     """Whether a call costs a round trip over a network."""
 
+    keeps_times: bool
+    """Whether an object that is moved keeps the time when it was written."""
+
     can_put_if_absent: bool
     """Whether `put_if_absent` gives a key to one of several that race for it."""
 

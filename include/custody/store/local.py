@@ -19,6 +19,7 @@ class LocalStore:
     """A folder; a key is the path of a file below it. Temporary files of the vfs are no objects."""
 
     is_remote = False
+    keeps_times = True
     can_put_if_absent = True
 
     def __init__(self, fs: FileSystem, root: Path) -> None:

@@ -30,6 +30,7 @@ class RemoteStore:
         self._client = client
         self._url = url.rstrip("/")
         self.can_put_if_absent = can_put_if_absent
+        self.keeps_times = False
         self.is_remote = not isinstance(client, MemoryStore)
 
     def locate(self, key: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -314,6 +315,23 @@ def test_a_file_that_was_written_anew_since_it_was_seen_is_left_alone(tmp_path: 
     now = ManualClock(int(path.stat().st_mtime * 1000) + 1000)
     made = collect(late, now, older_than_ms=3_600_000)
     assert (made.moved, made.young) == ([], [_log(7)])
+
+
+def test_a_file_that_is_written_anew_between_the_look_and_the_move_is_put_back(tmp_path: Path) -> None:
+    build(tmp_path, 1)
+    path = tmp_path / "main/provenance" / _log(7)
+
+    class Stopped(LocalStore):
+        def move(self, source: str, target: str) -> None:
+            path.write_bytes(b"new")
+            super().move(source, target)
+
+    late = Catalog(Stopped(PosixFileSystem(), tmp_path), "main", "provenance", CLOCK)
+    late.objects.store.put(f"main/provenance/{_log(7)}", b"old")
+    written = path.stat().st_mtime
+    os.utime(path, (written - 7200, written - 7200))
+    made = collect(late, ManualClock(int(written * 1000)), older_than_ms=3_600_000)
+    assert (made.moved, made.young, path.read_bytes()) == ([], [_log(7)], b"new")
 
 
 def test_a_collection_can_be_limited_and_the_next_one_goes_on(tmp_path: Path) -> None:
