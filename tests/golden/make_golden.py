@@ -1,9 +1,9 @@
-"""Makes the golden files: `python tests/golden/make_golden.py FOLDER` writes FOLDER/v1 and FOLDER/broken.
+"""Makes the golden files: `python tests/golden/make_golden.py FOLDER` writes v1, copies and broken below FOLDER.
 
 `python tests/golden/newer.py FOLDER` writes `newer-custody`.
 
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
-but its journal and its staged unit still lie there, event 5 waits in an open journal. `broken` holds one file, or one
+but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies. `broken` holds one file, or one
 shard, a defect. The events and all other values come from `expected.json`, which people write.
 
 The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
@@ -261,7 +261,7 @@ def main(folder: Path) -> None:
     document = msgspec.json.decode((HERE / "expected.json").read_bytes(), type=dict[str, object])
     make_good(folder / "v1", document)
     make_swh(folder / "v1" / SWH)
-    make_copies(folder / "v1" / COPIES)
+    make_copies(folder / COPIES)
     make_broken(folder / "v1", folder / "broken")
 
 

@@ -65,6 +65,7 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         main(folder)
     else:
         shutil.copytree(HERE / "v1", folder / "v1")
+        shutil.copytree(HERE / COPIES, folder / COPIES)
     return folder / "v1"
 
 
@@ -278,7 +279,7 @@ def test_a_ledger_entry_says_what_became_of_a_file(golden: Path) -> None:
 
 
 def test_second_copies_say_what_was_forgotten_and_what_expired(golden: Path) -> None:
-    copies = Forgotten(Objects(LocalStore(FS, golden / COPIES), "main", "provenance")).read()
+    copies = Forgotten(Objects(LocalStore(FS, golden.parent / COPIES), "main", "provenance")).read()
     assert (copies.since, copies.unread) == (0, {})
     assert [(copy.revision, says(copy.action)) for _, copy in sorted(copies.found.items())] == [(0, STONE), (0, MARKED)]
 
