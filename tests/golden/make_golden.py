@@ -3,8 +3,9 @@
 `python tests/golden/newer.py FOLDER` writes `newer-custody`.
 
 `v1` is a whole repository of format version 1, stopped between the steps: group 0 is live and swept, group 3 is live
-but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies. `broken` holds one file, or one
-shard, a defect. The events and all other values come from `expected.json`, which people write.
+but its journal and its staged unit still lie there, event 5 waits in an open journal. `copies` holds second copies.
+`broken` holds one file, or one shard, a defect. The events and all other values come from `expected.json`, which
+people write.
 
 The files beside this script are never made anew: they show that today's code reads what version 1 wrote. A new version
 of a format gets a folder of its own. Two things differ from one run to the next, because the formats make them at
