@@ -91,7 +91,6 @@ WITHOUT_MEANING = {
     "LOCK": "only whether it is held counts",
     ".last": "only whether it is the same as before counts; another one costs a look",
     ".beat": "the last sign of life of a holder, replaced all the time; another time costs a wait",
-    ".statistics.parquet": "a copy for people, of which the catalog's own walk says what it covers",
 }
 """By the end of a file's name: why a change of it need not be found."""
 
