@@ -104,7 +104,9 @@ def prepared() -> MemoryFileSystem:
 
 
 def numbers(fs: Any, settings: Any = SETTINGS) -> list[int]:
-    return sorted(item.event.source_ordinal or 0 for item in opened(fs, settings).search("", limit=EVERYTHING).events)
+    found = opened(fs, settings).search("", limit=EVERYTHING).events
+    assert len({(item.writer, item.event.event_id) for item in found}) == len(found), "an id was given out twice"
+    return sorted(item.event.source_ordinal or 0 for item in found)
 
 
 def check_nothing_hidden(fs: Unmounting) -> None:

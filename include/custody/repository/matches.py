@@ -116,8 +116,7 @@ class Matches:
         """Return the next event that can be read, and go behind it."""
         event = self.head()
         if event is not None:
-            self._ready.popleft()
-            self._passed += 1
+            self._passed = self._ready.popleft()[0] + 1
             self.place = event.event_id
         return event
 
@@ -151,11 +150,13 @@ class Matches:
     def _fetch(self, ids: EventIds) -> None:
         """Fetch events; called when nothing is ready."""
         self._fetched.append(ids)
-        events = self._source.get_many(ids.tolist())
-        numbers = np.flatnonzero(np.isin(ids, [event.event_id for event in events])).tolist()
+        wanted = ids.tolist()
+        # An id that was given out twice, which verify names, has one number and both events.
+        numbers = {event_id: number for number, event_id in reversed(list(enumerate(wanted)))}
+        events = self._source.get_many(wanted)
         ordered = events if self._question.oldest_first else events[::-1]
         self._chunk, self._passed = ids, 0
-        self._ready.extend(zip(numbers, ordered, strict=True))
+        self._ready.extend((numbers[event.event_id], event) for event in ordered)
 
     def _pass_to(self, number: int) -> None:
         """Pass over what could not be fetched before a number of the chunk."""
