@@ -18,7 +18,7 @@ from custody.errors import ClosedError, StorageError
 from custody.format.framing import joined
 from custody.format.names import SEALED_SUFFIX
 from custody.journal.file import KIND_GROUP, JournalEnd, JournalHeader, write_header
-from custody.journal.sealing import KeepCut, finish, let_go
+from custody.journal.sealing import KeepCut, cut_durably, finish, let_go
 from custody.vfs import FileSystem, WritableFile, temporary
 
 _UNIT_BYTES_MAX = 256 << 20
@@ -146,7 +146,7 @@ class Lane:
         if fs.exists(self.path) and self._end.events == 0:
             fs.remove(self.path)
         if fs.exists(self.path):
-            fs.truncate(self.path, self._kept_bytes)
+            cut_durably(fs, self.path, self._kept_bytes)
             finish(fs, self.path, fs.append(self.path), self._end)
         fs.sync_directory(folder)
         self._is_sealed = True

@@ -44,6 +44,16 @@ def let_go(path: Path, offset: int, data: bytes, what: str) -> None:
     """Keep nothing of what is cut."""
 
 
+def cut_durably(fs: FileSystem, path: Path, length: int) -> None:
+    """Cut a file, durably before anything is written behind the cut.
+
+    A crash that keeps parts of both, of what was cut and of what replaces it, would leave what looks like a record that
+    was whole and is damaged.
+    """
+    fs.truncate(path, length)
+    fs.sync_file(path)
+
+
 def finish(fs: FileSystem, path: Path, file: WritableFile, end: JournalEnd | None) -> Path:
     """Close and seal a journal that is open as `file`; `end` is None when its end record is there already.
 
@@ -113,7 +123,7 @@ def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Calla
         fs.sync_directory(path.parent)
         return Sealed(path, lost, removed=True, may_have_lost=may_have_lost)
     if torn is not None:
-        fs.truncate(path, journal.intact_bytes)
+        cut_durably(fs, path, journal.intact_bytes)
     sealed = finish(fs, path, fs.append(path), journal.counted() if journal.end is None else None)
     return Sealed(sealed, lost, removed=False, damage=journal.damage, may_have_lost=may_have_lost)
 
