@@ -66,9 +66,9 @@ def _ingest_one(
         report = work.file(file.path, node=node)
         ledger.add(file.path, _entry(file, report, clock.now_ms(), run_id))
     except CustodyError as error:
-        _log.exception("%s", file.path)
+        _log.exception("%s", file.file)
         return _failed(file, error)
-    _log.info("%s: %s", file.path, _note(report))
+    _log.info("%s: %s", file.file, _note(report))
     seconds = round(time.monotonic() - started, 3)
     return UnitReport(unit=file.file, events=report.stored, bytes_in=file.bytes, seconds=seconds, note=_note(report))
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from custody.catalog import AddFile
+from custody.errors import CorruptionError
 from custody.eventlog import Damage
 from custody.model import EVENT_SCHEMA, lacking, to_present
 from custody.repository import reading
 from custody.repository.burial import buried_ids
 from custody.repository.caches import caches_of
 from custody.repository.found import Notices
-from custody.repository.opening import open_log
+from custody.repository.opening import open_log, require_expired
 from custody.repository.sql_transactions import transactions
 from custody.rollover import Workspace
 from custody.sql import LogPart
@@ -88,10 +89,21 @@ class SqlSources:
                 log.whole_blocks(found.append)
             yield from found
 
+    def _is_there(self, workspace: Workspace, file: AddFile) -> bool:
+        """Whether a log, which may be open here, has its name: the engine opens it anew."""
+        path = workspace.paths.home / file.path
+        if workspace.fs.exists(path):
+            return True
+        try:
+            require_expired(workspace, file)
+        except CorruptionError as error:
+            self.notices(Damage(path, None, file.first_event_id, file.last_event_id, str(error)))
+        return False
+
     def _part(self, workspace: Workspace, file: AddFile) -> Iterator[LogPart]:
         """Yield what the engine has to know of a log."""
         log = open_log(workspace, file, self.notices)
-        if log is None:
+        if log is None or not self._is_there(workspace, file):
             return
         self._files.append((workspace, file))
         held = log.schema.names

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from custody.config import date_parts
 from custody.errors import ConfigurationError, CorruptionError, FormatVersionError, InvalidInputError
+from custody.format.checked_json import with_checksum
 from custody.landing import Interval, Landed, Ledger, Taken, folders_of, landed_files
 from custody.repository import Repository
 from custody.repository.landed import ingest_landed, shares, waiting_files
@@ -187,7 +188,9 @@ def test_a_damaged_entry_of_the_ledger_is_named_and_what_to_do(tmp_path: Path) -
     entry.write_bytes(b"{")
     with pytest.raises(CorruptionError, match="Remove it"):
         waiting_files(repository, interval)
-    entry.write_bytes(written.replace(b'"version": 1', b'"version": 2'))
+    newer = {**json.loads(written), "version": 2}
+    del newer["checksum"]
+    entry.write_bytes(with_checksum(json.dumps(newer).encode()))
     with pytest.raises(FormatVersionError, match="newer custody"):
         waiting_files(repository, interval)
     entry.unlink()
@@ -197,7 +200,7 @@ def test_a_damaged_entry_of_the_ledger_is_named_and_what_to_do(tmp_path: Path) -
 
 def test_the_page_of_the_format_says_its_keys_and_where_an_entry_lies(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs/formats/ledger.md").read_text()
-    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(Taken.__struct_fields__)
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [*Taken.__struct_fields__, "checksum"]
     path = Ledger(PosixFileSystem(), tmp_path).path(Path("/landing/2026-11-10/07/part-1.json"))
     digest = hashlib.sha256(b"/landing/2026-11-10/07/part-1.json").hexdigest()[:32]
     assert path == tmp_path / digest[:2] / f"{digest}.json"

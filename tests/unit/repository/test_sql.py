@@ -153,6 +153,22 @@ def test_projections_and_filters_reach_the_scan(two: Repository) -> None:
     assert "event_id" in text.split("Filters")[1]
 
 
+def test_a_log_that_is_gone_is_an_error_or_left_out_and_named_also_where_it_was_open(two: Repository) -> None:
+    before = rows(two, "select count(*) n from events")
+    path = min(two.settings.store.rglob("*.parquet"))
+    rows_lost = EventLog(PosixFileSystem(), path).toc.blocks["rows"].sum()
+    list(two.events(writer="one", count=10))  # opens it
+    path.unlink()
+    for asked in (two, Repository.open(two.settings.root)):
+        with pytest.raises(CorruptionError, match=path.name):
+            rows(asked, "select count(*) n from events")
+        with asked.sql("select count(*) n from events", skip_damaged=True) as result:
+            assert [row for batch in result.batches() for row in batch.to_pylist()] == [
+                {"n": before[0]["n"] - rows_lost}
+            ]
+        assert any(path.name in notice for notice in result.notices)
+
+
 def test_page_checksums_are_verified(two: Repository) -> None:
     assert scanning.FORMAT.default_fragment_scan_options.page_checksum_verification
     path = min(two.settings.store.rglob("*.parquet"))
