@@ -53,7 +53,7 @@ LEFTOVERS = {
 }
 
 in_some_ways = pytest.mark.parametrize(
-    "seeds", [2, pytest.param(SEEDS, marks=pytest.mark.slow)], ids=["some ways", "all ways"]
+    "seeds", [1, pytest.param(SEEDS, marks=pytest.mark.slow)], ids=["one way", "all ways"]
 )
 """In how many ways writes are torn and come out of order at each operation; more of them take minutes."""
 
