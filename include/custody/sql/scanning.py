@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from custody.sql.given import Given, LogPart
+from custody.vfs.mapped import map_file
 
 _TIME = pa.timestamp("ms", tz="UTC")
 FORMAT = ds.ParquetFileFormat(
@@ -68,12 +69,11 @@ def _fragment(part: LogPart, schema: pa.Schema) -> ds.Fragment:
     return FORMAT.make_fragment(source, partition_expression=common, row_groups=part.blocks)
 
 
-def _mapped(part: LogPart) -> mmap.mmap:
+def _mapped(part: LogPart) -> memoryview | mmap.mmap:
     """Return a log, mapped; one whose footer is damaged is copied, with the footer that it should have."""
     path = Path(os.fsdecode(part.path))
     try:
-        with path.open("rb") as file:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        data = map_file(path)
     except FileNotFoundError as error:
         raise GoneError(str(path)) from error
     if part.footer is None:
