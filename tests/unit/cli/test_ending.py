@@ -20,6 +20,8 @@ from custody.errors import ConfigurationError, InvalidInputError, LockedError, N
 from custody.repository import Repository
 from tests.docs.update import error_classes
 
+# Signals as a terminal has them: what is started in the background of a script inherits that Ctrl-C is ignored.
+_INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
 CUSTODY = [sys.executable, "-c", "from custody.cli.main import main; main()"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "include")}
 
@@ -95,12 +97,17 @@ def test_a_file_that_the_system_refuses_ends_with_its_code_and_not_with_a_traceb
 
 
 def test_ctrl_c_ends_with_130_and_a_line(tmp_path: Path) -> None:
-    command = [*CUSTODY, "sample", str(tmp_path / "landing"), "--events", "100000000"]
-    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
-        while not any(tmp_path.rglob("*.json*")) and process.poll() is None:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+    command = [sys.executable, "-c", _INTERRUPTIBLE + CUSTODY[2], "sample", str(tmp_path / "landing")]
+    with subprocess.Popen(
+        [*command, "--events", "100000000"], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            while not any(tmp_path.rglob("*.json*")) and process.poll() is None:
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()  # it would go on for hours
     assert process.returncode == 130
     assert said == "custody: interrupted; what was done until then is kept.\n"
 
