@@ -124,6 +124,9 @@ def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Calla
         return Sealed(path, lost, removed=True, may_have_lost=may_have_lost)
     if torn is not None:
         cut_durably(fs, path, journal.intact_bytes)
+    elif journal.end is None:
+        # What a dead process left can be seen before it is durable: an end behind it must not outlive it.
+        fs.sync_file(path)
     sealed = finish(fs, path, fs.append(path), journal.counted() if journal.end is None else None)
     return Sealed(sealed, lost, removed=False, damage=journal.damage, may_have_lost=may_have_lost)
 
