@@ -36,7 +36,7 @@ def add_all(root: Path) -> None:
     repository = sample.repository()
     repository.hold("case", Meant(event_ids=(40,)), "kept", "legal")
     repository.release("case", "over", "legal")
-    expire(sample, EXPIRED)
+    expire(sample, EXPIRED_LOG)
     sample.workspace().catalog.write_checkpoint()
     repository.forget(Meant(event_ids=FORGOTTEN), "asked for")
     with rollover_lease(sample.workspace(), Attempt.new("test")):
@@ -93,12 +93,12 @@ WITHOUT_MEANING = {
     ".beat": "the last sign of life of a holder, replaced all the time; another time costs a wait",
 }
 """By the end of a file's name: why a change of it need not be found."""
-EXPIRED = 60
+EXPIRED_LOG = 60
 """The first event of the log that expired: its files wait for their end, and nothing gives out what is in them."""
 
 
 def has_meaning(path: Path) -> bool:
-    is_expired = any(f"{EXPIRED:020d}" in name for name in path.parts[-2:])
+    is_expired = any(f"{EXPIRED_LOG:020d}" in name for name in path.parts[-2:])
     return not is_expired and not path.name.endswith(tuple(WITHOUT_MEANING)) and path.stat().st_size > 0
 
 
@@ -149,12 +149,9 @@ def piece_of(sample: Sample, path: Path) -> Piece | None:
     if database in ("swh", "content"):
         return Piece("software", "main") if database == "swh" else Piece("content", "main", f"{parts[3]}/{parts[4]}")
     relative = str(path.relative_to(sample.root / STORE))
-    if parts[3] in ("transactions", "forgotten"):
-        return Piece("catalog", "main")
-    if parts[3] == "incarnations":
-        return Piece("states", "main")
-    if parts[3] == "leases":
-        return Piece("leases", "main")
+    pieces = {"transactions": "catalog", "forgotten": "catalog", "incarnations": "states", "leases": "leases"}
+    if parts[3] in pieces:
+        return Piece(pieces[parts[3]], "main")
     if parts[3] == "staging":
         return Piece("unit", "main", parts[4])
     return Piece("log", "main", relative.removesuffix(".toc").removesuffix(".parquet") + ".parquet")
