@@ -11,7 +11,7 @@ STAMP := .venv/custody.stamp
 LOCK_OPTIONS := --all-extras --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 # One worker a core; four at most, for each may start a Spark.
 PARALLEL := -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
-SPELLED := $(wildcard *.md .ci dags docs include plugins spark_jobs tests Dockerfile Makefile)
+SPELLED := $(wildcard *.md .ci benchmarks dags docs include plugins soak spark_jobs tests Dockerfile Makefile)
 
 .PHONY: help env demo stop test lint types unit slow ui soak bench proto lock clean
 
@@ -56,18 +56,18 @@ ui: env ## Airflow's page in the system's Chromium, on the system's PostgreSQL; 
 	$(BIN)/pytest -m slow tests/airflow/test_page.py
 
 soak: env ## thirty minutes of everything at once, with random kills; writes docs/soak.md
-	PYTHONPATH=include $(BIN)/python -m tests.soak
+	PYTHONPATH=include $(BIN)/python -m soak
 
 bench: env ## acknowledged events a second beside NiFi, SQLite and the raw disk (ten minutes)
-	PYTHONPATH=include $(BIN)/python -m tests.benchmarks.append
+	PYTHONPATH=include $(BIN)/python -m benchmarks.append
 
 proto: env ## make the protobuf classes of the catalog and of the gRPC service from their .proto
 	cd include && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. \
-		custody/catalog/transaction.proto custody/swh/service/provenance.proto
+		custody/catalog/transaction.proto custody/serving/provenance.proto
 
 lock: env ## resolve requirements.lock anew from pyproject.toml
 	.ci/uv pip compile pyproject.toml $(LOCK_OPTIONS) --upgrade --output-file requirements.lock
 
 clean: ## remove what the targets above have made, the demo's state included
 	rm -rf .venv .local build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find dags include plugins spark_jobs tests -name __pycache__ -prune -exec rm -rf {} +
+	find benchmarks dags include plugins soak spark_jobs tests -name __pycache__ -prune -exec rm -rf {} +

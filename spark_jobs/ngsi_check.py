@@ -1,8 +1,8 @@
-"""Spark job: cases of NGSI end to end on an HDFS (custody.spark.ngsi_check)."""
+"""Spark job: cases of NGSI end to end on an HDFS (custody_conformance.job)."""
 
 import sys
 
-from custody.spark.ngsi_check import main
+from custody_conformance.job import main
 
 if __name__ == "__main__":
     sys.exit(main())

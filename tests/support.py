@@ -19,10 +19,10 @@ from custody.errors import StorageError
 from custody.model import ContentClaim, Event
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import UnitReport, Workspace
 from custody.sample import SampleOptions, sample_files
 from custody.vfs import PosixFileSystem
 from custody.vfs.posix import PosixFile
+from custody.workspace import UnitReport, Workspace
 
 INCLUDE = Path(custody.__file__).parents[1]
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -21,8 +21,8 @@ class NotificationTrigger(WorkTrigger):
     @staticmethod
     def look(repository: Path) -> dict[str, Any] | None:
         """Return what waits for the sink: counts, and whether there is a sink."""
+        from custody.ngsi_sink.persist import waits
         from custody.repository import Repository
-        from custody.repository.persisting import waits
 
         opened = Repository.open(repository)
         found = waits(opened)

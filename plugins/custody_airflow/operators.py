@@ -46,10 +46,9 @@ class SparkStepOperator(SparkSubmitOperator):
         """Submit, wait, and return the report that the job left."""
         # Not when the module is imported: the library loads Arrow, which the parser of DAG files has no use for.
         from custody.config import load_settings
-        from custody.rollover import read_report
-        from custody.spark.run import jobs_folder
-        from custody.spark.submit import spark_conf, submit_environment
+        from custody.spark.submit import jobs_folder, spark_conf, submit_environment
         from custody.vfs import PosixFileSystem
+        from custody.workspace import read_report
 
         if self.wanted == "False":
             raise AirflowSkipException(f"{self.step}: not wanted by the parameters of this run")

@@ -67,10 +67,10 @@ class Receiving:
     def _open(self) -> ASGIApp:
         # Not when the module is imported: what the API server starts with needs neither Arrow nor a repository.
         from custody.clock import SystemClock
-        from custody.ngsi.intake import Intake
-        from custody.ngsi.receiver import Receiver, create_app
         from custody.repository import Repository
         from custody.serving import Tokens
+        from custody.serving.ngsi_intake import Intake
+        from custody.serving.ngsi_receiver import Receiver, create_app
 
         at = Repository.open(self._folder)
         settings = at.settings

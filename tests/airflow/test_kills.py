@@ -26,8 +26,9 @@ from custody.cli.main import cli
 from custody.lease import Holder, lease_status
 from custody.recovery import leftovers
 from custody.repository import Repository
-from custody.rollover import ROLLOVER_LEASE, pending
+from custody.rollover import pending
 from custody.vfs import PosixFileSystem
+from custody.workspace import ROLLOVER_LEASE
 from custody_local.airflow import LocalAirflow, find_running
 from custody_local.components import STANDS_STILL
 from custody_local.rest import RestClient

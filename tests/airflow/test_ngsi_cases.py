@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from custody.clock import ManualClock
-from custody.ngsi.cases.case import Case
-from custody.ngsi.cases.checking import shipped_cases
-from custody.ngsi.cases.running import Outcome, run
 from custody.repository import Repository
-from custody.spark.ngsi_cases import post_case, receiving
+from custody_conformance.case import Case
+from custody_conformance.checking import shipped_cases
+from custody_conformance.end_to_end import post_case, receiving
+from custody_conformance.running import Outcome, run
 from custody_local.airflow import LocalAirflow
 from tests.services import reading
 from tests.services.hdfs import Hdfs, hdfs

@@ -10,8 +10,9 @@ from custody.clock import ManualClock
 from custody.config import Settings
 from custody.model import Event
 from custody.repository import Repository
-from custody.rollover import STEPS, Workspace
+from custody.rollover import STEPS
 from custody.vfs import FileSystem, PosixFileSystem
+from custody.workspace import Workspace
 from tests.support import event
 
 DAY_MS = 86_400_000

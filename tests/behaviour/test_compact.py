@@ -20,7 +20,7 @@ from custody.errors import ConflictError
 from custody.maintenance import Unit, compaction, leftover_shards, planned, rewriting, run, waiting
 from custody.model import Event
 from custody.repository import Meant, Repository
-from custody.rollover import Workspace
+from custody.workspace import Workspace
 from tests.behaviour.test_forget import SECRET, ids_everywhere
 from tests.support import append, event, flipped, run_steps, write_samples
 

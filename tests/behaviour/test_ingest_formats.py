@@ -13,8 +13,9 @@ from click.testing import CliRunner
 from custody.capture import Format, dataset_uuid
 from custody.cli.main import cli
 from custody.format.checked_json import with_checksum
+from custody.ingest import ingest
 from custody.model import Event
-from custody.repository import Repository, ingest
+from custody.repository import Repository
 from tests.support import run_steps
 from tests.unit.capture.captured import (
     array,

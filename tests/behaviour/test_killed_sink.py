@@ -17,9 +17,9 @@ import pytest
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.lease import Attempt
-from custody.ngsi.telling import WRITER
+from custody.ngsi_sink.persist import persisting
+from custody.ngsi_sink.send_events import WRITER
 from custody.repository import Repository
-from custody.repository.persisting import persisting
 from custody.vfs import FileSystem, PosixFileSystem
 from tests.behaviour.test_killed_steps import KillingFileSystem, points
 from tests.support import files_below, python

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.eventlog.bulk import tables, write_journals
+from benchmarks.eventlog.steps import Measured, measure
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
-from tests.benchmarks.eventlog.bulk import tables, write_journals
-from tests.benchmarks.eventlog.steps import Measured, measure
 
 BYTES_MAX = 420 << 20
 """Less than the larger group's events take uncompressed; a hundred MiB are Python, Arrow and custody themselves."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.eventlog.bulk import tables, write_journals
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.errors import CustodyError, NotFoundError, StorageError
@@ -19,9 +20,8 @@ from custody.maintenance.verification import verify_repository
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.repository.containers import container_list, forget_container
-from custody.repository.forgetting import Meant
+from custody.repository.soft_delete import Meant
 from custody.vfs import PosixFileSystem
-from tests.benchmarks.eventlog.bulk import tables, write_journals
 from tests.support import append, event, run_steps
 from tests.unit.capture.documents import document
 from tests.unit.repository.test_ingest import write

@@ -22,10 +22,9 @@ from custody.errors import SupersededError
 from custody.lease import Attempt, Holder, lease_status
 from custody.recovery import STEPS, find, leftovers
 from custody.repository import Repository
-from custody.rollover import ROLLOVER_LEASE, Workspace, read_report, take_rollover
-from custody.spark.run import jobs_folder
-from custody.spark.submit import submit_command, submit_environment
+from custody.spark.submit import jobs_folder, submit_command, submit_environment
 from custody.vfs import PosixFileSystem
+from custody.workspace import ROLLOVER_LEASE, Workspace, read_report, take_rollover
 from tests.support import append, event, run_steps, unnumbered
 
 ROOT = Path(__file__).parents[2]

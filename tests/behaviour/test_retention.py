@@ -14,8 +14,9 @@ from custody.cli.main import cli
 from custody.errors import ConflictError, NotFoundError
 from custody.repository import Hold, Meant, Repository
 from custody.retention import RETENTION_STEPS, choose, mark, measure
-from custody.rollover import STEPS, Workspace
+from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
 from tests.behaviour.retained import DAY_MS, START_MS, ids, logs_on_disk, on_day, pass_of, repository_at, store
 from tests.support import event
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from random import Random
 
 from custody.journal import groups
-from custody.repository.retaining import apply_retention
-from custody.rollover import STEPS, Workspace
+from custody.repository.retention_api import apply_retention
+from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
 from tests.behaviour.retained import ids, on_day, repository_at
 
 LIMIT = 2 << 20

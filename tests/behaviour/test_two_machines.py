@@ -15,6 +15,7 @@ from custody.clock import ManualClock
 from custody.config import Settings
 from custody.errors import ClosedError, ConfigurationError, ConflictError, StorageError
 from custody.format.framing import frame, frames
+from custody.ingest.slots import SlotWriter
 from custody.journal import JournalWriter, decode_state, encode_state
 from custody.journal.incarnations import Incarnations
 from custody.maintenance.verification import verify_repository
@@ -22,7 +23,6 @@ from custody.model import Event
 from custody.recovery import find
 from custody.repository import Repository
 from custody.repository.containers import claim_name
-from custody.repository.slots import SlotWriter
 from custody.store import open_store
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, run_steps, unnumbered
@@ -49,7 +49,7 @@ def unaware() -> Iterator[None]:
             with patch.object(Incarnations, "check", lambda *_: None), patch.object(Incarnations, "claim", _no_claim):
                 super().__init__(*arguments)  # type: ignore[arg-type]
 
-    with patch("custody.repository.slots.SlotWriter", Unaware):
+    with patch("custody.ingest.slots.SlotWriter", Unaware):
         yield
 
 
@@ -127,7 +127,7 @@ def test_what_was_acknowledged_under_a_lost_race_is_kept_told_and_brought_in(
 ) -> None:
     one, other = machines
     append(other, events(10, 11, 12, 13, 14))
-    with patch("custody.repository.slots.SlotWriter", SlotWriter):
+    with patch("custody.ingest.slots.SlotWriter", SlotWriter):
         append(one, events(0, 1, 2))
     for _ in range(2):
         run_steps(one.settings)
@@ -247,7 +247,7 @@ def test_a_repository_of_before_is_adopted_by_its_next_start(
     run_steps(one.settings)
     append(one, events(1))
     forget_incarnations(one)
-    with patch("custody.repository.slots.SlotWriter", SlotWriter):
+    with patch("custody.ingest.slots.SlotWriter", SlotWriter):
         append(one, events(2))
         run_steps(one.settings)
         append(one, events(3))

@@ -12,8 +12,7 @@ from custody.config import Settings
 from custody.repository import Repository
 from custody.repository.containers import claim_name
 from custody.vfs import FileSystem
-from custody.vfs.crash import CrashMode
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.enumeration import Scenario
 from tests.crash.store import EVERYTHING, NOW_MS, check_final_names, run_pass
 from tests.support import event

@@ -28,8 +28,7 @@ from custody.clock import ManualClock
 from custody.errors import ConflictError, CorruptionError, CustodyError, LockedError, StorageError
 from custody.store import LocalStore
 from custody.vfs import FileSystem
-from custody.vfs.crash import CrashMode
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.interleaving import Played, Times, Work, as_a_whole
 
 NOW_MS = 1_772_409_600_000

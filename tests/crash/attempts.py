@@ -16,12 +16,11 @@ from custody.config import Settings
 from custody.errors import CustodyError
 from custody.index import builder
 from custody.lease import Attempt
-from custody.lease import holder as holders
-from custody.recovery import STEPS, find, leftovers, looking
-from custody.rollover import Workspace, take_rollover
+from custody.lease import lease as holders
+from custody.recovery import STEPS, find, leftovers, scan
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
-from custody.vfs.crash import CrashMode
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, MemoryFileSystem
+from custody.workspace import Workspace, take_rollover
 from tests.crash.committing import Interleaving
 from tests.crash.enumeration import counted_names, operations_of, run_to
 from tests.crash.scenarios import Prepared, StoreScenario
@@ -186,7 +185,7 @@ def side_by_side(
 
             def take_over(fs: FileSystem = fs, reached: list[int] = reached) -> None:
                 reached.append(1)
-                with patch.object(looking, "YOUNG_MS", NOW_MS * 2):  # what the older one has just written is young
+                with patch.object(scan, "YOUNG_MS", NOW_MS * 2):  # what the older one has just written is young
                     run_attempt(fs, task("any", 2), names, other)
 
             with suppress(CustodyError):  # it is superseded, or its files are taken away

@@ -11,7 +11,7 @@ from pathlib import Path
 from custody.catalog import Catalog
 from custody.clock import ManualClock
 from custody.config import Settings
-from custody.retention.software import former_builds, remove_former
+from custody.retention.swh_builds import former_builds, remove_former
 from custody.store import LocalStore
 from custody.swh.build import STEPS, Build, BuildDescription, StepOutput
 from custody.swh.index_file import read_index

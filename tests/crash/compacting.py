@@ -5,9 +5,9 @@ from __future__ import annotations
 from custody.clock import ManualClock
 from custody.maintenance import run, waiting
 from custody.repository import Meant
-from custody.rollover import Workspace
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
+from custody.workspace import Workspace
 from tests.crash.scenarios import Prepared
 from tests.crash.store import (
     SETTINGS,

@@ -8,15 +8,14 @@ from pathlib import Path
 import msgspec
 
 from custody.clock import ManualClock
-from custody.config.upkeep import RetentionSection
+from custody.config.sections import RetentionSection
 from custody.flow.content import with_content
-from custody.flow.content.record import ContentRecord, read_header, scan
+from custody.flow.content.file import ContentRecord, read_header, scan
 from custody.format.names import is_claim
 from custody.repository import Meant, SlotWriter
-from custody.repository.retaining import apply_retention
+from custody.repository.retention_api import apply_retention
 from custody.vfs import FileSystem
-from custody.vfs.crash import CrashMode
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.scenarios import StoreScenario
 from tests.crash.store import SETTINGS, Promises, check_catalog, repository, run_pass
 from tests.support import event

@@ -15,7 +15,7 @@ from custody.clock import ManualClock
 from custody.errors import CustodyError
 from custody.journal import JournalOptions, JournalWriter
 from custody.vfs import FileSystem, WritableFile
-from custody.vfs.crash import InjectedCrash
+from custody.vfs.memory import InjectedCrash
 from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 from tests.crash.scenarios import StoreScenario
 from tests.crash.store import SETTINGS, WRITER, Promises, workspace

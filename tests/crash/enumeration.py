@@ -19,8 +19,7 @@ from typing import Any, Generic, TypeVar
 from unittest.mock import patch
 
 from custody.vfs import FileSystem
-from custody.vfs.crash import CrashMode, InjectedCrash
-from custody.vfs.memory import MemoryFileSystem, Operation
+from custody.vfs.memory import CrashMode, InjectedCrash, MemoryFileSystem, Operation
 
 SEEDS = 10
 Record = TypeVar("Record")

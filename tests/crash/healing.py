@@ -10,7 +10,7 @@ import pytest
 
 from custody.errors import StorageError
 from custody.journal import writer as journal_writer
-from custody.journal.infirmary import Infirmary
+from custody.journal.container_health import Infirmary
 from custody.vfs import FileSystem
 from custody.vfs.faults import Fault, FaultyFileSystem
 from tests.crash.scenarios import StoreScenario

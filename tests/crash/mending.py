@@ -11,16 +11,17 @@ from custody.clock import ManualClock
 from custody.config import Settings
 from custody.index import builder
 from custody.maintenance.findings import Finding, Level, damages
-from custody.maintenance.planning import open_file
 from custody.maintenance.repair import repair
+from custody.maintenance.rewriting import open_file
 from custody.maintenance.scrub import read_scrub, scrub_once
 from custody.maintenance.verification import verify_repository
 from custody.quarantine import Quarantine
 from custody.repository import Repository
-from custody.rollover import STEPS, Workspace
+from custody.rollover import STEPS
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
 from custody.vfs.wrapping import WrappingFileSystem
+from custody.workspace import Workspace
 from tests.crash.attempts import processes
 from tests.crash.scenarios import Prepared
 from tests.crash.store import EVERYTHING, SETTINGS, WRITER, Promises, check_events, copied_segment, run_pass

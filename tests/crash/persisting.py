@@ -13,17 +13,16 @@ from pathlib import Path
 from custody.clock import ManualClock
 from custody.errors import StorageError
 from custody.lease import Attempt
-from custody.ngsi.local import LocalFiles
-from custody.ngsi.staged import Part
-from custody.ngsi.target import FilesTarget
-from custody.ngsi.telling import WRITER
+from custody.ngsi_sink.batch_file import Part
+from custody.ngsi_sink.local import LocalFiles
+from custody.ngsi_sink.persist import persisting, submit_entry_again
+from custody.ngsi_sink.send_events import WRITER
+from custody.ngsi_sink.target import FilesTarget
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.repository.persisting import persisting, submit_entry_again
-from custody.rollover import Workspace
 from custody.vfs import FileSystem
-from custody.vfs.crash import CrashMode
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, MemoryFileSystem
+from custody.workspace import Workspace
 from tests.crash.enumeration import Scenario
 from tests.unit.ngsi.persisting import NOW_MS, bench, receive, settings
 

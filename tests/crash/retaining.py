@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from custody.clock import ManualClock
-from custody.config.upkeep import RetentionSection
+from custody.config.sections import RetentionSection
 from custody.repository import Meant
-from custody.repository.retaining import apply_retention
+from custody.repository.retention_api import apply_retention
 from custody.rollover import STEPS
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from custody.format.names import shard_container
 from custody.recovery import STEPS
 from custody.vfs import FileSystem
-from custody.vfs.crash import CrashMode
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.enumeration import Scenario
 from tests.crash.store import Promises, check_catalog, check_events, check_final_names, repository, run_pass, workspace
 

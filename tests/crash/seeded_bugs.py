@@ -13,12 +13,12 @@ from typing import Any
 from unittest.mock import patch
 
 from custody.catalog import Catalog
-from custody.journal import lane
+from custody.journal import group_commit
 from custody.maintenance.repair import logs as log_repairs
-from custody.retention import deleting, survey
-from custody.retention.survey import Surveyed
-from custody.rollover import Workspace
-from custody.vfs.crash import CrashMode
+from custody.retention import candidates, deleting
+from custody.retention.candidates import Surveyed
+from custody.vfs.memory import CrashMode
+from custody.workspace import Workspace
 from tests.crash.buggy import below, called, left_out, named
 from tests.crash.committing import Racing
 from tests.crash.crowd import Crowding
@@ -126,12 +126,17 @@ BUGS = [
         ALL,
         seeded=ids_from_the_catalog_alone,
     ),
-    Bug("sealed before the end record is synced", Appending, ALL, seeded=lambda: patch.object(lane, "finish", hasty)),
+    Bug(
+        "sealed before the end record is synced",
+        Appending,
+        ALL,
+        seeded=lambda: patch.object(group_commit, "finish", hasty),
+    ),
     Bug(
         "records of one sync are records of their own",
         Crowding,
         frozenset({BLOCKS}),
-        seeded=lambda: patch.object(lane, "joined", lambda _, records: b"".join(records)),
+        seeded=lambda: patch.object(group_commit, "joined", lambda _, records: b"".join(records)),
     ),
     Bug("expired logs deleted before the mark", Retaining, frozenset({KEPT}), seeded=expire_before_the_mark),
     Bug(
@@ -146,7 +151,7 @@ BUGS = [
         "logs whose journals are there expire",
         Retaining,
         ALL,
-        seeded=lambda: patch.object(survey, "groups_on_disk", lambda _: frozenset()),
+        seeded=lambda: patch.object(candidates, "groups_on_disk", lambda _: frozenset()),
     ),
     Bug(
         "logs deleted for a mark that is not durable",

@@ -14,14 +14,15 @@ from custody.catalog import AddLoss
 from custody.journal import writer
 from custody.journal.file import JournalEnd, end_record
 from custody.maintenance import compaction
+from custody.read.reader import Snapshot
 from custody.recovery import STEPS
-from custody.repository import retaining
-from custody.repository.reading import Snapshot
-from custody.retention import Choice, deleting, marking
+from custody.repository import retention_api
+from custody.retention import Choice, deleting, planning
 from custody.retention.deleting import due_marks
-from custody.rollover import Unit, UnitManifest, UnitReport, Workspace
+from custody.rollover import Unit
 from custody.rollover.publish import waiting_units
 from custody.vfs import FileSystem, WritableFile
+from custody.workspace import UnitManifest, UnitReport, Workspace
 
 
 def delete_before_commit() -> AbstractContextManager[object]:
@@ -59,7 +60,7 @@ def no_checksum() -> AbstractContextManager[object]:
 
 
 def expire_before_the_mark() -> AbstractContextManager[object]:
-    right = marking.mark
+    right = planning.mark
 
     def wrong(choice: Choice) -> dict[str, int]:
         for name, gone in choice.gone.items():
@@ -69,13 +70,13 @@ def expire_before_the_mark() -> AbstractContextManager[object]:
                 at.fs.sync_directory((at.paths.home / path).parent)
         return right(choice)
 
-    return patch.object(retaining, "mark", wrong)
+    return patch.object(retention_api, "mark", wrong)
 
 
 def marks_forgotten_first() -> AbstractContextManager[object]:
     stack = ExitStack()
-    names = retaining._AFTER_THE_MARK
-    stack.enter_context(patch.object(retaining, "_AFTER_THE_MARK", ("retention_collect_garbage", *names)))
+    names = retention_api._AFTER_THE_MARK
+    stack.enter_context(patch.object(retention_api, "_AFTER_THE_MARK", ("retention_collect_garbage", *names)))
     stack.enter_context(patch.object(deleting, "_settled", due_marks))
     return stack
 

@@ -14,14 +14,14 @@ from custody.capture import Accepted, Context, Format, Limits, Place, read_piece
 from custody.catalog import Catalog
 from custody.clock import ManualClock
 from custody.model import Event
-from custody.ngsi.contents import contents
-from custody.ngsi.draft import Taken
-from custody.ngsi.kept import DATABASE, NAME
 from custody.ngsi.parameters import Parameters
+from custody.ngsi.parquet import contents
 from custody.ngsi.records import Record
-from custody.ngsi.sink import Sink
-from custody.ngsi.source import read_events
-from custody.ngsi.staged import decode
+from custody.ngsi_sink.batch_file import decode
+from custody.ngsi_sink.batch_plan import Taken
+from custody.ngsi_sink.notifications import read_events
+from custody.ngsi_sink.sink import Sink
+from custody.ngsi_sink.sink_catalog import DATABASE, NAME
 from custody.store import LocalStore
 from custody.vfs import FileSystem
 from tests.crash.enumeration import Scenario

@@ -18,7 +18,7 @@ from whoosh.query import Every
 from custody.catalog import CatalogState
 from custody.catalog.codec import decode
 from custody.catalog.forgotten import SINCE
-from custody.catalog.objects import HINT
+from custody.catalog.keys import HINT
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.eventlog import EventLog, TableOfContents, read_staged
@@ -37,19 +37,19 @@ from custody.format.names import (
 )
 from custody.index import Indexed, OpenShard, builder
 from custody.index.manifest import Manifest
-from custody.index.segment.writer import write_segment
+from custody.index.writer import write_segment
 from custody.journal import JournalFile, JournalWriter
 from custody.journal.incarnations import decode_claim
-from custody.journal.membership import decode_state
+from custody.journal.writer_state import decode_state
 from custody.lease import Holder
 from custody.model import Event
 from custody.quarantine.store import decode_entry
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import UnitManifest, Workspace, staged_path
 from custody.vfs import FileSystem
 from custody.vfs.composed import TEMPORARY_SUFFIX
 from custody.vfs.memory import MemoryFileSystem
+from custody.workspace import UnitManifest, Workspace, staged_path
 from tests.support import event, numbered
 
 WRITER = "main"

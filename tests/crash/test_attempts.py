@@ -9,9 +9,8 @@ import pytest
 from custody.config import Settings
 from custody.lease import Lease, lease_status
 from custody.recovery import STEPS
-from custody.rollover import ROLLOVER_LEASE
-from custody.vfs.crash import CrashMode
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, MemoryFileSystem
+from custody.workspace import ROLLOVER_LEASE
 from tests.crash.attempts import INTERRUPTED, OTHER_SETTINGS, Passing, PassingAgain, interrupted, side_by_side
 from tests.crash.enumeration import enumerate_crashes
 from tests.crash.store import SETTINGS, Promises, repository, workspace

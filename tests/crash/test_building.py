@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from custody.vfs.crash import CrashMode
+from custody.vfs.memory import CrashMode
 from tests.crash.building import Building
 from tests.crash.enumeration import enumerate_crashes
 from tests.unit.swh.tables import source

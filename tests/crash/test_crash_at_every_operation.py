@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from custody.catalog import Forgotten
-from custody.vfs.crash import CrashMode
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.adopting import TakingOver
 from tests.crash.backfilling import BackFilling
 from tests.crash.catalog_care import Collecting, Kept, Pruning, Repairing

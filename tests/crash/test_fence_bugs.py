@@ -13,8 +13,8 @@ import pytest
 
 from custody.lease import FencedFileSystem, Lease
 from custody.lease import lease as leases
-from custody.recovery import STEPS, looking, recovering
-from custody.rollover import fencing, remove
+from custody.recovery import STEPS, recover, scan
+from custody.workspace import remove, step_lease
 from tests.crash.attempts import OTHER_SETTINGS, side_by_side
 from tests.crash.test_attempts import Start, half_swept, left_over, waiting
 
@@ -28,11 +28,11 @@ def no_check() -> Iterator[None]:
 
 
 def no_epoch_in_the_catalog() -> AbstractContextManager[object]:
-    return patch.object(fencing, "_fence", lambda _: None)
+    return patch.object(step_lease, "_fence", lambda _: None)
 
 
 def removed_at_once() -> AbstractContextManager[object]:
-    return patch.object(recovering, "discard", lambda workspace, path: remove(workspace.fs, path))
+    return patch.object(recover, "discard", lambda workspace, path: remove(workspace.fs, path))
 
 
 @contextmanager
@@ -51,8 +51,8 @@ def epoch_given_twice() -> Iterator[None]:
 @contextmanager
 def recovery_of_live_files() -> Iterator[None]:
     with ExitStack() as stack:
-        stack.enter_context(patch.object(looking.Search, "_is_uncommitted", lambda *_: True))
-        stack.enter_context(patch.object(looking.Search, "_kept", PropertyMock(return_value=set())))
+        stack.enter_context(patch.object(scan.Search, "_is_uncommitted", lambda *_: True))
+        stack.enter_context(patch.object(scan.Search, "_kept", PropertyMock(return_value=set())))
         yield
 
 

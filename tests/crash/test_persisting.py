@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from custody.vfs.crash import CrashMode
+from custody.vfs.memory import CrashMode
 from tests.crash.enumeration import enumerate_crashes
 from tests.crash.persisting import Persisting
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from custody.ngsi.local import LocalFiles
-from custody.ngsi.sink import Sink
-from custody.ngsi.staged import Part
-from custody.ngsi.target import FilesTarget
+from custody.ngsi_sink.batch_file import Part
+from custody.ngsi_sink.local import LocalFiles
+from custody.ngsi_sink.sink import Sink
+from custody.ngsi_sink.target import FilesTarget
 from tests.crash.enumeration import enumerate_crashes
 from tests.crash.sinking import Sinking
 
@@ -109,7 +109,7 @@ class NoDirectorySync(LocalFiles):
 
 def with_target(target: type[FilesTarget]) -> Callable[[pytest.MonkeyPatch], type[Sink]]:
     def put(patch: pytest.MonkeyPatch) -> type[Sink]:
-        patch.setattr("custody.ngsi.sink.FilesTarget", target)
+        patch.setattr("custody.ngsi_sink.sink.FilesTarget", target)
         return Sink
 
     return put
@@ -117,7 +117,7 @@ def with_target(target: type[FilesTarget]) -> Callable[[pytest.MonkeyPatch], typ
 
 def with_files(files: type[LocalFiles]) -> Callable[[pytest.MonkeyPatch], type[Sink]]:
     def put(patch: pytest.MonkeyPatch) -> type[Sink]:
-        patch.setattr("custody.ngsi.sink.LocalFiles", files)
+        patch.setattr("custody.ngsi_sink.sink.LocalFiles", files)
         return Sink
 
     return put

@@ -15,10 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from custody.errors import ClosedError, StorageError
 from custody.journal import JournalWriter
-from custody.journal.lane import Lane
-from custody.vfs.crash import CrashMode, InjectedCrash
+from custody.journal.group_commit import Lane
 from custody.vfs.faults import Fault, FaultyFileSystem
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, InjectedCrash, MemoryFileSystem
 from tests.crash.enumeration import counted_names
 from tests.crash.store import Promises, check_catalog, check_events, check_final_names, repository, run_pass, workspace
 

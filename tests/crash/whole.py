@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from custody.clock import ManualClock
 from custody.repository import Meant, Repository
-from custody.repository.retaining import apply_retention
+from custody.repository.retention_api import apply_retention
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.chain import Answers, answers

@@ -142,11 +142,11 @@ def test_a_disk_that_is_gone_for_a_while_stops_no_watcher(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from custody.errors import StorageError
-    from custody.rollover import watching
+    from custody.rollover import change_feed
     from custody_airflow.watch import JournalStream
 
     looked = 0
-    look = watching.waiting_groups
+    look = change_feed.waiting_groups
 
     def failing(*arguments: Any) -> dict[str, int]:
         nonlocal looked
@@ -155,7 +155,7 @@ def test_a_disk_that_is_gone_for_a_while_stops_no_watcher(
             raise StorageError("the disk is gone")
         return look(*arguments)
 
-    monkeypatch.setattr(watching, "waiting_groups", failing)
+    monkeypatch.setattr(change_feed, "waiting_groups", failing)
     append(repository, [event(0)])
 
     async def scenario() -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from custody.capture import Context, Format, Limits, read_piece
-from custody.capture.outcome import Place, Rejected
+from custody.capture.validate import Place, Rejected
 from custody.catalog import Action, RemoveShard, Transaction, codec
 from custody.catalog.transaction_pb2 import DESCRIPTOR
 from custody.eventlog import (
@@ -22,30 +22,30 @@ from custody.eventlog import (
     StagedLog,
     StagingWriter,
     TableOfContents,
-    encoding,
     row_bytes,
     toc,
     write_log,
+    writer,
 )
-from custody.flow.content import record as content
+from custody.flow.content import file as content
 from custody.format import framing, names
 from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard
 from custody.index.builder import ATTEMPT_PREFIX
-from custody.journal import JournalFile, incarnations, membership
+from custody.journal import JournalFile, incarnations, writer_state
 from custody.journal import file as journal
 from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, Record, decode
 from custody.lease import Holder, Process
-from custody.lease.holder import PREAMBLE as LEASE_PREAMBLE
+from custody.lease.lease import PREAMBLE as LEASE_PREAMBLE
 from custody.maintenance import scrub
 from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
-from custody.ngsi import staged
+from custody.ngsi_sink import batch_file
 from custody.quarantine import Entry, Quarantine
-from custody.rollover import UnitManifest
-from custody.rollover.manifest import PREAMBLE as UNIT_PREAMBLE
 from custody.swh.index_file import PREAMBLE as SWH_INDEX_PREAMBLE
 from custody.swh.index_file import KeyIndex, read_index
-from custody.swh.page_index import COLUMN
+from custody.swh.pages import COLUMN
 from custody.vfs import TEMPORARY_SUFFIX, PosixFileSystem
+from custody.workspace import UnitManifest
+from custody.workspace.unit_manifest import PREAMBLE as UNIT_PREAMBLE
 from tests.docs.pages import DOCS, examples, hex_bytes, read, section, table
 
 FS = PosixFileSystem()
@@ -53,13 +53,13 @@ PREAMBLES = {
     "journal": journal.PREAMBLE,
     "toc": toc.PREAMBLE,
     "catalog": codec.PREAMBLE,
-    "writer-state": membership.PREAMBLE,
+    "writer-state": writer_state.PREAMBLE,
     "incarnation": incarnations.PREAMBLE,
     "staging": UNIT_PREAMBLE,
     "lease": LEASE_PREAMBLE,
     "scrub": scrub.PREAMBLE,
     "content": content.PREAMBLE,
-    "ngsi-batch": staged.PREAMBLE,
+    "ngsi-batch": batch_file.PREAMBLE,
     "swh-index": SWH_INDEX_PREAMBLE,
 }
 
@@ -120,7 +120,7 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
     ("page", "heading", "struct"),
     [
         ("journal", "## Layout", journal.JournalHeader),
-        ("writer-state", "## Layout", membership.WriterState),
+        ("writer-state", "## Layout", writer_state.WriterState),
         ("incarnation", "## Layout", incarnations.Claim),
         ("scrub", "## Layout", scrub.Scrub),
         ("scrub", "## Round", scrub.Round),
@@ -132,11 +132,11 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("staging", "### Batch", StagedBatch),
         ("quarantine", "## Layout", Entry),
         ("content", "## Layout", content.ClaimHeader),
-        ("ngsi-batch", "## Layout", staged.Staged),
-        ("ngsi-batch", "## Part", staged.Part),
-        ("ngsi-batch", "## What is in no file", staged.Left),
-        ("ngsi-batch", "## What is put aside", staged.Aside),
-        ("ngsi-batch", "## Notification", staged.Notified),
+        ("ngsi-batch", "## Layout", batch_file.Staged),
+        ("ngsi-batch", "## Part", batch_file.Part),
+        ("ngsi-batch", "## What is in no file", batch_file.Left),
+        ("ngsi-batch", "## What is put aside", batch_file.Aside),
+        ("ngsi-batch", "## Notification", batch_file.Notified),
     ],
 )
 def test_every_key_of_a_json_document_is_in_its_table(page: str, heading: str, struct: type[msgspec.Struct]) -> None:
@@ -151,10 +151,10 @@ def test_every_key_of_the_end_record_is_in_its_table() -> None:
 
 def test_the_example_of_a_writer_s_state_is_what_the_code_writes() -> None:
     here = "6f1c2d3e000040008000000000000001"
-    state = membership.WriterState(writer="main", container=here, containers={here: "/disk1"}, reserved=1_048_577)
-    assert membership.encode_state(state) == _example("writer-state", "file")
-    assert membership.decode_state(_example("writer-state", "file"), Path("STATE")) == state
-    assert str(membership.RESERVED_IDS) in read("formats/writer-state.md")
+    state = writer_state.WriterState(writer="main", container=here, containers={here: "/disk1"}, reserved=1_048_577)
+    assert writer_state.encode_state(state) == _example("writer-state", "file")
+    assert writer_state.decode_state(_example("writer-state", "file"), Path("STATE")) == state
+    assert str(writer_state.RESERVED_IDS) in read("formats/writer-state.md")
 
 
 def test_the_example_of_a_claim_is_one() -> None:
@@ -308,8 +308,8 @@ def test_the_example_of_a_manifest_is_what_the_code_writes() -> None:
 def test_the_encodings_of_the_columns_are_those_of_the_page() -> None:
     rows = table(section(read("formats/event-log.md"), "## Encodings"), "encoding | columns")
     shown = {row[0]: set(row[1].split(", ")) for row in rows}
-    written: dict[str, set[str]] = {"dictionary": set(encoding.DICTIONARY)}
-    for column, name in encoding.ENCODINGS.items():
+    written: dict[str, set[str]] = {"dictionary": set(writer.DICTIONARY)}
+    for column, name in writer.ENCODINGS.items():
         written.setdefault(name, set()).add(column)
     assert shown == written
 
@@ -365,15 +365,15 @@ def test_the_example_of_a_lease_is_what_the_code_writes() -> None:
 
 def test_the_example_of_a_batch_of_the_sink_is_what_the_code_writes() -> None:
     data = b"oak\n"
-    batch = staged.Staged(
+    batch = batch_file.Staged(
         id="6f1c2d3e-0000-4000-8000-000000000001",
         number=7,
         time_ms=1,
         told_from=0,
         cursors={"main": 8},
-        sources=(staged.Source("main", 7, "a-b"),),
-        parts=(staged.part("/user/u/a.txt", 4, data, (0,)),),
+        sources=(batch_file.Source("main", 7, "a-b"),),
+        parts=(batch_file.part("/user/u/a.txt", 4, data, (0,)),),
     )
-    assert staged.encode(batch, [data]) == _example("ngsi-batch", "file")
-    [(part, content)] = staged.decode(_example("ngsi-batch", "file"), "a.batch")
+    assert batch_file.encode(batch, [data]) == _example("ngsi-batch", "file")
+    [(part, content)] = batch_file.decode(_example("ngsi-batch", "file"), "a.batch")
     assert (part, bytes(content)) == (batch.parts[0], data)

@@ -10,15 +10,14 @@ import pytest
 
 from custody.config import NgsiSection
 from custody.ngsi import parquet
-from custody.ngsi.cases.case import read_cases
-from custody.ngsi.cases.checking import check_cases
-from custody.ngsi.cases.comparing import KNOWN
-from custody.ngsi.encoding import CONCATENATOR, encode, encode_path
 from custody.ngsi.hive import table as hive_table
+from custody.ngsi.http_notification import Accepts, Refusal, judge_request
+from custody.ngsi.naming import CONCATENATOR, encode, encode_path
 from custody.ngsi.parameters import SEED_NAMES
 from custody.ngsi.rendering import render
-from custody.ngsi.request import Accepts, Refusal, judge_request
 from custody.ngsi.rules import GroupingRules, NameMappings, Names
+from custody_conformance.case import read_cases
+from custody_conformance.checking import KNOWN, check_cases
 from tests.docs.pages import examples, read, section, table
 from tests.unit.ngsi.notified import HEADERS, parameters, recorded
 

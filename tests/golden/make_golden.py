@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from custody.catalog import Action, AddMark, AddTombstone, Forgotten, Transaction
 from custody.catalog.codec import encode
-from custody.catalog.objects import Objects
+from custody.catalog.keys import Objects
 from custody.catalog.state import EMPTY
 from custody.clock import ManualClock
 from custody.config import load_settings
@@ -35,20 +35,21 @@ from custody.format.framing import MARK, frame
 from custody.format.names import RELEASED_SUFFIX, epoch_file
 from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
 from custody.journal.incarnations import decode_claim, encode_claim
-from custody.journal.membership import WriterState, decode_state, encode_state
+from custody.journal.writer_state import WriterState, decode_state, encode_state
 from custody.landing import Ledger, Taken
 from custody.lease import Holder
 from custody.maintenance.findings import Finding
 from custody.maintenance.scrub import Round, Scrub, encode_scrub
 from custody.model import Event
-from custody.ngsi.sink import Sink
+from custody.ngsi_sink.sink import Sink
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import GroupWatch, News, Workspace
+from custody.rollover import GroupWatch, News
 from custody.store import LocalStore
 from custody.swh.table_file import write_table_file
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
 from tests.crash.sinking import items
 from tests.unit.ngsi.notified import parameters
 

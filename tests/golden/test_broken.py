@@ -13,15 +13,15 @@ from custody.eventlog import EventLog, StagedLog, TableOfContents, read_staged
 from custody.flow.content import ClaimFile
 from custody.index import search_shard
 from custody.journal import JournalFile
-from custody.journal.membership import decode_state
+from custody.journal.writer_state import decode_state
 from custody.lease import Holder
 from custody.maintenance.scrub import decode_scrub
 from custody.model import to_events
 from custody.quarantine import Quarantine
 from custody.query import parse_query
-from custody.rollover import UnitManifest
 from custody.swh.index_file import read_index
 from custody.vfs import PosixFileSystem
+from custody.workspace import UnitManifest
 from tests.golden.make_golden import CONTENTS, HERE, STORE
 from tests.golden.test_golden import EVENTS, EXPECTED
 

@@ -18,14 +18,14 @@ from custody.catalog import (
     RespectHolds,
     Transaction,
     codec,
-    objects,
+    keys,
     state,
 )
 from custody.catalog.transaction_pb2 import DESCRIPTOR
-from custody.eventlog import guard, toc, writer
+from custody.eventlog import toc, writer
 from custody.format import framing, names
 from custody.journal import file as journal
-from custody.journal import membership
+from custody.journal import writer_state
 from custody.journal.encoding import KIND_BATCH, KIND_ROWS, Prepared
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, Event, EventType
 
@@ -153,7 +153,7 @@ def test_the_preambles_are_eight_bytes_that_end_in_the_version() -> None:
     assert journal.PREAMBLE == b"CUSTJRN\x01"
     assert toc.PREAMBLE == b"CUSTTOC\x01"
     assert codec.PREAMBLE == b"CUSTCAT\x01"
-    assert membership.PREAMBLE == b"CUSTWST\x01"
+    assert writer_state.PREAMBLE == b"CUSTWST\x01"
 
 
 def test_a_frame_has_thirteen_bytes_before_its_payload() -> None:
@@ -204,8 +204,8 @@ def test_a_table_of_contents_has_sixty_eight_bytes_and_fifty_six_a_block() -> No
 
 
 def test_the_guard_of_a_footer_has_forty_bytes() -> None:
-    assert guard.MARK == b"CUSTFTR\x01"
-    assert guard.GUARD_BYTES == 40
+    assert toc.MARK == b"CUSTFTR\x01"
+    assert toc.GUARD_BYTES == 40
 
 
 def test_a_catalog_object_has_sixteen_bytes_before_its_message_and_thirty_two_after() -> None:
@@ -246,7 +246,7 @@ def test_the_encodings_of_the_catalog_stay() -> None:
 
 
 def test_the_name_of_revision_0_derives_from_a_fixed_namespace() -> None:
-    assert UUID("7f3c1a52-6f0e-4b57-9a0a-6f0d5c1f2b11") == objects._FIRST_NAMESPACE
+    assert UUID("7f3c1a52-6f0e-4b57-9a0a-6f0d5c1f2b11") == keys._FIRST_NAMESPACE
 
 
 def test_the_event_schema_is_version_1_with_these_columns() -> None:

@@ -12,7 +12,7 @@ import pytest
 from custody.catalog import Forgotten, Transaction
 from custody.catalog.codec import decode, digest
 from custody.catalog.forgotten import says
-from custody.catalog.objects import Objects
+from custody.catalog.keys import Objects
 from custody.catalog.state import EMPTY
 from custody.clock import ManualClock
 from custody.eventlog import EventLog, TableOfContents, read_staged
@@ -25,14 +25,15 @@ from custody.journal.incarnations import decode_claim
 from custody.landing import Ledger
 from custody.lease import Holder, lease_status
 from custody.model import EVENT_SCHEMA, Event, to_events
-from custody.ngsi.sink import Sink
+from custody.ngsi_sink.sink import Sink
 from custody.query import parse_query
 from custody.repository import Repository
-from custody.rollover import UnitManifest, read_mark, staged_path
+from custody.rollover import read_mark
 from custody.store import LocalStore
-from custody.swh.table import Table
+from custody.swh.table_reader import Table
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
+from custody.workspace import UnitManifest, staged_path
 from tests.golden.make_golden import (
     CLAIM,
     CONTAINER,

@@ -18,7 +18,7 @@ from custody.maintenance.verification import verify_repository
 from custody.model import EVENT_SCHEMA, Event
 from custody.recovery import STEPS
 from custody.repository import Meant, Repository
-from custody.rollover import Workspace
+from custody.workspace import Workspace
 from tests.golden.newer import make_newer
 from tests.support import append, event, files_below, run_steps
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from custody.ngsi.kerberos import INSTALL, absent_packages
+from custody.ngsi_sink.kerberos import INSTALL, absent_packages
 from tests.services import kdc as kerberos
 from tests.services.hdfs import Hdfs, Realm, folder_until_interrupted, hdfs
 from tests.services.kdc import REALM, Kdc

@@ -11,12 +11,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from custody.config import Settings
-from custody.ngsi import csv
-from custody.ngsi.backends import open_target
-from custody.ngsi.contents import contents
+from custody.ngsi import rendering
 from custody.ngsi.hive import full_name
-from custody.ngsi.staged import part
-from custody.ngsi.tables import Wanted, spark_table
+from custody.ngsi.parquet import contents
+from custody.ngsi_sink.batch_file import part
+from custody.ngsi_sink.rest import open_target
+from custody.ngsi_sink.tables import Wanted, spark_table
 from custody.spark.hdfs import rpc_files
 from custody.spark.hive import ensure_tables, hive_folder, session_options
 from custody.spark.session import start_session
@@ -56,7 +56,7 @@ def at_place(session: SparkSession, mode: str, name: str) -> dict[str, Any]:
         return {"said": said, "ids": None}
     described = session.sql(f"describe table extended {full_name(made)}").collect()
     place = next(row[1] for row in described if row[0] == "Location")
-    ids = [csv.value(row["entityId"]) for row in session.table(full_name(made)).collect()]
+    ids = [rendering.value(row["entityId"]) for row in session.table(full_name(made)).collect()]
     return {"said": said, "ids": ids, "location": place, "folder": destination.folder}
 
 

@@ -19,8 +19,7 @@ import yaml  # type: ignore[import-untyped]
 
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.spark.run import jobs_folder
-from custody.spark.submit import submit_command, submit_environment
+from custody.spark.submit import jobs_folder, submit_command, submit_environment
 from custody_local.settings import choose_port
 from tests.image import ROOT
 from tests.support import INCLUDE, append, event

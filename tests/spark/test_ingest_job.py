@@ -15,11 +15,10 @@ from click.testing import CliRunner
 
 from custody.cli.main import cli
 from custody.repository import Repository
-from custody.rollover import read_report
 from custody.sample import SampleOptions, sample_files
-from custody.spark.run import jobs_folder
-from custody.spark.submit import submit_command, submit_environment
+from custody.spark.submit import jobs_folder, submit_command, submit_environment
 from custody.vfs import PosixFileSystem
+from custody.workspace import read_report
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 INTERVAL = ["--start", "2026-03-02T12:00", "--end", "2026-03-02T13:00"]

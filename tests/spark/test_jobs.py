@@ -16,13 +16,12 @@ from custody.maintenance.findings import damages
 from custody.maintenance.scrub import read_scrub
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import read_report
 from custody.sample import SampleOptions, sample_files
 from custody.spark.job import ALL_STEPS
-from custody.spark.run import jobs_folder
-from custody.spark.submit import submit_command, submit_environment
+from custody.spark.submit import jobs_folder, submit_command, submit_environment
 from custody.spark.swh.job import ALL as SWH_STEPS
 from custody.vfs import PosixFileSystem
+from custody.workspace import read_report
 from tests.support import run_steps
 
 ENVIRONMENT = {**os.environ, **submit_environment()}

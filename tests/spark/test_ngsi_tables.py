@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from custody.ngsi import csv
+from custody.ngsi import rendering
 from custody.spark.submit import submit_command, submit_environment
 from tests.unit.ngsi.notified import attribute, body
 
@@ -121,8 +121,8 @@ def check_place(name: str, told: dict[str, Any]) -> None:
 
 
 def _plain(row: dict[str, str]) -> dict[str, str | None]:
-    # A field of CSV is escaped, so that it is one line: `csv.value` undoes it. OpenCSVSerde reads NULL as a text.
-    return {name: None if value == "NULL" else csv.value(value) for name, value in row.items()}
+    # A field of CSV is escaped, so that it is one line: `rendering.value` undoes it. OpenCSVSerde reads NULL as a text.
+    return {name: None if value == "NULL" else rendering.value(value) for name, value in row.items()}
 
 
 def _check_columns(rows: list[dict[str, Any]], *, has_metadata: bool) -> None:

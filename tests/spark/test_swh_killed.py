@@ -12,8 +12,7 @@ import pytest
 
 from custody.clock import SystemClock
 from custody.repository import Repository
-from custody.spark.run import jobs_folder
-from custody.spark.submit import submit_command, submit_environment
+from custody.spark.submit import jobs_folder, submit_command, submit_environment
 from custody.swh.build import STEPS, Build
 from custody.swh.publishing import database_catalog, database_folder, published_state
 from custody.vfs import PosixFileSystem

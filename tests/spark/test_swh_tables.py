@@ -142,7 +142,7 @@ def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
     session: SparkSession, tmp_path: Path
 ) -> None:
     from custody.spark.swh.finding import find_earliest_revisions
-    from custody.spark.swh.work import Rounds
+    from custody.spark.swh.tables import Rounds
 
     graphs = drawn(40, 120, 9)
     beside, shifts = disjoint(graphs)
@@ -164,7 +164,7 @@ def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
 
 def test_directories_that_lie_in_each_other_are_refused(session: SparkSession, tmp_path: Path) -> None:
     from custody.spark.swh.steps import run_step
-    from custody.spark.swh.work import Sizes
+    from custody.spark.swh.tables import Sizes
 
     types = {0: "rev", 1: "dir", 2: "dir", 3: "dir"}
     graph = SmallGraph(types, [(0, 1, None), (1, 2, b"a"), (2, 3, b"b"), (3, 2, b"c")], {0: 1})
@@ -182,7 +182,7 @@ def test_a_step_that_died_is_done_again_and_one_that_finished_is_kept(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from custody.spark.swh.steps import run_step
-    from custody.spark.swh.work import Work
+    from custody.spark.swh.tables import Work
 
     fs = PosixFileSystem()
     graph = write_graph(drawn(1, 60, 3)[0], tmp_path / "graph")

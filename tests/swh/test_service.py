@@ -24,13 +24,12 @@ from custody.config import Settings
 from custody.errors import ConfigurationError, NotFoundError, StorageError
 from custody.repository import Repository
 from custody.serving import Tokens, checked_tokens
+from custody.serving.provenance_pb2 import WhereAreOneRequest, WhereIsOneRequest, WhereIsOneResult
+from custody.serving.swh_grpc import serving_rpc
+from custody.serving.swh_questions import LOOK_SECONDS, Questions
+from custody.serving.swh_rest import create_app
 from custody.swh import Swhid, Whereabouts
 from custody.swh.publishing import database_folder
-from custody.swh.service import Questions
-from custody.swh.service.provenance_pb2 import WhereAreOneRequest, WhereIsOneRequest, WhereIsOneResult
-from custody.swh.service.questions import LOOK_SECONDS
-from custody.swh.service.rest import create_app
-from custody.swh.service.rpc import serving_rpc
 from custody.vfs import PosixFileSystem
 from tests.swh.database import publish_reference, swhid
 from tests.swh.graphs import Shape, random_graph

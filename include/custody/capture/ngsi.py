@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from custody.capture.exact import members
 from custody.capture.identity import digest_ordinal, named_uuid
-from custody.capture.judge import Context
 from custody.capture.notification import Entity, Notification, read_notification
-from custody.capture.times import parse_iso
+from custody.capture.raw_json import members
+from custody.capture.validate import Context
+from custody.capture.values import parse_iso
 from custody.errors import InvalidInputError
 from custody.model import Event, EventType, Problem, Severity
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from custody.capture.exact import NULL, Exact, Kind, elements, exact, members, optional_text
+from custody.capture.raw_json import NULL, Exact, Kind, elements, exact, members, optional_text
 from custody.errors import InvalidInputError
 
 _NOT_ATTRIBUTES = ("id", "type", "@context")

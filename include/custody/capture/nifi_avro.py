@@ -21,11 +21,10 @@ from custody.capture.avro import (
     read_long,
     write_long,
 )
-from custody.capture.judge import checked
+from custody.capture.encodings import Text
+from custody.capture.json_splitter import PIECE_BYTES_MAX
 from custody.capture.nifi_json import event_from_record
-from custody.capture.outcome import Outcome, Place, Rejected, rejected, shown
-from custody.capture.pieces import PIECE_BYTES_MAX
-from custody.capture.text import Text
+from custody.capture.validate import Outcome, Place, Rejected, checked, rejected, shown
 from custody.errors import InvalidInputError
 
 SOURCE_FORMAT = "nifi-avro"

@@ -13,8 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from custody.capture.times import format_time
-from custody.capture.values import attributes, integer, require, text, texts
+from custody.capture.values import attributes, format_time, integer, require, text, texts
 from custody.model import Event
 
 SOURCE_FORMAT = "nifi-s2s"

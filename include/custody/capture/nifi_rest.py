@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from custody.capture.judge import Context
 from custody.capture.nifi_json import UNKNOWN_NODE
-from custody.capture.times import parse_iso, parse_shown
-from custody.capture.values import Document, integer, mapping, mappings, require, text, texts
+from custody.capture.validate import Context
+from custody.capture.values import Document, integer, mapping, mappings, parse_iso, parse_shown, require, text, texts
 from custody.errors import InvalidInputError
 from custody.model import ContentClaim, Event
 

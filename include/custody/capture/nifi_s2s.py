@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from custody.capture.judge import Context
 from custody.capture.nifi_json import event_from_bytes
+from custody.capture.validate import Context
 from custody.model import Event
 
 

@@ -12,11 +12,9 @@ from enum import StrEnum
 
 import msgspec
 
-from custody.capture.depth import check_depth
-from custody.capture.exact import elements, members, optional_text
 from custody.capture.ngsi_attributes import Attribute, Shape, read_attributes, read_legacy_attributes, shape_of
-from custody.capture.times import parse_iso
-from custody.capture.values import wrong
+from custody.capture.raw_json import check_depth, elements, members, optional_text
+from custody.capture.values import parse_iso, wrong
 from custody.errors import InvalidInputError
 
 SHARED_CHARACTERS_MAX = 512

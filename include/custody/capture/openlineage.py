@@ -15,9 +15,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from custody.capture.identity import digest_ordinal, named_uuid
-from custody.capture.judge import Context
-from custody.capture.times import parse_iso
-from custody.capture.values import Document, integer, mapping, mappings, require, text
+from custody.capture.validate import Context
+from custody.capture.values import Document, integer, mapping, mappings, parse_iso, require, text
 from custody.errors import InvalidInputError
 from custody.model import Event, EventType
 

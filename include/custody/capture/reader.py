@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from custody.capture import ngsi, nifi_rest, nifi_s2s, openlineage
+from custody.capture.encodings import CHUNK_BYTES, Text
 from custody.capture.formats import DETECT_BYTES, Format, detect
-from custody.capture.judge import Context, ReadElement, judge
+from custody.capture.json_splitter import Element, Splitter
 from custody.capture.nifi_avro import read_avro
-from custody.capture.outcome import Accepted, Outcome, Place, Rejected, rejected
-from custody.capture.pieces import Element, Splitter
-from custody.capture.text import CHUNK_BYTES, Text
+from custody.capture.validate import Accepted, Context, Outcome, Place, ReadElement, Rejected, judge, rejected
 from custody.model import Problem, Severity
 
 _READERS: dict[Format, ReadElement] = {

@@ -1,12 +1,74 @@
-"""Values of JSON objects, read with their key in the message where they are not what was expected."""
+"""Times in the words of the sources: ISO 8601 and what NiFi shows, to and from milliseconds since the epoch, UTC.
+
+Values of JSON objects, read with their key in the message where they are not what was expected.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from custody.errors import InvalidInputError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)(?:[.,](\d{1,9}))? ?(Z|z|[+-]\d\d:?\d\d)?")
+_SHOWN = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)(?:\.(\d{3}))? (Z|UTC|(?:UTC|GMT)?[+-]\d\d:?\d\d|GMT)")
+
+
+def format_time(milliseconds: object) -> str | None:
+    """Return NiFi's text form of a time, `2026-01-31T09:30:00.000Z`; None for what is no time."""
+    if not isinstance(milliseconds, int):
+        return None
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+    return f"{moment.isoformat()[:19]}.{milliseconds % 1000:03d}Z"
+
+
+def parse_iso(key: str, text: str) -> int:
+    """Return the time of an ISO 8601 text, UTC where it names no zone; digits beyond milliseconds are dropped.
+
+    Raises:
+        InvalidInputError: it is none; the message names the key.
+    """
+    match = _ISO.fullmatch(text)
+    try:
+        if match:
+            seconds, digits, zone = match.groups()
+            zone = "+00:00" if zone in (None, "Z", "z") else zone
+            return _milliseconds(datetime.fromisoformat(seconds + zone)) + int(((digits or "") + "000")[:3])
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidInputError(f"{key}: expected a time such as 2026-01-31T09:30:00.000Z, got {text[:40]!r}")
+
+
+def parse_shown(key: str, text: str) -> int:
+    """Return the time that NiFi shows as `01/31/2026 09:30:00.000 UTC`, in UTC, GMT or with an offset.
+
+    Raises:
+        InvalidInputError: it is none, or names a zone by letters that mean several zones, such as CST.
+    """
+    match = _SHOWN.fullmatch(text)
+    try:
+        if match:
+            month, day, year, hour, minute, second, digits, zone = match.groups()
+            zone = zone.removeprefix("UTC").removeprefix("GMT").removeprefix("Z") or "+00:00"
+            moment = datetime.fromisoformat(f"{year}-{month}-{day}T{hour}:{minute}:{second}{zone}")
+            return _milliseconds(moment) + int(digits or 0)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidInputError(
+        f"{key}: expected a time such as 01/31/2026 09:30:00.000 UTC (UTC, GMT or an offset), got {text[:40]!r}"
+    )
+
+
+def _milliseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
 
 Document = Mapping[str, object]
 

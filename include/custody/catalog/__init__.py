@@ -1,29 +1,26 @@
 """Room `catalog`: the only place that says what is live."""
 
 from custody.catalog.attest import Attestation, attest, compare, new_key, public_key, read_attestation
-from custody.catalog.conflict import (
+from custody.catalog.catalog import Catalog, open_catalog, store_of
+from custody.catalog.chain import Difference, last_commit_ms
+from custody.catalog.federation import FederatedState, Federation, absorb, seal
+from custody.catalog.footers import describe, stored_footer
+from custody.catalog.forgotten import Copies, Forgotten, added_by, known_to, names_in
+from custody.catalog.garbage import collect, kept_files
+from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, prune, raise_floor, readable_checkpoints
+from custody.catalog.rebuild import Surviving, rebuild, scan, set_aside, shard_of, surviving, what_is_lost, wipe
+from custody.catalog.remnants import erased_among, live_groups, merged_remnant, source_keys
+from custody.catalog.repair import RepairPlan, plan_repair, repair, restored_to
+from custody.catalog.state import (
+    CatalogState,
     CommitConflictError,
     Conflict,
+    Draft,
     FencedError,
     ForkError,
     PrunedError,
     SealedError,
 )
-from custody.catalog.erased import erased_among, live_groups, merged_remnant, source_keys
-from custody.catalog.federation import FederatedState, Federation, absorb, seal
-from custody.catalog.footers import describe, stored_footer
-from custody.catalog.forgotten import Copies, Forgotten, added_by, known_to, names_in
-from custody.catalog.garbage import collect, kept_files
-from custody.catalog.history import Difference, last_commit_ms
-from custody.catalog.log import Catalog
-from custody.catalog.opening import open_catalog, store_of
-from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, prune, raise_floor, readable_checkpoints
-from custody.catalog.rebuild import rebuild, scan, set_aside, shard_of, what_is_lost, wipe
-from custody.catalog.repair import RepairPlan, plan_repair, repair
-from custody.catalog.restoring import restored_to
-from custody.catalog.scrub import Defect, check_file, check_toc
-from custody.catalog.state import CatalogState, Draft
-from custody.catalog.surviving import Surviving, surviving
 from custody.catalog.tombstones import columns_needed, is_remnant, may_mean, meant, visible
 from custody.catalog.transaction_pb2 import (
     EXPIRED,
@@ -51,7 +48,7 @@ from custody.catalog.transaction_pb2 import (
     Transaction,
     Upgrade,
 )
-from custody.catalog.verify import Verification, verify
+from custody.catalog.verify import Defect, Verification, check_file, check_toc, verify
 
 __all__ = [
     "EXPIRED",

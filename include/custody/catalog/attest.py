@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from custody.catalog.catalog import Catalog
 from custody.catalog.codec import digest
-from custody.catalog.log import Catalog
 from custody.clock import Clock
 from custody.errors import ConfigurationError, ConflictError, CorruptionError, CustodyError, InvalidInputError
 

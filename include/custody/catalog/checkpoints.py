@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from custody.catalog.chain import Chain
 from custody.catalog.codec import decode, digest, encode
-from custody.catalog.objects import Objects
+from custody.catalog.keys import Objects
 from custody.catalog.state import CatalogState
 from custody.catalog.statistics import statistics_table, table_key, write_statistics
 from custody.catalog.transaction_pb2 import Transaction

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from custody.catalog.log import Catalog
+from custody.catalog.catalog import Catalog
 from custody.catalog.state import CatalogState
 from custody.catalog.transaction_pb2 import Absorb, Action, AddFile, Seal
 from custody.clock import Clock

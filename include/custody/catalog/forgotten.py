@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from custody.catalog.codec import decode, encode
-from custody.catalog.objects import Objects
+from custody.catalog.keys import Objects
 from custody.catalog.state import CatalogState
 from custody.catalog.tombstones import is_remnant
 from custody.catalog.transaction_pb2 import Action, AddMark, AddTombstone, Transaction

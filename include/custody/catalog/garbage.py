@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from custody.catalog.conflict import PrunedError
+from custody.catalog.catalog import Catalog
 from custody.catalog.forgotten import added_by, names_in
-from custody.catalog.log import Catalog
+from custody.catalog.state import PrunedError
 from custody.catalog.transaction_pb2 import AddFile
 from custody.clock import Clock
 from custody.errors import NotFoundError, StorageError

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from custody.catalog.catalog import Catalog
 from custody.catalog.checkpoints import checkpoint_digest
-from custody.catalog.conflict import CommitConflictError
-from custody.catalog.log import Catalog
-from custody.catalog.objects import Found
+from custody.catalog.keys import Found
+from custody.catalog.state import CommitConflictError
 from custody.catalog.transaction_pb2 import Action, Prune
 from custody.errors import CustodyError, NotFoundError
 from custody.format.names import parse_revision

@@ -1,4 +1,7 @@
-"""The state of a catalog at one revision: what is live. A frozen value; following a transaction gives a new one."""
+"""What goes wrong with a commit or with a question about the past, as errors that carry their facts.
+
+The state of a catalog at one revision: what is live. A frozen value; following a transaction gives a new one.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from custody.catalog.conflict import Conflict, NotApplicableError
-from custody.catalog.layered import GONE, FileMap, Gone, LayeredMap
+from custody.catalog.persistent_map import GONE, FileMap, Gone, LayeredMap
 from custody.catalog.transaction_pb2 import (
     Absorb,
     Action,
@@ -22,7 +24,62 @@ from custody.catalog.transaction_pb2 import (
     Seal,
     Transaction,
 )
-from custody.errors import FormatVersionError
+from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One action that cannot be done: what it does, to what, and why not."""
+
+    action: str
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"cannot {self.action} {self.name}: it {self.reason}."
+
+
+class NotApplicableError(ConflictError):
+    """An action contradicts the state."""
+
+    def __init__(self, conflict: Conflict) -> None:
+        super().__init__(str(conflict))
+        self.conflict = conflict
+
+
+class CommitConflictError(ConflictError):
+    """A commit was not written: `conflict` says what contradicts what was committed up to `revision`."""
+
+    def __init__(self, message: str, revision: int, conflict: Conflict | None) -> None:
+        super().__init__(message)
+        self.revision = revision
+        self.conflict = conflict
+
+
+class SealedError(ConflictError):
+    """The catalog's writer was retired: nothing more is committed to it."""
+
+
+class FencedError(ConflictError):
+    """A later process took over this writer: the one that reads this has to stop."""
+
+
+class ForkError(CorruptionError):
+    """Two transactions claim one revision; `uuids` are their names."""
+
+    def __init__(self, message: str, revision: int, uuids: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.revision = revision
+        self.uuids = uuids
+
+
+class PrunedError(NotFoundError):
+    """The revision is not kept any more; `earliest` is."""
+
+    def __init__(self, message: str, earliest: int) -> None:
+        super().__init__(message)
+        self.earliest = earliest
+
 
 FEATURES_READ: frozenset[str] = frozenset()
 """Names of the features that this code can read; each one is added with the release that brings it."""

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError
 
 from custody.catalog.codec import decode
-from custody.catalog.objects import Objects
+from custody.catalog.keys import Objects
 from custody.catalog.state import CatalogState
 from custody.catalog.transaction_pb2 import AddFile, FileStatistics, Transaction
 from custody.errors import CorruptionError, CustodyError

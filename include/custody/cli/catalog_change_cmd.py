@@ -35,10 +35,10 @@ from custody.cli.catalogs import (
 )
 from custody.cli.output import json_option, print_json, print_table, size_text, stderr, writer_option
 from custody.clock import SystemClock
-from custody.config.location import is_local
+from custody.config.parsing import is_local
 from custody.errors import CustodyError
 from custody.maintenance.repair import coming_logs, refuse_more
-from custody.rollover import Workspace
+from custody.workspace import Workspace
 
 __all__ = ["catalog"]  # the group, with the commands of this module
 _CORRUPT = 20

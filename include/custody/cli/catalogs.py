@@ -16,13 +16,13 @@ from custody.catalog import AddFile, AddShard, Catalog, Transaction, open_catalo
 from custody.cli.output import time_text
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.config.location import is_local
+from custody.config.parsing import is_local
 from custody.errors import ConfigurationError
 from custody.format.names import COMPACT_LEASE, RETENTION_LEASE, is_name
 from custody.journal import lock_path
 from custody.lease import Attempt
-from custody.rollover import ROLLOVER_LEASE, take_lease
 from custody.vfs import PosixFileSystem
+from custody.workspace import ROLLOVER_LEASE, take_lease
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _DURATION = re.compile(r"(\d+)(ms|s|m|h|d)")

@@ -14,12 +14,12 @@ from click.core import ParameterSource
 from custody.cli.output import clean, json_option, print_json, stderr, stdout
 from custody.config import Settings, load_settings
 from custody.errors import ConfigurationError, StorageError
-from custody.ngsi.below import Base
-from custody.ngsi.cases.case import EXPECT, Case, read_cases
-from custody.ngsi.cases.checking import Verdict, check_cases, profiles, shipped_cases
-from custody.ngsi.cases.running import run
-from custody.spark.ngsi_cases import EndToEnd
-from custody.spark.ngsi_check import submitted
+from custody_conformance.case import EXPECT, Case, read_cases
+from custody_conformance.checking import Verdict, check_cases, profiles, shipped_cases
+from custody_conformance.end_to_end import EndToEnd
+from custody_conformance.job import submitted
+from custody_conformance.running import run
+from custody_conformance.targets import Base
 
 
 @click.command()

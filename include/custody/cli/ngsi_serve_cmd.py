@@ -11,8 +11,8 @@ import click
 from custody.cli.output import clean, stderr
 from custody.clock import SystemClock
 from custody.errors import ConfigurationError
-from custody.ngsi.intake import Intake
 from custody.repository import Repository
+from custody.serving.ngsi_intake import Intake
 
 
 @click.command()
@@ -33,9 +33,8 @@ def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> 
     """
     # FastAPI and uvicorn take a second to import, and only this command needs them.
     try:
-        from custody.ngsi.receiver import Receiver, create_app
-        from custody.ngsi.serve import checked_tokens
-        from custody.ngsi.serve import serve as serve_app
+        from custody.serving.ngsi_receiver import Receiver, checked_tokens, create_app
+        from custody.serving.ngsi_receiver import serve as serve_app
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"{error}. The receiver needs FastAPI and uvicorn: install custody[ngsi].") from None
 

@@ -11,10 +11,10 @@ import click
 from custody.capture import Format
 from custody.cli.output import json_option, print_json, print_table, stderr, time_text
 from custody.errors import InvalidInputError, NotFoundError
-from custody.ngsi.again import FORMAT as SINK_FORMAT
+from custody.ngsi_sink.persist import submit_entry_again
+from custody.ngsi_sink.resubmission import FORMAT as SINK_FORMAT
 from custody.quarantine import Entry
 from custody.repository import FileReport, Repository
-from custody.repository.persisting import submit_entry_again
 
 _ENTRIES_SHOWN = 200
 

@@ -13,8 +13,8 @@ from custody.cli.output import clean, json_option, print_json, print_table, size
 from custody.config import load_settings
 from custody.maintenance.steps import MAINTENANCE_STEPS
 from custody.recovery import STEPS
-from custody.rollover import StepReport, UnitReport
-from custody.spark.run import run_job
+from custody.spark.submit import run_job
+from custody.workspace import StepReport, UnitReport
 
 _NGSI = "ngsi_to_hdfs"
 

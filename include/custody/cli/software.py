@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from custody.cli.output import print_json, print_table, time_text
 from custody.swh import Occurrence, Swhid, Whereabouts
-from custody.swh.answers import occurrence, where_first
+from custody.swh.database import occurrence, where_first
 
 
 def print_first(found: Sequence[Whereabouts], as_json: bool) -> None:

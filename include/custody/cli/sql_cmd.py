@@ -20,7 +20,7 @@ from custody.model import INT64_MAX
 from custody.repository import Repository
 
 if TYPE_CHECKING:
-    from custody.repository.sql import SqlResult
+    from custody.read.sql import SqlResult
 
 _INFINITE_DAYS = (1 << 31) - 1  # the engine's word for a day without end
 

@@ -13,7 +13,7 @@ from custody.cli.software import print_first, print_occurrences
 from custody.cli.swh_serve_cmd import serve
 from custody.config import load_settings
 from custody.repository import Repository
-from custody.spark.run import run_job
+from custody.spark.submit import run_job
 from custody.swh import Swhid, import_git
 from custody.swh.build import NODE_FILTERS
 from custody.vfs import PosixFileSystem

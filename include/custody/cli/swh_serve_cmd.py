@@ -38,8 +38,8 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
     try:
         from custody.serving import checked_tokens
         from custody.serving import serve as serve_app
-        from custody.swh.service import Questions
-        from custody.swh.service.rest import create_app
+        from custody.serving.swh_questions import Questions
+        from custody.serving.swh_rest import create_app
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"{error}. The service needs FastAPI and uvicorn: install custody[swh].") from None
 
@@ -55,7 +55,7 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
     with ExitStack() as open_:
         if chosen.swh.grpc_port is not None:
             try:
-                from custody.swh.service.rpc import serving_rpc
+                from custody.serving.swh_grpc import serving_rpc
             except ModuleNotFoundError as error:
                 raise ConfigurationError(f"{error}. gRPC is not installed: install custody[grpc].") from None
             address = open_.enter_context(serving_rpc(questions, chosen, tokens))

@@ -30,16 +30,16 @@ from custody.cli.output import json_option, print_json, print_table, size_text, 
 from custody.cli.scrub_cmd import print_scrub
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.config.location import is_local
+from custody.config.parsing import is_local
 from custody.errors import ConfigurationError, NotFoundError
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.scrub import read_scrub
 from custody.maintenance.verification import Checked, verify_repository
 from custody.maintenance.verification import orphans as orphans_of
-from custody.maintenance.verification.walk import Progress
-from custody.repository.destinations import check_destinations
-from custody.rollover import Workspace
+from custody.maintenance.verification.verifier import Progress
+from custody.ngsi_sink.destinations import check_destinations
 from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
 
 _CORRUPT = 20
 

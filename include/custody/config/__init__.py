@@ -1,10 +1,8 @@
 """Room `config`: the settings of a repository."""
 
-from custody.config.dates import date_parts
-from custody.config.intake import EVENT_SUFFIXES
-from custody.config.keeping import KeepRule
 from custody.config.ngsi import NgsiSection
-from custody.config.section import is_secret
+from custody.config.parsing import date_parts
+from custody.config.sections import EVENT_SUFFIXES, KeepRule, is_secret
 from custody.config.settings import SETTINGS_FILE, Settings, default_settings_file, load_settings, root_of
 
 __all__ = [

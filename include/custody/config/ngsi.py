@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from custody.config.section import Section, Unset
+from custody.config.sections import Section, Unset
 
 PORT_MAX = 65_535
 SERVICE_CHARACTERS_MAX = 50

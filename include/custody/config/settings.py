@@ -21,15 +21,27 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from custody.config.intake import CaptureSection, LandingSection
-from custody.config.listening import ReceiverSection, SwhSection
-from custody.config.location import is_local, local_folder
-from custody.config.logs import CatalogSection, EventLogSection, IndexSection
 from custody.config.ngsi import NgsiSection
-from custody.config.places import ContentSection, JournalSection, RepositorySection
-from custody.config.questions import QuerySection, SparkSection
-from custody.config.section import Section, is_secret
-from custody.config.upkeep import LeaseSection, MaintenanceSection, RetentionSection
+from custody.config.parsing import is_local, local_folder
+from custody.config.sections import (
+    CaptureSection,
+    CatalogSection,
+    ContentSection,
+    EventLogSection,
+    IndexSection,
+    JournalSection,
+    LandingSection,
+    LeaseSection,
+    MaintenanceSection,
+    QuerySection,
+    ReceiverSection,
+    RepositorySection,
+    RetentionSection,
+    Section,
+    SparkSection,
+    SwhSection,
+    is_secret,
+)
 from custody.errors import ConfigurationError, NotFoundError
 
 SETTINGS_FILE = "custody.toml"

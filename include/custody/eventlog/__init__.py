@@ -3,7 +3,6 @@
 from custody.eventlog.blocks import fitting, row_bytes
 from custody.eventlog.cache import BoundedCache
 from custody.eventlog.damage import Damage, OnDamage, refuse
-from custody.eventlog.encoding import LogOptions
 from custody.eventlog.reader import EventLog
 from custody.eventlog.staging import (
     StagedBatch,
@@ -15,13 +14,7 @@ from custody.eventlog.staging import (
     source_bounds,
 )
 from custody.eventlog.toc import TableOfContents
-from custody.eventlog.writer import (
-    LogMetadata,
-    WrittenLog,
-    log_metadata,
-    transaction_of_groups,
-    write_log,
-)
+from custody.eventlog.writer import LogMetadata, LogOptions, WrittenLog, log_metadata, transaction_of_groups, write_log
 
 __all__ = [
     "BoundedCache",

@@ -19,8 +19,7 @@ from custody.errors import ClosedError, CorruptionError, FormatVersionError, Not
 from custody.eventlog.cache import BoundedCache
 from custody.eventlog.damage import Damage, OnDamage, refuse
 from custody.eventlog.footer import MAGIC
-from custody.eventlog.guard import toc_within
-from custody.eventlog.toc import TableOfContents
+from custody.eventlog.toc import TableOfContents, toc_within
 from custody.eventlog.writer import METADATA_KEY, LogMetadata
 from custody.format.names import toc_path
 from custody.model import EVENT_SCHEMA, check_columns, schema_of, to_present, unknown_columns

@@ -4,7 +4,6 @@ Sessions touch no disk; contents do.
 """
 
 from custody.flow.flowfile import Component, FlowFile
-from custody.flow.ledger import Appender
-from custody.flow.session import Session
+from custody.flow.session import Appender, Session
 
 __all__ = ["Appender", "Component", "FlowFile", "Session"]

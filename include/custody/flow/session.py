@@ -1,4 +1,16 @@
-"""The session: what a producer does with FlowFiles in one piece of work, stored as one piece when it is committed.
+"""The ledger of a session: its FlowFiles and what was reported of them, until it ends.
+
+What a producer reports of FlowFiles; nothing of it changes a FlowFile.
+
+How FlowFiles come into a session, come from each other and are changed; the commit tells of it.
+
+Which events a session leaves when it is committed, in their order.
+
+Forks come first and joins after them, so that a FlowFile's first event tells where it came from; then what was
+reported; then what nobody reported but happened; at last the ends of FlowFiles on a way that leads nowhere. All but
+those that were frozen show their FlowFile as it is at the commit.
+
+The session: what a producer does with FlowFiles in one piece of work, stored as one piece when it is committed.
 
 Events wait in the session and show their FlowFile as it is at the commit, except what left the system: SEND and UPLOAD
 show it as it was sent, CLONE as it was copied. What nobody reported is found at the commit: FlowFiles that were made,
@@ -7,20 +19,639 @@ contents and attributes that were changed.
 
 from __future__ import annotations
 
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
+import msgspec
+
+from custody.clock import Clock
 from custody.errors import (
     BackpressureError,
     ClosedError,
     InvalidInputError,
+    NotFoundError,
     StorageError,
 )
-from custody.flow.changes import Changes
-from custody.flow.commit import events_at_commit
-from custody.flow.flowfile import FlowFile
-from custody.flow.ledger import State
-from custody.model import Acknowledged, require_valid
+from custody.flow.flowfile import (
+    Component,
+    FlowFile,
+    checked_attributes,
+    checked_size,
+    digest_of,
+    given_attributes,
+    inherited,
+    new_flowfile,
+    of_other_content,
+    with_changes,
+)
+from custody.flow.record import Record
+from custody.model import (
+    Acknowledged,
+    ContentClaim,
+    Event,
+    EventType,
+    check_event,
+    require_text,
+    require_types,
+    require_valid,
+)
+
+
+class Appender(Protocol):
+    """What events are appended to: a writer with a name."""
+
+    @property
+    def name(self) -> str:
+        """The writer's name, to which the event ids belong."""
+        ...
+
+    def append(self, events: Sequence[Event]) -> range:
+        """Append events in one piece and return their ids once they are acknowledged."""
+        ...
+
+
+class State(Enum):
+    """How far a session has come; the value completes the sentence "the session …"."""
+
+    OPEN = "is open"
+    COMMITTED = "was committed"
+    ROLLED_BACK = "was rolled back"
+    UNKNOWN = "could not be committed and can only be rolled back"
+
+
+@dataclass(slots=True)
+class Fork:
+    """The children that one FlowFile got in a session: one event."""
+
+    time_ms: int
+    children: list[str] = field(default_factory=list)
+
+
+class Ledger:
+    """What a session holds until its end.
+
+    Args:
+        component: who reports.
+        writer: where events go to.
+        clock: tells the times of events.
+        new_uuid: makes the uuids of new FlowFiles.
+    """
+
+    def __init__(
+        self,
+        component: Component,
+        writer: Appender,
+        clock: Clock,
+        new_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        if not component.id or not component.type:
+            raise InvalidInputError("component: expected an id and a type, got an empty one.")
+        for name, value in msgspec.structs.asdict(component).items():
+            if not isinstance(value, str | None):
+                raise InvalidInputError(f"component.{name}: expected text, got {value!r}.")
+            require_text(**{f"component.{name}": value})
+        self.component = component
+        self.state = State.OPEN
+        self.records: dict[str, Record] = {}
+        self.forks: dict[str, Fork] = {}
+        self.joins: dict[str, Event] = {}
+        self.reported: list[Event] = []
+        self.terminated: list[Event] = []
+        self.told: set[str] = set()
+        """Uuids of FlowFiles that events tell of which are stored already."""
+        self._writer = writer
+        self._clock = clock
+        self._new_uuid = new_uuid
+
+    def current(self, flowfile: FlowFile) -> FlowFile:
+        """Return a FlowFile as it is now in this session.
+
+        Raises:
+            NotFoundError: the session does not know it, or it has ended here.
+            ClosedError: the session has ended.
+        """
+        return self._record(flowfile).current
+
+    def _now(self) -> int:
+        return self._clock.now_ms()
+
+    def _require_open(self) -> None:
+        if self.state is not State.OPEN:
+            raise ClosedError(f"the session of {self.component.type} {self.state.value}. Begin another one.")
+
+    def _record(self, flowfile: FlowFile) -> Record:
+        """Return what is known of a FlowFile that lives in this session."""
+        self._require_open()
+        record = self.records.get(flowfile.uuid)
+        if record is None:
+            raise NotFoundError(
+                f"FlowFile {flowfile.uuid}: this session does not know it. Take it into the session first."
+            )
+        if record.has_ended:
+            raise NotFoundError(f"FlowFile {flowfile.uuid}: it has ended in this session.")
+        return record
+
+    def _records(self, flowfiles: Iterable[FlowFile]) -> list[Record]:
+        found = {record.uuid: record for record in map(self._record, flowfiles)}
+        if not found:
+            raise InvalidInputError("parents: expected at least one FlowFile, got none.")
+        return list(found.values())
+
+    def _add(self, flowfile: FlowFile) -> FlowFile:
+        """Bring in a FlowFile that was made here."""
+        record = Record(None, flowfile, self._now())
+        self._require_storable(record)
+        self.records[flowfile.uuid] = record
+        return flowfile
+
+    def _change(self, record: Record, **values: object) -> FlowFile:
+        """Give a FlowFile other values, unless no event could tell of them."""
+        changed = replace(record, current=msgspec.structs.replace(record.current, **values))
+        self._require_storable(changed)
+        record.current = changed.current
+        return record.current
+
+    def _require_storable(self, record: Record) -> None:
+        """Refuse a FlowFile of which no event could be stored, so that the session's other events still can.
+
+        Raises:
+            InvalidInputError: the message says why not.
+        """
+        event = record.completed(record.draft("UNKNOWN", self.component, record.start_ms), record.start_ms)
+        _refuse(event, f"FlowFile {record.uuid!a}")
+
+    def _draft(self, record: Record, kind: str, **fields: object) -> Event:
+        """Return an event about a FlowFile that obeys the rules of its type.
+
+        Raises:
+            InvalidInputError: it does not.
+        """
+        event = record.draft(kind, self.component, self._now(), **fields)
+        _refuse(event, f"{kind} of FlowFile {record.uuid}")
+        return event
+
+    def _report(self, record: Record, kind: str, **fields: object) -> None:
+        self.reported.append(self._draft(record, kind, **fields))
+
+
+def _refuse(event: Event, what: str) -> None:
+    """Raise InvalidInputError when an event breaks a rule, also one that would only earn a warning."""
+    try:
+        require_types(event)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{what}: {error}") from error
+    for problem in check_event(event):
+        raise InvalidInputError(f"{what}: {problem.message}. Nothing of it was stored.")
+
+
+class Reporter(Ledger):
+    """Reports events.
+
+    All methods raise NotFoundError for a FlowFile that the session does not know or that has ended, InvalidInputError
+    when the event lacks what its type needs, ClosedError when the session has ended. `duration_ms` is how long it took;
+    when it is -1, the time since the session began to handle the FlowFile is taken.
+    """
+
+    def receive(
+        self,
+        flowfile: FlowFile,
+        transit_uri: str,
+        *,
+        source_identifier: str | None = None,
+        relationship: str | None = None,
+        details: str | None = None,
+        duration_ms: int = -1,
+    ) -> None:
+        """Say that a new FlowFile came from another system; `source_identifier` is its name there."""
+        self._report(
+            self._record(flowfile),
+            "RECEIVE",
+            transit_uri=transit_uri,
+            source_system_flowfile_identifier=source_identifier,
+            relationship=relationship,
+            details=details,
+            event_duration=duration_ms,
+        )
+
+    def fetch(
+        self,
+        flowfile: FlowFile,
+        transit_uri: str,
+        *,
+        relationship: str | None = None,
+        details: str | None = None,
+        duration_ms: int = -1,
+    ) -> None:
+        """Say that a FlowFile's content was replaced with that of an external resource."""
+        self._report(
+            self._record(flowfile),
+            "FETCH",
+            transit_uri=transit_uri,
+            relationship=relationship,
+            details=details,
+            event_duration=duration_ms,
+        )
+
+    def send(
+        self,
+        flowfile: FlowFile,
+        transit_uri: str,
+        *,
+        force: bool = True,
+        relationship: str | None = None,
+        details: str | None = None,
+        duration_ms: int = -1,
+    ) -> int | None:
+        """Say that a FlowFile was sent to another system, as it is at this moment.
+
+        With `force` the event is stored at once and survives a rollback, because what was sent cannot be called back;
+        its id is returned. Without, it is stored with the others.
+
+        Durability: with `force`, on return the event is acknowledged.
+
+        Raises:
+            StorageError: with `force`: the disk refused; it is unknown whether the event survives.
+            BackpressureError: with `force`: too much waits to be rolled over.
+        """
+        return self._sent(
+            flowfile,
+            "SEND",
+            force,
+            transit_uri=transit_uri,
+            relationship=relationship,
+            details=details,
+            event_duration=duration_ms,
+        )
+
+    def upload(
+        self,
+        flowfile: FlowFile,
+        transit_uri: str,
+        uploaded_bytes: int,
+        *,
+        force: bool = True,
+        relationship: str | None = None,
+        details: str | None = None,
+        duration_ms: int = -1,
+    ) -> int | None:
+        """Say that data which is not the FlowFile's content was sent to another system; otherwise as `send`.
+
+        How much it was is said in the details; the event's size is the FlowFile's.
+        """
+        if uploaded_bytes < 0:
+            raise InvalidInputError(f"uploaded_bytes: expected 0 or more, got {uploaded_bytes}.")
+        amount = f"{uploaded_bytes} bytes"
+        return self._sent(
+            flowfile,
+            "UPLOAD",
+            force,
+            transit_uri=transit_uri,
+            relationship=relationship,
+            details=amount if details is None else f"{details} {amount}",
+            event_duration=duration_ms,
+        )
+
+    def remote_invocation(
+        self,
+        flowfile: FlowFile,
+        transit_uri: str,
+        *,
+        relationship: str | None = None,
+        details: str | None = None,
+        duration_ms: int = -1,
+    ) -> None:
+        """Say that another system was made to do something other than a transfer, such as to delete a file."""
+        if not transit_uri:
+            raise InvalidInputError("transit_uri: expected where the remote action took place, got an empty text.")
+        self._report(
+            self._record(flowfile),
+            "REMOTE_INVOCATION",
+            transit_uri=transit_uri,
+            relationship=relationship,
+            details=details,
+            event_duration=duration_ms,
+        )
+
+    def route(
+        self,
+        flowfile: FlowFile,
+        relationship: str,
+        *,
+        destinations: Sequence[str] = (),
+        details: str | None = None,
+        duration_ms: int = -1,
+    ) -> None:
+        """Say which way a FlowFile goes on.
+
+        `destinations` are the queues behind the relationship, if they are known: a route back into the one queue that
+        the FlowFile was taken from leads nowhere and is not stored.
+        """
+        record = self._record(flowfile)
+        event = self._draft(record, "ROUTE", relationship=relationship, details=details, event_duration=duration_ms)
+        if record.queue is None or tuple(destinations) != (record.queue,):
+            self.reported.append(event)
+
+    def addinfo(self, flowfile: FlowFile, namespace: str, identifier: str, *, details: str | None = None) -> None:
+        """Give a FlowFile another name: `namespace:identifier`, under which it is found too."""
+        record = self._record(flowfile)
+        space, name = namespace.strip().removesuffix(":"), identifier.strip().removeprefix(":")
+        if not space or not name:
+            raise InvalidInputError(f"expected a namespace and an identifier, got {namespace!r} and {identifier!r}.")
+        self._report(record, "ADDINFO", alternate_identifier_uri=f"{space}:{name}", details=details)
+
+    def _sent(self, flowfile: FlowFile, kind: str, force: bool, **fields: object) -> int | None:
+        record = self._record(flowfile)
+        event = record.completed(self._draft(record, kind, **fields), self._now())
+        if not force:
+            self.reported.append(event)
+            return None
+        ids = self._writer.append([event])
+        self.told.add(record.uuid)
+        return ids.start
+
+
+class Changes(Reporter):
+    """Makes and changes FlowFiles; each method returns the new value, an older value stands for the same FlowFile."""
+
+    def take(self, flowfile: FlowFile, *, queue: str | None = None) -> FlowFile:
+        """Take a FlowFile that exists already into the session, from the queue with this identifier.
+
+        Raises:
+            InvalidInputError: the session has it already.
+            ClosedError: the session has ended.
+        """
+        self._require_open()
+        if flowfile.uuid in self.records:
+            raise InvalidInputError(f"FlowFile {flowfile.uuid}: the session has it already.")
+        checked_size(flowfile.size)
+        record = Record(flowfile, flowfile, self._now(), queue)
+        self._require_storable(record)
+        self.records[flowfile.uuid] = record
+        return flowfile
+
+    def create(
+        self,
+        attributes: Mapping[str, str] | None = None,
+        *,
+        size: int = 0,
+        content_claim: ContentClaim | None = None,
+    ) -> FlowFile:
+        """Make a FlowFile that comes from no other one; unless it is received or fetched, a CREATE tells of it.
+
+        Raises:
+            InvalidInputError: an attribute is no text, or the size is negative.
+            ClosedError: the session has ended.
+        """
+        self._require_open()
+        given = given_attributes(attributes)
+        now_ms = self._now()
+        return self._add(new_flowfile(self._new_uuid(), given, size=size, content_claim=content_claim, now_ms=now_ms))
+
+    def fork(
+        self,
+        parent: FlowFile,
+        attributes: Mapping[str, str] | None = None,
+        *,
+        size: int = 0,
+        content_claim: ContentClaim | None = None,
+    ) -> FlowFile:
+        """Make a FlowFile from another one, with its attributes; one FORK tells of all children of a parent.
+
+        Raises:
+            NotFoundError: the session does not know the parent, or it has ended.
+            InvalidInputError: an attribute is no text, or the size is negative.
+        """
+        record = self._record(parent)
+        child = new_flowfile(
+            self._new_uuid(),
+            {**inherited([record.current]), **given_attributes(attributes)},
+            size=size,
+            content_claim=content_claim,
+            now_ms=self._now(),
+            lineage_start_date=record.current.lineage_start_date,
+        )
+        return self._forked(record, child)
+
+    def join(
+        self,
+        parents: Sequence[FlowFile],
+        attributes: Mapping[str, str] | None = None,
+        *,
+        size: int = 0,
+        content_claim: ContentClaim | None = None,
+    ) -> FlowFile:
+        """Make a FlowFile from several ones, with the attributes that all of them have; a JOIN tells of it.
+
+        Raises:
+            NotFoundError: the session does not know one of the parents, or it has ended.
+            InvalidInputError: there is no parent, an attribute is no text, or the size is negative.
+        """
+        records = self._records(parents)
+        sources = [record.current for record in records]
+        child = new_flowfile(
+            self._new_uuid(),
+            {**inherited(sources), **given_attributes(attributes)},
+            size=size,
+            content_claim=content_claim,
+            now_ms=self._now(),
+            lineage_start_date=min(source.lineage_start_date for source in sources),
+        )
+        self._add(child)
+        self.joins[child.uuid] = self._draft(
+            self.records[child.uuid],
+            "JOIN",
+            parent_uuids=tuple(source.uuid for source in sources),
+            child_uuids=(child.uuid,),
+        )
+        return child
+
+    def clone(self, parent: FlowFile, *, offset: int = 0, size: int | None = None) -> FlowFile:
+        """Make a copy of a FlowFile, or of `size` bytes of it from `offset` on.
+
+        A CLONE tells of a whole copy, as the parent is at this moment; a part of it is a child like those of `fork`.
+
+        Raises:
+            NotFoundError: the session does not know the parent, or it has ended.
+            InvalidInputError: the part does not lie in the FlowFile.
+        """
+        record = self._record(parent)
+        source = record.current
+        length = source.size - offset if size is None else size
+        if offset < 0 or length < 0 or offset + length > source.size:
+            raise InvalidInputError(
+                f"FlowFile {source.uuid}: expected a part of its {source.size} bytes, "
+                f"got {length} bytes from offset {offset} on."
+            )
+        claim = source.content_claim
+        if claim is not None:
+            claim = msgspec.structs.replace(claim, offset=(claim.offset or 0) + offset, size=length)
+        uuid = self._new_uuid()
+        kept = source.attributes if length == source.size else of_other_content(source.attributes)
+        attributes = {**kept, "uuid": uuid}
+        copy = msgspec.structs.replace(source, uuid=uuid, attributes=attributes, size=length, content_claim=claim)
+        if length != source.size:
+            return self._forked(record, copy)
+        event = self._draft(record, "CLONE", parent_uuids=(source.uuid,), child_uuids=(copy.uuid,))
+        self._add(copy)
+        self.reported.append(record.completed(event, self._now()))
+        return copy
+
+    def modify_content(
+        self,
+        flowfile: FlowFile,
+        *,
+        size: int,
+        content_claim: ContentClaim | None = None,
+        sha256: str | None = None,
+        details: str | None = None,
+        duration_ms: int = -1,
+    ) -> FlowFile:
+        """Give a FlowFile other content; a CONTENT_MODIFIED tells of it unless the FlowFile was made here.
+
+        The attribute `content.sha256` becomes `sha256`, the digest of the new content, or goes.
+
+        Raises:
+            NotFoundError: the session does not know the FlowFile, or it has ended.
+            InvalidInputError: the size is negative.
+        """
+        record = self._record(flowfile)
+        is_told = details is not None or duration_ms >= 0
+        told = [self._draft(record, "CONTENT_MODIFIED", details=details, event_duration=duration_ms)] if is_told else []
+        attributes = of_other_content(record.current.attributes) | given_attributes(digest_of(sha256))
+        self._change(record, size=checked_size(size), content_claim=content_claim, attributes=attributes)
+        record.has_new_content = True
+        self.reported += told
+        return record.current
+
+    def modify_attributes(
+        self, flowfile: FlowFile, changes: Mapping[str, str | None], *, details: str | None = None
+    ) -> FlowFile:
+        """Set attributes, and remove those whose value is None.
+
+        Every event of the FlowFile shows the change; an ATTRIBUTES_MODIFIED is stored only if there is no other, or
+        when it has `details`.
+
+        Raises:
+            NotFoundError: the session does not know the FlowFile, or it has ended.
+            InvalidInputError: a value is no text, or the uuid is to be changed.
+        """
+        record = self._record(flowfile)
+        checked = checked_attributes(changes, can_remove=True)
+        told = [] if details is None else [self._draft(record, "ATTRIBUTES_MODIFIED", details=details)]
+        self._change(record, attributes=with_changes(record.current.attributes, checked.items()))
+        self.reported += told
+        return record.current
+
+    def _forked(self, parent: Record, child: FlowFile) -> FlowFile:
+        self._add(child)
+        self.forks.setdefault(parent.uuid, Fork(self._now())).children.append(child.uuid)
+        return child
+
+
+FROZEN = frozenset((EventType.SEND, EventType.UPLOAD, EventType.CLONE, EventType.EXPIRE))
+"""Events that show their FlowFile as it was when they were reported."""
+_BIRTHS = frozenset(
+    (EventType.CREATE, EventType.FORK, EventType.CLONE, EventType.JOIN, EventType.RECEIVE, EventType.FETCH)
+)
+
+
+def events_at_commit(ledger: Ledger, now_ms: int) -> list[Event]:
+    """Return the events of a session that is committed now; the session stays as it is."""
+    made = [*_forks(ledger), *_joins(ledger), *_reported(ledger)]
+    made = list(_each_once([*made, *_automatic(ledger, made, now_ms), *ledger.terminated]))
+    return [
+        event if event.event_type in FROZEN else ledger.records[event.flowfile_uuid].completed(event, now_ms)
+        for event in made
+    ]
+
+
+def _forks(ledger: Ledger) -> Iterator[Event]:
+    """Yield an event for each FlowFile that has children which stay."""
+    for parent, fork in ledger.forks.items():
+        children = tuple(child for child in fork.children if not _was_forgotten(ledger.records[child]))
+        if children:
+            record = ledger.records[parent]
+            relatives = {"parent_uuids": (parent,), "child_uuids": children}
+            yield record.draft("FORK", ledger.component, fork.time_ms, **relatives)
+
+
+def _joins(ledger: Ledger) -> Iterator[Event]:
+    for child, event in ledger.joins.items():
+        if not _was_forgotten(ledger.records[child]):
+            yield event
+
+
+def _reported(ledger: Ledger) -> Iterator[Event]:
+    """Yield what was reported. The end of a FlowFile that nothing else tells of is not told either."""
+    told = ledger.told | {
+        uuid
+        for event in (*_forks(ledger), *_joins(ledger), *ledger.reported)
+        if event.event_type != EventType.DROP
+        for uuid in (event.flowfile_uuid, *event.parent_uuids, *event.child_uuids)
+    }
+    for event in ledger.reported:
+        is_end = event.event_type == EventType.DROP and ledger.records[event.flowfile_uuid].is_new
+        if not is_end or event.flowfile_uuid in told:
+            yield event
+
+
+def _automatic(ledger: Ledger, made: Iterable[Event], now_ms: int) -> Iterator[Event]:
+    """Yield what happened and was not reported."""
+    told: dict[str, set[str]] = defaultdict(set)
+    born: set[str] = set()
+    for event in made:
+        for flowfile in (event.flowfile_uuid, *event.child_uuids):
+            told[flowfile].add(event.event_type)
+        if event.event_type in _BIRTHS:
+            # A parent of a fork or a clone is not born by it.
+            born.update(event.child_uuids or (event.flowfile_uuid,))
+    for record in ledger.records.values():
+        kind = None if record.is_removed else _missing(record, told[record.uuid], record.uuid in born)
+        if kind is not None:
+            yield record.draft(kind, ledger.component, now_ms)
+
+
+def _missing(record: Record, told: set[str], is_born: bool) -> str | None:
+    """Return the type of the event that a FlowFile lacks; an event of any type shows changed attributes too."""
+    if record.is_new:
+        return None if is_born else EventType.CREATE
+    if record.has_new_content:
+        return None if EventType.CONTENT_MODIFIED in told else EventType.CONTENT_MODIFIED
+    return EventType.ATTRIBUTES_MODIFIED if record.updates() and not told else None
+
+
+def _each_once(events: Iterable[Event]) -> Iterator[Event]:
+    """Yield events without those that say the same again; a second delivery is another one."""
+    seen = set()
+    for event in events:
+        if event.event_type in FROZEN:
+            yield event
+            continue
+        key = (
+            event.event_type,
+            event.flowfile_uuid,
+            event.transit_uri,
+            event.relationship,
+            frozenset(event.parent_uuids),
+            frozenset(event.child_uuids),
+            event.alternate_identifier_uri,
+            event.source_system_flowfile_identifier,
+            event.details,
+        )
+        if key not in seen:
+            seen.add(key)
+            yield event
+
+
+def _was_forgotten(record: Record) -> bool:
+    """Whether a FlowFile was made and dropped here, so that for others it never was."""
+    return record.is_new and record.is_removed
+
 
 _REFUSED = (BackpressureError, ClosedError, InvalidInputError)
 """What a writer raises before it has written anything."""

@@ -15,12 +15,11 @@ from custody.index.fields import (
     parse_time,
     searched_fields,
     whoosh_schema,
+    words,
 )
 from custody.index.patterns import matching
-from custody.index.reader.shard import DAY, DAY_MS, OpenShard, day_name
-from custody.index.searcher import Shards, describe_shard, search_shard
+from custody.index.shard import DAY, DAY_MS, OpenShard, Shards, day_name, describe_shard, search_shard
 from custody.index.values import Values, term
-from custody.index.words import words
 
 __all__ = [
     "ATTRIBUTE_PREFIX",

@@ -18,10 +18,9 @@ from typing import Literal
 import pyarrow as pa
 
 from custody.errors import ConfigurationError
-from custody.index import manifest, stock
+from custody.index import manifest, whoosh_writer
 from custody.index.fields import STANDARD_FIELDS, Indexed
-from custody.index.segment import guard
-from custody.index.segment.writer import write_segment
+from custody.index.writer import write_segment
 from custody.vfs import FileSystem
 
 ATTEMPT_PREFIX = "building-"
@@ -104,14 +103,14 @@ def _write(
     writer: Literal["bulk", "stock"] | None,
     memory_bytes: int,
 ) -> None:
-    difference = guard.difference()
+    difference = whoosh_writer.difference()
     if writer == "bulk" and difference is not None:
         raise ConfigurationError(f"the bulk writer of index shards does not know this Whoosh: {difference}.")
     if writer is None and difference is not None:
         _log.warning("%s: index shards are written by Whoosh itself, which is slow.", difference)
         writer = "stock"
     if writer == "stock":
-        made = stock.write_segment(fs, folder, tables, indexed)
+        made = whoosh_writer.write_segment(fs, folder, tables, indexed)
     else:
         made = write_segment(fs, folder, tables, indexed, memory_bytes)
     with fs.create(folder / manifest.NAME) as file:

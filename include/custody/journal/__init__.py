@@ -1,12 +1,14 @@
 """Room `journal`: acknowledged events, durable before anything else happens to them."""
 
+from custody.journal.container_health import ROOM_BYTES_MIN
 from custody.journal.file import Damage, JournalFile, read_header
+from custody.journal.group_commit import SyncPolicy
 from custody.journal.groups import Group, groups, writers
 from custody.journal.incarnations import Claim, Incarnations, is_own
-from custody.journal.infirmary import ROOM_BYTES_MIN
-from custody.journal.keeping import JournalOptions
-from custody.journal.lane import SyncPolicy
-from custody.journal.membership import (
+from custody.journal.merge import MergeReader
+from custody.journal.sealing import Sealed, Waiting, count_waiting, read_end, seal_abandoned
+from custody.journal.writer import JournalOptions, JournalWriter, lock_path
+from custody.journal.writer_state import (
     Membership,
     Missing,
     check_containers,
@@ -17,10 +19,6 @@ from custody.journal.membership import (
     suspects,
     writer_states,
 )
-from custody.journal.merge import MergeReader
-from custody.journal.sealing import Sealed, read_end, seal_abandoned
-from custody.journal.waiting import Waiting, count_waiting
-from custody.journal.writer import JournalWriter, lock_path
 
 __all__ = [
     "ROOM_BYTES_MIN",

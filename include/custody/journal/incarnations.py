@@ -20,7 +20,7 @@ from custody.clock import Clock
 from custody.errors import ConfigurationError, CorruptionError, FormatVersionError, NotFoundError
 from custody.format.framing import Frame, frame, frames
 from custody.format.names import INCARNATIONS, epoch_file, parse_epoch
-from custody.journal.membership import WriterState
+from custody.journal.writer_state import WriterState
 from custody.store import ObjectStore
 
 PREAMBLE = b"CUSTINC\x01"

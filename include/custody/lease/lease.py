@@ -1,4 +1,13 @@
-"""Leases with epochs: who works on a writer's files, so that of two attempts only one publishes.
+"""Who holds a lease: an attempt, in a process, on a machine; and whether that process is still there.
+
+Whether a holder lives only decides how long another attempt waits for it. That two of them never both publish does not
+depend on it, nor on clocks: the epoch alone says who may.
+
+Names of attempts: `<task>/<try>`. Of two attempts of one task the later one is meant to win.
+
+Signs of life for holders on other machines, where nobody can see whether the process is there.
+
+Leases with epochs: who works on a writer's files, so that of two attempts only one publishes.
 
 A lease is a folder, an epoch a file in it, named by a number of ten digits and made only if its name is free. The
 greatest epoch is the holder; whoever takes the lease makes the next one. What ended says so in a file beside:
@@ -8,13 +17,24 @@ effect that others see (`FencedFileSystem`). docs/formats/lease.md, docs/design/
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
+import threading
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
 
 from custody.clock import Clock
-from custody.errors import CorruptionError, FormatVersionError, LockedError, StorageError, SupersededError
+from custody.errors import CorruptionError, CustodyError, FormatVersionError, LockedError, StorageError, SupersededError
+from custody.format.framing import Frame, frame, frames
 from custody.format.names import (
     BEAT_SUFFIX,
     FAILED_SUFFIX,
@@ -22,10 +42,128 @@ from custody.format.names import (
     epoch_file,
     parse_epoch,
 )
-from custody.lease import holder as holders
-from custody.lease.attempt import Attempt
-from custody.lease.holder import Holder
+from custody.lease import lease as holders
 from custody.vfs import FileSystem
+
+PREAMBLE = b"CUSTLSE\x01"
+KIND_HOLDER = 1
+_START_TIME = 19  # its place among the fields of /proc/<pid>/stat behind the command's name
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """A process, told from every other one that ever had its number."""
+
+    host: str
+    boot: str
+    """The running kernel's own id and the namespace of process numbers: within both a number means one process."""
+    pid: int
+    started: int
+    """When it started, in ticks since the kernel did; 0 where the system does not tell."""
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """What an epoch's file says."""
+
+    lease: str
+    writer: str
+    epoch: int
+    attempt: str
+    process: Process
+    taken_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.attempt} (process {self.process.pid} on {self.process.host})"
+
+    def encode(self) -> bytes:
+        """Return the file's bytes."""
+        return PREAMBLE + frame(KIND_HOLDER, msgspec.json.encode(self))
+
+    @classmethod
+    def decode(cls, data: bytes, path: Path) -> Holder:
+        """Return what a file says.
+
+        Raises:
+            CorruptionError: it is damaged.
+            FormatVersionError: it is of a version that this code does not know.
+        """
+        items = list(frames(data, len(PREAMBLE)))
+        if len(items) == 1 and isinstance(items[0], Frame) and data[:7] == PREAMBLE[:7]:
+            if data[7:8] != PREAMBLE[7:8]:
+                raise FormatVersionError(f"{path} @7: expected lease version 1, got {data[7]}. Use a newer custody.")
+            return msgspec.json.decode(items[0].payload, type=cls)
+        raise CorruptionError(
+            f"{path} @0: expected a lease's holder with its checksum, got other bytes. "
+            "The next attempt takes the lease over once nothing has changed here for lease.dead_seconds."
+        )
+
+
+@lru_cache(maxsize=1)
+def _boot() -> str:
+    try:
+        kernel = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{kernel} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def this_process() -> Process:
+    """Return the process that asks."""
+    pid = os.getpid()
+    return Process(host=socket.gethostname(), boot=_boot(), pid=pid, started=_started(pid) or 0)
+
+
+def is_gone(process: Process, here: Process) -> bool | None:
+    """Whether a process has ended; None when this one, on another machine, cannot know."""
+    if process.host != here.host:
+        return None
+    if process.boot != here.boot:
+        # The same machine after another start; another container on it has a kernel in common and is not seen.
+        return True if process.boot.partition(" ")[0] != here.boot.partition(" ")[0] else None
+    started = _started(process.pid)
+    return started is None or (process.started != 0 and started != process.started)
+
+
+def _started(pid: int) -> int | None:
+    """Return when a process started, None when there is none that runs, 0 where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None if Path("/proc/self/stat").exists() else _runs(pid)
+    return None if fields[0] in "ZX" else int(fields[_START_TIME])
+
+
+def _runs(pid: int) -> int | None:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        return 0
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a piece of work."""
+
+    task: str
+    """What is tried; under Airflow `<dag>/<run>/<task>`."""
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.task}/{self.number}"
+
+    @classmethod
+    def parse(cls, name: str) -> Attempt:
+        """Return the attempt of a name; one that ends in no number is the first try of its task."""
+        task, slash, number = name.rpartition("/")
+        return cls(task, int(number)) if slash and number.isdecimal() else cls(name, 1)
+
+    @classmethod
+    def new(cls, kind: str) -> Attempt:
+        """Return the only try of something that nothing else is a try of."""
+        return cls(f"{kind}/{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}", 1)
+
 
 _POLL_SECONDS = 0.25
 _KEPT = 2
@@ -222,3 +360,39 @@ def _try_next(
 
 def _greatest(fs: FileSystem, folder: Path) -> int:
     return max((number for name in fs.list(folder) if (number := parse_epoch(name)) is not None), default=-1)
+
+
+_BEATS = 4
+_LOG = logging.getLogger("custody.lease")
+
+
+class Heartbeat:
+    """While the context lasts, a thread gives signs of life, four in the time after which a holder counts as dead."""
+
+    def __init__(self, leases: Iterable[Lease], clock: Clock, dead_seconds: float) -> None:
+        self._leases = tuple(leases)
+        self._clock = clock
+        self._seconds = dead_seconds / _BEATS
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="custody-heartbeat", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._seconds):
+            for lease in self._leases:
+                try:
+                    lease.beat(self._clock.now_ms())
+                except CustodyError as error:
+                    _LOG.warning("no sign of life could be left: %s", error)

@@ -3,11 +3,17 @@
 Looking and mending are in `verification`, `scrub` and `repair`, the steps of the maintenance in `steps`.
 """
 
+from custody.maintenance.claim_refs import References, all_references, in_journals, log_tables, references_of
 from custody.maintenance.compaction import Compacted, Unit, compact, run, waiting
-from custody.maintenance.held import conditions_for
-from custody.maintenance.planning import Rewriting, groups_on_disk, open_file, planned
-from custody.maintenance.references import References, all_references, in_journals, log_tables, references_of
-from custody.maintenance.shards import leftover_shards, retire
+from custody.maintenance.rewriting import (
+    Rewriting,
+    conditions_for,
+    groups_on_disk,
+    leftover_shards,
+    open_file,
+    planned,
+    retire,
+)
 
 __all__ = [
     "Compacted",

@@ -30,12 +30,22 @@ from custody.catalog import (
 )
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import OnDamage, refuse
-from custody.maintenance.held import conditions_for
-from custody.maintenance.planning import count_forgotten, groups_on_disk, meaning, planned
-from custody.maintenance.rewriting import Survey, metadata_of, survey, write_anew
-from custody.maintenance.shards import leftover_shards, retire
+from custody.maintenance.rewriting import (
+    Survey,
+    conditions_for,
+    count_forgotten,
+    groups_on_disk,
+    leftover_shards,
+    meaning,
+    metadata_of,
+    planned,
+    retire,
+    survey,
+    write_anew,
+)
 from custody.model import is_newer
-from custody.rollover import LogFiles, Workspace, add_file, add_shard
+from custody.rollover import add_file, add_shard
+from custody.workspace import LogFiles, Workspace
 
 
 class Unit(msgspec.Struct, frozen=True):

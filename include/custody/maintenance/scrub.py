@@ -17,9 +17,9 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, frame, frames
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.verification import Piece, check_piece, orphans, pieces
-from custody.maintenance.verification.pieces import shared_pieces
-from custody.rollover import Workspace
+from custody.maintenance.verification.check_units import shared_pieces
 from custody.vfs import FileSystem
+from custody.workspace import Workspace
 
 PREAMBLE = b"CUSTSCR\x01"
 KIND_SCRUB = 1

@@ -22,8 +22,9 @@ from custody.maintenance import compaction
 from custody.maintenance.findings import Finding, damages
 from custody.maintenance.scrub import Slice, advance, check, next_slice
 from custody.maintenance.verification import Piece
-from custody.rollover import Step, Unit, UnitReport, Workspace, is_stale, rebuild_shard
+from custody.rollover import Step, Unit, is_stale, rebuild_shard
 from custody.vfs import FileSystem, PosixFileSystem
+from custody.workspace import UnitReport, Workspace
 
 
 class MaintenanceUnit(Unit, frozen=True):

@@ -1,12 +1,19 @@
 """Room `model`: frozen values without I/O."""
 
-from custody.model.acknowledged import Acknowledged
 from custody.model.columns import EVENT_SCHEMA, READER_VERSION, SCHEMA_VERSION, to_batch, to_events
-from custody.model.event import UNASSIGNED, ContentClaim, Event, EventType
-from custody.model.strict import require_types
+from custody.model.event import UNASSIGNED, Acknowledged, ContentClaim, Event, EventType
 from custody.model.tables import require_valid_columns
-from custody.model.text import require_text, text_problem, text_problems
-from custody.model.validation import INT64_MAX, Problem, Severity, check_event, require_valid
+from custody.model.validation import (
+    INT64_MAX,
+    Problem,
+    Severity,
+    check_event,
+    require_text,
+    require_types,
+    require_valid,
+    text_problem,
+    text_problems,
+)
 from custody.model.versions import (
     check_columns,
     is_newer,

@@ -3,10 +3,13 @@
 Field names follow NiFi's ProvenanceEventRecord where it has one; the `source_*` fields say where custody got the
 event from, so that an event ingested twice is known by (source_node, source_ordinal). Times are milliseconds since
 the epoch, UTC; sizes and offsets are bytes.
+
+The answer of an append.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -99,3 +102,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def filename(self) -> str | None:
         """The FlowFile's name after the event."""
         return self.attributes.get("filename")
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """Events that are kept from now on: the writer that they were appended to, and their ids there."""
+
+    writer: str
+    event_ids: range

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from custody.capture.ngsi_attributes import Attribute
 from custody.capture.notification import Entity, Notification
-from custody.capture.times import format_time
+from custody.capture.values import format_time
 from custody.errors import InvalidInputError
 from custody.model.validation import TIME_MS_MAX
 from custody.ngsi.naming import Placed, place

@@ -1,4 +1,15 @@
-"""Records become the lines of files, in the four modes of NGSIToHDFS; pure functions.
+"""The columns of the column modes: which attributes a destination has had so far, and what each is called.
+
+Columns are only ever added, at the end, in the order in which attributes first appeared: a line of CSV has its
+fields in this order, and a Hive table made earlier stays true.
+
+Fields of CSV lines: plain where nothing needs care, and every value can be read back.
+
+A line is one line. A line end in a value is written `\n`, a carriage return `\r`. A value that has either, or that
+already has `\n`, `\r` or `\\` in it, has each backslash doubled; every other value keeps its backslashes. A field
+with a separator or a quote stands in quotes, quotes in it doubled. No value is `NULL`; the text NULL is `"NULL"`.
+
+Records become the lines of files, in the four modes of NGSIToHDFS; pure functions.
 
 `json-row` and `csv-row` write a line an attribute, `json-column` and `csv-column` a line an entity. The CSV modes keep
 metadata in files of their own, which exist even while they are empty, and name them in the line.
@@ -6,17 +17,107 @@ metadata in files of their own, which exist even while they are empty, and name 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from custody.capture.exact import Exact, Kind, exact_text
 from custody.capture.ngsi_attributes import Attribute
+from custody.capture.raw_json import Exact, Kind, exact_text
 from custody.errors import InvalidInputError
-from custody.ngsi import csv
-from custody.ngsi.columns import MD, columns, extended
 from custody.ngsi.naming import metadata_file
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import Record, Unplaced
+
+FIXED = ("recvTime", "fiwareServicePath", "entityId", "entityType")
+MD, MD_FILE = "_md", "_md_file"
+_OWN = "_attr"
+_TAKEN = frozenset(name.lower() for name in ("recvTimeTs", *FIXED, "dt"))
+_ENDINGS = (MD, MD_FILE, _OWN)
+
+
+def column_name(attribute: str) -> str:
+    """Return the column of an attribute: its name, with `_attr` where it could be taken for another column.
+
+    Two attributes never share a column, whatever other attributes there are.
+    """
+    name = attribute.lower()
+    return f"{attribute}{_OWN}" if name in _TAKEN or name.endswith(_ENDINGS) else attribute
+
+
+def columns(attributes: Iterable[Attribute]) -> Iterator[tuple[str, Attribute]]:
+    """Yield the column of each attribute; instances of one name are told apart by their datasetId or their number."""
+    seen: set[str] = set()
+    for attribute in attributes:
+        name = column_name(attribute.name)
+        if name in seen:
+            dataset = next((item.value.plain for item in attribute.metadata if item.name == "datasetId"), "")
+            name = _free(f"{name}_{dataset}" if dataset else name, seen)
+        seen.add(name)
+        yield name, attribute
+
+
+def extended(known: tuple[str, ...], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the known columns and behind them those of the names that are new."""
+    return tuple(dict.fromkeys([*known, *names]))
+
+
+def _free(name: str, seen: set[str]) -> str:
+    number, found = 2, name
+    while found in seen:
+        found, number = f"{name}_{number}", number + 1
+    return found
+
+
+NULL = "NULL"
+_NEEDS_ESCAPES = re.compile(r"[\n\r]|\\[nr\\]")
+_LOOKS_ESCAPED = re.compile(r"\\[nr\\]")
+_MEANS = {"\\n": "\n", "\\r": "\r", "\\\\": "\\"}
+_QUOTE = '"'
+
+
+def line(fields: Iterable[str | None], separator: str) -> str:
+    """Return a line without its end; None is no value."""
+    return separator.join(_field(item, separator) for item in fields)
+
+
+def _field(item: str | None, separator: str) -> str:
+    if item is None:
+        return NULL
+    if _NEEDS_ESCAPES.search(item):
+        item = item.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    if separator in item or _QUOTE in item or item == NULL:
+        return _QUOTE + item.replace(_QUOTE, _QUOTE * 2) + _QUOTE
+    return item
+
+
+def read_line(text: str, separator: str) -> list[str | None]:
+    """Return the values of a line.
+
+    Raises:
+        InvalidInputError: a quote is not closed, or stands where none may.
+    """
+    return [None if field == NULL and not is_quoted else value(field) for field, is_quoted in _fields(text, separator)]
+
+
+def value(field: str) -> str:
+    """Return the value of a field whose quotes are gone, as any reader of CSV gives it."""
+    return _LOOKS_ESCAPED.sub(lambda found: _MEANS[found[0]], field)
+
+
+def _fields(text: str, separator: str) -> Iterator[tuple[str, bool]]:
+    plain = re.compile(rf"[^{re.escape(separator)}\"]*")
+    quoted = re.compile(r'"((?:[^"]|"")*)"')
+    at = 0
+    while True:
+        pattern = quoted if text.startswith(_QUOTE, at) else plain
+        found = pattern.match(text, at)
+        if found is None or (found.end() < len(text) and text[found.end()] != separator):
+            raise InvalidInputError(f"CSV line @{at}: expected a field and {separator!r}, got {text[at : at + 40]!r}")
+        yield (found[1].replace(_QUOTE * 2, _QUOTE), True) if pattern is quoted else (found[0], False)
+        at = found.end() + 1
+        if at > len(text):
+            return
+
 
 _SCHEME = "hdfs://"
 _METADATA_SEPARATOR = ","
@@ -116,7 +217,7 @@ def _csv_row(record: Record, metadata: list[str | None], parameters: Parameters)
     entity, arrival = record.entity, record.arrival
     for attribute, file in zip(record.attributes, metadata, strict=True):
         fields = [arrival.timestamp, arrival.iso, record.path, entity.id, entity.type, attribute.name, attribute.type]
-        yield csv.line(
+        yield line(
             [*fields, _csv_value(attribute.value), *_reference(file, parameters)], parameters.values.csv_separator
         )
 
@@ -131,7 +232,7 @@ def _csv_column(
     for name in have:
         attribute, file = named.get(name, (None, None))
         fields += [None if attribute is None else _csv_value(attribute.value), *_reference(file, parameters)]
-    yield csv.line(fields, parameters.values.csv_separator)
+    yield line(fields, parameters.values.csv_separator)
 
 
 def _metadata_files(record: Record, parameters: Parameters) -> list[str | None]:
@@ -142,7 +243,7 @@ def _metadata_files(record: Record, parameters: Parameters) -> list[str | None]:
 
 def _metadata_lines(record: Record, attribute: Attribute) -> Iterator[str]:
     for item in attribute.metadata:
-        yield csv.line([record.arrival.timestamp, item.name, item.type, _csv_value(item.value)], _METADATA_SEPARATOR)
+        yield line([record.arrival.timestamp, item.name, item.type, _csv_value(item.value)], _METADATA_SEPARATOR)
 
 
 def _reference(file: str | None, parameters: Parameters) -> list[str | None]:

@@ -1,15 +1,13 @@
 """Room `query`: the query language and the search over what the catalog lists."""
 
-from custody.query.bounds import ALWAYS, Bounds, time_bounds
-from custody.query.conditions import field_help
+from custody.query.conditions import field_help, time_span
 from custody.query.facets import SEVERAL_VALUES, check_facets, facets_of, facets_of_table
-from custody.query.live import Explained, Found, LiveShards, Window
 from custody.query.parser import parse_query
-from custody.query.problems import QueryError
 from custody.query.scan import Scan
 from custody.query.search import search_state
+from custody.query.shard_set import ALWAYS, Bounds, Explained, Found, LiveShards, Window, time_bounds
 from custody.query.structured import structured_query
-from custody.query.times import time_span
+from custody.query.tree import QueryError
 
 __all__ = [
     "ALWAYS",

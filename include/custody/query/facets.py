@@ -13,9 +13,8 @@ from whoosh import query
 from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError, NotFoundError
 from custody.index import DAY, DAY_MS, STANDARD_FIELDS, day_name, identifier_fields
-from custody.query.bounds import fields_of, time_bounds
-from custody.query.live import EventIds, LiveShards, OldShards
 from custody.query.scan import Scan
+from custody.query.shard_set import EventIds, LiveShards, OldShards, fields_of, time_bounds
 
 SEVERAL_VALUES = ("flowfile_uuid", "content_claim_container", "content_claim_section", "content_claim_identifier")
 """Fields that may have several terms an event, or none."""

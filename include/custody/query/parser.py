@@ -1,4 +1,9 @@
-"""The query language: a strict grammar on custody's fields, with whole identifiers, ISO times and strict field names.
+"""The grammar of queries: lark's LALR parser over custody's tokens; what it does not describe is refused.
+
+A text of values, fields, ranges and brackets becomes a tree (`custody.query.tree`). AND binds tighter than OR, NOT
+tighter than both; a space stands for AND, but not beside an OR, where it would be a guess what was meant.
+
+The query language: a strict grammar on custody's fields, with whole identifiers, ISO times and strict field names.
 
 `event_type:SEND AND filename:orders*`, `event_time:[2026-01-01 TO 2026-01-31]`, `file_size:[1000 TO]`,
 `NOT component_type:PutHDFS`, `details:"auto terminated"`. Text without a field is looked for in all text fields.
@@ -7,15 +12,187 @@ Case never matters; both ends of a range belong to it; an end that is a day mean
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
 
+from lark import Lark, Token, Transformer, UnexpectedToken, v_args
+from lark.lexer import Lexer, LexerState
 from whoosh import query
 
 from custody.index import STANDARD_FIELDS
 from custody.query.conditions import Conditions, Refused
-from custody.query.grammar import parse_tree
-from custody.query.problems import QueryError
-from custody.query.tree import And, Everything, Exists, Leaf, Node, Not, Or, Pattern, Range, Text
+from custody.query.tokens import Piece, Tokens
+from custody.query.tree import And, Everything, Exists, Leaf, Node, Not, Or, Pattern, QueryError, Range, Text, begin
+
+_GRAMMAR = """
+?query: either
+either: all (OR all)*
+all: negation (AND negation | negation)*
+?negation: NOT negation -> negated
+         | condition
+?condition: FIELD? value
+          | FIELD? LPAR either RPAR -> bracketed
+?value: TEXT -> text
+      | QUOTED -> text_in_quotes
+      | OPEN END? TO END? CLOSE -> range
+%declare OR AND NOT FIELD LPAR RPAR TEXT QUOTED OPEN END TO CLOSE
+"""
+_CONDITION = "a condition"
+_EXPECTED = {
+    "TEXT": _CONDITION,
+    "QUOTED": _CONDITION,
+    "FIELD": _CONDITION,
+    "LPAR": _CONDITION,
+    "NOT": _CONDITION,
+    "OPEN": _CONDITION,
+    "AND": "AND",
+    "OR": "OR",
+    "RPAR": ")",
+    "$END": "the end",
+    "TO": "TO",
+    "END": "a value",
+    "CLOSE": "] or }",
+}
+_CORRECTIONS = {
+    "AND": 'AND stands between two conditions; quote the word to look for it: "AND".',
+    "OR": 'OR stands between two conditions; quote the word to look for it: "OR".',
+    "NOT": 'NOT stands before a condition; quote the word to look for it: "NOT".',
+    "END": "Write [FIRST TO LAST], [FIRST TO] or [TO LAST]; quote an end that holds a space.",
+    "CLOSE": "Write [FIRST TO LAST], [FIRST TO] or [TO LAST].",
+    "TO": "Write [FIRST TO LAST], [FIRST TO] or [TO LAST].",
+}
+
+
+class _AsTheyAre(Lexer):
+    """Passes tokens on that custody makes, where lark would cut a text itself."""
+
+    __future_interface__ = 2
+
+    def __init__(self, _: object) -> None:
+        """Take lark's settings, none of which concerns it."""
+
+    def lex(self, lexer_state: LexerState, parser_state: object) -> Iterator[Token]:
+        tokens: Any = lexer_state.text
+        return iter(tokens)
+
+
+@v_args(inline=True)
+class _Tree(Transformer[Token, Node]):
+    """Builds the tree from the bottom up, while the text is parsed."""
+
+    def either(self, *children: Node | Token) -> Node:
+        parts = _nodes(children)
+        if len(parts) == 1:
+            return parts[0]
+        for part in parts:
+            if isinstance(part, And) and part.implied_at is not None:
+                raise _Ambiguous(part.implied_at)
+        return Or(parts)
+
+    def all(self, *children: Node | Token) -> Node:
+        parts = _nodes(children)
+        if len(parts) == 1:
+            return parts[0]
+        implied = None
+        for before, child in pairwise(children):
+            if implied is None and not isinstance(before, Token) and not isinstance(child, Token):
+                implied = begin(child)
+        return And(parts, implied)
+
+    def negated(self, _: Token, part: Node) -> Node:
+        return Not(part)
+
+    def condition(self, _: Token, value: Node) -> Node:
+        return value
+
+    def bracketed(self, *children: Node | Token) -> Node:
+        [node] = _nodes(children)
+        return replace(node, implied_at=None) if isinstance(node, And) else node
+
+    def text(self, token: Piece) -> Leaf:
+        text, at = str(token), token.start_pos or 0
+        if not set(text) - {"*"}:
+            return Everything(at) if token.scope is None else Exists(token.scope, at)
+        return (Pattern if "*" in text or "?" in text else Text)(token.scope, text, at=at)
+
+    def text_in_quotes(self, token: Piece) -> Leaf:
+        return Text(token.scope, str(token), is_quoted=True, at=token.start_pos or 0)
+
+    def range(self, opened: Piece, *rest: Piece) -> Leaf:
+        *ends, closed = rest
+        middle = next(number for number, token in enumerate(ends) if token.type == "TO")
+        first, last = ends[:middle], ends[middle + 1 :]
+        at = opened.start_pos or 0
+        if not first and not last:
+            raise _Endless(at, opened.scope or "")
+        return Range(
+            opened.scope or "",
+            str(first[0]) if first else None,
+            str(last[0]) if last else None,
+            opened == "{",
+            closed == "}",
+            at=(first[0] if first else opened).start_pos or 0,
+            last_at=(last[0] if last else opened).start_pos or 0,
+        )
+
+
+class _Ambiguous(Exception):
+    """A space stands for AND beside an OR."""
+
+
+class _Endless(Exception):
+    """A range has no end."""
+
+
+def _nodes(children: Iterable[Node | Token]) -> tuple[Node, ...]:
+    return tuple(child for child in children if not isinstance(child, Token))
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    return Lark(_GRAMMAR, start="query", parser="lalr", lexer=_AsTheyAre, transformer=_Tree())
+
+
+def parse_tree(text: str, known: Collection[str]) -> Node:
+    """Return the tree of a text; an empty one means everything. `known` are the names of the fields.
+
+    Raises:
+        QueryError: it is no query; the error says where, what was expected and what was probably meant.
+    """
+    if not text.strip():
+        return Everything()
+    tokens: Any = Tokens(text, known)
+    try:
+        tree: Any = _parser().parse(tokens)
+    except UnexpectedToken as error:
+        raise _unexpected(text, error) from None
+    except _Ambiguous as error:
+        what = "a space means AND here, and an OR stands beside it."
+        correction = "Say with brackets what belongs together: (a b) OR c, or a AND (b OR c)."
+        raise QueryError(text, error.args[0], what, correction) from None
+    except _Endless as error:
+        at, name = error.args
+        what = "expected a first or a last value of the range, got neither."
+        raise QueryError(text, at, what, f"Write {name}:* for events that have the field.") from None
+    node: Node = tree
+    return node
+
+
+def _unexpected(text: str, error: UnexpectedToken) -> QueryError:
+    token = error.token
+    is_end = token.type == "$END"
+    at = len(text.rstrip()) if is_end else token.start_pos or 0
+    expected = list(dict.fromkeys(meaning for name, meaning in _EXPECTED.items() if name in error.accepts))
+    got = "the end" if is_end else repr(str(token))
+    what = f"expected {' or '.join(expected)}, got {got}."
+    before = text[:at].split()
+    correction = _CORRECTIONS.get(token.type)
+    if is_end and before and before[-1] in ("AND", "OR", "NOT"):
+        correction = _CORRECTIONS[before[-1]]
+    return QueryError(text, at, what, correction)
 
 
 def parse_query(

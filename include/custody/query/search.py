@@ -21,8 +21,17 @@ from whoosh import query
 from custody.catalog import AddShard, CatalogState
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError
 from custody.index import OpenShard
-from custody.query.bounds import fields_of, time_bounds
-from custody.query.live import NO_IDS, EventIds, Explained, Found, LiveShards, OldShards, Window
+from custody.query.shard_set import (
+    NO_IDS,
+    EventIds,
+    Explained,
+    Found,
+    LiveShards,
+    OldShards,
+    Window,
+    fields_of,
+    time_bounds,
+)
 
 _WAVE_MAX = 16
 _Answer = TypeVar("_Answer")

@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterator
 from lark import Token
 
 from custody.index import NUMBER_FIELDS, TIME_FIELDS
-from custody.query.problems import QueryError, did_you_mean
-from custody.query.tree import TO, quoted
+from custody.query.tree import TO, QueryError, did_you_mean, quoted
 
 QUERY_CHARACTERS_MAX = 4096
 DEPTH_MAX = 64

@@ -21,7 +21,8 @@ from custody.format.framing import Frame, frame, frames
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal import Membership, lock_path, read_header
 from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
-from custody.rollover import Workspace, strays
+from custody.rollover import strays
+from custody.workspace import Workspace
 
 _DIGEST_DIGITS = 8
 _NAME_CHARACTERS = 63 - _DIGEST_DIGITS - 1

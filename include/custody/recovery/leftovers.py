@@ -13,8 +13,9 @@ import msgspec
 from custody.config import Settings
 from custody.format.names import BUILDING_PREFIX, COMPACT_LEASE, REMOVING_PREFIX, RETENTION_LEASE, ContainerPaths
 from custody.lease import is_dead, lease_status
-from custody.rollover import ROLLOVER_LEASE, Workspace, is_live, lease_folder
+from custody.rollover import is_live
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, PosixFileSystem
+from custody.workspace import ROLLOVER_LEASE, Workspace, lease_folder
 
 _UNDER_WAY = (BUILDING_PREFIX, REMOVING_PREFIX)
 

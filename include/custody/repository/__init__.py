@@ -2,17 +2,16 @@
 
 from custody.flow import Component, FlowFile, Session
 from custody.flow.content import Content, StoredContent
+from custody.ingest.ingest import FileReport, Ingest
+from custody.ingest.slots import SlotWriter
 from custody.maintenance import Compacted, Rewriting
 from custody.model import Acknowledged
-from custody.repository.forgetting import Forgotten, Meant
-from custody.repository.found import Events, EventStream, Notices
-from custody.repository.ingest import Ingest
+from custody.read.results import Events, EventStream, Notices
+from custody.read.search import SearchResult, StoredEvent
 from custody.repository.repository import Repository
-from custody.repository.retaining import Retained
-from custody.repository.searching import SearchResult, StoredEvent
-from custody.repository.slots import SlotWriter
+from custody.repository.retention_api import Retained
+from custody.repository.soft_delete import Forgotten, Meant
 from custody.repository.status import BudgetStatus, DiskStatus, RepositoryStatus, WriterStatus
-from custody.repository.tally import FileReport
 from custody.retention import Expiring, Hold, Plan
 
 __all__ = [

@@ -21,8 +21,8 @@ from custody.journal import (
     writers,
 )
 from custody.journal.incarnations import Known
-from custody.rollover import Workspace
 from custody.vfs import FileSystem, PosixFileSystem
+from custody.workspace import Workspace
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True):

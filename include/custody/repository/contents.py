@@ -12,8 +12,8 @@ from custody.config import Settings
 from custody.errors import CustodyError
 from custody.flow.content import ClaimFile, claims_on_disk
 from custody.retention import drop_unused, unused_claims
-from custody.rollover import Workspace
 from custody.vfs import FileSystem
+from custody.workspace import Workspace
 
 
 class ListedClaim(msgspec.Struct, frozen=True, kw_only=True):

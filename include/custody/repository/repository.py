@@ -1,27 +1,520 @@
-"""The repository: the one place where the rooms are wired together, and custody's Python API."""
+"""What every call of a repository starts from: its settings, its disk, and the files of its writers.
+
+The calls of a repository that answer: events by id and time, SQL, searches, facets, lineage, the catalog's past.
+
+The calls of a repository that look after what is stored: recovery, compaction, retention, holds, shards, status.
+
+The repository: the one place where the rooms are wired together, and custody's Python API.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from whoosh import query
+
+from custody.catalog import AddShard, CatalogState, Transaction
+from custody.clock import Clock, SystemClock
+from custody.config import Settings
+from custody.errors import ConfigurationError, NotFoundError, StorageError
+from custody.index import Shards
+from custody.lineage import Lineage, trace
+from custody.model import Event
+from custody.quarantine import Quarantine
+from custody.query import (
+    ALWAYS,
+    Bounds,
+    Scan,
+    check_facets,
+    facets_of,
+    facets_of_table,
+    parse_query,
+    structured_query,
+    time_bounds,
+)
+from custody.read import reader
+from custody.read.results import Events, EventStream, Lost, Notices
+from custody.read.search import Page, SearchResult, Source, search
+from custody.read.time_travel import AsOf, past
+from custody.read.tombstone_filter import buried_ids
+from custody.vfs import FileSystem, PosixFileSystem
+from custody.workspace import Workspace
+
+if TYPE_CHECKING:
+    from custody.read.sql import SqlResult
+
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-import pyarrow as pa
+import msgspec
 
 from custody.config import SETTINGS_FILE, default_settings_file, load_settings, root_of
-from custody.errors import ConfigurationError
 from custody.flow import Component, Session
 from custody.flow.content import Content, content_of, find_content
-from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
-from custody.repository.asked import Asked
-from custody.repository.contents import ListedClaim, listed
-from custody.repository.ingest import Ingest
-from custody.repository.maintained import Maintained
-from custody.repository.slots import SlotWriter, take_slot
+from custody.format.names import COMPACT_LEASE
+from custody.index import BuiltShard
+from custody.ingest.ingest import Ingest
+from custody.ingest.slots import SlotWriter, take_slot
+from custody.lease import Attempt
+from custody.maintenance import Compacted, Rewriting, compact, planned
+from custody.model import Acknowledged, ContentClaim, require_valid, require_valid_columns
+from custody.read.results import Counts
+from custody.recovery import Finding, Recovered, find, recover
+from custody.recovery import adopt as adopt_journals
+from custody.repository import soft_delete
+from custody.repository.contents import Cleaned, ListedClaim, cleaned, listed
+from custody.repository.retention_api import Retained, apply_retention, condition_of, plan_retention
+from custody.repository.soft_delete import Forgotten, Meant
+from custody.repository.status import RepositoryStatus, repository_status
+from custody.retention import Hold, Plan, add_hold, release_hold, standing_holds
+from custody.rollover import is_stale, rebuild_shard
 from custody.swh import ProvenanceDatabase
 from custody.swh.publishing import database_catalog, database_folder, published_state
-from custody.vfs import PosixFileSystem
+from custody.workspace import leased, rollover_lease
+
+NAME_IT = "Each writer counts its own event ids: name the writer that is meant (--writer, or the argument writer)."
+
+
+class Grounds:
+    """The settings, the disk and the writers of a repository."""
+
+    def __init__(self, settings: Settings, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self._fs: FileSystem = fs or PosixFileSystem()
+        self._clock: Clock = clock or SystemClock()
+        self._shards = Shards(self._fs, settings.query.open_shards_max)
+        self._workspaces: dict[str, Workspace] = {}
+        self.quarantine = Quarantine(self._fs, settings.quarantine, settings.repository.quarantine_bytes_max)
+
+    def workspace(self, writer: str | None = None) -> Workspace:
+        """Return one writer's files; the writer of the settings when none is named."""
+        name = writer or self.settings.repository.writer
+        # Kept, because it knows the catalog as it was read last.
+        if name not in self._workspaces:
+            self._workspaces[name] = Workspace(self.settings, name, self._fs, self._clock)
+        return self._workspaces[name]
+
+    def workspaces(self) -> list[Workspace]:
+        """Return the files of every writer that has any."""
+        return [self.workspace(found.writer) for found in Workspace.all(self.settings, self._fs)]
+
+    def _writers(self) -> list[str]:
+        """Return the writers that have events; the one of the settings when none has."""
+        # A slot that was only tried has a folder and nothing in it.
+        names = [item.writer for item in self.workspaces() if item.catalog.load().revision >= 0 or item.has_anything()]
+        return names or [self.settings.repository.writer]
+
+    def _meant(self, writer: str | None) -> list[Workspace]:
+        names = self._writers() if writer is None else [writer]
+        return [self.workspace(name) for name in names]
+
+    def _one_writer(self, writer: str | None) -> str:
+        """Return the writer that is meant: event ids say nothing without it."""
+        names = [writer] if writer is not None else self._writers()
+        if len(names) > 1:
+            raise ConfigurationError(f"the writers {', '.join(map(repr, names))} have events. {NAME_IT}")
+        return names[0]
+
+
+_OPENING_THREADS = 8
+
+
+class Asked(Grounds):
+    """A repository as those who ask it see it."""
+
+    def get(self, event_id: int, writer: str | None = None) -> Event:
+        """Return one event, acknowledged or live; an id that several writers have given needs the writer's name.
+
+        Raises:
+            NotFoundError: no event has this id.
+            ConfigurationError: several writers have an event with this id and none is named.
+            CorruptionError: what holds the event is damaged.
+            StorageError: a container is missing, and the event may lie there.
+        """
+        asked = self._writers() if writer is None else [writer]
+        found = {name: self.get_many([event_id], name, strict=True) for name in asked}
+        matching = [(name, events[0]) for name, events in found.items() if events]
+        if not matching:
+            for notice in (item for events in found.values() for item in events.absent if item.may_hold(event_id)):
+                raise StorageError(
+                    f"event {event_id}: is in nothing that is there, and may be in what is not. {notice}"
+                )
+            names = ", ".join(map(repr, found))
+            unread = [f" Not all could be read: {text}" for events in found.values() for text in events.notices][:1]
+            raise NotFoundError(
+                f"{'writer' if len(found) == 1 else 'none of the writers'} {names} has no event {event_id}."
+                + "".join(unread)
+            )
+        if len(matching) > 1:
+            names = ", ".join(repr(name) for name, _ in matching)
+            raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {NAME_IT}")
+        return matching[0][1]
+
+    def get_many(self, event_ids: Sequence[int], writer: str | None = None, *, strict: bool = False) -> Events:
+        """Return the events with these ids, in id order; ids that do not exist are left out.
+
+        Raises:
+            ConfigurationError: several writers have events and none is named.
+            CorruptionError: only if `strict`: an event is in a part of a file that is damaged. Otherwise it is left
+                out, and the notices name the part.
+        """
+        notices = Notices(strict=strict)
+        found = reader.get_many(self.workspace(self._one_writer(writer)), event_ids, on_damage=notices)
+        return Events(found, notices)
+
+    def events(
+        self, first_event_id: int = 0, count: int = 1000, writer: str | None = None, *, strict: bool = False
+    ) -> EventStream:
+        """Yield up to `count` events from an id on, in id order; notices and `strict` as in `get_many`."""
+        notices = Notices(strict=strict)
+        return EventStream(
+            reader.tables(self.workspace(self._one_writer(writer)), first_event_id, count, notices), notices
+        )
+
+    def events_between(
+        self, start_ms: int, end_ms: int, writer: str | None = None, *, strict: bool = False
+    ) -> EventStream:
+        """Yield the events that happened from `start_ms` up to, not with, `end_ms`, in id order.
+
+        Times in ms since the epoch; notices and `strict` as in `get_many`.
+        """
+        notices = Notices(strict=strict)
+        return EventStream(
+            reader.tables_between(self.workspace(self._one_writer(writer)), start_ms, end_ms, notices), notices
+        )
+
+    def sql(self, text: str, *, seconds_max: float | None = None, skip_damaged: bool = False) -> SqlResult:
+        """Ask all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.
+
+        Raises:
+            InvalidInputError: the query cannot be read, or asks for what is not allowed.
+            CorruptionError: what the query has to read is damaged; `skip_damaged` leaves it out instead.
+        """
+        from custody.read.sql import SqlResult, SqlSources
+
+        sources = partial(SqlSources, self.workspaces(), skip_damaged=skip_damaged)
+        return SqlResult(self.settings, sources, text, seconds_max)
+
+    def search(
+        self,
+        text: str | dict[str, object] = "",
+        *,
+        limit: int | None = None,
+        offset: int = 0,
+        oldest_first: bool = False,
+        cursor: str | None = None,
+        writer: str | None = None,
+        as_of: AsOf | None = None,
+    ) -> SearchResult:
+        """Return the events of a writer, or of all, that match, newest first; also those acknowledged a moment ago.
+
+        The query is a text or, for programs, its structured form (docs/query.md). `cursor` is that of the page before;
+        an `offset` passes over events from there, or from the first one. What cannot be read is passed over as well
+        and named in the notices; `lost` says how many events of the total that were, on the way to this page.
+        With `as_of`, a time or a writer's revision, the events are those that were live then.
+
+        Raises:
+            InvalidInputError: the query or the cursor cannot be read.
+            ConfigurationError: a revision is given, several writers have events and none is named.
+            NotFoundError, PrunedError: there is no such revision, or it is not kept any more.
+        """
+        limit = self.settings.query.results_default if limit is None else limit
+        return self._search(self._question(text), Page(limit, offset, oldest_first, cursor), writer, as_of)
+
+    def facets(
+        self,
+        text: str | dict[str, object] = "",
+        fields: Sequence[str] = ("event_type",),
+        *,
+        writer: str | None = None,
+        as_of: AsOf | None = None,
+    ) -> tuple[dict[str, Counter[str]], tuple[str, ...]]:
+        """Return how many of the events that match have each value of some fields, and notices.
+
+        Fields are those with one value an event, and `day`, the day of the event time, UTC. Events that cannot be read
+        are not counted: the notices name what holds them. `writer` and `as_of`, and what is raised for them, as in
+        `search`.
+
+        Raises:
+            InvalidInputError: the query cannot be read, or a field has no facets.
+        """
+        attributes = self.settings.index.attributes
+        check_facets(fields, attributes, self.settings.index.fields)
+        question = self._question(text)
+        counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
+        notices: list[str] = []
+        damage = Notices(strict=False)
+        for source in self._sources(damage, writer, as_of, time_bounds(question)):
+            live = source.shards(self._shards)
+            found, said = facets_of(live, source.log_tables, source.readable, question, fields, attributes)
+            facets_of_table(found, source.tail, question, attributes)
+            notices += said
+            for name, values in found.items():
+                counts[name].update(values)
+        return counts, (*notices, *damage)
+
+    def lineage(self, uuids: Sequence[str]) -> Lineage:
+        """Return all that led to some FlowFiles and all that came of them; what could not be read is in its notices.
+
+        Raises:
+            NotFoundError: no event mentions any of them.
+        """
+
+        damage = Notices(strict=False)
+        said: dict[str, None] = {}
+        with ThreadPoolExecutor(_OPENING_THREADS) as pool:
+            # All of one moment; and journals that wait are decoded once, not for each generation.
+            sources = list(self._sources(damage))
+
+            def lookup(wanted: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
+                terms = query.Or([query.Term("flowfile_uuid", uuid.lower()) for uuid in wanted])
+                page, attributes = Page(events_max), self.settings.index.attributes
+                found = search(sources, self._shards, terms, attributes, page, pool)
+                said.update(dict.fromkeys(found.notices))
+                return [(stored.writer, stored.event) for stored in found.events]
+
+            lineage = trace(lookup, uuids, self.settings.query.lineage_events_max)
+        notices = (*said, *damage)
+        if lineage.events == 0:
+            unread = f" Not all could be read: {notices[0]}" if notices else ""
+            raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.{unread}")
+        return replace(lineage, notices=notices)
+
+    def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
+        """Yield the transactions of a writer's catalog, oldest first.
+
+        Raises:
+            ConfigurationError: several writers have events and none is named.
+        """
+        return self.workspace(self._one_writer(writer)).catalog.timeline()
+
+    def _question(self, text: str | dict[str, object]) -> query.Query:
+        index, now_ms = self.settings.index, self._clock.now_ms()
+        if isinstance(text, str):
+            return parse_query(text, index.attributes, now_ms, index.fields)
+        return structured_query(text, index.attributes, now_ms, index.fields)
+
+    def _search(
+        self, question: query.Query, page: Page, writer: str | None = None, as_of: AsOf | None = None
+    ) -> SearchResult:
+        damage = Notices(strict=False)
+        with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # starts threads only when shards have to be opened
+            sources = self._sources(damage, writer, as_of, time_bounds(question))
+            found = search(sources, self._shards, question, self.settings.index.attributes, page, pool)
+        return replace(found, notices=(*found.notices, *damage))
+
+    def _sources(
+        self, damage: Notices, writer: str | None = None, as_of: AsOf | None = None, times: Bounds = ALWAYS
+    ) -> Iterator[Source]:
+        """Yield the writers' events; logs with events of these times, ms, that are gone are named."""
+        if isinstance(as_of, int):
+            writer = self._one_writer(writer)
+        for workspace in self.workspaces() if writer is None else [self.workspace(writer)]:
+            view = reader.snapshot(workspace, damage) if as_of is None else past(workspace, as_of, damage)
+            if view is None:
+                continue
+            tail = view.shown_tail
+            lost = Lost(damage)
+            reader.name_absent(workspace, view.state, times, damage)
+            yield Source(
+                writer=workspace.writer,
+                state=view.state,
+                buried=buried_ids(workspace, view.state, damage),
+                tail=tail,
+                tail_scan=Scan(tail, self.settings.index.attributes),
+                next_event_id=view.next_event_id,
+                shard_path=workspace.shard_path,
+                log_tables=partial(_log_tables, workspace, view.state, damage),
+                get_many=partial(reader.get_many, workspace, view=view, on_damage=lost),
+                readable=partial(reader.readable, workspace, view=view, on_damage=lost),
+                lost=lost.among,
+                count_blocks=partial(reader.count_blocks, workspace, view=view),
+            )
+
+
+def _log_tables(workspace: Workspace, state: CatalogState, damage: Notices, shard: AddShard) -> Iterator[pa.Table]:
+    """Yield the events of a shard's logs, a few blocks at a time."""
+    return reader.log_tables(workspace, state, shard.log_paths, damage)
+
+
+class Maintained(Grounds):
+    """A repository as those who look after it see it."""
+
+    def status(self) -> RepositoryStatus:
+        """Return how far everything has come, read from disk."""
+        return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine, self._clock)
+
+    def forget(self, meant: Meant, reason: str, writer: str | None = None) -> list[Forgotten]:
+        """Let no answer give out events of a writer, or of all of them, any more; later events are not meant.
+
+        Durability: on return the events of the writers named in the result stay forgotten after a power loss.
+
+        Raises:
+            InvalidInputError: no condition is given.
+        """
+        return [soft_delete.forget(item, meant, reason) for item in self._meant(writer)]
+
+    def count_meant(self, meant: Meant, writer: str | None = None) -> Counts:
+        """Return by writer how many events `forget` would mean; all events are read for it.
+
+        Those that cannot be read are not counted, and the notices name what holds them: `forget` means them too.
+        """
+        notices = Notices(strict=False)
+        counts = {item.writer: soft_delete.count_meant(item, meant, notices) for item in self._meant(writer)}
+        return Counts(counts, notices)
+
+    def compact(
+        self, writer: str | None = None, *, on_done: Callable[[Compacted], None] = lambda _: None
+    ) -> list[Compacted]:
+        """Erase forgotten events from the live logs of a writer, or of all of them, and join small logs.
+
+        The old logs stay, unlisted, until the catalog is pruned and its garbage collected. What is not live yet is
+        left to a later call. What went wrong with a unit stands in its report; the others are done all the same.
+
+        Durability: on return what the reports without an error say survives power loss.
+
+        Raises:
+            LockedError: another compaction of a writer's logs is under way, and went on for `lease.wait_seconds`.
+        """
+        reports = []
+        attempt = Attempt.new("custody-compact")
+        for found in self._meant(writer):
+            with leased(found, attempt, COMPACT_LEASE) as workspace:
+                for report in compact(workspace):
+                    on_done(report)
+                    reports.append(report)
+        return reports
+
+    def recoverable(self) -> list[Finding]:
+        """Return what interrupted work left, and what `recover` would do about it."""
+        return [found for workspace in self.workspaces() for found in find(workspace)]
+
+    def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, Recovered]:
+        """Seal what dead writers left open and remove what interrupted work left, by writer.
+
+        With `adopt`, journals of another incarnation of a writer's name become those of a writer of their own.
+
+        Durability: on return what the reports say survives power loss. Done again, it ends in the same state.
+
+        Raises:
+            LockedError: another attempt works on a writer's files, and went on for `lease.wait_seconds`.
+            SupersededError: another attempt took over.
+        """
+        attempt = Attempt.new("custody-recover")
+        done = {}
+        for found in self.workspaces():
+            with rollover_lease(found, attempt, take_over=take_over) as workspace:
+                report = recover(workspace)
+                if adopt:
+                    report = msgspec.structs.replace(report, adopted=tuple(adopt_journals(workspace)))
+                done[workspace.writer] = report
+        return done
+
+    def compactions(self, writer: str | None = None) -> list[Rewriting]:
+        """Return what `compact` would write anew; the logs that tombstones may mean are read for it."""
+        return [found for workspace in self._meant(writer) for found in planned(workspace)]
+
+    def plan_retention(self) -> Plan:
+        """Return what would expire now, why, and what is held; nothing is changed."""
+        return plan_retention(self.settings, self._fs, self._clock, self.workspaces())
+
+    def apply_retention(self) -> Retained:
+        """Let expire what is too old or has no room, and delete what expired longer ago than the grace.
+
+        That the limit cannot be kept is no error: the plan in the result says so.
+
+        Durability: on return what the result says survives power loss. It can be stopped at any time: do it again.
+
+        Raises:
+            ConflictError: another process changed a catalog meanwhile. Try again.
+        """
+        return apply_retention(self.settings, self._fs, self._clock)
+
+    def hold(
+        self,
+        name: str,
+        meant: Meant,
+        reason: str,
+        who: str,
+        *,
+        event_types: Sequence[str] = (),
+        writer: str | None = None,
+    ) -> None:
+        """Let neither retention nor compaction take the events that are meant, later ones included.
+
+        Durability: on return the hold survives power loss. On raise it may stand for some writers: do it again.
+
+        Raises:
+            InvalidInputError: no condition is given.
+            ConflictError: another hold has this name.
+        """
+        add_hold(self._meant(writer), name, condition_of(meant, event_types), reason, who)
+
+    def holds(self) -> list[Hold]:
+        """Return the holds that stand, by name."""
+        return standing_holds(self.workspaces())
+
+    def release(self, name: str, reason: str, who: str) -> list[str]:
+        """End a hold; return the writers that it stood for.
+
+        Raises:
+            NotFoundError: there is no such hold.
+        """
+        return release_hold(self.workspaces(), name, reason, who)
+
+    def clean_contents(self, *, apply: bool = False) -> Cleaned:
+        """Find the files of contents that no event speaks of, which crashes leave, and delete them with `apply`.
+
+        A pass of the retention does the same when it deletes logs.
+
+        Raises:
+            CorruptionError, NotFoundError: an event cannot be read, so that nobody knows what it speaks of.
+        """
+        return cleaned(self.workspaces(), self.settings, self._fs, self._clock, apply=apply)
+
+    def rebuild_index(
+        self, names: Sequence[str] = (), *, stale_only: bool = False
+    ) -> Generator[tuple[str, BuiltShard], None, None]:
+        """Build index shards anew from their logs; yield the writer and the shard, one after the other.
+
+        All live shards, or those of some `names`; with `stale_only` those that are gone, or were built with other
+        settings than those of today. Of each writer that has any, the lease of compactions is held meanwhile.
+
+        Durability: a shard that was yielded survives power loss. Can be stopped and begun again at any time.
+
+        Raises:
+            NotFoundError: no live shard has one of the names.
+            LockedError: a compaction or another rebuild of a writer's shards is under way, and went on for
+                `lease.wait_seconds`.
+            SupersededError: another attempt took over.
+        """
+        missing = set(names) - {name for item in self.workspaces() for name in item.catalog.load().shards}
+        if missing:
+            raise NotFoundError(f"no live index shard is called {', '.join(sorted(missing))}.")
+        attempt = Attempt.new("custody-index-rebuild")
+        for found in self.workspaces():
+            if not _to_rebuild(found, names, stale_only=stale_only):
+                continue
+            with leased(found, attempt, COMPACT_LEASE) as workspace:
+                # Looked at again: a compaction that had the lease may have removed some.
+                for shard in _to_rebuild(workspace, names, stale_only=stale_only):
+                    built = rebuild_shard(workspace, shard)
+                    self._shards.forget(built.path)
+                    yield workspace.writer, built
+
+
+def _to_rebuild(workspace: Workspace, names: Sequence[str], *, stale_only: bool) -> list[AddShard]:
+    """Return the live shards of a writer that are meant."""
+    meant = [shard for name, shard in workspace.catalog.load().shards.items() if not names or name in names]
+    return [shard for shard in meant if not stale_only or is_stale(workspace, shard)]
 
 
 class Repository(Asked, Maintained):

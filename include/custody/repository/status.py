@@ -12,19 +12,19 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CorruptionError
 from custody.format.names import ContainerPaths
+from custody.ingest.slots import taken_slots
 from custody.journal import ROOM_BYTES_MIN, count_waiting
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import is_behind, read_scrub
 from custody.quarantine import Quarantine
+from custody.read.reader import of_one_moment
+from custody.read.results import Notices, tell_absent
 from custody.recovery import journals_of_others
-from custody.repository.absent import tell_absent
-from custody.repository.found import Notices
-from custody.repository.reading import of_one_moment
-from custody.repository.slots import taken_slots
 from custody.retention import measure, standing_holds, waiting_bytes
-from custody.rollover import Pending, Workspace, pending
+from custody.rollover import Pending, pending
 from custody.rollover.pending import is_live
 from custody.vfs import FileSystem
+from custody.workspace import Workspace
 
 
 class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,11 @@
 """Room `retention`: what is too old, or has no room, goes; what is held stays."""
 
+from custody.retention.candidates import HeldLog
 from custody.retention.contents import drop_unused, unused_claims
 from custody.retention.holds import Hold, add_hold, release_hold, standing_holds
-from custody.retention.keeping import Hiding
-from custody.retention.marking import mark
-from custody.retention.planning import Choice, Expiring, Plan, choose, waiting_bytes
+from custody.retention.planning import Choice, Expiring, Plan, choose, mark, waiting_bytes
+from custody.retention.rules import Hiding
 from custody.retention.steps import RETENTION_STEPS
-from custody.retention.survey import HeldLog
 from custody.retention.usage import DiskUse, measure
 
 __all__ = [

@@ -18,10 +18,11 @@ from custody.errors import CustodyError, StorageError
 from custody.flow.content import OPEN_SECONDS_MAX, ResourceClaim, claims_on_disk, sections_of
 from custody.format.names import ContentPaths
 from custody.maintenance import all_references, in_journals, log_tables, open_file, references_of
-from custody.retention.survey import Surveyed
+from custody.retention.candidates import Surveyed
 from custody.retention.usage import file_bytes
-from custody.rollover import Workspace, is_live
+from custody.rollover import is_live
 from custody.vfs import FileSystem
+from custody.workspace import Workspace
 
 _MINUTE_MS = 60_000
 _WRITTEN_MS = int(2 * OPEN_SECONDS_MAX * 1000)

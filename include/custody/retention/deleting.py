@@ -25,7 +25,7 @@ from custody.catalog import (
 from custody.format.names import ContainerPaths
 from custody.maintenance import retire
 from custody.retention.usage import allocated, folder_bytes
-from custody.rollover import Workspace
+from custody.workspace import Workspace
 
 GROUPS_KEPT_MS = 7 * 86_400_000
 """How long a mark remembers its journal groups: longer than any rollover can be held up."""

@@ -9,7 +9,7 @@ import msgspec
 from custody.catalog import Action, AddHold, Condition, RemoveHold
 from custody.errors import ConflictError, NotFoundError
 from custody.model import require_text
-from custody.rollover import Workspace
+from custody.workspace import Workspace
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):

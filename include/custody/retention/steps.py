@@ -34,12 +34,12 @@ from custody.retention.deleting import (
     keep_from,
     settle_marks,
 )
-from custody.retention.marking import mark
-from custody.retention.planning import Choice, Plan, choose, waiting_bytes
-from custody.retention.software import former_builds, remove_former
+from custody.retention.planning import Choice, Plan, choose, mark, waiting_bytes
+from custody.retention.swh_builds import former_builds, remove_former
 from custody.retention.usage import measure
-from custody.rollover import Step, Unit, UnitReport, Workspace
+from custody.rollover import Step, Unit
 from custody.vfs import FileSystem
+from custody.workspace import UnitReport, Workspace
 
 
 class RetentionStep(Step):

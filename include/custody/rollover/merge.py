@@ -1,4 +1,9 @@
-"""Rolling over one unit: its groups are merged in event-id order and cut into the events of future logs.
+"""Which sealed groups are rolled over together.
+
+Small neighbours become one unit, up to the size of a log, so that a quiet writer does not fill the catalog with tiny
+logs. A unit is chosen anew on each pass until its folder is published; then its manifest fixes the choice.
+
+Rolling over one unit: its groups are merged in event-id order and cut into the events of future logs.
 
 The work goes on in a folder of the attempt, which is renamed when all in it is durable: a crash leaves nothing that is
 half used. Memory is bounded by the chunks that the journals are read in, whatever a group's size. Where the events are
@@ -11,7 +16,8 @@ import errno
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,10 +28,40 @@ from custody.eventlog import StagedLog, StagingWriter, fitting, row_bytes, trans
 from custody.format.names import BUILDING_PREFIX, UNIT_MANIFEST, staged_log
 from custody.journal import Damage, Group, MergeReader
 from custody.quarantine import keep_evidence
-from custody.rollover.manifest import UnitManifest
-from custody.rollover.report import UnitReport
-from custody.rollover.workspace import Workspace
 from custody.vfs import FileSystem
+from custody.workspace.run_reports import UnitReport
+from custody.workspace.unit_manifest import UnitManifest
+from custody.workspace.workspace import Workspace
+
+
+def plan(
+    groups: Sequence[Group], bytes_of: Callable[[Group], int], bytes_max: int, done: Collection[int] = ()
+) -> Iterator[list[Group]]:
+    """Yield the units of a writer's groups (by first event id); neighbours while their journals fit into `bytes_max`.
+
+    A group that is larger is a unit of its own. `groups` are all groups on disk; those that are not to be rolled over
+    have size -1. No unit reaches over one of them, nor over one of `done`, by first event ids, whose journals may be
+    gone: one group may wait longer than those behind it, when its disk failed, and the id ranges of logs do not
+    overlap.
+    """
+    firsts = sorted(done)
+    unit: list[Group] = []
+    used = 0
+    for group in groups:
+        size = bytes_of(group)
+        if unit and (size < 0 or used + size > bytes_max or _is_between(firsts, unit[-1], group)):
+            yield unit
+            unit, used = [], 0
+        if size >= 0:
+            unit.append(group)
+            used += size
+    if unit:
+        yield unit
+
+
+def _is_between(firsts: Sequence[int], before: Group, behind: Group) -> bool:
+    return bisect_right(firsts, before.first_event_id) < bisect_left(firsts, behind.first_event_id)
+
 
 CHUNK_BYTES = 32 << 20
 _PROGRESS_SECONDS = 10.0

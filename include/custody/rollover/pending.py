@@ -7,8 +7,8 @@ import msgspec
 from custody.config import Settings
 from custody.journal import lock_path
 from custody.rollover.sweeping import to_be_done
-from custody.rollover.workspace import Workspace
 from custody.vfs import FileSystem, PosixFileSystem
+from custody.workspace.workspace import Workspace
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,10 +16,10 @@ from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, rea
 from custody.index import BuiltShard, Indexed, build_shard, describe_shard
 from custody.journal import suspects
 from custody.model import require_keeping
-from custody.rollover.fencing import discard
-from custody.rollover.manifest import UnitManifest, staged_path
-from custody.rollover.report import UnitReport
-from custody.rollover.workspace import LogFiles, Workspace
+from custody.workspace.run_reports import UnitReport
+from custody.workspace.step_lease import discard
+from custody.workspace.unit_manifest import UnitManifest, staged_path
+from custody.workspace.workspace import LogFiles, Workspace
 
 _READ_BYTES = 16 << 20
 

@@ -23,14 +23,12 @@ import msgspec
 from custody.config import Settings
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError, StorageError
 from custody.journal import Group
-from custody.rollover.evidence import refuse_overlap
-from custody.rollover.merge import merge_unit
-from custody.rollover.planning import plan
+from custody.rollover.merge import merge_unit, plan
 from custody.rollover.publish import actions_of, build_index, compress_log, lost_shards, old_shards, waiting_units
-from custody.rollover.report import UnitReport
-from custody.rollover.sweeping import sweep_unit, swept_groups
-from custody.rollover.workspace import ROLLOVER_LEASE, Workspace
+from custody.rollover.sweeping import refuse_overlap, sweep_unit, swept_groups
 from custody.vfs import FileSystem
+from custody.workspace.run_reports import UnitReport
+from custody.workspace.workspace import ROLLOVER_LEASE, Workspace
 
 
 class Unit(msgspec.Struct, frozen=True):

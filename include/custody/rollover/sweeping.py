@@ -1,4 +1,11 @@
-"""Removing what is no longer needed: journals of groups that are done, then the staged unit that they became.
+"""Whether what a journal holds is in the logs that are live: nothing else allows to remove it.
+
+That a group is live is told by its first event id alone. Two machines with one writer name both have a group 0, and a
+container that was given up and comes back may have journals that no log has seen. So before journals go, their events
+are looked for in the logs that say that they hold the group: by their ids where log and journal are of one incarnation,
+which gives no id twice, else event for event.
+
+Removing what is no longer needed: journals of groups that are done, then the staged unit that they became.
 
 A group is done when it is live, or when its staged unit says that no event of it is whole: what was damaged is in the
 quarantine before the unit is published. Of a group that is done only those journals go whose events the logs hold: see
@@ -9,17 +16,129 @@ from __future__ import annotations
 
 import errno
 import uuid
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
 
-from custody.catalog import CatalogState
-from custody.errors import StorageError
-from custody.format.names import REMOVING_PREFIX
-from custody.journal import Group
-from custody.rollover.evidence import holds_events, proof_of
-from custody.rollover.manifest import UnitManifest
-from custody.rollover.report import UnitReport
-from custody.rollover.workspace import Proof, Workspace
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from custody.catalog import AddFile, CatalogState
+from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError, StorageError
+from custody.eventlog import EventLog
+from custody.format.names import REMOVING_PREFIX, parse_written_anew
+from custody.journal import Group, JournalFile
+from custody.model import EVENT_SCHEMA
+from custody.workspace.run_reports import UnitReport
+from custody.workspace.unit_manifest import UnitManifest
+from custody.workspace.workspace import Proof, Workspace
+
+_Ids = npt.NDArray[np.int64]
+
+
+def proof_of(workspace: Workspace, state: CatalogState, group: int, path: Path) -> Proof:
+    """Return whether the live logs of a group hold the events of one of its sealed journals.
+
+    Raises:
+        StorageError: the journal is gone.
+    """
+    return _proof(workspace, _logs_of(state, group), path)
+
+
+def strays(workspace: Workspace, state: CatalogState, groups: Iterable[Group]) -> Iterator[Path]:
+    """Yield the sealed journals of groups that count as live whose events are in no log."""
+    for group in groups:
+        if workspace.is_committed(state, group.first_event_id):
+            for path in group.sealed:
+                try:
+                    if _kept_proof(workspace, state, group.first_event_id, path) is Proof.OTHER:
+                        yield path
+                except StorageError as error:
+                    if error.errno != errno.ENOENT:
+                        raise  # else swept in this moment
+
+
+def _kept_proof(workspace: Workspace, state: CatalogState, group: int, path: Path) -> Proof:
+    """Return what `proof_of` does, for those who only tell it: asked for with each question, found out once."""
+    files = _logs_of(state, group)
+    key = path, workspace.fs.size(path), tuple(file.sha256 for file in files)
+    found = workspace.proofs.get(key)
+    if found is None:
+        found = workspace.proofs[key] = _proof(workspace, files, path)
+    return found
+
+
+def _logs_of(state: CatalogState, group: int) -> list[AddFile]:
+    return [file for file in state.files.values() if group in file.groups]
+
+
+def holds_events(workspace: Workspace, path: Path) -> bool:
+    """Whether a journal has an event that can be read."""
+    return bool(JournalFile.read(workspace.fs, path).records)
+
+
+def refuse_overlap(workspace: Workspace, manifest: UnitManifest, state: CatalogState) -> None:
+    """Raise ConflictError when a live log has ids between those of a unit: two gave out the same ids."""
+    for file in state.files.values():
+        for log in manifest.logs:
+            if file.first_event_id <= log.last_event_id and log.first_event_id <= file.last_event_id:
+                raise ConflictError(
+                    f"{workspace.paths.staged_unit(manifest.first_group)}: expected ids that no live log has, got "
+                    f"{log.first_event_id} to {log.last_event_id}, and {file.path} has {file.first_event_id} to "
+                    f"{file.last_event_id}. The journals stay. Bring them in under another writer name: "
+                    "custody recover --adopt"
+                )
+
+
+def _proof(workspace: Workspace, files: Sequence[AddFile], path: Path) -> Proof:
+    if not files:
+        return Proof.HELD  # erased, or expired: a tombstone or a mark names the group
+    journal = JournalFile.read(workspace.fs, path)
+    if not journal.records:
+        return Proof.HELD
+    mine = bytes.fromhex(workspace.ownership.incarnation(path))
+    known = {file.incarnation for file in files}
+    try:
+        if known == {mine} and mine:
+            held = np.concatenate([_ids(workspace, file) for file in files])
+            ids = [np.arange(r.first_event_id, r.last_event_id + 1, dtype=np.int64) for r in journal.records]
+            is_held = bool(np.isin(np.concatenate(ids), held).all())
+        elif mine and b"" not in known and mine not in known:
+            return Proof.OTHER
+        else:
+            count, is_same = _compared(workspace, files, journal)
+            if not is_same:
+                return Proof.OTHER
+            is_held = count == sum(record.count for record in journal.records)
+    except (CorruptionError, FormatVersionError, NotFoundError):
+        return Proof.UNKNOWN
+    # What a compaction left out was erased on purpose.
+    is_rewritten = any(parse_written_anew(PurePosixPath(file.path).name) for file in files)
+    return Proof.HELD if is_held or is_rewritten else Proof.OTHER
+
+
+def _ids(workspace: Workspace, file: AddFile) -> _Ids:
+    return np.asarray(_log(workspace, file).read(["event_id"]).column("event_id").combine_chunks()).astype(np.int64)
+
+
+def _compared(workspace: Workspace, files: Sequence[AddFile], journal: JournalFile) -> tuple[int, bool]:
+    """Return how many ids journal and logs have in common, and whether they mean the same events."""
+    events = journal.table()
+    wanted = events.column("event_id").combine_chunks()
+    found = [
+        table.filter(pc.is_in(table.column("event_id"), wanted)).select(EVENT_SCHEMA.names)
+        for table in (_log(workspace, file).read() for file in files)
+    ]
+    held = pa.concat_tables(found).sort_by("event_id")
+    mine = events.filter(pc.is_in(events.column("event_id"), held.column("event_id").combine_chunks()))
+    mine = mine.select(EVENT_SCHEMA.names).sort_by("event_id")
+    columns = ((mine.column(name).combine_chunks(), held.column(name).combine_chunks()) for name in mine.column_names)
+    return held.num_rows, all(one.equals(other) for one, other in columns)
+
+
+def _log(workspace: Workspace, file: AddFile) -> EventLog:
+    return EventLog(workspace.fs, workspace.paths.home / file.path, sha256=file.sha256, toc_sha256=file.toc_sha256)
 
 
 def swept_groups(workspace: Workspace) -> Iterator[tuple[int, ...]]:

@@ -8,9 +8,8 @@ deleted there.
 from typing import Final
 
 from custody.sample import session
-from custody.sample.component import ProcessGroup
 from custody.sample.node import Node
-from custody.sample.simulation import Process
+from custody.sample.simulation import Process, ProcessGroup
 
 _EDGE: Final = ProcessGroup("edge-transfer")
 _PORT: Final = _EDGE.component("Remote Output Port", "edge-out")

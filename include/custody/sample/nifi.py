@@ -14,10 +14,8 @@ from dataclasses import dataclass
 import msgspec
 
 from custody.sample import edge, orders, telemetry, weblogs
-from custody.sample.component import ROOT
-from custody.sample.flowfile import FlowFile
 from custody.sample.node import Node
-from custody.sample.simulation import Process, Simulation
+from custody.sample.simulation import ROOT, FlowFile, Process, Simulation
 
 _ENCODER = msgspec.json.Encoder()
 

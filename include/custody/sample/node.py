@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from custody.sample.component import ROOT_NAME, Component, stable_id
-from custody.sample.flowfile import FlowFile
-from custody.sample.simulation import Process, Simulation
+from custody.sample.simulation import ROOT_NAME, Component, FlowFile, Process, Simulation, stable_id
 
 # Nodes start close together: the same ordinal on two nodes is normal in a cluster.
 _FIRST_ORDINAL: Final = 40_000

@@ -8,10 +8,8 @@ sometimes replays the routing of an order that is still waiting.
 from typing import Final
 
 from custody.sample import session
-from custody.sample.component import ProcessGroup
-from custody.sample.flowfile import FlowFile
 from custody.sample.node import Node
-from custody.sample.simulation import Process
+from custody.sample.simulation import FlowFile, Process, ProcessGroup
 
 _GROUP: Final = ProcessGroup("orders-ingest")
 _CONSUME: Final = _GROUP.component("ConsumeKafka", "Consume orders")

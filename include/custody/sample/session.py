@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from custody.sample.component import ROOT, Component
-from custody.sample.flowfile import FlowFile
 from custody.sample.node import Node
-from custody.sample.simulation import Process
+from custody.sample.simulation import ROOT, Component, FlowFile, Process
 
 EXPIRATION_MS: Final = 30_000
 _OPERATOR: Final = "CN=operator"

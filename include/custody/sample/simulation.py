@@ -1,15 +1,110 @@
-"""The simulated time: many processes, one at a time, always the one that is due next.
+"""Processors and process groups of the simulated instance.
+
+Identifiers are derived from names, so they are the same in every sample, as the ids of a real flow
+stay the same from one day to the next.
+
+A FlowFile of the simulation and the changes of the session that holds it.
+
+All events of one session show the same state before and the same changes. So changes are collected
+in `updates` and `size` while events are emitted, and become the new state at `commit`.
+
+The simulated time: many processes, one at a time, always the one that is due next.
 
 A process is a generator that yields how many milliseconds it waits. Whatever it emits between two
 waits happens at one instant, so the outbox is filled in time order. Equal instants keep the order
 of scheduling, which makes a run repeatable.
 """
 
+from __future__ import annotations
+
 import heapq
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
+
+_NAMESPACE = uuid.UUID("5c0b7a4e-3d7e-5f0e-9b1d-6a1f0c2d8e47")
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Where an event happened: a processor, a port or, for downloads, the root group."""
+
+    id: str
+    kind: str
+    name: str
+    group_id: str | None
+    group_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessGroup:
+    """A flow on the canvas."""
+
+    name: str
+
+    def component(self, kind: str, name: str) -> Component:
+        """Return the processor of this simple class name and this label."""
+        return Component(
+            id=stable_id(f"{self.name}/{name}"),
+            kind=kind,
+            name=name,
+            group_id=stable_id(self.name),
+            group_name=self.name,
+        )
+
+
+def stable_id(name: str) -> str:
+    """Return the uuid that this name always has."""
+    return str(uuid.uuid5(_NAMESPACE, name))
+
+
+ROOT_NAME = "NiFi Flow"
+# Events of the root group carry its name as their component type, and no parent group.
+ROOT = Component(id=stable_id(ROOT_NAME), kind=ROOT_NAME, name=ROOT_NAME, group_id=None, group_name=None)
+
+
+@dataclass(slots=True)
+class FlowFile:
+    """One FlowFile; a brand-new one has no committed attributes and no previous size."""
+
+    uuid: str
+    lineage_start_ms: int
+    size: int
+    previous_size: int | None
+    attributes: dict[str, str] = field(default_factory=dict)
+    updates: dict[str, str | None] = field(default_factory=dict)
+    last_ordinal: int = -1
+
+    def update(self, changes: Mapping[str, str | None]) -> None:
+        """Set attributes in the current session; None removes one, an equal value is no change."""
+        for name, value in changes.items():
+            if self.attributes.get(name) != value:
+                self.updates[name] = value
+
+    def commit(self) -> None:
+        """End the session: its changes become the state before the next event."""
+        self.attributes = self.current_attributes()
+        self.updates = {}
+        self.previous_size = self.size
+
+    def current_attributes(self) -> dict[str, str]:
+        """Return the attributes with the current session's changes applied."""
+        merged: dict[str, str | None] = {**self.attributes, **self.updates}
+        return {name: value for name, value in merged.items() if value is not None}
+
+    def child(self, uuid: str, size: int, changes: Mapping[str, str]) -> FlowFile:
+        """Return a committed descendant: same lineage start, inherited attributes, its own uuid."""
+        return FlowFile(
+            uuid=uuid,
+            lineage_start_ms=self.lineage_start_ms,
+            size=size,
+            previous_size=size,
+            attributes={**self.current_attributes(), "uuid": uuid, **changes},
+        )
+
 
 Process: TypeAlias = Iterator[int]
 _T = TypeVar("_T")

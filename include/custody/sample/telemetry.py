@@ -7,10 +7,8 @@ Heartbeats are made inside the flow and posted to a monitor.
 from typing import Final
 
 from custody.sample import session
-from custody.sample.component import ProcessGroup
-from custody.sample.flowfile import FlowFile
 from custody.sample.node import Node
-from custody.sample.simulation import Process
+from custody.sample.simulation import FlowFile, Process, ProcessGroup
 
 _SENSORS: Final = ProcessGroup("sensor-readings")
 _CONSUME: Final = _SENSORS.component("ConsumeMQTT", "Subscribe to sensors")

@@ -8,10 +8,8 @@ end unsent.
 from typing import Final
 
 from custody.sample import session
-from custody.sample.component import ProcessGroup
-from custody.sample.flowfile import FlowFile
 from custody.sample.node import Node
-from custody.sample.simulation import Process
+from custody.sample.simulation import FlowFile, Process, ProcessGroup
 
 _GROUP: Final = ProcessGroup("web-logs")
 _LISTEN: Final = _GROUP.component("ListenHTTP", "Listen for logs")

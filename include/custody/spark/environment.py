@@ -1,4 +1,6 @@
-"""The environment variables that a submit needs, all derived from the Python that runs this.
+"""How long a Spark job took until it could work: a step of seconds should say which of them are its own.
+
+The environment variables that a submit needs, all derived from the Python that runs this.
 
 Spark takes its programs, its Java and its Python from the environment. When any of them comes from
 another installation, a job fails late and with an unclear message, so all are set together and by
@@ -13,9 +15,26 @@ from collections.abc import Mapping
 from importlib import metadata, util
 from pathlib import Path
 
+from custody.clock import SystemClock
 from custody.errors import ConfigurationError
 from custody.spark.java import find_java
-from custody.spark.startup import submit_moment
+
+SUBMITTED_VARIABLE = "CUSTODY_SUBMITTED_MS"
+"""When the job was submitted, in ms since the epoch; part of the environment of each submit."""
+
+
+def submit_moment() -> dict[str, str]:
+    """Return the variable that tells a job when it was submitted: now."""
+    return {SUBMITTED_VARIABLE: str(SystemClock().now_ms())}
+
+
+def seconds_since_submit(environ: Mapping[str, str] = os.environ) -> float:
+    """Return how long ago this job was submitted, in seconds; 0 when nobody said."""
+    submitted = environ.get(SUBMITTED_VARIABLE, "")
+    if not submitted.isdigit():
+        return 0.0
+    return max(SystemClock().now_ms() - int(submitted), 0) / 1000
+
 
 # A quick start matters most: such a job is over before the optimizing compiler pays for itself.
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"

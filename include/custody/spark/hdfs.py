@@ -1,4 +1,10 @@
-"""HDFS by Hadoop's RPC, with the client that Spark brings: the files of `ngsi.backend = "binary"`.
+"""Who the driver's JVM is for a Hadoop with Kerberos: whom Spark has logged in, or the user of the settings.
+
+Spark logs in by `spark.kerberos.principal` and `spark.kerberos.keytab` before any of this runs, or finds a ticket of
+`kinit`. Otherwise `ngsi.krb5_user` and `ngsi.krb5_password` log in, as they do with REST. Hadoop has no way in for a
+password, so Java's own module of Kerberos gets it in memory, and its ticket becomes Hadoop's login.
+
+HDFS by Hadoop's RPC, with the client that Spark brings: the files of `ngsi.backend = "binary"`.
 
 The driver's JVM does it, over py4j. What was written is forced to the disks of its DataNodes (`hsync`) and the file
 closed before it is acknowledged; REST can ask for the second only.
@@ -8,20 +14,84 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from custody.errors import StorageError
+from custody.config import NgsiSection
+from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.rest import authority, is_busy
-from custody.ngsi.target import BusyError, no_file
-from custody.spark.kerberos import log_in
+from custody.ngsi_sink.rest import authority, is_busy
+from custody.ngsi_sink.target import BusyError, no_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Result = TypeVar("Result")
+
 Java = Any
+"""An object of the driver's JVM: py4j has no types."""
+_AUTHENTICATION, _KERBEROS = "hadoop.security.authentication", "kerberos"
+_PRINCIPALS = ("dfs.namenode.kerberos.principal", "dfs.namenode.kerberos.principal.pattern")
+_OPTIONS = {"useFirstPass": "true", "refreshKrb5Config": "true"}
+_SHARED = "javax.security.auth.login"
+
+
+def log_in(jvm: Java, conf: Java, values: NgsiSection) -> None:
+    """See that the JVM has a login before it connects; `conf` is that of the client, and wants Kerberos from then on.
+
+    Raises:
+        ConfigurationError: nobody is logged in, and the user or the password of the settings is refused; or nothing
+            says who the NameNode is.
+    """
+    jvm.org.apache.hadoop.hdfs.HdfsConfiguration.init()  # hdfs-site.xml is read from here on
+    if not any(conf.get(name) for name in _PRINCIPALS):
+        raise ConfigurationError(
+            f"ngsi.backend binary with krb5_auth: expected {_PRINCIPALS[0]} in the configuration of Hadoop, got none. "
+            "Set HADOOP_CONF_DIR to the folder of the cluster's core-site.xml and hdfs-site.xml."
+        )
+    for name, file in (
+        ("java.security.krb5.conf", values.krb5_conf_file),
+        ("java.security.auth.login.config", values.krb5_login_conf_file),
+    ):
+        if Path(file).is_file():
+            jvm.java.lang.System.setProperty(name, str(Path(file).absolute()))
+    users = jvm.org.apache.hadoop.security.UserGroupInformation
+    if users.isSecurityEnabled() and users.getLoginUser().hasKerberosCredentials():
+        return
+    subject = _subject(jvm, values)
+    conf.set(_AUTHENTICATION, _KERBEROS)
+    # Only now does Java know the file above; Hadoop had asked it for the realm's name before.
+    jvm.org.apache.hadoop.security.authentication.util.KerberosName.resetDefaultRealm()
+    users.setConfiguration(conf)
+    users.loginUserFromSubject(subject)
+
+
+def _subject(jvm: Java, values: NgsiSection) -> Java:
+    from py4j.protocol import Py4JJavaError
+
+    password = jvm.java.io.CharArrayWriter()  # py4j makes a text of Python of every other way to characters
+    given = values.krb5_password or ""
+    password.write(given, 0, len(given.encode("utf-16-le")) // 2)
+    subject, shared, options = jvm.javax.security.auth.Subject(), jvm.java.util.HashMap(), jvm.java.util.HashMap()
+    shared.put(f"{_SHARED}.name", values.krb5_user)
+    shared.put(f"{_SHARED}.password", password.toCharArray())
+    for name, value in _OPTIONS.items():
+        options.put(name, value)
+    module = jvm.com.sun.security.auth.module.Krb5LoginModule()
+    module.initialize(subject, None, shared, options)
+    try:
+        module.login()
+        module.commit()
+    except Py4JJavaError as error:
+        raise ConfigurationError(
+            f"Kerberos: expected a login of {values.krb5_user}, got {error.java_exception.getMessage()}. "
+            f"Correct ngsi.krb5_user and ngsi.krb5_password, or ngsi.krb5_conf_file "
+            f"({Path(values.krb5_conf_file).absolute()} now), which names the realm's KDC."
+        ) from None
+    return subject
+
+
+Result = TypeVar("Result")
 """An object of the driver's JVM: py4j has no types."""
 _NAMESERVICE = "custody"
 """The logical name, within this process, of several NameNodes that the settings list."""
@@ -34,7 +104,7 @@ def rpc_files(session: SparkSession) -> Callable[[Parameters], RpcFiles]:
     """Return what opens the HDFS that parameters name, as the user that they name: `open_target(…, rpc=this)`.
 
     `ngsi.hdfs_host` may be a nameservice that Spark's configuration knows (`dfs.ha.namenodes.<name>`). With Kerberos
-    the user is whom Spark has logged in, or else `ngsi.krb5_user` (`custody.spark.kerberos`).
+    the user is whom Spark has logged in, or else `ngsi.krb5_user` (`custody.spark.hdfs`).
     """
 
     def opened(parameters: Parameters) -> RpcFiles:

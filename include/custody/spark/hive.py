@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from custody.config import Settings
 from custody.errors import CustodyError
-from custody.ngsi.hive import Table, full_name, more_columns
+from custody.ngsi.hive import Table, full_name, more_columns, not_a_place
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.quoting import not_a_place
 from custody.ngsi.rendering import Known
-from custody.ngsi.tables import TablesReport, Wanted, server_silence, spark_table, unreachable
-from custody.ngsi.target import Target
+from custody.ngsi_sink.tables import TablesReport, Wanted, server_silence, spark_table, unreachable
+from custody.ngsi_sink.target import Target
 from custody.spark.session import tell
 from custody.vfs import FileSystem
 

@@ -19,12 +19,12 @@ from custody.config import Settings
 from custody.errors import CustodyError
 from custody.landing import Interval, Landed
 from custody.repository import Repository
-from custody.repository.landed import ingest_landed, shares, waiting_files
-from custody.rollover import StepReport, UnitReport, write_report
+from custody.repository.landing_ingest import ingest_landed, shares, waiting_files
+from custody.spark.environment import seconds_since_submit
 from custody.spark.job import EXIT_FAILED
 from custody.spark.session import start_session
-from custody.spark.startup import seconds_since_submit
 from custody.vfs import PosixFileSystem
+from custody.workspace import StepReport, UnitReport, write_report
 
 NAME = "ingest"
 

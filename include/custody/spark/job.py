@@ -25,10 +25,11 @@ from custody.lease import Attempt, Heartbeat, Lease, superseded
 from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
 from custody.recovery import STEPS, Recover
 from custody.retention import RETENTION_STEPS
-from custody.rollover import Step, StepReport, Unit, UnitReport, Workspace, lease_folder, take_step_lease, write_report
+from custody.rollover import Step, Unit
+from custody.spark.environment import seconds_since_submit
 from custody.spark.session import start_session
-from custody.spark.startup import seconds_since_submit
 from custody.vfs import PosixFileSystem
+from custody.workspace import StepReport, UnitReport, Workspace, lease_folder, take_step_lease, write_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

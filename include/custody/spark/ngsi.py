@@ -19,18 +19,18 @@ from custody.errors import CustodyError
 from custody.landing import instant
 from custody.lease import Attempt
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.persist import GO_EVENTS, Persisted
-from custody.ngsi.tables import TablesReport, Wanted
-from custody.ngsi.written import Written
+from custody.ngsi_sink.batch_plan import Written
+from custody.ngsi_sink.persist import Persisting, persisting, waits
+from custody.ngsi_sink.run import GO_EVENTS, Persisted
+from custody.ngsi_sink.tables import TablesReport, Wanted
 from custody.repository import Repository
-from custody.repository.persisting import Persisting, persisting, waits
-from custody.rollover import StepReport, UnitReport, write_report
+from custody.spark.environment import seconds_since_submit
 from custody.spark.hdfs import rpc_files
 from custody.spark.hive import ensure_tables, hive_folder, session_options
 from custody.spark.job import EXIT_FAILED
 from custody.spark.session import start_session
-from custody.spark.startup import seconds_since_submit
 from custody.vfs import PosixFileSystem
+from custody.workspace import StepReport, UnitReport, write_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +114,7 @@ def take_all(
 ) -> tuple[Persisted, list[UnitReport]]:
     """Take what was submitted again, then what waits; return what became of the latter, and a report of each.
 
-    Raises as `custody.ngsi.persist.persist`.
+    Raises as `custody.ngsi_sink.run.persist`.
     """
     begun = time.monotonic()
     again = opened.submit_again()

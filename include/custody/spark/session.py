@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PLAIN_SQL: Mapping[str, str] = {"spark.sql.variable.substitute": "false"}
 """Settings of every session: nothing in a statement is replaced."""
-# What `custody.ngsi.quoting` writes is right where escapes count; Spark warns of who sets this one without need.
+# What `custody.ngsi.hive` writes is right where escapes count; Spark warns of who sets this one without need.
 _ESCAPES_COUNT = {"spark.sql.parser.escapedStringLiterals": "false"}
 
 
@@ -31,7 +31,7 @@ def start_session(name: str, options: Mapping[str, str] | None = None) -> SparkS
 
 
 def tell(session: SparkSession, statement: str) -> None:
-    """Run a statement that has names from outside in it, in quotes of `custody.ngsi.quoting`.
+    """Run a statement that has names from outside in it, in quotes of `custody.ngsi.hive`.
 
     It is told as plain text to whatever session this is, also to one that was not built here.
     """

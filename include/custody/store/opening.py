@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from obstore.exceptions import BaseError
 from obstore.store import MemoryStore, from_url
 
-from custody.config.location import is_local, local_folder
+from custody.config.parsing import is_local, local_folder
 from custody.errors import ConfigurationError
 from custody.store.base import ObjectStore
 from custody.store.local import LocalStore

@@ -1,4 +1,6 @@
-"""Answers "where was this content?": the earliest revision or release that holds it, its origin, and all the others.
+"""Answers as JSON: one shape for the command line and the services, documented in docs/swh.md.
+
+Answers "where was this content?": the earliest revision or release that holds it, its origin, and all the others.
 
 One question costs a page of four or five tables. Many questions at once are looked up together, table by table: the
 pages that they need of a file are decoded in one call, each once.
@@ -18,9 +20,10 @@ import pyarrow as pa
 
 from custody.catalog import CatalogState
 from custody.errors import InvalidInputError, NotFoundError
-from custody.swh.page_cache import CACHE_BYTES, PageCache
+from custody.format.names import name_as_text
+from custody.swh.pages import CACHE_BYTES, PageCache
 from custody.swh.swhid import ObjectType, Swhid
-from custody.swh.table import Table
+from custody.swh.table_reader import Table
 from custody.swh.tables import (
     CONTENTS_IN_DIRECTORIES,
     CONTENTS_IN_REVISIONS,
@@ -211,3 +214,24 @@ def _dated(table: pa.Table, date: str, number: str) -> list[tuple[int, int]]:
     unit = _PER_SECOND[found.type.unit]
     dates = pa.chunked_array([chunk.view(pa.int64()) for chunk in found.chunks], pa.int64()).to_pylist()
     return [(value // unit, other) for value, other in zip(dates, _values(table, number), strict=True)]
+
+
+def where_first(place: Whereabouts) -> dict[str, object]:
+    """Return where something was first; `author_date` in seconds since the epoch."""
+    return {
+        "swhid": str(place.swhid),
+        "is_known": place.is_known,
+        "anchor": None if place.anchor is None else str(place.anchor),
+        "author_date": place.author_date,
+        "origin": place.origin,
+    }
+
+
+def occurrence(place: Occurrence) -> dict[str, object]:
+    """Return one revision or release that holds a content. Names in git are bytes: what is no UTF-8 is spelled."""
+    return {
+        "anchor": str(place.anchor),
+        "author_date": place.author_date,
+        "path": name_as_text(place.path.decode("utf-8", "surrogateescape")),
+        "origin": place.origin,
+    }

@@ -1,4 +1,8 @@
-"""Makes the graph of one git repository: everything that its references lead to, as nodes and edges.
+"""Writes a table batch by batch: rows are collected in columns, and become Parquet when a batch is full.
+
+Durability: a file is whole and synced when `close` returns; its name is for the caller to make durable.
+
+Makes the graph of one git repository: everything that its references lead to, as nodes and edges.
 
 Git's hashes of files, trees, commits and annotated tags are those in Software Heritage's identifiers: the one of a file
 is what `git hash-object` prints. Contents are never read. The walk keeps the hash and the id of each object in memory;
@@ -7,24 +11,68 @@ rows go to disk in batches.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import stat
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from custody.errors import ConfigurationError, ConflictError, InvalidInputError
-from custody.swh.columns import TableWriter
 from custody.swh.swhid import HASH_BYTES, ObjectType
 from custody.vfs import FileSystem, temporary
 
 if TYPE_CHECKING:
     from dulwich.repo import Repo
+
+
+_BATCH_ROWS = 1 << 16
+
+
+class TableWriter:
+    """One Parquet file of a graph that is being written; `rows` counts what was added."""
+
+    def __init__(self, fs: FileSystem, path: Path, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._columns: list[list[object]] = [[] for _ in schema]
+        self._file = fs.create(path)
+        self._writer = pq.ParquetWriter(self._file, schema, compression="zstd", write_page_checksum=True)
+        self.rows = 0
+
+    def add(self, row: Sequence[object]) -> None:
+        """Append one row, in the order of the schema."""
+        for column, value in zip(self._columns, row, strict=True):
+            column.append(value)
+        self.rows += 1
+        if len(self._columns[0]) == _BATCH_ROWS:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is left, and sync."""
+        self._write()
+        self._writer.close()
+        self._file.sync()
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Close the file as it is; it is of no use."""
+        # Else pyarrow would write a footer when the writer is forgotten, into a file that is closed.
+        with contextlib.suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        self._file.close()
+
+    def _write(self) -> None:
+        arrays = [pa.array(column, kind) for column, kind in zip(self._columns, self._schema.types, strict=True)]
+        self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
+        for column in self._columns:
+            column.clear()
+
 
 _COMMIT, _TREE, _TAG = 1, 2, 4  # git's numbers of object types; 3 is a blob
 _TYPES = {b"commit": ObjectType.REVISION, b"tree": ObjectType.DIRECTORY, b"blob": ObjectType.CONTENT}

@@ -1,4 +1,6 @@
-"""The index beside a table's file: which keys it holds, and where its pages are (docs/formats/swh-index.md).
+"""Files that are looked at here and there: mapped so that only what is looked at is read from the disk.
+
+The index beside a table's file: which keys it holds, and where its pages are (docs/formats/swh-index.md).
 
 It is exact: of a key that it does not hold the file has no row. So of many files only those are read that answer. Its
 head is checked whole, and vouches for the blocks of the rest, each of which is checked when it is first needed. These
@@ -15,11 +17,21 @@ from pathlib import Path
 import numpy as np
 
 from custody.errors import CorruptionError, FormatVersionError
-from custody.swh.checked_words import WORD_BYTES, CheckedWords, blocks_of, sums_of
-from custody.swh.elias_fano import EliasFano, low_words
-from custody.swh.page_index import COLUMN, PageIndex, page_words
-from custody.swh.views import scattered_view
-from custody.vfs import FileSystem
+from custody.swh.elias_fano import WORD_BYTES, CheckedWords, EliasFano, blocks_of, low_words, sums_of
+from custody.swh.pages import COLUMN, PageIndex, page_words
+from custody.vfs import FileSystem, look_here_and_there
+
+
+def scattered_view(fs: FileSystem, path: Path) -> memoryview:
+    """Return the whole content of a file; nothing is read ahead, which may be megabytes for each place.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    view = fs.view(path)
+    look_here_and_there(view)
+    return view
+
 
 INDEX_SUFFIX = ".ef"
 PREAMBLE = b"CUSTSEF\x01"

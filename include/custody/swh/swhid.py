@@ -1,16 +1,20 @@
 """Software Heritage identifiers: what names an object, `swh:1:<type>:<40 hexadecimal digits>`.
 
 Only core identifiers: what may follow after `;` (origin, path, lines) is where somebody saw an object, not what it is.
+
+By which identifier a content of the content repository is known to the world: the one that git gives its bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
 from custody.errors import InvalidInputError
+from custody.flow.content import Content
 
 HASH_BYTES = 20
 _SHOWN = 80
@@ -58,3 +62,16 @@ class Swhid:
 
     def __str__(self) -> str:
         return f"swh:1:{self.type}:{self.sha1_git.hex()}"
+
+
+def content_swhid(content: Content) -> Swhid:
+    """Return the identifier of a content; all of its bytes are read, and checked, for it.
+
+    Raises:
+        CorruptionError: what is stored is not what was written.
+    """
+    # Git's name of a file, not a promise that nobody forged it: that is what the SHA-256 is for.
+    digest = hashlib.sha1(b"blob %d\0" % content.size, usedforsecurity=False)
+    for chunk in content.chunks():
+        digest.update(chunk)
+    return Swhid(ObjectType.CONTENT, digest.digest())

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from custody.errors import InvalidInputError
-from custody.eventlog.sink import HashingSink
+from custody.eventlog.hashing_file import HashingSink
 from custody.swh.index_file import INDEX_SUFFIX, KeyIndex
-from custody.swh.page_index import find_pages
+from custody.swh.pages import find_pages
 from custody.swh.swhid import ObjectType
 from custody.swh.tables import DATE, HASH_KEY, TableSpec, hash_keys
 from custody.vfs import FileSystem

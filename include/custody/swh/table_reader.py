@@ -2,11 +2,13 @@
 
 What is read is checked: the head and the blocks of the index, each page by its checksum, and that the rows of a key are
 where the index says that they are.
+
+A table that is open for point queries: its files' indexes choose the file, the pages and the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
@@ -15,10 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from custody.errors import CorruptionError
-from custody.swh.index_file import INDEX_SUFFIX, read_index
-from custody.swh.page_cache import PageCache
-from custody.swh.page_reader import PageReader
-from custody.swh.views import scattered_view
+from custody.swh.index_file import INDEX_SUFFIX, read_index, scattered_view
+from custody.swh.pages import PageCache, PageReader
+from custody.swh.tables import TableSpec
 from custody.vfs import FileSystem
 
 _PAGES_AT_ONCE = 128
@@ -129,3 +130,54 @@ def _between(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     starts = np.repeat(begin - (np.cumsum(lengths) - lengths), lengths)
     places: np.ndarray = starts + np.arange(len(starts))
     return places
+
+
+class Table:
+    """All files of one table; their indexes are read by the first question.
+
+    Args:
+        paths: the files, with their SHA-256 where the catalog tells it.
+        cache: what was decoded lately, of all tables; None keeps nothing.
+    """
+
+    def __init__(
+        self, fs: FileSystem, spec: TableSpec, paths: Mapping[Path, bytes | None], cache: PageCache | None = None
+    ) -> None:
+        self.spec = spec
+        self._fs = fs
+        self._paths = dict(sorted(paths.items()))
+        self._cache = PageCache(0) if cache is None else cache
+        self._readers: dict[tuple[str, ...], PageReader] = {}
+
+    @cached_property
+    def files(self) -> list[TableFile]:
+        """The files with their indexes.
+
+        Raises:
+            CorruptionError: the head of an index is damaged, or another one is in its place.
+        """
+        return [TableFile(self._fs, path, self._cache, digest) for path, digest in self._paths.items()]
+
+    def rows(self, keys: np.ndarray, columns: Sequence[str] | None = None, first: int | None = None) -> pa.Table:
+        """Return the rows of some keys, sorted as the table is; the key is among the columns.
+
+        Of some hundred pages at a time all is in memory, of the others what was found.
+
+        Args:
+            keys: uint64, in any order, repeated or not.
+            columns: which other columns; all of them when not given.
+            first: of each key only so many rows, the first ones in the table's order.
+
+        Raises:
+            CorruptionError: a file is damaged.
+        """
+        wanted = np.unique(keys) if len(keys) > 1 else keys
+        others = self.spec.schema.names if columns is None else columns
+        names = (self.spec.key, *(name for name in others if name != self.spec.key))
+        reader = self._readers.get(names)
+        if reader is None:
+            reader = self._readers[names] = PageReader(self.spec, names)
+        found = [part for file in self.files for part in file.rows(wanted, reader, first)] if len(wanted) else []
+        if not found:
+            return pa.table([pa.array([], self.spec.schema.field(name).type) for name in names], names=names)
+        return found[0] if len(found) == 1 else pa.concat_tables(found)

@@ -13,8 +13,7 @@ from builtins import list as list_of
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from custody.vfs.base import Primitives, Space, WritableFile
-from custody.vfs.failure import refusal
+from custody.vfs.base import Primitives, Space, WritableFile, refusal
 from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
 
 READS = frozenset({"read", "view", "size", "list"})

@@ -1,4 +1,14 @@
-"""A file system in memory that can crash, for tests: it keeps what the process sees and what the disk holds.
+"""The nodes of a file system in memory: each knows what the process sees of it and what is durable.
+
+A folder keeps the names that the process sees, the names that are durable, and the changes in between; a file the
+same of its bytes.
+
+What a disk may hold after a crash: the modes, and the choice of what survives.
+
+A process that is killed (ALL_KEPT) leaves everything as it is: nothing is lost and nothing became durable. After
+power loss (the other modes) what survived is durable.
+
+A file system in memory that can crash, for tests: it keeps what the process sees and what the disk holds.
 
 Each primitive with an effect is one operation, counted from 1. The operation whose number is `crash_at` is not done
 (of a write any beginning may be) and raises InjectedCrash, as does every later one: the process is dead. `crashed`
@@ -11,16 +21,223 @@ import errno
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
+from random import Random
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 from custody.errors import LockedError
-from custody.vfs.base import Space
+from custody.vfs.base import Space, refusal
 from custody.vfs.composed import ComposedOperations
-from custody.vfs.crash import CrashMode, InjectedCrash, survivors
-from custody.vfs.failure import refusal
-from custody.vfs.nodes import FileNode, FolderNode, Node, Tree
+
+
+@dataclass(eq=False)
+class FileNode:
+    """A file's bytes, as the process sees them and as they are durable."""
+
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+    interrupted: bytes = b""
+    """A write that the crash cut short: any beginning of it may have been done."""
+
+    def sync(self) -> None:
+        """Make the bytes durable."""
+        self.durable = bytes(self.data)
+
+
+@dataclass(eq=False)
+class NameChange:
+    """One change of a folder's names that is not durable. A move between folders is the same `move` in both."""
+
+    move: object
+    removed: str | None = None
+    added: str | None = None
+    node: Node | None = None
+
+
+@dataclass(eq=False)
+class FolderNode:
+    """A folder's names, as the process sees them and as they are durable."""
+
+    names: dict[str, Node] = field(default_factory=dict)
+    durable: dict[str, Node] = field(default_factory=dict)
+    changes: list[NameChange] = field(default_factory=list)
+
+    def add(self, name: str, node: Node, move: object = None) -> None:
+        """Give a name to a node, in place of what has it."""
+        self.names[name] = node
+        self.changes.append(NameChange(move or object(), added=name, node=node))
+
+    def drop(self, name: str, move: object = None) -> None:
+        """Take a name away."""
+        del self.names[name]
+        self.changes.append(NameChange(move or object(), removed=name))
+
+    def sync(self) -> None:
+        """Make the names durable."""
+        self.durable = dict(self.names)
+        self.changes.clear()
+
+
+Node: TypeAlias = FileNode | FolderNode
+
+
+class Tree:
+    """Finds nodes by their absolute path; raises StorageError as a system would."""
+
+    def __init__(self, root: FolderNode) -> None:
+        self.root = root
+
+    def find(self, path: Path) -> Node | None:
+        """Return what has a name, None when nothing has."""
+        node: Node = self.root
+        for name in path.parts[1:]:
+            if not isinstance(node, FolderNode) or name not in node.names:
+                return None
+            node = node.names[name]
+        return node
+
+    def folder(self, action: str, path: Path) -> FolderNode:
+        """Return a folder."""
+        node = self.find(path)
+        if not isinstance(node, FolderNode):
+            raise refusal(action, path, errno.ENOENT if node is None else errno.ENOTDIR)
+        return node
+
+    def parent(self, action: str, path: Path) -> FolderNode:
+        """Return the folder that a name belongs to."""
+        node = self.find(path.parent)
+        if not isinstance(node, FolderNode):
+            raise refusal(action, path, errno.ENOENT if node is None else errno.ENOTDIR)
+        return node
+
+    def file(self, action: str, path: Path) -> FileNode:
+        """Return a file."""
+        node = self.find(path)
+        if not isinstance(node, FileNode):
+            raise refusal(action, path, errno.ENOENT if node is None else errno.EISDIR)
+        return node
+
+    def check_replaceable(self, node: Node, target: Path) -> None:
+        """Raise unless what is renamed may take the target's place: a file a file's, a folder an empty folder's."""
+        found = self.find(target)
+        if found is None:
+            return
+        if isinstance(found, FileNode):
+            if isinstance(node, FolderNode):
+                raise refusal("replace", target, errno.ENOTDIR)
+        elif isinstance(node, FileNode):
+            raise refusal("replace", target, errno.EISDIR)
+        elif found.names:
+            raise refusal("replace", target, errno.ENOTEMPTY)
+
+
+_BLOCK_BYTES = (512, 4096)
+
+
+class InjectedCrash(BaseException):
+    """The process ends here; not an Exception, so that no handler takes it for a failure that can be handled."""
+
+
+class CrashMode(Enum):
+    """Which unsynced changes survive."""
+
+    ALL_KEPT = "all kept"
+    """The process was killed: the page cache survives, all the same nothing of it is durable."""
+    SYNCED_ONLY = "synced only"
+    """Power loss: everything unsynced is lost."""
+    RANDOM_FILES = "random files"
+    """Power loss: each file's unsynced bytes and each unsynced change of a name survive or not."""
+    RANDOM_BLOCKS = "random blocks"
+    """Power loss: as before, and each unsynced block of a file for itself; gaps are zeros, files may be shorter."""
+
+
+def survivors(root: FolderNode, mode: CrashMode, seed: int) -> FolderNode:
+    """Return a tree that may be found after a crash; the given one is left as it is, equal seeds give equal trees."""
+    return _Survivors(mode, Random(seed)).folder(root)  # noqa: S311 - a choice that can be repeated, no secret
+
+
+class _Survivors:
+    """Copies a tree, each node once, however many names it has."""
+
+    def __init__(self, mode: CrashMode, random: Random) -> None:
+        self._mode = mode
+        self._random = random
+        self._block_bytes = random.choice(_BLOCK_BYTES)
+        self._copies: dict[Node, Node] = {}
+        self._moves: dict[object, bool] = {}
+
+    def of(self, node: Node) -> Node:
+        known = self._copies.get(node)
+        if known is not None:
+            return known
+        return self.folder(node) if isinstance(node, FolderNode) else self._file(node)
+
+    def folder(self, node: FolderNode) -> FolderNode:
+        made = FolderNode()
+        self._copies[node] = made
+        if self._mode is CrashMode.ALL_KEPT:
+            made.names = {name: self.of(child) for name, child in node.names.items()}
+            made.durable = {name: self.of(child) for name, child in node.durable.items()}
+            made.changes = [
+                NameChange(change.move, change.removed, change.added, change.node and self.of(change.node))
+                for change in node.changes
+            ]
+        else:
+            made.names = {name: self.of(child) for name, child in self._names(node).items()}
+            made.sync()
+        return made
+
+    def _file(self, node: FileNode) -> FileNode:
+        made = FileNode()
+        self._copies[node] = made
+        done = self._random.randint(0, len(node.interrupted))
+        seen = bytes(node.data) + node.interrupted[:done]
+        if self._mode is CrashMode.ALL_KEPT:
+            made.data, made.durable = bytearray(seen), node.durable
+        else:
+            made.data = bytearray(self._bytes(node.durable, seen))
+            made.sync()
+        return made
+
+    def _bytes(self, durable: bytes, seen: bytes) -> bytes:
+        if self._mode is CrashMode.SYNCED_ONLY or durable == seen:
+            return durable
+        if self._mode is CrashMode.RANDOM_FILES:
+            return seen if self._coin() else durable
+        return self._blocks(durable, seen)
+
+    def _blocks(self, durable: bytes, seen: bytes) -> bytes:
+        length = len(seen)
+        if self._coin():
+            length = self._random.randint(min(len(durable), length), max(len(durable), length))
+        result = bytearray(durable[:length].ljust(length, b"\0"))
+        for start in range(0, length, self._block_bytes):
+            stop = min(start + self._block_bytes, length)
+            if result[start:stop] != seen[start:stop] and self._coin():
+                result[start:stop] = seen[start:stop].ljust(stop - start, b"\0")
+        return bytes(result)
+
+    def _names(self, node: FolderNode) -> dict[str, Node]:
+        names = dict(node.durable)
+        for change in filter(self._survives, node.changes):
+            if change.removed is not None:
+                names.pop(change.removed, None)
+            if change.added is not None and change.node is not None:
+                names[change.added] = change.node
+        return names
+
+    def _survives(self, change: NameChange) -> bool:
+        if self._mode is CrashMode.SYNCED_ONLY:
+            return False
+        if change.move not in self._moves:
+            self._moves[change.move] = self._coin()
+        return self._moves[change.move]
+
+    def _coin(self) -> bool:
+        return self._random.random() < 0.5
 
 
 class Operation(NamedTuple):

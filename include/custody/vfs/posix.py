@@ -13,9 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from custody.errors import LockedError
-from custody.vfs.base import Space
+from custody.vfs.base import Space, reported
 from custody.vfs.composed import ComposedOperations
-from custody.vfs.failure import reported
 from custody.vfs.mapped import map_file
 
 # Who only looks whether a lock is free holds it for an instant; a writer that opens must not fail for that.

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.capture.depth import DEPTH_MAX, check_depth
-from custody.capture.judge import Context, judge
-from custody.capture.outcome import Place, Rejected
+from custody.capture.raw_json import DEPTH_MAX, check_depth
+from custody.capture.validate import Context, Place, Rejected, judge
 from custody.errors import InvalidInputError
 
 TEXTS = st.text(st.sampled_from('[]{}"\\,: aü'), max_size=8)

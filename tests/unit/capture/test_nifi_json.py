@@ -9,7 +9,7 @@ import pytest
 
 from custody.capture import event_to_json
 from custody.capture.nifi_json import event_from_json
-from custody.capture.times import format_time
+from custody.capture.values import format_time
 from custody.errors import InvalidInputError
 from custody.model import EventType, check_event
 from tests.unit.capture.documents import KINDS, NODE, document

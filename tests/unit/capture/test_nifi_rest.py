@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from custody.capture import Accepted, Format, Rejected
-from custody.capture.times import parse_shown
+from custody.capture.values import parse_shown
 from custody.errors import InvalidInputError
 from custody.model import ContentClaim, Event
 from tests.unit.capture.captured import array, dto, lines, read

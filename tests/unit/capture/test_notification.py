@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.capture.exact import Exact, Kind, exact, exact_text
 from custody.capture.ngsi_attributes import Metadatum, Shape
 from custody.capture.notification import Notification, Version, open_notification, read_notification
+from custody.capture.raw_json import Exact, Kind, exact, exact_text
 from custody.errors import InvalidInputError
 from tests.unit.capture.captured import Json, entity, envelope, notification
 from tests.unit.capture.test_ngsi import LD, events_of

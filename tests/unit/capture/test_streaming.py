@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from custody.capture import Accepted, Format, Limits, Outcome, Place, Rejected, read_stream
-from custody.capture import pieces as pieces_module
-from custody.capture.judge import Context, judge
+from custody.capture import json_splitter as pieces_module
 from custody.capture.nifi_s2s import read_element
+from custody.capture.validate import Context, judge
 from tests.unit.capture.captured import LIMITS, array, avro_file, dto, lines, payloads, read
 
 EVENTS = payloads(12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.capture.structure import CLOSE, COMMA, OPEN, Structure
+from custody.capture.json_splitter import CLOSE, COMMA, OPEN, Structure
 
 TEXTS = st.text(alphabet='ab"\\[]{},: ', max_size=60).map(str.encode)
 

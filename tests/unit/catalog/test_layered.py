@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.catalog import AddFile, layered
-from custody.catalog.layered import GONE, FileMap, Gone, LayeredMap
+from custody.catalog import AddFile, persistent_map
+from custody.catalog.persistent_map import GONE, FileMap, Gone, LayeredMap
 
 CHANGES = st.lists(
     st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9) | st.just(GONE), max_size=4), max_size=30
@@ -15,7 +15,7 @@ CHANGES = st.lists(
 
 @given(CHANGES)
 def test_a_layered_map_is_a_dict_at_every_step(steps: list[dict[str, int | Gone]]) -> None:
-    small, layered._LAYER_MIN = layered._LAYER_MIN, 2  # so that layers are merged often
+    small, persistent_map._LAYER_MIN = persistent_map._LAYER_MIN, 2  # so that layers are merged often
     try:
         found: LayeredMap[int] = LayeredMap({"a": 1, "z": 2})
         model: dict[str, int] = {"a": 1, "z": 2}
@@ -34,7 +34,7 @@ def test_a_layered_map_is_a_dict_at_every_step(steps: list[dict[str, int | Gone]
             assert len(then) == len(expected)
             assert [key in then for key in "abcz"] == [key in expected for key in "abcz"]
     finally:
-        layered._LAYER_MIN = small
+        persistent_map._LAYER_MIN = small
 
 
 def _file(first: int, last: int) -> AddFile:

@@ -48,8 +48,7 @@ from custody.catalog.transaction_pb2 import ColumnStatistics, FileStatistics, Pr
 from custody.clock import ManualClock
 from custody.errors import ConflictError, CorruptionError, CustodyError, InvalidInputError
 from custody.store import LocalStore
-from custody.vfs.crash import CrashMode
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, MemoryFileSystem
 
 NOW_MS = 1_772_409_600_000
 QUICK = 16

@@ -26,10 +26,10 @@ from custody.catalog import (
     surviving,
     verify,
 )
-from custody.catalog import log as log_module
+from custody.catalog import catalog as log_module
+from custody.catalog.catalog import publish
 from custody.catalog.checkpoints import checkpoint_message, write_checkpoint, write_hint
 from custody.catalog.codec import decode, encode
-from custody.catalog.publishing import publish
 from custody.catalog.state import CatalogState
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, StorageError

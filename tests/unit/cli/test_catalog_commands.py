@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from custody.cli.main import cli
 from custody.lease import Attempt
 from custody.repository import Repository
-from custody.rollover import rollover_lease
+from custody.workspace import rollover_lease
 from tests.support import files_below, flipped
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "v1"

@@ -20,9 +20,9 @@ from whoosh import query
 from custody.errors import CorruptionError, InvalidInputError
 from custody.index import build_shard, search_shard
 from custody.index.manifest import NAME, Manifest, checksums_of
-from custody.index.reader.lists import KeptLists, WholeList
-from custody.index.reader.pickled import NotPlainDataError, plain_data
-from custody.index.reader.shard import OpenShard
+from custody.index.postings_cache import KeptLists, WholeList
+from custody.index.safe_pickle import NotPlainDataError, plain_data
+from custody.index.shard import OpenShard
 from custody.model import EVENT_SCHEMA, to_batch
 from custody.query import Scan, parse_query
 from custody.query.tokens import QUERY_CHARACTERS_MAX
@@ -248,7 +248,7 @@ from whoosh import query
 from custody.index import OpenShard, build_shard
 from custody.query import parse_query
 from custody.vfs import PosixFileSystem
-from tests.benchmarks.eventlog.bulk import tables
+from benchmarks.eventlog.bulk import tables
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.index.reader.lists import WholeList
+from custody.index.postings_cache import WholeList
 
 DOCUMENTS = 5000
 

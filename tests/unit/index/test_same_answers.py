@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from whoosh import index, query
 
 from custody.index import build_shard
-from custody.index.reader.shard import OpenShard
+from custody.index.shard import OpenShard
 from custody.model import Event, to_batch
 from custody.query import Scan
 from custody.vfs import PosixFileSystem

@@ -10,10 +10,18 @@ import pytest
 from whoosh import query
 
 from custody.errors import ConfigurationError, CorruptionError, NotFoundError
-from custody.index import IDENTIFIER_FIELDS, NUMBER_FIELDS, TIME_FIELDS, build_shard, search_shard, term, whoosh_schema
+from custody.index import (
+    IDENTIFIER_FIELDS,
+    NUMBER_FIELDS,
+    TIME_FIELDS,
+    build_shard,
+    search_shard,
+    term,
+    whoosh_schema,
+    whoosh_writer,
+)
 from custody.index.builder import ATTEMPT_PREFIX
-from custody.index.reader.shard import OpenShard
-from custody.index.segment import guard
+from custody.index.shard import OpenShard
 from custody.index.values import TERM_BYTES_MAX
 from custody.model import Event, to_batch
 from custody.query import parse_query
@@ -175,8 +183,8 @@ def test_another_whoosh_gets_its_own_writer_and_the_bulk_writer_refuses_it(
 ) -> None:
     table = table_of(sample(50))
     whole = answers(build_shard(FS, tmp_path / "bulk", table, []).path)
-    assert guard.difference() is None
-    monkeypatch.setattr(guard, "RELEASE", (2, 7, 99))
+    assert whoosh_writer.difference() is None
+    monkeypatch.setattr(whoosh_writer, "RELEASE", (2, 7, 99))
     with pytest.raises(ConfigurationError, match=r"release \(2, 7, 5\) instead of \(2, 7, 99\)"):
         build_shard(FS, tmp_path / "refused", table, [], writer="bulk")
     path = build_shard(FS, tmp_path / "stock", table, []).path

@@ -14,7 +14,7 @@ import pytest
 from custody.clock import ManualClock
 from custody.errors import ClosedError, StorageError
 from custody.journal import JournalOptions, JournalWriter, SyncPolicy, groups
-from custody.journal.infirmary import Infirmary
+from custody.journal.container_health import Infirmary
 from custody.model import Event
 from custody.repository.status import disk_status
 from custody.vfs import PosixFileSystem
@@ -174,9 +174,9 @@ def test_a_disk_that_fills_up_again_is_tried_less_and_less_often(roots: list[Pat
 def test_ids_that_were_reserved_while_a_disk_was_out_are_known_to_it_when_it_is_back(
     roots: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from custody.journal import membership
+    from custody.journal import writer_state
 
-    monkeypatch.setattr(membership, "RESERVED_IDS", 4)
+    monkeypatch.setattr(writer_state, "RESERVED_IDS", 4)
     fault = Fault(frozenset({"create"}), "disk1/main/*", first=2, count=None, errno=errno.ENOSPC)
     journal = Fault(frozenset({"create"}), "disk1/main/journals/*", count=None, errno=errno.ENOSPC)
     fs = FaultyFileSystem(PosixFileSystem(), journal)
@@ -191,7 +191,7 @@ def test_ids_that_were_reserved_while_a_disk_was_out_are_known_to_it_when_it_is_
         assert list(writer.failed_containers) == [roots[0]]
         fs.faults.clear()
         until(lambda: not writer.failed_containers)
-        reserved = membership.writer_states(PosixFileSystem(), roots, "main")
+        reserved = writer_state.writer_states(PosixFileSystem(), roots, "main")
         assert reserved[roots[0]].reserved == reserved[roots[1]].reserved
 
 

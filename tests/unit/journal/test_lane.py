@@ -13,7 +13,7 @@ from custody.format.names import JournalName
 from custody.journal import JournalFile
 from custody.journal.encoding import Prepared
 from custody.journal.file import JournalHeader
-from custody.journal.lane import Appended, Lane, SyncPolicy
+from custody.journal.group_commit import Appended, Lane, SyncPolicy
 from custody.model import to_events
 from custody.vfs import PosixFileSystem
 from tests.support import event

@@ -15,7 +15,7 @@ from custody.clock import ManualClock
 from custody.config import SETTINGS_FILE
 from custody.errors import CorruptionError, FormatVersionError, StorageError
 from custody.journal import JournalWriter, writer_states
-from custody.journal.membership import RESERVED_IDS, decode_state
+from custody.journal.writer_state import RESERVED_IDS, decode_state
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from custody.vfs.faults import Fault, FaultyFileSystem

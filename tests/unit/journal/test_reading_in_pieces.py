@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.eventlog.bulk import tables, write_journals
 from custody.journal import MergeReader
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
-from tests.benchmarks.eventlog.bulk import tables, write_journals
 
 EVENTS = 40_000
 STATUS = Path("/proc/self/status")

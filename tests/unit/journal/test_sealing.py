@@ -11,8 +11,8 @@ from custody.clock import ManualClock
 from custody.errors import CorruptionError, NotFoundError
 from custody.format.framing import MARK, Frame, frames
 from custody.journal import JournalOptions, JournalWriter, Sealed, SyncPolicy, groups, seal_abandoned
-from custody.journal.membership import RESERVED_IDS
 from custody.journal.sealing import finish
+from custody.journal.writer_state import RESERVED_IDS
 from custody.quarantine import keep_cut
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem

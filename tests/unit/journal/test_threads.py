@@ -12,8 +12,8 @@ import pytest
 from custody.clock import ManualClock
 from custody.errors import BackpressureError, ClosedError
 from custody.journal import JournalOptions, JournalWriter, SyncPolicy, groups
-from custody.journal.lane import Lane
-from custody.journal.opened import OpenGroup
+from custody.journal.group_commit import Lane
+from custody.journal.writer import OpenGroup
 from custody.model import Event
 from custody.vfs import PosixFileSystem
 from tests.support import event, unnumbered

@@ -18,7 +18,7 @@ from custody.errors import ConfigurationError, CorruptionError, FormatVersionErr
 from custody.format.checked_json import with_checksum
 from custody.landing import Interval, Landed, Ledger, Taken, folders_of, landed_files
 from custody.repository import Repository
-from custody.repository.landed import ingest_landed, shares, waiting_files
+from custody.repository.landing_ingest import ingest_landed, shares, waiting_files
 from custody.sample import SampleOptions, sample_files
 from custody.vfs import PosixFileSystem
 

@@ -25,7 +25,7 @@ from custody.lease import (
     take,
     this_process,
 )
-from custody.lease import holder as holders
+from custody.lease import lease as holders
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
 

@@ -12,8 +12,9 @@ from custody.maintenance.findings import Finding, Level, damages
 from custody.maintenance.repair import Repaired, repair
 from custody.maintenance.verification import Checked, verify_repository
 from custody.repository import Repository
-from custody.rollover import STEPS, Workspace
+from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
 from tests.support import event, run_steps
 
 NOW_MS = 1_772_409_600_000

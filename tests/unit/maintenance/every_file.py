@@ -18,10 +18,11 @@ from custody.maintenance.scrub import scrub_once
 from custody.maintenance.verification import Piece, check_piece
 from custody.maintenance.verification.orphans import orphans
 from custody.repository import Meant
-from custody.rollover import GroupWatch, News, StepReport, UnitReport, Workspace, rollover_lease, write_report
+from custody.rollover import GroupWatch, News
 from custody.swh.build import Build, BuildDescription
 from custody.swh.publishing import database_catalog
 from custody.vfs import PosixFileSystem
+from custody.workspace import StepReport, UnitReport, Workspace, rollover_lease, write_report
 from tests.unit.maintenance.damaged import NOW_MS, STORE, Sample
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "v1"

@@ -14,7 +14,7 @@ from custody.lease import Attempt
 from custody.maintenance.findings import KINDS, Level
 from custody.maintenance.repair import ORDER
 from custody.repository import Meant
-from custody.rollover import rollover_lease
+from custody.workspace import rollover_lease
 from tests.docs.pages import read, table
 from tests.support import event
 from tests.unit.maintenance.damaged import STORE, Damage, Sample, cut, flip, swap
@@ -41,7 +41,7 @@ def _block(sample: Sample, number: int = 0) -> tuple[Path, int]:
     """A log and the place of a byte in the middle of one of its blocks."""
     log = sample.logs()[1]
     found = sample.workspace().catalog.load().files[str(log.relative_to(sample.root / STORE))]
-    from custody.maintenance.planning import open_file
+    from custody.maintenance.rewriting import open_file
 
     block = open_file(sample.workspace(), found).toc.blocks[number]
     return log, int(block["offset"]) + int(block["length"]) // 2

@@ -9,8 +9,8 @@ import pytest
 from custody.errors import CorruptionError, LockedError, NotFoundError
 from custody.maintenance.repair.contents import mend
 from custody.repository import Repository
-from custody.rollover import Workspace
 from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
 from tests.support import event, run_steps
 
 BODIES = (b"one" * 50, b"two" * 50, b"three" * 50)

@@ -21,7 +21,7 @@ from custody.journal import JournalFile, decode_state
 from custody.lease import Attempt
 from custody.maintenance.findings import KINDS
 from custody.recovery import recover
-from custody.rollover import rollover_lease
+from custody.workspace import rollover_lease
 from tests.support import files_below
 from tests.unit.maintenance.damaged import Sample
 from tests.unit.maintenance.every_file import add_all, has_meaning, kind_of

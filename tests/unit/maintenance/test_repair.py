@@ -13,8 +13,8 @@ from custody.config import load_settings
 from custody.errors import LockedError, NotFoundError
 from custody.index import build_shard
 from custody.maintenance.findings import KINDS, Finding, Level, damages
-from custody.maintenance.planning import open_file
 from custody.maintenance.repair import logs, others
+from custody.maintenance.rewriting import open_file
 from custody.maintenance.verification.ids import without
 from custody.model import Event, to_batch, to_events
 from custody.repository import Meant

@@ -28,8 +28,8 @@ from custody.maintenance.scrub import (
 )
 from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceReport, MaintenanceUnit
 from custody.maintenance.verification import Piece
-from custody.rollover import UnitReport, Workspace
 from custody.vfs import PosixFileSystem
+from custody.workspace import UnitReport, Workspace
 from tests.support import flipped
 from tests.unit.maintenance.damaged import NOW_MS, Sample, flip
 

@@ -19,7 +19,7 @@ from custody.format.names import name_as_text, text_as_name
 from custody.landing import Interval, Landed, instant
 from custody.model import ContentClaim, Event, require_text, require_valid, to_batch
 from custody.repository import Component, Meant, Repository, SlotWriter
-from custody.repository.landed import ingest_landed, waiting_files
+from custody.repository.landing_ingest import ingest_landed, waiting_files
 from tests.support import append, event, files_below, run_steps, unnumbered, write_samples
 
 HALF = os.fsdecode(b"men\xfc.csv")

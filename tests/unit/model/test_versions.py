@@ -11,8 +11,8 @@ import pytest
 
 from custody.errors import CorruptionError, FormatVersionError
 from custody.eventlog import EventLog, LogOptions, log_metadata, write_log, writer
-from custody.eventlog.guard import GuardedSink
-from custody.eventlog.sink import HashingSink
+from custody.eventlog.hashing_file import HashingSink
+from custody.eventlog.toc import GuardedSink
 from custody.journal import JournalFile
 from custody.journal import file as journal_file
 from custody.model import EVENT_SCHEMA, Event, schema_of, to_batch, to_events, to_present, versions

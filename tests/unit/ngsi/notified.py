@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from custody.capture.notification import Notification
+from custody.ngsi.http_notification import Accepts, judge_request
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import Arrival, Record, records
-from custody.ngsi.request import Accepts, judge_request
 
 NOW_MS = 1_772_600_767_089
 HEADERS = {"Content-Type": "application/json", "Fiware-Service": "parks", "Fiware-ServicePath": "/north"}

@@ -14,16 +14,15 @@ from custody.errors import StorageError
 from custody.flow.content import with_content
 from custody.lease import Attempt
 from custody.model import Event
-from custody.ngsi.arrival import Arrival, read_arrival
-from custody.ngsi.backends import open_target
+from custody.ngsi.http_notification import Accepts, Arrival, read_arrival
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.persist import Persisted
-from custody.ngsi.request import Accepts
-from custody.ngsi.staged import Part
-from custody.ngsi.target import Target
-from custody.ngsi.telling import WRITER
+from custody.ngsi_sink.batch_file import Part
+from custody.ngsi_sink.persist import Persisting, persisting
+from custody.ngsi_sink.rest import open_target
+from custody.ngsi_sink.run import Persisted
+from custody.ngsi_sink.send_events import WRITER
+from custody.ngsi_sink.target import Target
 from custody.repository import Repository
-from custody.repository.persisting import Persisting, persisting
 from custody.vfs import PosixFileSystem
 from tests.support import files_below, run_steps
 

@@ -20,8 +20,8 @@ from click.testing import CliRunner
 
 from custody.cli.main import cli
 from custody.errors import ConfigurationError
-from custody.ngsi.serve import checked_tokens, is_loopback
 from custody.repository import Repository
+from custody.serving.ngsi_receiver import checked_tokens, is_loopback
 from tests.unit.ngsi.receiving import Receiving, notification, receiving
 
 TOKENS = "# two, so that one can be replaced\nfirst-token-of-the-file\nsecond-token-of-the-file\n"

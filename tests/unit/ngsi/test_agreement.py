@@ -13,15 +13,15 @@ import uvicorn
 
 from custody.clock import SystemClock
 from custody.config import NgsiSection, Settings
-from custody.ngsi.cases.case import Case
-from custody.ngsi.cases.checking import shipped_cases
-from custody.ngsi.cases.running import run
-from custody.ngsi.intake import Intake
+from custody.ngsi.http_notification import Accepts
 from custody.ngsi.parameters import Parameters, read_names
-from custody.ngsi.receiver import Receiver, create_app
-from custody.ngsi.request import Accepts
 from custody.repository import Repository
+from custody.serving.ngsi_intake import Intake
+from custody.serving.ngsi_receiver import Receiver, create_app
 from custody.vfs.memory import MemoryFileSystem
+from custody_conformance.case import Case
+from custody_conformance.checking import shipped_cases
+from custody_conformance.running import run
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from custody.errors import CorruptionError, StorageError
-from custody.ngsi.attempts import Attempts, Failed
-from custody.ngsi.local import LocalFiles
-from custody.ngsi.staged import Part
-from custody.ngsi.target import DestinationError, FilesTarget
+from custody.ngsi_sink.batch_file import Part
+from custody.ngsi_sink.local import LocalFiles
+from custody.ngsi_sink.retry import Attempts, Failed
+from custody.ngsi_sink.target import DestinationError, FilesTarget
 from custody.vfs import PosixFileSystem
 from tests.unit.ngsi.notified import parameters
 from tests.unit.ngsi.persisting import bench, files, opened, received

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.ngsi.batches import cut, retry_waits_ms
+from custody.ngsi_sink.retry import cut, retry_waits_ms
 
 TIMES = st.lists(st.integers(0, 100), max_size=30).map(sorted)
 

@@ -13,12 +13,11 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.config import NgsiSection
 from custody.errors import InvalidInputError
-from custody.ngsi.cases.case import Case, read_cases
-from custody.ngsi.cases.checking import check_cases, profiles, shipped_cases
-from custody.ngsi.cases.comparing import KNOWN, differences
-from custody.ngsi.cases.memory import Faults
-from custody.ngsi.cases.running import run
 from custody.ngsi.parameters import SEED_NAMES
+from custody_conformance.case import Case, read_cases
+from custody_conformance.checking import KNOWN, check_cases, differences, profiles, shipped_cases
+from custody_conformance.memory import Faults
+from custody_conformance.running import run
 
 SHIPPED = shipped_cases()
 

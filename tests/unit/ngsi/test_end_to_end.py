@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.config import NgsiSection
 from custody.errors import ConfigurationError, NotFoundError, StorageError
-from custody.ngsi.below import Base
-from custody.ngsi.cases.case import Case
-from custody.ngsi.cases.checking import check_cases, shipped_cases
-from custody.spark.ngsi_cases import EndToEnd
+from custody_conformance.case import Case
+from custody_conformance.checking import check_cases, shipped_cases
+from custody_conformance.end_to_end import EndToEnd
+from custody_conformance.targets import Base
 
 CASES = {case.id: case for case in shipped_cases()}
 FEW = ("MOD-01", "MOD-17", "MOD-27", "MOD-33", "BAT-01", "REQ-01", "HIV-01")

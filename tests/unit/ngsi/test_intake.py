@@ -16,11 +16,11 @@ from fastapi import FastAPI
 from custody.clock import SystemClock
 from custody.config import Settings
 from custody.errors import BackpressureError, ClosedError, StorageError
-from custody.ngsi.intake import Intake
-from custody.ngsi.receiver import Receiver, create_app
+from custody.ingest.slots import SlotWriter
 from custody.repository import Repository
-from custody.repository.slots import SlotWriter
 from custody.serving import Tokens
+from custody.serving.ngsi_intake import Intake
+from custody.serving.ngsi_receiver import Receiver, create_app
 from custody.vfs.faults import Fault, FaultyFileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.support import event

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from custody.clock import ManualClock
-from custody.ngsi import arrival as arrivals
-from custody.ngsi.arrival import Arrival, read_arrival
-from custody.ngsi.request import Accepts, Refusal
+from custody.ngsi import http_notification as arrivals
+from custody.ngsi.http_notification import Accepts, Arrival, Refusal, read_arrival
 from custody.repository import Repository
 from tests.support import run_steps
 from tests.unit.ngsi.notified import attribute

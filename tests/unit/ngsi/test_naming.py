@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.errors import InvalidInputError
-from custody.ngsi.encoding import encode, encode_path, encode_table
-from custody.ngsi.naming import Destination, Placed, metadata_file, place
+from custody.ngsi.naming import Destination, Placed, encode, encode_path, encode_table, metadata_file, place
 from custody.ngsi.rules import Names
 from tests.unit.ngsi.notified import NOW_MS, parameters
 

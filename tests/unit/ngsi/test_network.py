@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from custody.errors import ConfigurationError
-from custody.ngsi.network import Network
-from custody.ngsi.webhdfs import Call
+from custody.ngsi_sink.rest import Network
+from custody.ngsi_sink.webhdfs import Call
 from tests.unit.ngsi.notified import parameters
 
 Reply = Callable[[BaseHTTPRequestHandler, bytes], tuple[int, dict[str, str], bytes] | None]
@@ -199,6 +199,6 @@ def test_a_refused_token_is_an_answer_and_leaves_no_cookie(server: Server) -> No
 
 
 def test_kerberos_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("custody.ngsi.kerberos.find_spec", lambda name: None)  # it may be installed
+    monkeypatch.setattr("custody.ngsi_sink.kerberos.find_spec", lambda name: None)  # it may be installed
     with pytest.raises(ConfigurationError, match=r"pip install 'pyspnego\[kerberos\]'"):
         network(krb5_auth=True, krb5_user="u", krb5_password="p")  # noqa: S106

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from custody.cli.main import cli
 from custody.errors import StorageError
-from custody.ngsi.telling import WRITER
+from custody.ngsi_sink.persist import submit_entry_again
+from custody.ngsi_sink.send_events import WRITER
 from custody.repository import Repository
-from custody.repository.persisting import submit_entry_again
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.support import run_steps

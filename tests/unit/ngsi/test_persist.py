@@ -11,9 +11,9 @@ import pytest
 from custody.clock import ManualClock
 from custody.errors import LockedError, SupersededError
 from custody.model import Event
+from custody.ngsi_sink.notifications import LiveNotifications
+from custody.ngsi_sink.persist import waits
 from custody.repository import Repository
-from custody.repository.notifications import LiveNotifications
-from custody.repository.persisting import waits
 from tests.support import event as other_event
 from tests.support import run_steps
 from tests.unit.ngsi.persisting import (

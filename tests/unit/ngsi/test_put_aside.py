@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.errors import NotFoundError
+from custody.ngsi_sink.persist import submit_entry_again, waits
 from custody.repository import Repository
-from custody.repository.persisting import submit_entry_again, waits
 from tests.support import run_steps
 from tests.unit.ngsi.persisting import (
     NOW_MS,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.ngsi.quoting import identifier, literal, not_a_place, word
+from custody.ngsi.hive import identifier, literal, not_a_place, word
 
 HOSTILE = st.text(
     st.sampled_from("`'\"\\n0041u{}$;\n\r\t\0-/*%.ü🌳 ") | st.characters(exclude_categories=["Cs"]), max_size=12

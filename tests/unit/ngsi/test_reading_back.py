@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import BufferReader
 
-from custody.ngsi import csv, parquet
+from custody.ngsi import parquet, rendering
 from custody.ngsi.hive import PARQUET_COLUMNS
 from custody.ngsi.rendering import file_text, render
 from tests.unit.ngsi.notified import attribute, body, parameters, recorded
@@ -74,12 +74,12 @@ def test_csv_rows_and_their_metadata(values: dict[str, Any]) -> None:
     used = parameters(file_format="csv-row", enable_encoding=True)
     files = render(recorded(notified(values), used), used, {}).files
     (_, lines), *metadata = files.items()
-    rows = [csv.read_line(line, ",") for line in lines]
+    rows = [rendering.read_line(line, ",") for line in lines]
     assert [(row[5], row[7]) for row in rows] == [(name, said(value)) for name, value in values.items()]
     paths = dict(metadata)
     for row, value in zip(rows, values.values(), strict=True):
         [line] = paths[str(row[8]).removeprefix("hdfs://")]
-        assert csv.read_line(line, ",") == [rows[0][0], "note", "Text", said(value)]
+        assert rendering.read_line(line, ",") == [rows[0][0], "note", "Text", said(value)]
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), SCALARS, min_size=1), min_size=1, max_size=5))
@@ -91,7 +91,7 @@ def test_csv_columns_keep_their_places_over_events(events: list[dict[str, Any]])
         made = render(recorded(notified(values), used), used, known)
         known |= made.columns
         [(_, [line])] = made.files.items()
-        rows.append(csv.read_line(line, ",")[4:])
+        rows.append(rendering.read_line(line, ",")[4:])
     [columns] = known.values()
     assert sorted(columns) == sorted({name for values in events for name in values})
     for row, values in zip(rows, events, strict=True):

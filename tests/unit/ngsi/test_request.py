@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.capture.notification import Notification
+from custody.ngsi.http_notification import Accepts, Refusal, judge_head, judge_request
 from custody.ngsi.records import Arrival, Record, Unplaced, records
-from custody.ngsi.request import Accepts, Refusal, judge_head, judge_request
 from tests.unit.ngsi.notified import HEADERS, NOW_MS, attribute, body, parameters
 
 USED = parameters(attrs_formats=["normalized", "legacy", "keyValues", "simplifiedNormalized", "simplifiedKeyValues"])

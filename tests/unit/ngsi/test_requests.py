@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from custody.clock import ManualClock
-from custody.ngsi.intake import Intake
-from custody.ngsi.receiver import Receiver, create_app
 from custody.repository import Repository
+from custody.serving.ngsi_intake import Intake
+from custody.serving.ngsi_receiver import Receiver, create_app
 from tests.fuzzing import HEADER_VALUES, ODD, Answered, Asked, asked, targets
 from tests.unit.ngsi.persisting import NOW_MS
 from tests.unit.ngsi.persisting import settings as repository_settings

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from custody.errors import StorageError
-from custody.ngsi.rest import RestFiles, authority
-from custody.ngsi.target import BusyError, DestinationError
-from custody.ngsi.webhdfs import Answer, Call
+from custody.ngsi_sink.rest import RestFiles, authority
+from custody.ngsi_sink.target import BusyError, DestinationError
+from custody.ngsi_sink.webhdfs import Answer, Call
 from tests.unit.ngsi.notified import parameters
 
 PATH = "/user/warden/a b/é.txt"

@@ -14,12 +14,12 @@ from custody.catalog import Catalog
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, InvalidInputError, LockedError
 from custody.model import Event
-from custody.ngsi.draft import Taken
-from custody.ngsi.kept import DATABASE, NAME
 from custody.ngsi.records import Record, Unplaced
-from custody.ngsi.sink import Sink
-from custody.ngsi.source import read_events
-from custody.ngsi.staged import decode
+from custody.ngsi_sink.batch_file import decode
+from custody.ngsi_sink.batch_plan import Taken
+from custody.ngsi_sink.notifications import read_events
+from custody.ngsi_sink.sink import Sink
+from custody.ngsi_sink.sink_catalog import DATABASE, NAME
 from custody.quarantine import Quarantine
 from custody.store import LocalStore
 from custody.vfs import FileSystem, PosixFileSystem

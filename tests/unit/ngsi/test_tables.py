@@ -10,9 +10,9 @@ import pytest
 
 from custody.config import Settings
 from custody.errors import ConfigurationError, CorruptionError
-from custody.ngsi.backends import open_target
 from custody.ngsi.naming import Destination
-from custody.ngsi.tables import TablesReport, Wanted, location, server_silence, spark_table, unreachable
+from custody.ngsi_sink.rest import open_target
+from custody.ngsi_sink.tables import TablesReport, Wanted, location, server_silence, spark_table, unreachable
 from custody.spark.hive import ensure_tables, session_options
 from custody.vfs.memory import MemoryFileSystem
 from tests.unit.ngsi.notified import attribute, body, parameters, recorded

@@ -12,10 +12,10 @@ import pytest
 
 from custody.config import Settings
 from custody.errors import ConfigurationError, CorruptionError, StorageError
-from custody.ngsi.backends import open_target
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.staged import part
-from custody.ngsi.target import BusyError, FilesTarget
+from custody.ngsi_sink.batch_file import part
+from custody.ngsi_sink.rest import open_target
+from custody.ngsi_sink.target import BusyError, FilesTarget
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.unit.ngsi.notified import parameters

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from custody.errors import StorageError
-from custody.ngsi.cases.memory import Faults, MemoryHdfs
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.webhdfs import Answer, Call, Endpoints, add_lines, converse
+from custody.ngsi_sink.webhdfs import Answer, Call, Endpoints, add_lines, converse
+from custody_conformance.memory import Faults, MemoryHdfs
 from tests.unit.ngsi.notified import parameters
 
 PATH = "/user/warden/a/b.txt"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from custody.errors import BackpressureError
-from custody.quarantine.room import Room
+from custody.quarantine.store import Room
 from custody.vfs.memory import MemoryFileSystem
 
 FOLDER = Path("/quarantine")

@@ -18,7 +18,7 @@ from custody.errors import InvalidInputError
 from custody.model import Event, EventType
 from custody.query import QueryError, field_help, parse_query, structured_query
 from custody.query.conditions import CONDITIONS_MAX, PATTERNS_MAX
-from custody.query.grammar import parse_tree
+from custody.query.parser import parse_tree
 from custody.query.tokens import DEPTH_MAX
 from custody.query.tree import And, Everything, Exists, Node, Not, Or, Pattern, Range, Text, printed
 from custody.repository import Repository

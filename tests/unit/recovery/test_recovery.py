@@ -15,8 +15,8 @@ from custody.errors import LockedError
 from custody.lease import Attempt, Lease
 from custody.recovery import STEPS, find, leftovers, recover
 from custody.repository import Repository
-from custody.rollover import ROLLOVER_LEASE, Workspace, name_before, rollover_lease, set_aside, take_rollover
 from custody.vfs import PosixFileSystem
+from custody.workspace import ROLLOVER_LEASE, Workspace, name_before, rollover_lease, set_aside, take_rollover
 from tests.support import append, event, run_steps, unnumbered
 
 Found = dict[str, tuple[str, str]]

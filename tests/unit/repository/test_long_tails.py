@@ -13,7 +13,7 @@ from custody.errors import NotFoundError
 from custody.journal import JournalFile
 from custody.model import Event
 from custody.repository import Repository
-from custody.repository.forgetting import Meant
+from custody.repository.soft_delete import Meant
 from custody.vfs import FileSystem
 from tests.support import append, event, run_steps
 

@@ -14,7 +14,8 @@ from custody.clock import ManualClock
 from custody.config import Settings
 from custody.errors import ConfigurationError, NotFoundError
 from custody.repository import Meant, Repository
-from custody.rollover import STEPS, Workspace
+from custody.rollover import STEPS
+from custody.workspace import Workspace
 from tests.support import append, event, sample
 
 EVENTS = sample(300)

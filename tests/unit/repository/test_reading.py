@@ -23,8 +23,8 @@ from custody.errors import CorruptionError, NotFoundError
 from custody.eventlog import EventLog
 from custody.journal import JournalFile
 from custody.model import EVENT_SCHEMA, Event, to_events
+from custody.read.cache import caches_of
 from custody.repository import Repository
-from custody.repository.caches import caches_of
 from custody.vfs import PosixFileSystem
 from custody.vfs.wrapping import WrappingFileSystem
 from tests.support import append, event, flipped, numbered, run_steps, sample

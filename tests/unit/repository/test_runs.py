@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.repository.runs import Runs
+from custody.ingest.dedup import Runs
 
 NUMBERS = st.integers(0, 30) | st.integers(0, (1 << 63) - 1)
 

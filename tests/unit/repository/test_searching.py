@@ -12,13 +12,13 @@ import pytest
 
 from custody.catalog import Action, RemoveFile
 from custody.config import Settings
-from custody.config.upkeep import LeaseSection
+from custody.config.sections import LeaseSection
 from custody.errors import InvalidInputError, LockedError, NotFoundError
 from custody.lease import Attempt, lease_status
 from custody.model import Event
 from custody.repository import Repository
-from custody.rollover import leased
 from custody.vfs import PosixFileSystem
+from custody.workspace import leased
 from tests.support import append, event, run_steps, sample
 
 ROLLED, WAITING = 300, 50

@@ -10,7 +10,8 @@ import pytest
 
 from custody.clock import SystemClock
 from custody.errors import ConfigurationError, CorruptionError, InvalidInputError, LockedError, NotFoundError
-from custody.repository import Acknowledged, Repository, slots
+from custody.ingest import slots
+from custody.repository import Acknowledged, Repository
 from custody.vfs import PosixFileSystem
 from tests.support import event, numbered, run_steps
 

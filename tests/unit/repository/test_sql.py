@@ -16,9 +16,9 @@ import pytest
 from custody.errors import CorruptionError, InvalidInputError
 from custody.eventlog import EventLog
 from custody.model import EVENT_SCHEMA, Event
+from custody.read.sql import SqlSources
 from custody.repository import Meant, Repository
-from custody.repository.sql_sources import SqlSources
-from custody.sql import Given, scanning
+from custody.sql import Given, engine
 from custody.sql.engine import register
 from custody.vfs import PosixFileSystem
 from tests.support import append, flipped, numbered, run_steps, sample
@@ -170,7 +170,7 @@ def test_a_log_that_is_gone_is_an_error_or_left_out_and_named_also_where_it_was_
 
 
 def test_page_checksums_are_verified(two: Repository) -> None:
-    assert scanning.FORMAT.default_fragment_scan_options.page_checksum_verification
+    assert engine.FORMAT.default_fragment_scan_options.page_checksum_verification
     path = min(two.settings.store.rglob("*.parquet"))
     log = EventLog(PosixFileSystem(), path)
     place = int(log.toc.blocks[1]["offset"] + log.toc.blocks[1]["length"]) - 40

@@ -12,13 +12,13 @@ from custody.capture import Accepted, Context, Format, Limits, read_stream
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.errors import LockedError, StorageError
+from custody.ingest import source_locks
+from custody.ingest.source_locks import STRIPES, Turns, stripe_of
 from custody.journal import JournalOptions, JournalWriter, SyncPolicy
 from custody.model import Event
-from custody.repository import Repository, SlotWriter, turns
-from custody.repository.turns import STRIPES, Turns, stripe_of
+from custody.repository import Repository, SlotWriter
 from custody.vfs import PosixFileSystem
-from custody.vfs.crash import CrashMode
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.support import event, run_steps, unnumbered
 from tests.unit.capture.documents import document
 from tests.unit.repository.test_ingest import write
@@ -98,8 +98,8 @@ def test_more_sources_are_taken_in_one_order_so_that_two_never_wait_for_each_oth
 
 def test_a_long_ingest_lets_others_have_their_turn(pair: tuple[Turns, Turns], monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = pair
-    monkeypatch.setattr(turns, "_TURN_SECONDS", 0.0)
-    monkeypatch.setattr(turns, "_GAP_SECONDS", 0.5)
+    monkeypatch.setattr(source_locks, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(source_locks, "_GAP_SECONDS", 0.5)
     first.take([ONE])
     second._wait_seconds = 20
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from custody.catalog import Condition, meant
 from custody.catalog.tombstones import check_tombstone
 from custody.config import KeepRule
-from custody.config.durations import span_ms
-from custody.config.keeping import keep_rule
+from custody.config.parsing import span_ms
+from custody.config.sections import keep_rule
 from custody.model import Event, to_batch
-from custody.retention.keeping import Keeping, cutoff_ms, same_meaning
+from custody.retention.rules import Keeping, cutoff_ms, same_meaning
 from tests.support import event
 
 DAY_MS = 86_400_000

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from custody.catalog import Action, AddFile
 from custody.clock import ManualClock
 from custody.config import Settings
-from custody.config.upkeep import RetentionSection
+from custody.config.sections import RetentionSection
 from custody.format.names import event_log_path, toc_path
 from custody.retention import Plan, choose, mark, measure
-from custody.retention.keeping import cutoff_ms
-from custody.retention.survey import Surveyed
+from custody.retention.candidates import Surveyed
+from custody.retention.rules import cutoff_ms
 from custody.retention.usage import allocated
-from custody.rollover import Workspace
 from custody.vfs.memory import MemoryFileSystem
+from custody.workspace import Workspace
 
 DAY_MS = 86_400_000
 NOW_MS = 1_800_000_000_000

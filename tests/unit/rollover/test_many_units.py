@@ -9,16 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from benchmarks.eventlog.bulk import tables, write_journals
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.format.names import UNIT_MANIFEST
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import Workspace
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
 from custody.vfs.wrapping import WrappingFileSystem
-from tests.benchmarks.eventlog.bulk import tables, write_journals
+from custody.workspace import Workspace
 from tests.support import python
 
 GROUP_EVENTS = 20

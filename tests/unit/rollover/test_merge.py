@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.eventlog.bulk import tables, write_journals
 from custody.clock import ManualClock
 from custody.config import SETTINGS_FILE, Settings
 from custody.errors import CorruptionError, FormatVersionError
@@ -21,10 +22,10 @@ from custody.eventlog.blocks import encoded_bytes
 from custody.format.names import UNIT_MANIFEST
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import Unit, UnitManifest, Workspace, merge, staged_path
+from custody.rollover import Unit, merge
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
-from tests.benchmarks.eventlog.bulk import tables, write_journals
+from custody.workspace import UnitManifest, Workspace, staged_path
 from tests.support import append, event, flipped, run_steps, unnumbered
 
 ROOT = Path("/repository")

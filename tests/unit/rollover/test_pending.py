@@ -9,8 +9,9 @@ import pytest
 from custody.errors import NotFoundError
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import StepReport, UnitReport, pending, read_report, report_path, write_report
+from custody.rollover import pending
 from custody.vfs import PosixFileSystem
+from custody.workspace import StepReport, UnitReport, read_report, report_path, write_report
 from tests.support import append, event, run_steps
 
 

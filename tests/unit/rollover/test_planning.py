@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.journal import Group
-from custody.rollover.planning import plan
+from custody.rollover.merge import plan
 
 
 def planned(sizes: list[int], most: int) -> list[list[int]]:

@@ -13,16 +13,9 @@ import pytest
 
 from custody.errors import ConfigurationError
 from custody.spark.archive import archive_flags, archive_path, make_archive, option_string
-from custody.spark.environment import QUICK_COMPILER
+from custody.spark.environment import QUICK_COMPILER, SUBMITTED_VARIABLE, seconds_since_submit, submit_moment
 from custody.spark.java import find_java
-from custody.spark.startup import SUBMITTED_VARIABLE, seconds_since_submit, submit_moment
-from custody.spark.submit import (
-    pyspark_versions_agree,
-    spark_conf,
-    spark_home,
-    submit_command,
-    submit_environment,
-)
+from custody.spark.submit import pyspark_versions_agree, spark_conf, spark_home, submit_command, submit_environment
 
 INCLUDE = Path(__file__).parents[3] / "include"
 JOB = """\

@@ -10,12 +10,12 @@ import pytest
 
 from custody.config import Settings
 from custody.repository import Repository
-from custody.rollover import read_report
 from custody.spark.swh import job
 from custody.swh import open_graph
 from custody.swh.build import PUBLISH, STEPS, Build, BuildDescription, StepOutput
 from custody.swh.publishing import database_folder
 from custody.vfs import PosixFileSystem
+from custody.workspace import read_report
 from tests.swh.database import write_database
 from tests.swh.graphs import Shape, random_graph, write_graph
 from tests.swh.reference import Reference

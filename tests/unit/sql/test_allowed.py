@@ -11,13 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from custody.read.sql import SCHEMA, SqlSources
 from custody.repository import Meant, Repository
-from custody.repository.sql_sources import SqlSources
-from custody.repository.sql_transactions import SCHEMA
 from custody.sql import Given
 from custody.sql.allowed import RefusedError, names_of
-from custody.sql.channel import EngineLimits
 from custody.sql.engine import connect, register
+from custody.sql.protocol import EngineLimits
 from tests.support import append, event, run_steps
 
 TABLES = ("events", "logs", "transactions")

@@ -18,7 +18,7 @@ import pytest
 
 from custody.errors import InvalidInputError
 from custody.sql import Asking, Given, Limits, LogGoneError, LogPart
-from custody.sql.channel import FRAME_BYTES
+from custody.sql.protocol import FRAME_BYTES
 from tests.support import INCLUDE
 
 LIMITS = Limits(engine_bytes=128 << 20, process_bytes=400 << 20, spill_bytes=1 << 30, row_bytes=16 << 20, seconds=120.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from custody.sql.texts import on_one_line
+from custody.sql.engine import on_one_line
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.swh import page_cache
-from custody.swh.page_cache import PageCache
+from custody.swh import pages
+from custody.swh.pages import PageCache
 
 ROWS = 100
 
@@ -41,7 +41,7 @@ def test_it_gives_what_was_asked_for_and_holds_no_more_than_it_may(asked: list[i
 
 def test_what_is_needed_once_is_not_kept_and_forgotten_after_a_while() -> None:
     cache = PageCache(1 << 20)
-    for number in range(page_cache._SEEN_MAX + 1):
+    for number in range(pages._SEEN_MAX + 1):
         cache.get(number, partial(page, number))
     assert cache.bytes == 0
     cache.get(0, lambda: page(0))

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from custody.errors import StorageError
-from custody.vfs.crash import CrashMode
 from custody.vfs.faults import READS, SYNCS, Fault, FaultyFileSystem
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.store import Promises, repository
 
 FILE = Path("/file")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from custody.vfs.crash import CrashMode, InjectedCrash
-from custody.vfs.memory import MemoryFileSystem
+from custody.vfs.memory import CrashMode, InjectedCrash, MemoryFileSystem
 
 POWER_LOSS = [mode for mode in CrashMode if mode is not CrashMode.ALL_KEPT]
 RANDOM = [CrashMode.RANDOM_FILES, CrashMode.RANDOM_BLOCKS]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from custody.errors import CorruptionError
 from custody.flow.content.claims import ResourceClaim
-from custody.flow.content.record import ClaimHeader, ContentRecord, read_header, scan
+from custody.flow.content.file import ClaimHeader, ContentRecord, read_header, scan
 from custody.format.framing import Gap
 from custody.format.names import ContentPaths, is_claim, is_section
 from custody.vfs import FileSystem

@@ -16,7 +16,7 @@ from threading import Condition
 
 from custody.errors import ClosedError, StorageError
 from custody.flow.content.claims import ResourceClaim, StoredContent
-from custody.flow.content.record import ClaimHeader, Digest, head
+from custody.flow.content.file import ClaimHeader, Digest, head
 from custody.vfs import FileSystem, WritableFile, temporary
 
 OPEN_SECONDS_MAX = 600.0

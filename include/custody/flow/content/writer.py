@@ -21,8 +21,8 @@ from typing import Self
 from custody.clock import Clock
 from custody.errors import ClosedError, StorageError
 from custody.flow.content.claims import StoredContent
+from custody.flow.content.file import ClaimHeader, Digest
 from custody.flow.content.lane import ContentLane, OpenClaim
-from custody.flow.content.record import ClaimHeader, Digest
 from custody.format.names import ContentPaths, claim_name, claim_section
 from custody.vfs import FileSystem
 

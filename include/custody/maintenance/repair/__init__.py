@@ -2,7 +2,7 @@
 
 from custody.maintenance.repair.actions import Action
 from custody.maintenance.repair.catalogs import coming_logs, refuse_more
-from custody.maintenance.repair.doing import Repaired, plan_repair, repair
+from custody.maintenance.repair.executor import Repaired, plan_repair, repair
 from custody.maintenance.repair.planning import ORDER
 
 __all__ = ["ORDER", "Action", "Repaired", "coming_logs", "plan_repair", "refuse_more", "repair"]

@@ -10,7 +10,7 @@ import msgspec
 from custody import quarantine
 from custody.catalog import AddLoss
 from custody.quarantine import Entry
-from custody.rollover import Workspace
+from custody.workspace import Workspace
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,9 +21,9 @@ from custody.catalog.forgotten import says
 from custody.errors import ConflictError, NotFoundError
 from custody.format.names import TIME_DIGITS
 from custody.maintenance.repair.actions import loss
-from custody.maintenance.verification.forgotten import lost_copies
+from custody.maintenance.verification.catalogs import lost_copies
 from custody.maintenance.verification.ids import missing_ids
-from custody.rollover import Workspace
+from custody.workspace import Workspace
 
 
 def mend_chain(workspace: Workspace, *, accept_loss: bool) -> str:

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from custody.errors import CorruptionError, NotFoundError
 from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ResourceClaim
-from custody.flow.content.record import NONCE_BYTES, ClaimHeader, Digest, head, read_header
+from custody.flow.content.file import NONCE_BYTES, ClaimHeader, Digest, head, read_header
 from custody.format.framing import whole_record
 from custody.journal import lock_path
-from custody.maintenance.references import readable_tables
+from custody.maintenance.claim_refs import readable_tables
 from custody.maintenance.repair.actions import keep_evidence
-from custody.rollover import Workspace
+from custody.workspace import Workspace
 
 _COLUMNS = ["content_claim", "updated_attributes"]
 Voucher = tuple[int, int, str]

@@ -19,15 +19,12 @@ from custody.eventlog import Damage, EventLog
 from custody.format.names import TIME_DIGITS
 from custody.journal import Group
 from custody.maintenance.compaction import replace, shards_of
-from custody.maintenance.held import conditions_for
-from custody.maintenance.planning import open_file
 from custody.maintenance.repair.actions import keep_evidence, loss
-from custody.maintenance.rewriting import survey
-from custody.maintenance.shards import retire
+from custody.maintenance.rewriting import conditions_for, open_file, retire, survey
 from custody.maintenance.verification.logs import sha256_of
-from custody.rollover import Workspace
 from custody.rollover.merge import merge_unit
 from custody.rollover.publish import compress_log, find_staged
+from custody.workspace import Workspace
 
 
 def live_file(workspace: Workspace, path: str) -> tuple[CatalogState, AddFile]:

@@ -12,13 +12,14 @@ from custody.format.names import ContainerPaths, JournalName
 from custody.journal import Group, decode_state, encode_state, lock_path, read_end
 from custody.lease import Attempt
 from custody.maintenance.repair.actions import keep_evidence, loss
-from custody.maintenance.shards import retire
+from custody.maintenance.rewriting import retire
 from custody.maintenance.verification.ids import lost_ranges, without
 from custody.maintenance.verification.journals import read_journal, records_of
 from custody.quarantine import Quarantine
 from custody.recovery import seal
-from custody.rollover import STEPS, Workspace, rebuild_shard, rollover_lease
+from custody.rollover import STEPS, rebuild_shard
 from custody.rollover.steps import Step
+from custody.workspace import Workspace, rollover_lease
 
 
 def roll_over(workspace: Workspace, first_event_id: int) -> str:

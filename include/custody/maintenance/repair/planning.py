@@ -11,7 +11,7 @@ from custody.maintenance.repair.actions import Action
 from custody.maintenance.repair.catalogs import chain_plan
 from custody.maintenance.repair.logs import source_of
 from custody.maintenance.verification.logs import damaged_blocks
-from custody.rollover import Workspace
+from custody.workspace import Workspace
 
 ORDER = (
     "mend-catalog",

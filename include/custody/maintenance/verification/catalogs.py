@@ -1,11 +1,40 @@
-"""One writer's catalog: chain, checkpoints, statistics, hint, and what it knows to be lost."""
+"""One writer's catalog: chain, checkpoints, statistics, hint, and what it knows to be lost.
+
+The second copies of tombstones and marks: all there, whole, and none that the catalog has lost.
+
+Catalogs beside that of the event logs: of what the sink of NGSI keeps, and of the provenance tables of software.
+"""
 
 from __future__ import annotations
 
-from custody.catalog import AddLoss, Defect, Verification, verify
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from custody.catalog import (
+    AddFile,
+    AddLoss,
+    Catalog,
+    CatalogState,
+    Copies,
+    Defect,
+    Forgotten,
+    Verification,
+    added_by,
+    known_to,
+    names_in,
+    store_of,
+    verify,
+)
+from custody.catalog.forgotten import says
+from custody.clock import Clock
+from custody.config import Settings
 from custody.errors import CustodyError
-from custody.maintenance.findings import Finding
-from custody.rollover import Workspace
+from custody.format.names import SINK, SINK_DATABASE, SINK_FOLDER, SOFTWARE
+from custody.maintenance.findings import Finding, Level
+from custody.store import LocalStore
+from custody.vfs import FileSystem
+from custody.workspace import Workspace
 
 
 def check_catalog(workspace: Workspace) -> tuple[list[Finding], Verification]:
@@ -58,3 +87,90 @@ def _readable_revision(workspace: Workspace) -> int | None:
         return workspace.catalog.load().revision
     except CustodyError:
         return None
+
+
+def check_forgotten(workspace: Workspace, state: CatalogState) -> Iterator[Finding]:
+    """Yield the copies that are missing, cannot be read, or say what no kept revision says."""
+    forgotten = Forgotten(workspace.catalog.objects)
+    copies = forgotten.read()
+    for key, text in sorted(copies.unread.items()):
+        yield _copy_finding(workspace, "forgotten-damaged", key, text, key)
+    known = known_to(state)
+    for name in sorted(names_in(state) - set(copies.found)):
+        where = workspace.catalog.objects.store.locate(forgotten.prefix)
+        if not copies.unread:
+            kind = "forgotten-missing" if copies.since is not None else "catalog-notice"
+            text = f"{where}: expected a copy of {name}, which the catalog has; the next checkpoint writes it."
+            yield _copy_finding(workspace, kind, forgotten.prefix, text, name)
+    for name, copy in copies.found.items():
+        stone = known.get(name)
+        if stone is not None and copy.action.HasField("add_tombstone") and says(copy.action) != stone:
+            text = f"{copy.key}: expected what the catalog says of the tombstone {name}, got something else."
+            yield _copy_finding(workspace, "forgotten-damaged", copy.key, text, copy.key)
+    yield from _lost(workspace, state, copies)
+
+
+def lost_copies(workspace: Workspace, state: CatalogState, copies: Copies) -> list[str]:
+    """Return the ids of what was to be let go and stands in no kept revision; none when the history cannot be read."""
+    left = {name for name, copy in copies.found.items() if copy.revision >= state.floor} - names_in(state)
+    if not left:
+        return []
+    try:
+        for transaction in workspace.catalog.timeline():
+            left.difference_update(added_by(transaction.actions))
+    except CustodyError:
+        return []
+    return sorted(left)
+
+
+def _lost(workspace: Workspace, state: CatalogState, copies: Copies) -> Iterator[Finding]:
+    for name in lost_copies(workspace, state, copies):
+        copy = copies.found[name]
+        text = (
+            f"{workspace.catalog.objects.store.locate(copy.key)}: says what was forgotten or expired at revision "
+            f"{copy.revision}, and no kept revision says it: it was interrupted, or its transaction is lost."
+        )
+        yield _copy_finding(workspace, "forgotten-lost", copy.key, text, name)
+
+
+def _copy_finding(workspace: Workspace, kind: str, key: str, text: str, name: str) -> Finding:
+    where = str(Path(workspace.catalog.objects.store.locate(key)))
+    return Finding(kind=kind, writer=workspace.writer, path=where, message=text, name=name)
+
+
+def check_sink(settings: Settings, fs: FileSystem, clock: Clock, level: Level) -> Iterator[Finding]:
+    """Yield what is wrong with the catalog of the sink and with the objects that it lists."""
+    folder = settings.root / SINK_FOLDER
+    if fs.exists(folder / SINK / SINK_DATABASE):
+        yield from _check(Catalog(LocalStore(fs, folder), SINK, SINK_DATABASE, clock), "sink-damaged", level)
+
+
+def check_software(settings: Settings, writer: str, fs: FileSystem, clock: Clock, level: Level) -> Iterator[Finding]:
+    """Yield what is wrong with the catalog of the provenance tables of software, and with the tables."""
+    if fs.exists(settings.store / writer / SOFTWARE):
+        catalog = Catalog(store_of(settings, fs), writer, SOFTWARE, clock)
+        yield from _check(catalog, "software-damaged", level, writer)
+
+
+def _check(catalog: Catalog, kind: str, level: Level, writer: str | None = None) -> Iterator[Finding]:
+    found = verify(catalog, files=False)
+    for defect in found.defects:
+        yield Finding(kind=kind, path=defect.file, offset=defect.offset, message=str(defect), writer=writer)
+    for text in found.notices:
+        yield Finding(kind="catalog-notice", path=str(catalog.objects), message=text, writer=writer)
+    state = found.state
+    for path in sorted(state.files) if state is not None and level is not Level.QUICK else ():
+        for text in _wrong(catalog, state.files[path] if state is not None else AddFile()):
+            where = catalog.objects.store.locate(catalog.objects.home + path)
+            yield Finding(kind=kind, path=where, message=text, writer=writer)
+
+
+def _wrong(catalog: Catalog, file: AddFile) -> Iterator[str]:
+    objects = catalog.objects
+    for path, sha256 in ((file.path, file.sha256), (file.toc_path, file.toc_sha256)):
+        where = objects.store.locate(objects.home + path)
+        try:
+            if path and hashlib.sha256(objects.store.get(objects.home + path)).digest() != sha256:
+                yield f"{where}: expected other bytes (SHA-256)."
+        except CustodyError as error:
+            yield str(error)

@@ -1,17 +1,149 @@
-"""Contents: every byte against its checksum, and what events speak of against what is there."""
+"""The digests that events state of their contents, compared with the contents.
+
+An event that states another digest than its content has is told with both. Where other events state the same digest
+of another content, the event took it over from its parent, as sessions of older releases let children do; what it says
+is wrong, and nothing was changed since. Otherwise the content was exchanged together with its record.
+
+Contents: every byte against its checksum, and what events speak of against what is there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from custody.errors import CorruptionError, CustodyError
-from custody.flow.content import ClaimFile, claims_in
-from custody.flow.content.record import read_header
+from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ClaimFile, Content, Contents, claims_in
+from custody.flow.content.file import read_header
+from custody.maintenance.claim_refs import Reference, in_journals, in_kept_logs, readable_tables
 from custody.maintenance.findings import Finding, Level
-from custody.maintenance.references import Reference, in_journals, in_kept_logs
-from custody.maintenance.verification.digests import check_digests
-from custody.rollover import Workspace
+from custody.model import ContentClaim
+from custody.workspace import Workspace
+
+_SIDES = (("content_claim", "updated_attributes"), ("previous_content_claim", "previous_attributes"))
+_CLAIM = ("container", "section", "identifier", "offset", "size")
+_KEY = [*_CLAIM, "sha256", "source_format"]
+_COLUMNS = ["event_id", "source_format", *(name for side in _SIDES for name in side)]
+
+
+class _Statement(NamedTuple):
+    """Which content has which digest, as events say."""
+
+    claim: ContentClaim
+    sha256: str
+    is_captured: bool
+    """Whether the events were captured, and not made by a producer."""
+
+
+class _Said(NamedTuple):
+    """How many events say it, and the least id of them."""
+
+    events: int
+    first_event_id: int
+
+
+def check_digests(workspace: Workspace) -> Iterator[Finding]:
+    """Yield what events of a writer state wrongly; contents that are missing or damaged are found elsewhere."""
+    contents = Contents(workspace.fs, workspace.settings.store)
+    said = _statements(workspace)
+    wrong = []
+    for statement in sorted(said, key=_place):
+        try:
+            content = contents.find(statement.claim)
+            sha256 = _digest(content)
+        except CustodyError:
+            continue
+        if sha256 != statement.sha256:
+            wrong.append((statement, content, sha256))
+    if wrong:
+        others = _digests_of_others(workspace, said, {statement.sha256 for statement, _, _ in wrong})
+        for statement, content, sha256 in wrong:
+            is_inherited = not statement.is_captured and others[statement.sha256] - {statement.claim}
+            kind = "content-inherited" if is_inherited else "content-exchanged"
+            yield _finding(workspace, kind, statement, said[statement], content, sha256)
+
+
+def _statements(workspace: Workspace) -> dict[_Statement, _Said]:
+    found: dict[_Statement, _Said] = {}
+    for table in readable_tables(workspace, _COLUMNS):
+        for statement, said in _in_table(table):
+            former = found.get(statement, _Said(0, said.first_event_id))
+            first = min(former.first_event_id, said.first_event_id)
+            found[statement] = _Said(former.events + said.events, first)
+    return found
+
+
+def _in_table(table: pa.Table) -> Iterator[tuple[_Statement, _Said]]:
+    for claims, attributes in _SIDES:
+        column = table.column(claims)
+        sha256 = pc.map_lookup(table.column(attributes), DIGEST_ATTRIBUTE, "last")
+        fields = {name: pc.struct_field(column, name) for name in _CLAIM}
+        ids, formats = table.column("event_id"), table.column("source_format")
+        rows = pa.table({**fields, "sha256": sha256, "source_format": formats, "event_id": ids})
+        ours = pc.fill_null(pc.starts_with(rows.column("container"), CLAIM_SCHEME), False)
+        rows = rows.filter(pc.and_(ours, pc.is_valid(rows.column("sha256"))))
+        if rows.num_rows:
+            grouped = rows.group_by(_KEY).aggregate([("event_id", "count"), ("event_id", "min")])
+            for row in grouped.to_pylist():
+                claim = ContentClaim(**{name: row[name] for name in _CLAIM})
+                statement = _Statement(claim, row["sha256"], row["source_format"] is not None)
+                yield statement, _Said(row["event_id_count"], row["event_id_min"])
+
+
+def _digests_of_others(
+    workspace: Workspace, said: Iterable[_Statement], wanted: set[str]
+) -> dict[str, set[ContentClaim]]:
+    """Return by digest of which contents it is stated, by the events of any writer."""
+    found: dict[str, set[ContentClaim]] = {sha256: set() for sha256 in wanted}
+    others = [other for other in Workspace.all(workspace.settings, workspace.fs) if other.writer != workspace.writer]
+    for statements in (said, *map(_statements, others)):
+        for statement in statements:
+            if statement.sha256 in wanted:
+                found[statement.sha256].add(statement.claim)
+    return found
+
+
+def _digest(content: Content) -> str:
+    if content.sha256 is not None:
+        return content.sha256
+    digest = hashlib.sha256()
+    for chunk in content.chunks():
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _place(statement: _Statement) -> tuple[object, ...]:
+    claim = statement.claim
+    return (claim.container, claim.section, claim.identifier, claim.offset or 0, claim.size or 0, statement.sha256)
+
+
+def _finding(
+    workspace: Workspace, kind: str, statement: _Statement, said: _Said, content: Content, sha256: str
+) -> Finding:
+    offset, more = statement.claim.offset or 0, said.events - 1
+    who = f"event {said.first_event_id}" + (f" and {more} more" if more else "")
+    why = (
+        "It took over its parent's digest"
+        if kind == "content-inherited"
+        else "The content was exchanged together with its record, or its producer stated another one"
+    )
+    return Finding(
+        kind=kind,
+        writer=workspace.writer,
+        path=str(content.path),
+        message=(
+            f"{content.path} @{offset}: {who} of writer {workspace.writer!r} states a content with the SHA-256 "
+            f"{statement.sha256}, the {content.size} bytes there have {sha256}. {why}."
+        ),
+        offset=offset,
+        first_event_id=said.first_event_id,
+        name=str(content.path.relative_to(workspace.settings.store)),
+    )
 
 
 def check_section(workspace: Workspace, name: str, level: Level) -> Iterator[Finding]:
@@ -25,10 +157,10 @@ def check_section(workspace: Workspace, name: str, level: Level) -> Iterator[Fin
                 read_header(fs.view(path), path)
                 continue
             for offset, error in ClaimFile.read(fs, path).damage():
-                yield _finding("content-damaged", workspace, path, str(error), offset)
+                yield _claim_finding("content-damaged", workspace, path, str(error), offset)
         except CustodyError as error:
             if fs.exists(path):
-                yield _finding("content-damaged", workspace, path, str(error))
+                yield _claim_finding("content-damaged", workspace, path, str(error))
 
 
 def check_claims(workspace: Workspace, level: Level) -> Iterator[Finding]:
@@ -51,7 +183,7 @@ def check_claims(workspace: Workspace, level: Level) -> Iterator[Finding]:
             path = resource.path(store)
             if not fs.exists(path):
                 text = f"{path}: expected contents that {reference.events} events speak of, found no file."
-                yield _finding("content-missing", workspace, path, text, events=reference.events)
+                yield _claim_finding("content-missing", workspace, path, text, events=reference.events)
                 continue
             yield from _short(workspace, path, reference)
 
@@ -67,10 +199,10 @@ def _short(workspace: Workspace, path: Path, reference: Reference) -> Iterator[F
             f"{path} @{whole}: expected contents with their records up to {reference.end}, which events speak of, "
             f"got {len(file.data) - whole} other bytes."
         )
-        yield _finding("content-damaged", workspace, path, str(error), whole)
+        yield _claim_finding("content-damaged", workspace, path, str(error), whole)
 
 
-def _finding(
+def _claim_finding(
     kind: str, workspace: Workspace, path: Path, text: str, offset: int | None = None, events: int = 0
 ) -> Finding:
     return Finding(

@@ -20,7 +20,7 @@ from custody.format.names import parse_event_log
 from custody.journal import Group, read_end, writer_states
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.verification.journals import records_of
-from custody.rollover import Workspace
+from custody.workspace import Workspace
 
 Range = tuple[int, int]
 """The first and the last id of a run."""

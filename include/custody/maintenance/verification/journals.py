@@ -1,4 +1,11 @@
-"""One group of journals: whole records, an end record that counts them, names that say what the headers say."""
+"""The STATE files of a writer, the claims of its name, and whether all its containers are there.
+
+Which containers are its own, which ids it reserved, under which incarnation; and journals that are not its own.
+
+One group of journals: whole records, an end record that counts them, names that say what the headers say.
+
+One staged unit: its manifest, and each batch of events against its checksum.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +13,104 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
-from custody.errors import CustodyError
+from custody.catalog import CatalogState
+from custody.errors import CorruptionError, CustodyError, StorageError
+from custody.eventlog import StagedLog, check_rest, read_staged
 from custody.format.framing import misplaced_parts
-from custody.format.names import JournalName
-from custody.journal import Group, JournalFile, read_end
+from custody.format.names import UNIT_MANIFEST, ContainerPaths, JournalName
+from custody.journal import Group, JournalFile, count_waiting, decode_state, encode_state, read_end
 from custody.journal.encoding import decode
-from custody.journal.file import PREAMBLE
+from custody.journal.file import PREAMBLE as JOURNAL_PREAMBLE
+from custody.journal.incarnations import decode_claim, encode_claim
+from custody.journal.writer_state import PREAMBLE as STATE_PREAMBLE
+from custody.journal.writer_state import WriterState
 from custody.maintenance.findings import Finding, Level
-from custody.rollover import Workspace
+from custody.rollover import strays
 from custody.rollover.pending import is_live
+from custody.workspace import UnitManifest, Workspace, staged_path
+from custody.workspace.unit_manifest import PREAMBLE as UNIT_PREAMBLE
+
+
+def check_states(workspace: Workspace) -> Iterator[Finding]:
+    """Yield the STATE files that are not whole; an absent one is that of a container that was never written to."""
+    for root in workspace.settings.containers:
+        path = ContainerPaths(root, workspace.writer).state
+        if not workspace.fs.exists(path):
+            continue
+        data = workspace.fs.read(path)
+        try:
+            state = decode_state(data, path)
+        except CustodyError as error:
+            yield _finding(workspace, str(path), str(error))
+            continue
+        if state.writer != workspace.writer:
+            text = f"{path}: expected the state of writer {workspace.writer!r}, got that of {state.writer!r}."
+            yield _finding(workspace, str(path), text)
+        elif any(misplaced_parts(data, len(STATE_PREAMBLE))) or _least_bytes(state) > len(data):
+            yield _finding(workspace, str(path), f"{path} @8: expected the mark of a record, got that of a part.")
+
+
+def _least_bytes(state: WriterState) -> int:
+    """Return how long a state is at least; that of an older custody lacks the incarnation."""
+    return len(encode_state(state)) - (0 if state.incarnation else len(b',"incarnation":""'))
+
+
+def check_containers(workspace: Workspace) -> Iterator[Finding]:
+    """Yield the containers of the writer that are not there; nobody knows what they hold."""
+    for missing in workspace.missing():
+        if missing.host:
+            kind, text = "container-elsewhere", f"container {missing.place} is on the machine {missing.host!r}."
+        else:
+            kind, text = "container-missing", f"{missing}. Acknowledged events may lie on it."
+        yield Finding(
+            kind=kind,
+            writer=workspace.writer,
+            path=str(missing.place),
+            message=text,
+            name=missing.container,
+        )
+
+
+def check_incarnations(workspace: Workspace, state: CatalogState | None) -> Iterator[Finding]:
+    """Yield claims of the name that are not whole, and journals of other incarnations."""
+    store = workspace.catalog.objects.store
+    for key in workspace.incarnations.objects():
+        data, where = store.get(key), workspace.incarnations.locate(key)
+        try:
+            claim = decode_claim(data, where)
+        except CustodyError as error:
+            yield Finding(kind="incarnation-damaged", writer=workspace.writer, path=where, offset=0, message=str(error))
+            continue
+        if any(misplaced_parts(data, len(STATE_PREAMBLE))) or len(encode_claim(claim)) != len(data):
+            text = f"{where} @8: expected the mark of a record, got that of a part."
+            yield Finding(kind="incarnation-damaged", writer=workspace.writer, path=where, offset=8, message=text)
+    foreign = [path for group in workspace.foreign_groups() for path in (*group.sealed, *group.open)]
+    for path in foreign:
+        yield _of_others(workspace, path, "was written under another incarnation of the writer's name")
+    if state is not None:
+        for path in strays(workspace, state, workspace.groups()):
+            yield _of_others(workspace, path, "has events of a live group that no live log has")
+
+
+def _of_others(workspace: Workspace, path: Path, text: str) -> Finding:
+    try:
+        events = count_waiting(workspace.fs, [Group(workspace.writer, 0, (path,), ())]).events
+    except (CustodyError, OSError):
+        events = 0
+    return Finding(
+        kind="journal-of-others",
+        writer=workspace.writer,
+        path=str(path),
+        message=f"{path}: {text}; no answer gives its events out.",
+        events=events,
+    )
+
+
+def _finding(workspace: Workspace, path: str, text: str) -> Finding:
+    return Finding(kind="state-damaged", writer=workspace.writer, path=path, offset=0, message=text)
 
 
 def check_group(workspace: Workspace, first_event_id: int, level: Level) -> Iterator[Finding]:
@@ -49,13 +143,13 @@ def _sealed(workspace: Workspace, path: Path, level: Level) -> Iterator[Finding]
     if level is Level.QUICK:
         if read_end(workspace.fs, path) is None:
             size = workspace.fs.size(path)
-            yield _finding(workspace, path, size, "expected the end record of a sealed journal, got none.")
+            yield _journal_finding(workspace, path, size, "expected the end record of a sealed journal, got none.")
         return
     try:
         journal = JournalFile.read(workspace.fs, path)
     except (CustodyError, msgspec.MsgspecError, pa.ArrowException, ValueError) as error:
         if workspace.fs.exists(path):
-            yield _finding(workspace, path, None, str(error))
+            yield _journal_finding(workspace, path, None, str(error))
         return
     yield from _damage(workspace, journal)
     yield from _header(workspace, journal)
@@ -69,13 +163,15 @@ def _damage(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
     lost = max(journal.end.events - known, 0) if journal.end is not None else 0
     for number, damage in enumerate(journal.damage):
         events = lost if number == 0 else 0
-        yield _finding(workspace, journal.path, damage.offset, str(damage), events, damage.length)
+        yield _journal_finding(workspace, journal.path, damage.offset, str(damage), events, damage.length)
     if not journal.damage:
         if journal.end is not None and journal.end.events != known:
             text = f"expected {journal.end.events} events, as its end record says, got {known}."
-            yield _finding(workspace, journal.path, None, text, lost)
-        for offset in misplaced_parts(workspace.fs.read(journal.path), len(PREAMBLE)):
-            yield _finding(workspace, journal.path, offset, "expected the mark of a record, got that of a part.")
+            yield _journal_finding(workspace, journal.path, None, text, lost)
+        for offset in misplaced_parts(workspace.fs.read(journal.path), len(JOURNAL_PREAMBLE)):
+            yield _journal_finding(
+                workspace, journal.path, offset, "expected the mark of a record, got that of a part."
+            )
 
 
 def _header(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
@@ -99,7 +195,7 @@ def _decoded(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
         try:
             decode([record])
         except (CustodyError, msgspec.MsgspecError, pa.ArrowException, ValueError) as error:
-            yield _finding(workspace, journal.path, record.offset, str(error), record.count)
+            yield _journal_finding(workspace, journal.path, record.offset, str(error), record.count)
 
 
 def _open(workspace: Workspace, path: Path) -> Iterator[Finding]:
@@ -108,10 +204,10 @@ def _open(workspace: Workspace, path: Path) -> Iterator[Finding]:
         journal = JournalFile.read(workspace.fs, path)
     except (CustodyError, msgspec.MsgspecError, pa.ArrowException, ValueError) as error:
         if workspace.fs.exists(path):
-            yield _finding(workspace, path, None, str(error))
+            yield _journal_finding(workspace, path, None, str(error))
         return
     for damage in journal.damage:
-        yield _finding(workspace, path, damage.offset, str(damage), 0, damage.length)
+        yield _journal_finding(workspace, path, damage.offset, str(damage), 0, damage.length)
     yield from _header(workspace, journal)
     if journal.torn is not None:
         text = f"{path} @{journal.torn.offset}: {journal.torn}."
@@ -119,11 +215,11 @@ def _open(workspace: Workspace, path: Path) -> Iterator[Finding]:
             kind="journal-torn", writer=workspace.writer, path=str(path), offset=journal.torn.offset, message=text
         )
     elif not journal.damage:
-        for offset in misplaced_parts(workspace.fs.read(path), len(PREAMBLE)):
-            yield _finding(workspace, path, offset, "expected the mark of a record, got that of a part.")
+        for offset in misplaced_parts(workspace.fs.read(path), len(JOURNAL_PREAMBLE)):
+            yield _journal_finding(workspace, path, offset, "expected the mark of a record, got that of a part.")
 
 
-def _finding(
+def _journal_finding(
     workspace: Workspace, path: Path, offset: int | None, text: str, events: int = 0, size: int = 0
 ) -> Finding:
     place = str(path) if offset is None else f"{path} @{offset}"
@@ -136,4 +232,65 @@ def _finding(
         events=events,
         size_bytes=size,
         name=str(getattr(JournalName.parse(path.name), "first_event_id", "")),
+    )
+
+
+def check_unit(workspace: Workspace, first_group: int, level: Level) -> Iterator[Finding]:
+    """Yield what is wrong with a staged unit; one that was swept meanwhile has nothing."""
+    folder = workspace.paths.staged_unit(first_group)
+    path = folder / UNIT_MANIFEST
+    try:
+        data = workspace.fs.read(path)
+        manifest = UnitManifest.decode(data, path)
+        for offset in misplaced_parts(data, len(UNIT_PREAMBLE)):
+            raise CorruptionError(f"{path} @{offset}: expected the mark of a record, got that of a part.")
+        if (manifest.writer, manifest.database, manifest.first_group) != (
+            workspace.writer,
+            workspace.database,
+            first_group,
+        ):
+            raise CorruptionError(f"{path}: expected the unit of group {first_group}, got that of another one.")
+    except (CustodyError, msgspec.MsgspecError) as error:
+        if workspace.fs.exists(folder):
+            yield _unit_finding(workspace, first_group, path, str(error))
+        return
+    for log in manifest.logs:
+        staged = staged_path(folder, log)
+        try:
+            _check(workspace, staged, log, level, manifest.schema_version)
+        except (CustodyError, OSError, pa.ArrowException, ValueError) as error:
+            if workspace.fs.exists(folder):
+                yield _unit_finding(workspace, first_group, staged, str(error), log)
+
+
+def _check(workspace: Workspace, path: Path, log: StagedLog, level: Level, version: int) -> None:
+    if not workspace.fs.exists(path):
+        raise StorageError(f"{path}: expected the events of a staged unit, found no file.")
+    if level is Level.QUICK:
+        if workspace.fs.size(path) != log.file_bytes:
+            raise CorruptionError(f"{path}: expected {log.file_bytes} bytes, got {workspace.fs.size(path)}.")
+        return
+    check_rest(workspace.fs, path, log)
+    last, rows = log.first_event_id - 1, 0
+    for table in read_staged(workspace.fs, path, log, ["event_id"], version):
+        ids = table.column("event_id").to_numpy()
+        if len(ids) and (ids[0] <= last or (np.diff(ids) <= 0).any()):
+            raise CorruptionError(f"{path}: expected event ids that go up, got {int(ids[0])} behind {last}.")
+        last, rows = int(ids[-1]), rows + len(ids)
+    if (rows, last) != (log.rows, log.last_event_id):
+        raise CorruptionError(f"{path}: expected {log.rows} events up to {log.last_event_id}, got {rows} up to {last}.")
+
+
+def _unit_finding(
+    workspace: Workspace, first_group: int, path: Path, text: str, log: StagedLog | None = None
+) -> Finding:
+    return Finding(
+        kind="unit-damaged",
+        writer=workspace.writer,
+        path=str(path),
+        message=text,
+        events=0,  # its journals are there until it is live
+        first_event_id=log.first_event_id if log else None,
+        last_event_id=log.last_event_id if log else None,
+        name=str(first_group),
     )

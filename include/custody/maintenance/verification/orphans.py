@@ -11,7 +11,7 @@ from pathlib import Path
 
 from custody.catalog import CatalogState
 from custody.catalog.garbage import kept_files
-from custody.catalog.objects import HINT
+from custody.catalog.keys import HINT
 from custody.config import SETTINGS_FILE, Settings
 from custody.errors import CustodyError, StorageError
 from custody.eventlog import EventLog, LogMetadata
@@ -40,9 +40,9 @@ from custody.format.names import (
 from custody.index import OpenShard
 from custody.index.manifest import NAME as MANIFEST
 from custody.maintenance.findings import Finding
-from custody.maintenance.verification.pieces import size_of
-from custody.rollover import LogFiles, UnitManifest, Workspace
+from custody.maintenance.verification.check_units import size_of
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
+from custody.workspace import LogFiles, UnitManifest, Workspace
 
 _SET_ASIDE = ("transactions-damaged-", "transactions-replaced-")
 _OURS = (SETTINGS_FILE, "quarantine", "runs", "turns", "maintenance", "landed", "watch", "ngsi")

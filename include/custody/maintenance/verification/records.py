@@ -1,4 +1,7 @@
-"""Small files that remember something and hold no event: the ledger, reports, marks, the scrub, leases, builds."""
+"""Small files that remember something and hold no event: the ledger, reports, marks, the scrub, leases, builds.
+
+The quarantine: envelopes with their checksums, and the pieces that they speak of.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,12 @@ from custody.format.framing import misplaced_parts
 from custody.format.names import LEASES, SOFTWARE, parse_epoch
 from custody.landing import decode_taken
 from custody.lease import Holder
-from custody.maintenance.findings import Finding
-from custody.rollover import Workspace, read_mark
-from custody.rollover.history import decode_report
+from custody.maintenance.findings import Finding, Level
+from custody.quarantine import Quarantine
+from custody.rollover import read_mark
 from custody.vfs import FileSystem
+from custody.workspace import Workspace
+from custody.workspace.run_reports import decode_report
 
 Check = Callable[[bytes, Path], object]
 """Reads a file; raises CustodyError when it is not as it was written."""
@@ -82,3 +87,31 @@ def _below(fs: FileSystem, folder: Path, suffix: str) -> Iterator[Path]:
             yield from _below(fs, path, suffix)
         elif path.suffix == suffix:
             yield path
+
+
+def check_quarantine(fs: FileSystem, folder: Path, level: Level) -> Iterator[Finding]:
+    """Yield what is wrong with the entries of a quarantine."""
+    quarantine = Quarantine(fs, folder)
+    for key in quarantine.known_keys():
+        try:
+            entry = quarantine.get(key)
+        except CustodyError as error:
+            if fs.exists(folder / f"{key}.json"):
+                yield _finding("quarantine-damaged", folder / f"{key}.json", str(error), key)
+            continue
+        path = folder / f"{key}.raw"
+        if not fs.exists(path):
+            yield _finding("quarantine-missing", path, f"{path}: expected the piece of an entry, found no file.", key)
+            continue
+        try:
+            if level is not Level.QUICK:
+                quarantine.raw(key)
+            elif fs.size(path) != entry.size_bytes:
+                text = f"{path}: expected {entry.size_bytes} bytes, got {fs.size(path)}."
+                yield _finding("quarantine-damaged", path, text, key)
+        except CustodyError as error:
+            yield _finding("quarantine-damaged", path, str(error), key)
+
+
+def _finding(kind: str, path: Path, text: str, key: str) -> Finding:
+    return Finding(kind=kind, path=str(path), message=text, name=key)

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from custody.errors import CustodyError, InvalidInputError
-from custody.rollover import StepReport, UnitReport
 from custody.spark.session import start_session
 from custody.spark.swh.graph import read_table
-from custody.spark.swh.work import Rounds, url_of
+from custody.spark.swh.tables import Rounds, url_of
 from custody.swh import open_graph
 from custody.swh.graph import Graph
 from custody.vfs import PosixFileSystem
+from custody.workspace import StepReport, UnitReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

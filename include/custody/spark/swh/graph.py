@@ -15,10 +15,8 @@ from pyspark.sql import functions as F
 
 from custody.errors import InvalidInputError
 from custody.spark.swh.in_arrays import make_arrays
-from custody.spark.swh.levels import LEVEL, Arcs, check_levels, level_arcs
-from custody.spark.swh.spread import reached
-from custody.spark.swh.tables import write_table
-from custody.spark.swh.work import Work, rows_in, url_of
+from custody.spark.swh.propagate import LEVEL, Arcs, check_levels, level_arcs, reached
+from custody.spark.swh.tables import Work, rows_in, url_of, write_table
 from custody.swh.build import NODES_STEP
 from custody.swh.graph import Graph
 from custody.swh.tables import DATE_MAX, DATE_MIN, NODE_IDS, NODES, ORIGINS

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError
-from custody.rollover import StepReport, UnitReport, write_report
 from custody.spark.session import start_session
 from custody.swh import open_graph
 from custody.swh.build import NODE_FILTERS, PUBLISH, STEPS, Build, BuildDescription, StepOutput
 from custody.swh.publishing import database_catalog, database_folder, publish
 from custody.vfs import PosixFileSystem
+from custody.workspace import StepReport, UnitReport, write_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,15 +8,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from custody.spark.swh import in_arrays
-from custody.spark.swh.dates import compute_directory_frontier, compute_earliest_timestamps, list_max_leaf_timestamps
 from custody.spark.swh.graph import list_nodes
-from custody.spark.swh.origins import list_revisions_in_origins
-from custody.spark.swh.paths import (
+from custody.spark.swh.relations import (
+    compute_directory_frontier,
+    compute_earliest_timestamps,
     list_contents_in_frontier_directories,
     list_contents_in_revisions,
     list_frontier_directories_in_revisions,
+    list_max_leaf_timestamps,
+    list_revisions_in_origins,
 )
-from custody.spark.swh.work import Sizes, Work
+from custody.spark.swh.tables import Sizes, Work
 from custody.swh.build import NODES_STEP, STEPS, Build, StepOutput
 from custody.swh.graph import Graph
 

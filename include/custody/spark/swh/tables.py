@@ -3,6 +3,12 @@
 Spark sorts what each of its tasks has and writes it as a run, without sending rows around; steps that walk in arrays
 write runs themselves. A task a range then merges the runs into a file with small row groups of an exact size and an
 index beside it, which Spark's own writer cannot do.
+
+One attempt at a step: what it computes goes to Parquet in the attempt's folder, round by round.
+
+A walk over the graph is a loop of joins, one level of the graph a round. What a round found is written at once and
+read back: the plan of the next round then begins at files, and an executor that is lost costs one round. How many rows
+a round found is read from the footers of its files, without another Spark job.
 """
 
 from __future__ import annotations
@@ -13,14 +19,188 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from custody.spark.swh.work import Work
 from custody.swh.table_file import WrittenFile
 from custody.swh.tables import TABLES
-from custody.swh.walks.runs import Range, cut, merged
+from custody.swh.walks.spill import Range, cut, merged
 from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from custody.errors import InvalidInputError
+from custody.swh.build import Build, StepOutput
+from custody.swh.table_file import GROUP_ROWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+ROWS_OF_A_FILE = 4_000_000
+ARCS_IN_ARRAYS = 30_000_000
+_RUN_BYTES = 2 << 20
+_Unit = TypeVar("_Unit")
+_Made = TypeVar("_Made")
+_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large files and row groups of tables become, in rows; and up to how many arcs are walked in arrays."""
+
+    file_rows: int = ROWS_OF_A_FILE
+    group_rows: int = GROUP_ROWS
+    arcs_in_arrays: int = ARCS_IN_ARRAYS
+    """Arcs from directories; a task that makes the arrays takes about 120 bytes of memory for each (measured)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Rows that were written, as a DataFrame that reads them."""
+
+    frame: DataFrame
+    rows: int
+    folder: Path
+
+
+@dataclass(slots=True, kw_only=True)
+class Rounds:
+    """Where a loop writes what each of its rounds found."""
+
+    session: SparkSession
+    attempt: Path
+    rounds: int = 0
+
+    def checkpoint(self, frame: DataFrame, *, by: str | None = None) -> Written:
+        """Write what a round found and return it as files, `by` a column into folders; it goes when the step ends."""
+        return self._write(frame, self._next(), by)
+
+    def runs(self, frame: DataFrame, order: Sequence[str]) -> Written:
+        """Write rows as runs: each file sorted, in row groups so small that a range of keys is few of them."""
+        folder = self._next()
+        sorted_rows = frame.sortWithinPartitions(*order)
+        sorted_rows.write.option("parquet.block.size", _RUN_BYTES).parquet(url_of(folder))
+        return Written(frame, rows_in(folder), folder)
+
+    def folder(self) -> Path:
+        """Make a folder that tasks write into; it goes when the step ends."""
+        folder = self._next()
+        PosixFileSystem().make_directory(folder)
+        return folder
+
+    def each(self, units: Sequence[_Unit], task: Callable[[_Unit], _Made]) -> list[_Made]:
+        """Do a task for each unit in Spark's Python workers; what a task returns is small.
+
+        Raises:
+            InvalidInputError: the graph breaks a rule that the task knows.
+        """
+        if not units:
+            return []
+        told: list[_Made] = self.session.sparkContext.parallelize(units, len(units)).map(partial(_told, task)).collect()
+        for one in told:
+            if isinstance(one, InvalidInputError):
+                raise one
+        return told
+
+    def _next(self) -> Path:
+        folder = self.attempt / "rounds" / f"{self.rounds:06}"
+        self.rounds += 1
+        return folder
+
+    def several(self, parts: list[Written]) -> DataFrame:
+        """Return the rows of several rounds as one DataFrame."""
+        folders = [url_of(part.folder) for part in parts]
+        return self.session.read.schema(parts[0].frame.schema).parquet(*folders)
+
+    def _write(self, frame: DataFrame, folder: Path, by: str | None) -> Written:
+        (frame.write if by is None else frame.write.partitionBy(by)).parquet(url_of(folder))
+        return Written(self.session.read.schema(frame.schema).parquet(url_of(folder)), rows_in(folder), folder)
+
+
+@dataclass(slots=True, kw_only=True)
+class Work(Rounds):
+    """What a step works with: the session, the build, and its attempt's folder."""
+
+    build: Build
+    step: str
+    sizes: Sizes = field(default_factory=Sizes)
+    files: list[WrittenFile] = field(default_factory=list)
+    kept: dict[str, int] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+
+    def keep(self, name: str, frame: DataFrame, *, by: str | None = None) -> Written:
+        """Write something that later steps read, `by` a column into folders."""
+        written = self._write(frame, self.attempt / "kept" / name, by)
+        self.kept[name] = written.rows
+        return written
+
+    def read(self, step: str, name: str) -> DataFrame:
+        """Return what an earlier step kept."""
+        folder = self.build.kept(step, name)
+        return self.session.read.schema(_schema(folder)).parquet(url_of(folder))
+
+    def finish(self) -> StepOutput:
+        """Publish the attempt as the step's output."""
+        output = StepOutput(
+            step=self.step,
+            files=tuple(self.files),
+            kept=self.kept,
+            rounds=self.rounds,
+            seconds=round(time.monotonic() - self.started, 3),
+        )
+        return self.build.finish(self.attempt, output)
+
+
+def _told(task: Callable[[_Unit], _Made], unit: _Unit) -> _Made | InvalidInputError:
+    """Do a task; its own refusal is an answer: to do it again would change nothing."""
+    try:
+        return task(unit)
+    except InvalidInputError as error:
+        return error
+
+
+def rows_in(folder: Path) -> int:
+    """Return how many rows the files of a folder, and of those in it, hold, from their footers."""
+    return sum(pq.read_metadata(path).num_rows for path in folder.rglob("*.parquet"))
+
+
+def any_in(folder: Path, column: str) -> bool:
+    """Return whether a column of truth values is true in any row, from the statistics in the footers."""
+    for path in folder.glob("*.parquet"):
+        metadata = pq.read_metadata(path)
+        place = metadata.schema.names.index(column)
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        seen = [group.column(place).statistics for group in groups if group.num_rows]
+        if any(found is None or not found.has_min_max or found.max for found in seen):
+            return True
+    return False
+
+
+def _schema(folder: Path) -> StructType:
+    """The columns of what was written; to ask Spark would cost a job."""
+    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+    schema = pq.read_schema(next(folder.glob("*.parquet")))
+    if schema.metadata and _SPARK_SCHEMA in schema.metadata:
+        return StructType.fromJson(json.loads(schema.metadata[_SPARK_SCHEMA]))
+    # What tasks write are numbers and paths.
+    return StructType(
+        [StructField(field.name, LongType() if pa.types.is_integer(field.type) else BinaryType()) for field in schema]
+    )
+
+
+def url_of(path: Path) -> str:
+    """Return what Spark calls a path of this machine; it takes names as they are, so that nothing is escaped."""
+    return f"file://{path.absolute()}"
 
 
 def write_table(work: Work, name: str, rows: DataFrame) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from custody.swh.walks.arrays import GraphArrays
-from custody.swh.walks.choice import spans
+from custody.swh.walks.arrays import GraphArrays, spans
 
 NONE_ABOVE = np.iinfo(np.int64).max
 """No number, where the least one is looked for."""

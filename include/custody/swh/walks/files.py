@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from custody.swh.walks.arrays import GraphArrays
 from custody.swh.walks.dates import NONE_BELOW
 from custody.swh.walks.paths import Rows
-from custody.swh.walks.runs import write_run
+from custody.swh.walks.spill import write_run
 from custody.vfs import PosixFileSystem
 
 Columns = dict[str, np.ndarray | pa.Array]

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.swh.walks.arrays import GraphArrays
-from custody.swh.walks.choice import best_rows, spans
+from custody.swh.walks.arrays import GraphArrays, best_rows, spans
 
 _TOPS_FIRST, _TOPS_MAX = 64, 32_768
 _NOTHING = pa.scalar(b"", pa.large_binary())

@@ -29,7 +29,7 @@ from custody.swh.walks.files import (
 )
 from custody.swh.walks.history import History, follow, make_history
 from custody.swh.walks.paths import Found, expand
-from custody.swh.walks.runs import write_run
+from custody.swh.walks.spill import write_run
 from custody.vfs import PosixFileSystem
 
 ROWS_OF_A_RUN = 1_000_000

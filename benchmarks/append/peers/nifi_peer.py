@@ -1,0 +1,167 @@
+"""NiFi 1.28.1's WriteAheadProvenanceRepository, in one Java process that lives through all measurements.
+
+The repository has the settings that NiFi ships, one directory for events and index. Its indexing runs in the
+background as in production: an event is acknowledged when it is in the event file, and a full index queue slows the
+callers. Built with Maven into `nifi/target`; built anew when a source is newer.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.append.grid import Cell, Reading
+from benchmarks.append.peers.base import About, PeerUnavailableError
+from benchmarks.append.workload import Workload
+
+PROJECT = Path(__file__).resolve().parents[1] / "nifi"
+VERSION = "1.28.1"
+JAVA_LEAST = 17
+JAVA_OPTIONS = ("-Xms1g", "-Xmx2g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+_MAIN = "custody.benchmarks.append.AppendHarness"
+_ANSWER_SECONDS_MAX = 300.0
+_BUILD_SECONDS_MAX = 900.0
+# What Maven says when it cannot reach its repository; any other failure is a fault of the harness.
+_OFFLINE = ("Could not transfer artifact", "Cannot access", "Unknown host", "could not be resolved")
+
+
+class _Order(msgspec.Struct, rename="camel"):
+    threads: int
+    batch_events: int
+    batches: int
+    seconds: float
+    always_sync: bool
+    verify: bool
+    folder: str
+
+
+def java_version() -> str:
+    """Return what the `java` on the path calls itself.
+
+    Raises:
+        PeerUnavailableError: there is none, or it is too old.
+    """
+    if shutil.which("java") is None:
+        raise PeerUnavailableError("java is not on the path")
+    done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True)
+    found = re.search(r'version "((\d+)[^"]*)"', done.stderr)
+    if found is None or int(found[2]) < JAVA_LEAST:
+        raise PeerUnavailableError(f"expected Java {JAVA_LEAST} or newer, got {done.stderr.splitlines()[0]}")
+    return found[1]
+
+
+def build() -> str:
+    """Build the harness unless it is up to date; return its class path.
+
+    Raises:
+        PeerUnavailableError: Maven is absent or cannot reach its repository.
+    """
+    target = PROJECT / "target"
+    made = target / "append-nifi-1.jar"
+    sources = [PROJECT / "pom.xml", *(PROJECT / "src").rglob("*.java")]
+    if not made.exists() or made.stat().st_mtime < max(source.stat().st_mtime for source in sources):
+        if shutil.which("mvn") is None:
+            raise PeerUnavailableError("mvn is not on the path, and the harness is not built")
+        done = subprocess.run(
+            ["mvn", "-q", "-B", "package"],
+            cwd=PROJECT,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_SECONDS_MAX,
+            check=False,
+        )
+        if done.returncode != 0:
+            text = (done.stdout + done.stderr).strip()
+            if any(sign in text for sign in _OFFLINE):
+                raise PeerUnavailableError(f"Maven could not get what the harness needs: {text.splitlines()[0]}")
+            raise AssertionError(f"mvn package failed in {PROJECT}:\n{text}")
+    return f"{made}:{target / 'lib'}/*"
+
+
+class NifiProcess:
+    """The Java process, for both NiFi peers."""
+
+    def __init__(self, workload: Workload, scratch: Path) -> None:
+        self.workload = workload
+        self.java = java_version()
+        class_path = build()
+        events = scratch / "events.json"
+        events.write_bytes(msgspec.json.encode(workload.events))
+        self._log = scratch / "nifi.log"
+        command = ["java", *JAVA_OPTIONS, "-cp", class_path, _MAIN, str(events)]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+
+    def measure(self, cell: Cell, seconds: float, folder: Path, *, always_sync: bool, verify: bool) -> Reading:
+        """Have the process measure one cell.
+
+        Raises:
+            AssertionError: it ended, or did not answer in time; the text holds the end of its log.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        order = _Order(
+            threads=cell.threads,
+            batch_events=cell.batch_events,
+            batches=self.workload.count(cell.batch_events),
+            seconds=seconds,
+            always_sync=always_sync,
+            verify=verify,
+            folder=str(folder),
+        )
+        watch = threading.Timer(seconds + _ANSWER_SECONDS_MAX, self._process.kill)
+        watch.start()
+        try:
+            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = b""
+        finally:
+            watch.cancel()
+        if not answer:
+            raise AssertionError(f"the NiFi process ended at {cell}:\n{self._log.read_text()[-2000:]}")
+        return msgspec.json.decode(answer, type=Reading)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+class NifiPeer:
+    """NiFi's repository with always.sync true or false."""
+
+    def __init__(self, process: NifiProcess, *, always_sync: bool) -> None:
+        self._process = process
+        self._always_sync = always_sync
+        promise = "every batch is synced" if always_sync else "NOT durable: NiFi's default, nothing is synced"
+        self.about = About(
+            key="nifi-sync" if always_sync else "nifi-nosync",
+            label="NiFi always.sync" if always_sync else "NiFi, no sync",
+            durable=always_sync,
+            description=f"WriteAheadProvenanceRepository.registerEvents, always.sync={str(always_sync).lower()} "
+            f"({promise}); shipped settings, events and index in one folder, indexing in the background; "
+            "of equal events in one batch NiFi stores one, and one is counted",
+            version=f"NiFi {VERSION}, Java {process.java}",
+        )
+
+    def measure(self, cell: Cell, seconds: float, folder: Path, *, verify: bool) -> Reading:
+        """Register from all threads; `verify` opens the repository again and reads every event."""
+        return self._process.measure(cell, seconds, folder, always_sync=self._always_sync, verify=verify)
+
+    def close(self) -> None:
+        """End the process; the second of two peers finds it ended."""
+        self._process.close()

@@ -1,0 +1,76 @@
+"""custody's own shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.index.peers.base import Answer, InProcess
+from benchmarks.index.peers.whoosh_peer import as_whoosh
+from benchmarks.index.workload import ATTRIBUTES, LIMIT, Question, Rows
+from custody.index import Shards, build_shard
+from custody.query.shard_set import time_bounds
+from custody.vfs import PosixFileSystem
+
+
+class Custody(InProcess):
+    """custody's shards, one a piece, and custody's reader."""
+
+    name = "custody"
+
+    def __init__(self, folder: Path) -> None:
+        self.about = "shards of a piece each, all fields of custody, words of details too; synced"
+        self._folder = folder
+        self._fs = PosixFileSystem()
+        self._shards = Shards(self._fs)
+        self._built: list[tuple[Path, int, int]] = []
+
+    def prepare(self, rows: Rows) -> Any:
+        return rows.table
+
+    def add(self, prepared: Any) -> None:
+        path = self._folder / f"{len(self._built):04d}"
+        build_shard(self._fs, path, prepared, ATTRIBUTES)
+        self._built.append((path, 0, 0))
+
+    def finish(self) -> None:
+        self._built.reverse()
+        for number, (path, _, _) in enumerate(self._built):
+            zones = self._shards.open(path).numbers("event_time").zones
+            self._built[number] = path, int(zones[0].min()), int(zones[1].max())
+
+    def visits(self, counts: Sequence[int], repeats: int) -> dict[int, dict[str, list[float]]]:
+        """Return how long questions take that have to visit so many shards, in ms; their times prune the others."""
+        found: dict[int, dict[str, list[float]]] = {}
+        for count in counts:
+            newest = self._built[:count]
+            times = min(first for _, first, _ in newest), max(last for _, _, last in newest)
+            asked = {
+                "a uuid that no shard has": Question(terms=(("flowfile_uuid", "none"),), times=times),
+                "exact total of a type": Question(terms=(("event_type", "route"),), times=times, wanted="total"),
+            }
+            found[count] = {name: [] for name in asked}
+            for name, question in asked.items():
+                for _ in range(repeats):
+                    found[count][name] += self.measure(question)[1]
+        return found
+
+    def ask(self, question: Question) -> Answer:
+        asked = as_whoosh(question)
+        low, high = time_bounds(asked)
+        paths = [path for path, first, last in self._built if first <= high and last >= low]
+        if question.wanted == "total":
+            return sum(self._shards.open(path).count(asked) for path in paths)
+        if question.wanted == "facet":
+            counts: dict[str, int] = {}
+            for path in paths:
+                for name, count in self._shards.open(path).facet(asked, "event_type").items():
+                    counts[name] = counts.get(name, 0) + count
+            return counts
+        found: list[int] = []
+        for path in paths:
+            found += self._shards.open(path).search(asked, LIMIT - len(found)).tolist()
+            if len(found) >= LIMIT:
+                break
+        return found

@@ -1,0 +1,187 @@
+"""Notifications persisted a second: `PYTHONPATH=include python -m benchmarks.ngsi` in the project.
+
+A cell is a batch size and a number of destinations. Notifications are stored as the receiver stores them (what HTTP
+costs on top, benchmarks.receiver measures), rolled over, and written by the sink below a folder of the same disk.
+In the end every value that was notified is counted in the files; a difference ends with exit code 1.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+import msgspec
+
+from benchmarks.append.machine import Machine, load_average
+from benchmarks.environment import LOCAL
+from custody.config import Settings
+from custody.flow.content import with_content
+from custody.lease import Attempt
+from custody.ngsi.http_notification import Accepts, Arrival, read_arrival
+from custody.ngsi.parameters import Parameters
+from custody.ngsi_sink.persist import persisting
+from custody.ngsi_sink.rest import open_files
+from custody.repository import Repository
+from custody.vfs import PosixFileSystem
+from custody_conformance.targets import Base, Below
+from tests.support import run_steps
+
+_ACKNOWLEDGED_TOGETHER = 100
+_HEADING = (
+    "batch size  destinations  notifications    acks/s  persisted/s  written/s  goes  files  syncs saved  RSS MiB"
+)
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured; seconds of each phase, sizes in bytes."""
+
+    batch_size: int
+    at_once: int
+    destinations: int
+    notifications: int
+    acknowledge_seconds: float
+    rollover_seconds: float
+    persist_seconds: float
+    batches: int
+    goes: int
+    files: int
+    bytes: int
+    rss_bytes_max: int
+    """Of this process, in all cells so far."""
+
+    def __str__(self) -> str:
+        whole = self.acknowledge_seconds + self.rollover_seconds + self.persist_seconds
+        return (
+            f"{self.batch_size:>10}  {self.destinations:>12}  {self.notifications:>13}  "
+            f"{self.notifications / self.acknowledge_seconds:>8.0f}  {self.notifications / whole:>11.0f}  "
+            f"{self.notifications / self.persist_seconds:>9.0f}  {self.goes:>4}  {self.files:>5}  "
+            f"{self.batches - self.goes:>11}  {self.rss_bytes_max / 2**20:>7.0f}"
+        )
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option("--notifications", type=click.IntRange(min=1), default=20_000, help="Of one cell.")
+@click.option("--batch-size", "sizes", type=click.IntRange(min=1), multiple=True, default=(1, 100, 10_000))
+@click.option("--destinations", "widths", type=click.IntRange(min=1), multiple=True, default=(1, 100, 10_000))
+@click.option("--format", "mode", default="json-row", help="What a file holds.")
+@click.option("--base-uri", help="An HDFS to write to, webhdfs://host:9870/…; by default a folder of the same disk.")
+@click.option("--at-once", type=click.IntRange(min=1), default=8, help="Files written at the same time.")
+@click.option("--quick", is_flag=True, help="A few notifications: a test of the benchmark.")
+@click.option("--scratch", type=click.Path(path_type=Path), default=LOCAL, help="The disk that is measured.")
+@click.option("--output", type=click.Path(path_type=Path), default=LOCAL / "ngsi", help="Where the results go.")
+def main(
+    notifications: int,
+    sizes: tuple[int, ...],
+    widths: tuple[int, ...],
+    mode: str,
+    base_uri: str | None,
+    at_once: int,
+    quick: bool,
+    scratch: Path,
+    output: Path,
+) -> None:
+    """Measure notifications acknowledged and persisted a second."""
+    if quick:
+        notifications, sizes, widths = 50, (1, 10), (1, 5)
+    for folder in (scratch, output):
+        folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="ngsi-", dir=scratch))
+    access = Settings.model_validate({"root": folder}).ngsi  # who logs in there, of the environment
+    place = {} if base_uri is None else Base.parse(base_uri).settings(access)
+    cells: list[Cell] = []
+    try:
+        machine = Machine.look(folder)
+        click.echo(f"{machine}\nload {load_average()}\n{_HEADING}")
+        for size in sizes:
+            for width in widths:
+                ngsi = {"batch_size": size, "file_format": mode, "backend_files_at_once": at_once, **place}
+                cells.append(measure(folder / f"{size}-{width}", notifications, width, ngsi))
+                click.echo(str(cells[-1]))
+                shutil.rmtree(folder / f"{size}-{width}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    report = {"machine": asdict(machine), "mode": mode, "cells": msgspec.to_builtins(cells)}
+    (output / "results.json").write_text(json.dumps(report, indent=1, default=str))
+
+
+def measure(root: Path, notifications: int, destinations: int, ngsi: Mapping[str, object]) -> Cell:
+    """Return one cell; ends the process where a value is missing or there twice."""
+    root.mkdir(parents=True)
+    user = f"bench-{uuid.uuid4().hex[:12]}"  # an HDFS has the files of other cells, too
+    section = {"hdfs_username": user, "hive": False, **ngsi}
+    settings = Settings.model_validate({"root": root, "ngsi": section})
+    repository = Repository(settings)
+    begun = time.monotonic()
+    _acknowledge(repository, notifications, destinations)
+    acknowledged = time.monotonic()
+    run_steps(settings)
+    live = time.monotonic()
+    with persisting(repository, Attempt.new("benchmark")) as opened:
+        # What is younger than batch_timeout is due as well, so that the last batch is measured too.
+        done = opened.run(until_ms=int(time.time() * 1000) + 1000)
+    persisted = time.monotonic()
+    parameters = Parameters.from_section(settings.ngsi, root)
+    files = Below(open_files(parameters, PosixFileSystem(), root), f"/user/{user}")
+    there = files.contents()
+    files.remove()
+    files.close()
+    _compare(settings.ngsi.file_format, there, notifications)
+    return Cell(
+        batch_size=settings.ngsi.batch_size,
+        at_once=settings.ngsi.backend_files_at_once,
+        destinations=destinations,
+        notifications=notifications,
+        acknowledge_seconds=acknowledged - begun,
+        rollover_seconds=live - acknowledged,
+        persist_seconds=persisted - live,
+        batches=done.batches,
+        goes=done.goes,
+        files=len(there),
+        bytes=done.bytes,
+        rss_bytes_max=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    )
+
+
+def _acknowledge(repository: Repository, notifications: int, destinations: int) -> None:
+    """Store notifications as the intake of the receiver does, a hundred at a time."""
+    accepts = Accepts.of(repository.settings.ngsi)
+    with repository.writer() as writer:
+        for first in range(0, notifications, _ACKNOWLEDGED_TOGETHER):
+            numbers = range(first, min(first + _ACKNOWLEDGED_TOGETHER, notifications))
+            bodies = [_body(number, number % destinations) for number in numbers]
+            stored = writer.content.put_many(bodies)
+            events = []
+            for number, body, content in zip(numbers, bodies, stored, strict=True):
+                headers = {"content-type": "application/json", "fiware-correlator": str(number)}
+                read = read_arrival(
+                    Arrival(body, headers, "http://localhost/notify", None, int(time.time() * 1000)), accepts
+                )
+                events += [with_content(event, content) for event in read.events]
+            writer.append(events)
+
+
+def _body(number: int, destination: int) -> bytes:
+    value = {"type": "Number", "value": number, "metadata": {}}
+    entity = {"id": f"Car{destination}", "type": "Car", "speed": value}
+    return msgspec.json.encode({"subscriptionId": "57458eb60962ef754e7c0998", "data": [entity]})
+
+
+def _compare(mode: str, files: Mapping[str, bytes], notifications: int) -> None:
+    if mode != "json-row":
+        return
+    found = sorted(int(msgspec.json.decode(line)["attrValue"]) for data in files.values() for line in data.splitlines())
+    if found != list(range(notifications)):
+        sys.exit(f"expected each of {notifications} values once, got {len(found)}, {len(set(found))} different ones")
+
+
+if __name__ == "__main__":
+    main()

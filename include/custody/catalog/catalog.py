@@ -1,0 +1,545 @@
+"""The catalog of one writer's database, read: a linear log of transactions, its newest state and the former ones.
+
+One transaction on its way into a store: what it may say, and whether it landed.
+
+The catalog of one writer's database, extended: transactions, each with its predecessor's digest, and checkpoints.
+
+From the settings of a repository to a writer's catalog, on whatever store they name.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import SystemRandom
+from uuid import UUID
+
+from custody.catalog.chain import Chain, Difference, revision_at
+from custody.catalog.checkpoints import remove_checkpoint, write_checkpoint, write_newest_hint
+from custody.catalog.codec import FEATURES_WRITTEN, decode, digest, encode
+from custody.catalog.forgotten import Forgotten
+from custody.catalog.keys import Objects
+from custody.catalog.state import (
+    EMPTY,
+    CatalogState,
+    CommitConflictError,
+    Conflict,
+    Draft,
+    FencedError,
+    NotApplicableError,
+    PrunedError,
+    SealedError,
+)
+from custody.catalog.transaction_pb2 import Action, Note, Transaction
+from custody.catalog.wellformed import check_action, check_delta, have_ids_in_common
+from custody.clock import Clock
+from custody.config import Settings
+from custody.errors import (
+    ConfigurationError,
+    ConflictError,
+    CorruptionError,
+    CustodyError,
+    FormatVersionError,
+    NotFoundError,
+    StorageError,
+)
+from custody.format.names import parse_event_log
+from custody.store import ObjectInfo, ObjectStore, open_store
+from custody.vfs import FileSystem
+
+
+class CatalogReader:
+    """Reads one catalog; cheap to make, keeps the state that it read last.
+
+    Args:
+        store: where the catalog lies.
+        writer: whose it is; one linear timeline for each writer and database.
+        database: of what.
+    """
+
+    def __init__(self, store: ObjectStore, writer: str, database: str) -> None:
+        self.objects = Objects(store, writer, database)
+        self.chain = Chain(self.objects)
+        self.notices: list[str] = []
+        """What was found and could be passed over, such as a damaged checkpoint."""
+        self._store = store
+        self._state = EMPTY
+        self._opened = False
+        self._checkpointed = (-1, 0)
+        """Revision and size in bytes of the newest checkpoint that this object knows of."""
+        self._log_bytes = 0
+
+    def load(self) -> CatalogState:
+        """Return the newest state; the work is proportional to what was committed since the last call.
+
+        The first call looks for revisions behind the last one too; a later call looks for the next one only.
+
+        Raises:
+            CorruptionError: an object is damaged, missing, or does not follow from its predecessor.
+            FormatVersionError: a newer custody wrote something that this one does not know.
+        """
+        if self._opened:
+            return self._refresh()
+        found = self.chain.open()
+        self.notices += found.start.passed_over
+        self._checkpointed = (found.start.state.revision, found.start.size_bytes)
+        self._log_bytes += found.log_bytes
+        self._state, self._opened = found.state, found.state.revision >= 0
+        return found.state
+
+    def timeline(self, start: int | None = None, stop: int | None = None) -> Iterator[Transaction]:
+        """Yield the transactions that are kept, oldest first, each checked against its predecessor.
+
+        Raises:
+            PrunedError: `start` is not kept any more, or what comes next was pruned while this was read.
+            CorruptionError: a transaction is damaged or missing.
+        """
+        state = self.load()
+        first = state.floor if start is None else self._kept(start, state)
+        last = state.revision if stop is None else self._kept(stop, state)
+        with self._beside_prunes(first):
+            yield from self.chain.transactions(first, last)
+
+    def at(self, revision: int, *, check_files: bool = False) -> CatalogState:
+        """Return the state at a revision; with `check_files` only if all its files exist.
+
+        Raises:
+            PrunedError: the revision is not kept any more; the error says which is the earliest.
+            NotFoundError: there is no such revision yet.
+            CorruptionError: it cannot be read, or one of its files is missing.
+        """
+        newest = self.load()
+        state = newest
+        if revision != newest.revision:
+            kept = self._kept(revision, newest)
+            with self._beside_prunes(revision):
+                state = self.chain.at(kept)
+        for path in state.files if check_files else ():
+            if self._store.head(self.objects.home + path) is None:
+                where = self._store.locate(self.objects.home + path)
+                raise CorruptionError(f"{where}: expected a file of revision {revision}, found none.")
+        return state
+
+    def revision_at(self, time_ms: int) -> int:
+        """Return the last revision that was committed at or before a time; reads a logarithmic number of them.
+
+        Raises:
+            NotFoundError: the catalog begins later.
+            PrunedError: what is kept of it does.
+        """
+        newest = self.load()
+        with self._beside_prunes(newest.floor):
+            return revision_at(self.chain, newest, time_ms)
+
+    def difference(self, former: int, later: int) -> Difference:
+        """Return what differs between two revisions, either of which may be the earlier one; raises as `at` does."""
+        old, new = self.at(former), self.at(later)
+        return Difference(
+            {path: new.files[path] for path in new.files if path not in old.files},
+            {path: old.files[path] for path in old.files if path not in new.files},
+            {name: new.shards[name] for name in new.shards if name not in old.shards},
+            {name: old.shards[name] for name in old.shards if name not in new.shards},
+        )
+
+    def _refresh(self) -> CatalogState:
+        before = self._state
+        try:
+            self._state, size = self.chain.follow(before)
+        except CorruptionError:
+            # What lies behind a pruned revision may be what a process left there that did not know.
+            if self.chain.stands(before):
+                raise
+            self._state, size = before, 0
+        self._log_bytes += size
+        if before.revision >= 0 and not self.chain.stands(before):
+            # It was pruned, and what follows it may be too, or be of one that did not know; or it is lost, and a
+            # checkpoint stands in for it.
+            self._forget()
+            return self.load()
+        return self._state
+
+    @contextmanager
+    def _beside_prunes(self, revision: int) -> Iterator[None]:
+        """Say of what cannot be read from a revision on that it was pruned meanwhile, if it was."""
+        try:
+            yield
+        except (CorruptionError, StorageError, NotFoundError) as error:
+            self._forget()
+            floor = self.load().floor
+            if revision >= floor or isinstance(error, PrunedError):
+                raise
+            raise PrunedError(
+                f"{self.objects}: revision {revision} was pruned, the earliest is {floor}.", floor
+            ) from error
+
+    def _forget(self) -> None:
+        self._state, self._opened = EMPTY, False
+
+    def _kept(self, revision: int, newest: CatalogState) -> int:
+        if revision < newest.floor:
+            raise PrunedError(
+                f"{self.objects}: revision {revision} was pruned, the earliest is {newest.floor}.", newest.floor
+            )
+        if revision > newest.revision:
+            raise NotFoundError(f"{self.objects}: there is no revision {revision}, the newest is {newest.revision}.")
+        return revision
+
+
+_READ_BACK_ATTEMPTS = 5
+_PAUSE_SECONDS = 0.0005
+_PAUSE_SECONDS_MAX = 0.5
+_random = SystemRandom()
+
+
+def check_actions(actions: Sequence[Action]) -> None:
+    """Raise InvalidInputError for an action that makes no sense, such as a path that is no safe key."""
+    for action in actions:
+        check_action(action)
+
+
+def publish(store: ObjectStore, key: str, data: bytes) -> bool:
+    """Write an object if its key is free; whatever the store says, what can be read there decides."""
+    failure: StorageError | None = None
+    for number in range(_READ_BACK_ATTEMPTS):
+        try:
+            if failure is None and store.put_if_absent(key, data):
+                return True
+            if store.get(key) == data:
+                store.settle(key)
+                return True
+            return False
+        except NotFoundError:
+            # Either another race was meant (S3 says "conflict" for that) or the put did not arrive. The same
+            # bytes are put again: should both arrive, the second one finds the first.
+            failure = None
+        except StorageError as error:
+            if not store.is_remote:
+                raise  # a sync that failed: that a second one succeeds would prove nothing
+            failure = error
+        pause(number)
+    if failure is not None:
+        raise failure
+    return False
+
+
+def pause(number: int) -> None:
+    """Wait a random time that grows with the attempts, so that contenders fall out of step."""
+    time.sleep(_random.uniform(0, min(_PAUSE_SECONDS * 2**number, _PAUSE_SECONDS_MAX)))
+
+
+_COMMIT_ATTEMPTS = 100
+_LOG_FRACTION = 0.5
+_LOG_BYTES_MIN = 1 << 20
+
+
+class Catalog(CatalogReader):
+    """Reads and extends one catalog; cheap to make, keeps the state that it read last.
+
+    Args:
+        store: where the catalog lies.
+        writer: whose it is; one linear timeline for each writer and database.
+        database: of what.
+        clock: for commit times.
+    """
+
+    def __init__(self, store: ObjectStore, writer: str, database: str, clock: Clock) -> None:
+        super().__init__(store, writer, database)
+        self.epoch: int | None = None
+        """The epoch of this writer, when it has begun one; a greater one in the catalog stops it."""
+        self.copies: Forgotten | None = None
+        """Where what is not to be given out any more is kept a second time; None for a catalog that hides nothing."""
+        self._clock = clock
+        self._settled_revision = -1
+
+    def commit(
+        self,
+        actions: Sequence[Action],
+        *,
+        next_event_id: int = 0,
+        attempt: UUID | None = None,
+        check: Callable[[CatalogState], None] = lambda _: None,
+    ) -> CatalogState:
+        """Append one transaction and return the state after it; `attempt` is its id where it was chosen before.
+
+        `check` is given each state that the transaction would follow, and raises what forbids it.
+
+        Actions that still apply after another writer's commit are tried again on top of it.
+        Durability: on return the transaction and all before it survive power loss; on StorageError it is unknown
+        whether it was committed, and the next load tells.
+
+        Raises:
+            InvalidInputError: an action makes no sense: a path is no safe key, a tombstone means everything.
+            CommitConflictError: the actions contradict the state, or others won too often: nothing was written.
+            SealedError, FencedError: this writer was retired, or taken over by another process.
+            FormatVersionError: a newer custody writes here, with features that this one does not know.
+        """
+        check_actions(actions)
+        attempt_id = (attempt or uuid.uuid4()).bytes
+        for number in range(_COMMIT_ATTEMPTS):
+            state = self.settle()
+            self._check_writable(state)
+            try:
+                check(state)
+                transaction = self._successor(state, actions, next_event_id, attempt_id)
+                key = self.objects.key(transaction.revision, transaction.uuid)
+                # What could not be read is not written, whatever a foreign hand made the state say.
+                data = encode(check_delta(transaction, self._store.locate(key), state.commit_time_ms))
+                after = self._after(state, transaction, data)
+                self._check_ids(state, after, actions)
+            except CustodyError:
+                if number and self.copies is not None:
+                    self.copies.undo(actions)
+                raise
+            if self.copies is not None:
+                self.copies.keep(state, actions)  # before the transaction, so that none is without its copies
+            if self._publish(state, key, data):
+                if self._was_overtaken(state, after, key):
+                    continue
+                self._state = after
+                self._opened, self._settled_revision = True, after.revision
+                self._log_bytes += len(data)
+                if self.copies is not None:
+                    self.copies.let_go(state, actions)
+                return after
+            # Who lost has synced the winner's object, so that it needs no more time than the winner for the next one.
+            self._settled_revision = transaction.revision
+            if number:
+                pause(number)
+        raise CommitConflictError(
+            f"{self.objects}: other writers won {_COMMIT_ATTEMPTS} times. Try again.", self._state.revision, None
+        )
+
+    def settle(self) -> CatalogState:
+        """Return the newest state, all of it durable, also what a process committed that died before it synced.
+
+        Durability: on return every transaction up to the state survives power loss.
+        """
+        while True:
+            state = self.load()
+            if state.revision <= self._settled_revision:
+                return state
+            try:
+                self._store.settle(self.objects.key(state.revision, state.uuid))
+            except StorageError:
+                if self.chain.stands(state) or self.load().revision == state.revision:
+                    raise
+                continue  # it was pruned in this moment
+            self._settled_revision = state.revision
+            return state
+
+    def continuation(self, state: CatalogState, actions: Sequence[Action], next_event_id: int) -> tuple[str, bytes]:
+        """Return key and bytes of a transaction that would follow a state; nothing is written. For repairs."""
+        transaction = self._successor(state, actions, next_event_id, uuid.uuid4().bytes)
+        self._after(state, transaction, data := encode(transaction))
+        return self.objects.key(transaction.revision, transaction.uuid), data
+
+    def begin_epoch(self) -> int:
+        """Take over this writer: commit a transaction of a new epoch and return it; older processes are refused.
+
+        Raises:
+            SealedError: the writer was retired.
+        """
+        self.epoch = None
+        for _ in range(_COMMIT_ATTEMPTS):
+            wanted = self.load().epoch + 1
+            self.epoch = wanted
+            try:
+                self.commit([Action(note=Note(kind=Note.FENCED, text=f"epoch {wanted}"))])
+            except FencedError:
+                continue
+            return wanted
+        raise CommitConflictError(f"{self.objects}: others took over too often.", self._state.revision, None)
+
+    def checkpoint(self) -> Path:
+        """Write the whole newest state beside its transaction and verify it; return where it lies.
+
+        Durability: on return the checkpoint survives power loss. A second call changes nothing.
+        """
+        return Path(self._store.locate(self.write_checkpoint().key))
+
+    def write_checkpoint(self) -> ObjectInfo:
+        """Write a checkpoint as `checkpoint` does; return its key and size."""
+        state = self.load()
+        if state.revision < 0:
+            raise ConflictError(f"{self.objects}: the catalog is empty, there is nothing to checkpoint.")
+        while True:
+            if self.copies is not None:
+                self.copies.keep(state, ())
+                self.copies.complete(state)
+            stood = self.chain.stands(state)
+            try:
+                made = write_checkpoint(self.objects, state)
+            except (StorageError, NotFoundError):
+                if not stood or self.chain.stands(state):
+                    raise
+            else:
+                if self.chain.stands(state) or not stood:
+                    break
+            # Others pruned, or a repair replaced, what this one is about: nobody may take it for the newest.
+            remove_checkpoint(self.objects, state)
+            self._forget()
+            state = self.load()
+            write_newest_hint(self.objects, self.chain)
+        self._checkpointed = (state.revision, made.size_bytes)
+        self._log_bytes = 0
+        return made
+
+    def checkpoint_age(self) -> int:
+        """Return how many transactions lie behind the newest checkpoint."""
+        revision = self.load().revision
+        hinted = self.chain.hinted()
+        if hinted is not None:
+            key = self.objects.key(hinted.revision, hinted.uuid, checkpoint=True)
+            if hinted.revision <= revision and self._store.head(key) is not None:
+                return revision - hinted.revision
+        return revision - max((item.revision for item in self.objects.checkpoints()), default=-1)
+
+    def checkpoint_due(self, every: int) -> bool:
+        """Whether a checkpoint is worth its while: after `every` transactions, or when those weigh half the state."""
+        heavy = self._log_bytes > max(_LOG_BYTES_MIN, _LOG_FRACTION * self._checkpointed[1])
+        return self.checkpoint_age() >= every or heavy
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._settled_revision = -1
+
+    def _publish(self, state: CatalogState, key: str, data: bytes) -> bool:
+        """Put a transaction in its place, as `publish`; a folder that goes meanwhile is made again."""
+        try:
+            return publish(self._store, key, data)
+        except StorageError as error:
+            if self._store.is_remote or error.errno != errno.ENOENT:
+                raise
+            if state.revision >= 0 and not self.chain.stands(state):
+                self._forget()
+                raise self._pruned_since(key, state.revision + 1) from error
+            return False  # somebody dropped the folder while it was empty
+
+    def _pruned_since(self, key: str, revision: int) -> StorageError:
+        return StorageError(
+            f"{self._store.locate(key)}: is gone: others pruned revision {revision} meanwhile, and nothing tells "
+            "whether it was this one. Look whether its changes are live, then try again."
+        )
+
+    def _was_overtaken(self, state: CatalogState, after: CatalogState, key: str) -> bool:
+        """Whether a transaction was put where nobody looks, in a place whose owner was pruned; then it is taken away.
+
+        Revisions are deleted oldest first. So while its predecessor stands, its place was really free. If not, it may
+        have been too, and was overtaken since: its successor carries its digest, or it is on the way to the end.
+
+        Raises:
+            StorageError: it is gone again, and nothing tells whether it was the one that was pruned.
+        """
+        if self.chain.stands(state) or self._is_first(after):
+            return False
+        following = self._follower(after)
+        if following is None:
+            is_there = self.chain.stands(after)
+            fresh = self.chain.open().state
+            if fresh.floor <= after.revision <= fresh.revision and self._is_on_the_way(after, fresh):
+                return False
+            if not is_there:
+                self._forget()
+                raise self._pruned_since(key, after.revision)
+        elif following == after.digest:
+            return False
+        self._store.delete(key)
+        self._store.drop_folder(self.objects.folder(after.revision))
+        self._forget()
+        return True
+
+    def _is_first(self, after: CatalogState) -> bool:
+        """Whether a transaction is revision 0 of a catalog of which nothing else is there."""
+        return after.revision == 0 and next(iter(self.objects.list(after=0)), None) is None
+
+    def _follower(self, after: CatalogState) -> bytes | None:
+        """Return the digest that the transaction behind a place has of its predecessor; None when there is none."""
+        following = self.chain.next_key(after)
+        try:
+            return None if following is None else decode(self._store.get(following), following).previous_digest
+        except (NotFoundError, CorruptionError, FormatVersionError):
+            return None
+
+    def _is_on_the_way(self, after: CatalogState, fresh: CatalogState) -> bool:
+        return after.digest == (fresh if fresh.revision == after.revision else self.chain.at(after.revision)).digest
+
+    def _check_writable(self, state: CatalogState) -> None:
+        unknown = sorted(state.writer_features - FEATURES_WRITTEN)
+        if unknown:
+            raise FormatVersionError(
+                f"{self.objects}: needs the writer features {', '.join(unknown)}, which this custody does not know."
+            )
+        if state.seal is not None:
+            raise SealedError(f"{self.objects}: was sealed at revision {state.revision}: {state.seal.reason}.")
+        if self.epoch is not None and state.epoch > self.epoch:
+            raise FencedError(
+                f"{self.objects}: epoch {state.epoch} was begun by another process, this one has {self.epoch}. Stop it."
+            )
+        if state is not EMPTY and state.naming == Transaction.DERIVED and not self._store.can_put_if_absent:
+            raise ConfigurationError(
+                f"{self.objects}: needs put-if-absent, which catalog.put_if_absent says that this store lacks."
+            )
+
+    def _check_ids(self, state: CatalogState, after: CatalogState, actions: Sequence[Action]) -> None:
+        """Raise CommitConflictError when an event log would be live beside another one with the same events."""
+        for file in (action.add_file for action in actions if action.HasField("add_file")):
+            if not file.rows or parse_event_log(file.path) is None or file.path not in after.files:
+                continue
+            for other in after.files.overlapping(file.first_event_id, file.last_event_id):
+                if have_ids_in_common(file, other):
+                    conflict = Conflict("add file", file.path, f"holds event ids that {other.path} holds")
+                    raise _conflict(self.objects, state, conflict)
+
+    def _after(self, state: CatalogState, transaction: Transaction, data: bytes) -> CatalogState:
+        draft = Draft(state)
+        try:
+            draft.follow(transaction, digest(data))
+        except NotApplicableError as error:
+            raise _conflict(self.objects, state, error.conflict) from error
+        return draft.state()
+
+    def _successor(
+        self, state: CatalogState, actions: Sequence[Action], next_event_id: int, attempt: bytes
+    ) -> Transaction:
+        first = state.revision < 0
+        random = not self._store.can_put_if_absent if first else state.naming == Transaction.RANDOM
+        catalog_id = uuid.uuid4().bytes if first else state.catalog_id.bytes
+        name = uuid.uuid4().bytes if random else self.objects.next_uuid(catalog_id, state.revision, state.uuid.bytes)
+        return Transaction(
+            revision=state.revision + 1,
+            uuid=name,
+            previous_uuid=b"" if first else state.uuid.bytes,
+            previous_digest=state.digest,
+            commit_time_ms=max(self._clock.now_ms(), state.commit_time_ms + 1),
+            encoding=Transaction.DELTA,
+            catalog_id=catalog_id,
+            attempt_id=attempt,
+            next_event_id=max(state.next_event_id, next_event_id),
+            naming=Transaction.RANDOM if random else Transaction.DERIVED,
+            epoch=self.epoch or 0,
+            actions=actions,
+        )
+
+
+def _conflict(objects: Objects, state: CatalogState, conflict: Conflict) -> CommitConflictError:
+    return CommitConflictError(f"{objects} revision {state.revision}: {conflict}", state.revision, conflict)
+
+
+def store_of(settings: Settings, fs: FileSystem) -> ObjectStore:
+    """Return the store of a repository.
+
+    Raises:
+        ConfigurationError: its URL is of no known kind, or the environment does not fit it.
+    """
+    return open_store(settings.repository.store, fs, settings.root, can_put_if_absent=settings.catalog.put_if_absent)
+
+
+def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) -> Catalog:
+    """Return the catalog of a writer's event logs, which keeps twice what it lets go; raises as `store_of` does."""
+    catalog = Catalog(store_of(settings, fs), writer, settings.repository.database, clock)
+    catalog.copies = Forgotten(catalog.objects)
+    return catalog

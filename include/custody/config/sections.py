@@ -1,0 +1,618 @@
+"""What all sections of the settings have in common.
+
+How the repository, its writers and its contents are laid out: sections of the settings.
+
+Event logs, their index, the catalog: sections of the settings.
+
+Questions, and the machines that work: sections of the settings.
+
+What comes in, and how: sections of the settings.
+
+What is looked after, and for how long things are kept: sections of the settings.
+
+Rules that say how long some events are kept: `event_type:DROP keep 7 days`.
+
+How custody's own servers listen: what they share, and the sections of the two.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from custody.config.parsing import date_parts, span_ms
+
+Unset = BeforeValidator(lambda value: None if value == "" else value)
+"""TOML has no word for it: an empty text is no value."""
+
+
+class Section(BaseModel):
+    """One table of `custody.toml`: frozen, unknown keys are refused."""
+
+    # What a value is wrong for is said by who reads the error: one of pydantic's would have the secrets beside it.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting of this name is shown to nobody."""
+    return "password" in name or "token" in name
+
+
+_Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_NAME_CHARACTERS_MAX = 63
+_SLOTS_MAX = 256
+
+
+class RepositorySection(Section):
+    """Where the repository keeps what."""
+
+    writer: _Name = Field(
+        "main",
+        description="Namespace of new events: one id sequence, one catalog timeline. One live process a writer.",
+    )
+    writer_slots: int = Field(
+        1,
+        ge=1,
+        le=_SLOTS_MAX,
+        description="Processes that may write at once: each takes the first free of the names WRITER, WRITER-2, … "
+        "One slot is the plain name.",
+    )
+    writer_wait_seconds: float = Field(
+        0.0,
+        ge=0,
+        description="How long a process waits for a slot when all are taken, before it fails with an error.",
+    )
+    database: _Name = Field("provenance", description="The database inside a writer's store that events go to.")
+    containers: tuple[Path, ...] = Field(
+        (Path("containers/1"),),
+        min_length=1,
+        description="Folders for journals and index shards, one a disk; relative ones lie in the repository's folder.",
+    )
+    store: str = Field(
+        "store",
+        min_length=1,
+        description="Where event logs and catalog lie: a folder (a relative one lies in the repository's folder), "
+        "file://, or s3://, gs://, az:// with bucket and prefix. On an object store only the commands of the catalog "
+        "work so far; writing event logs needs a folder.",
+    )
+    quarantine_bytes_max: int = Field(
+        1 << 30,
+        ge=1 << 16,
+        description="Most bytes of rejected input that are kept; when it is full, more is refused and nothing is lost.",
+    )
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The writer names that processes take, in the order in which they are tried."""
+        return (self.writer, *(f"{self.writer}-{number}" for number in range(2, self.writer_slots + 1)))
+
+    @field_validator("database")
+    @classmethod
+    def _database_leaves_room_for_its_neighbours(cls, name: str) -> str:
+        if name in ("content", "flowfiles", "swh"):
+            raise ValueError("content, flowfiles and swh are folders beside databases; choose another name")
+        return name
+
+    @model_validator(mode="after")
+    def _slot_names_fit(self) -> Self:
+        longest = self.slots[-1]
+        if len(longest) > _NAME_CHARACTERS_MAX:
+            raise ValueError(
+                f"writer_slots: the name of slot {self.writer_slots} would be {longest!r}; expected at most "
+                f"{_NAME_CHARACTERS_MAX} characters, got {len(longest)}. Choose a shorter writer or fewer slots"
+            )
+        return self
+
+
+class JournalSection(Section):
+    """How acknowledged events are kept until they are rolled over."""
+
+    journals: int = Field(
+        16, ge=1, le=256, description="Journals that one container may have open: as many as threads append at once."
+    )
+    sync: Literal["always", "interval", "never"] = Field(
+        "always",
+        description="What an acknowledgement promises. always: it survives power loss. interval: it survives the end "
+        "of the process, power loss may cost the last interval. never: the operating system decides.",
+    )
+    sync_interval_ms: int = Field(1000, ge=10, description="Milliseconds between syncs with the policy interval.")
+    seal_seconds: float = Field(
+        30.0, gt=0, allow_inf_nan=False, description="Age at which a group is sealed and can be rolled over."
+    )
+    seal_bytes: int = Field(100 << 20, ge=4096, description="Size at which a group is sealed, in bytes.")
+    waiting_bytes_max: int = Field(
+        4 << 30,
+        ge=4096,
+        description="Bytes of sealed journals at which writers are held back until a rollover ran. A search decodes "
+        "all of them: 1.6 GB of memory for 1.1 GB of journals.",
+    )
+    backpressure_seconds: float = Field(
+        30.0, ge=0, description="How long an append is held back before it fails with an error that says why."
+    )
+
+
+class ContentSection(Section):
+    """How contents are kept."""
+
+    containers: tuple[str, ...] = Field(
+        ("1",),
+        min_length=1,
+        description="Names of the folders, below a writer's content on the store, that contents are spread over. "
+        "Mount a disk there to use several.",
+    )
+    claim_bytes: int = Field(
+        1 << 20,
+        ge=4096,
+        le=64 << 20,
+        description="Size of a file that holds several contents; a larger content gets a file of its own. Larger "
+        "files are fewer, and go later: when no event speaks of any of their contents.",
+    )
+    unused_minutes: float = Field(
+        1440.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="How long a content that no event speaks of is kept, since its file was written last: longer than "
+        "a producer needs between a content and the event about it.",
+    )
+
+    @field_validator("containers")
+    @classmethod
+    def _containers_are_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _NAME_PATTERN.fullmatch(name):
+                raise ValueError(f"expected names of a-z, 0-9, _ and -, got {name!r}")
+        return names
+
+
+_IndexedField = Literal[
+    "event_type",
+    "flowfile_uuid",
+    "component_id",
+    "component_type",
+    "component_name",
+    "process_group_id",
+    "transit_uri",
+    "filename",
+    "relationship",
+    "source_queue_identifier",
+    "alternate_identifier_uri",
+    "source_system_flowfile_identifier",
+    "content_claim_container",
+    "content_claim_section",
+    "content_claim_identifier",
+    "source_node",
+    "details",
+]
+
+
+class EventLogSection(Section):
+    """How event logs are written."""
+
+    block_bytes_max: int = Field(
+        1 << 20,
+        ge=4096,
+        le=64 << 20,
+        description="Largest compression block (Parquet row group), in uncompressed bytes. "
+        "A point read decodes one block.",
+    )
+    log_bytes_target: int = Field(
+        256 << 20,
+        ge=4096,
+        le=16 << 30,
+        description="Size of an event log, in uncompressed bytes: a larger group is split into several logs, "
+        "small groups that follow each other are merged into one.",
+    )
+    compression: Literal["zstd", "gzip", "none"] = Field(
+        "zstd",
+        description="Codec of a block. zstd is both smaller and faster than gzip on provenance events.",
+    )
+    compression_level: Annotated[int | None, Unset] = Field(
+        None,
+        ge=1,
+        le=22,
+        description="Level of the codec, 1 to 22 for zstd and 1 to 9 for gzip; unset takes the codec's own default.",
+    )
+
+    @model_validator(mode="after")
+    def _level_fits_codec(self) -> Self:
+        highest = {"zstd": 22, "gzip": 9, "none": 0}[self.compression]
+        if self.compression_level is not None and self.compression_level > highest:
+            raise ValueError(
+                f"compression_level: {self.compression} takes 1 to {highest}"
+                if highest
+                else "compression_level: none takes no level"
+            )
+        return self
+
+
+class IndexSection(Section):
+    """What can be searched."""
+
+    fields: tuple[_IndexedField, ...] = Field(
+        get_args(_IndexedField),
+        description="Standard fields to index; flowfile_uuid has to be one of them. Times and numbers can always be "
+        "searched. A field that is left out makes shards smaller and cannot be searched.",
+    )
+    attributes: tuple[str, ...] = Field(
+        (),
+        description="Names of FlowFile attributes to index besides the standard fields; Whoosh knows none with spaces.",
+    )
+    ranges: tuple[Literal["event_time", "lineage_start_date", "file_size", "source_ordinal"], ...] = Field(
+        (),
+        description="Number and time fields that get terms besides their column, so that Whoosh itself can search "
+        "them, too; custody needs none. Each costs up to 90 bytes an event.",
+    )
+    backfill_shards_max: int = Field(
+        8,
+        ge=0,
+        description="After a change of the settings above, each run of the step index makes this many of the older "
+        "shards anew, newest first; 0 leaves that to `custody index rebuild --stale`.",
+    )
+
+    @field_validator("attributes")
+    @classmethod
+    def _attributes_make_names(cls, attributes: tuple[str, ...]) -> tuple[str, ...]:
+        for name in attributes:
+            if not name or " " in name:
+                raise ValueError(f"expected a name without spaces, got {name!r}")
+        return attributes
+
+    @field_validator("fields")
+    @classmethod
+    def _lineage_can_be_found(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
+        if "flowfile_uuid" not in fields:
+            raise ValueError("flowfile_uuid has to be one of them, lineage needs it")
+        return fields
+
+
+class CatalogSection(Section):
+    """How the catalog is kept."""
+
+    checkpoint_every: int = Field(
+        10,
+        ge=1,
+        description="A checkpoint is due when this many transactions lie behind the newest one.",
+    )
+    put_if_absent: bool = Field(
+        True,
+        description="Whether the object store refuses to write a name that is taken. false only for a service that "
+        "cannot: two processes that write at once can then fork a new catalog, which is found when it is read.",
+    )
+
+
+class QuerySection(Section):
+    """Bounds of questions."""
+
+    results_default: int = Field(1000, ge=1, description="Results of a search that names no limit.")
+    lineage_events_max: int = Field(
+        10_000, ge=1, description="Events of one lineage; a larger one is cut there and says so."
+    )
+    open_shards_max: int = Field(
+        256, ge=1, description="Index shards that a process keeps open between searches; each maps up to ten files."
+    )
+    cache_bytes: int = Field(
+        256 << 20, ge=0, description="Bytes of decoded blocks and journals that a process keeps between reads."
+    )
+    open_logs_max: int = Field(64, ge=1, description="Event logs that a process keeps open between reads.")
+    sql_memory_bytes: int = Field(
+        1 << 30,
+        ge=64 << 20,
+        description="Memory of one SQL query, in bytes; what does not fit goes to a temporary folder.",
+    )
+    sql_process_bytes_max: int = Field(
+        2 << 30,
+        ge=256 << 20,
+        description="Memory of the process that answers one SQL query, in bytes; a query that needs more is ended.",
+    )
+    sql_row_bytes_max: int = Field(64 << 20, ge=1 << 10, description="Bytes of one row of the result of a SQL query.")
+    sql_spill_bytes_max: int = Field(
+        4 << 30, ge=0, description="Bytes that one SQL query may put into its temporary folder."
+    )
+    sql_seconds_max: float = Field(
+        300.0, gt=0, allow_inf_nan=False, description="Seconds after which a SQL query is stopped."
+    )
+
+
+class SparkSection(Section):
+    """How `custody run` submits jobs. Under Airflow the connection `spark_default` decides instead."""
+
+    master: str = Field("local[*]", description="Spark master: local[*], spark://host:7077, yarn or k8s://…")
+
+
+EVENT_SUFFIXES = (".json", ".ndjson", ".jsonl", ".gz", ".avro")
+"""What the name of a file of events ends in."""
+
+
+class CaptureSection(Section):
+    """What is accepted from outside."""
+
+    file_bytes_max: int = Field(
+        1 << 34,
+        ge=1024,
+        description="Largest input file, in bytes after decompression. A larger one is refused; of a gzip file, "
+        "the events before the limit are stored and the rest is an error.",
+    )
+    event_bytes_max: int = Field(
+        1 << 20,
+        ge=4096,
+        description="Largest event, in bytes of its JSON or Avro; a larger one goes to the quarantine. "
+        "An event that is larger than a compression block gets a block of its own.",
+    )
+    batch_events: int = Field(
+        1000,
+        ge=1,
+        le=1_000_000,
+        description="Events appended and synced together while a file is ingested.",
+    )
+    source_wait_seconds: float = Field(
+        60.0,
+        ge=0,
+        description="How long an ingest waits for another one that stores events of the same source.",
+    )
+
+
+class LandingSection(Section):
+    """Where other programs leave files of events, for the DAG `provenance_ingest`."""
+
+    folder: Annotated[Path | None, Unset] = Field(
+        None,
+        description="Folder in which files of events land; a relative one lies in the repository's folder. Parts of a "
+        "date (%Y %m %d %j %H %M, UTC) make it one folder an interval: landing/%Y-%m-%d/%H. Unset: there is none.",
+    )
+    suffixes: tuple[str, ...] = Field(
+        EVENT_SUFFIXES, min_length=1, description="What the names of files of events end in; others are left alone."
+    )
+    quiet_seconds: float = Field(
+        5.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="A file is taken when it was not written to for this long. "
+        "A producer that renames its files into the folder can do with 0.",
+    )
+    late_minutes: int = Field(
+        60,
+        ge=0,
+        description="A run also looks into the folders of this many minutes before its interval, for files that came "
+        "late. A file is taken once, whoever looks.",
+    )
+    node: Annotated[str | None, Unset] = Field(
+        None, description="Name of the source of events that do not say it themselves, as --node of `custody ingest`."
+    )
+    writer_wait_seconds: float = Field(
+        120.0, ge=0, description="How long the ingest waits for a writer slot when all are taken."
+    )
+
+    @field_validator("folder")
+    @classmethod
+    def _folder_has_known_parts(cls, folder: Path | None) -> Path | None:
+        if folder is not None:
+            date_parts(str(folder))
+        return folder
+
+
+_RULE = re.compile(r"(?P<terms>.+?)\s+keep\s+(?P<span>.+)")
+_TYPE = re.compile(r"event_type:([A-Z_]+)")
+_ATTRIBUTE = re.compile(r"attribute:([^=]+)=(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRule:
+    """Events that fulfil all that is set are kept for `keep_ms`."""
+
+    keep_ms: int
+    event_type: str | None = None
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+def keep_rule(text: str) -> KeepRule:
+    """Return the rule that a text spells: terms `event_type:TYPE` or `attribute:NAME=VALUE` joined by `and`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _RULE.fullmatch(text.strip())
+    if found is None:
+        raise _refusal(text)
+    event_type = None
+    attributes: list[tuple[str, str]] = []
+    for term in re.split(r"\s+and\s+", found["terms"]):
+        kind, attribute = _TYPE.fullmatch(term), _ATTRIBUTE.fullmatch(term)
+        if kind is not None and event_type is None:
+            event_type = kind[1]
+        elif attribute is not None:
+            attributes.append((attribute[1], attribute[2]))
+        else:
+            raise _refusal(text)
+    return KeepRule(span_ms(found["span"]), event_type, tuple(attributes))
+
+
+def _refusal(text: str) -> ValueError:
+    return ValueError(
+        "expected 'event_type:DROP keep 7 days' or 'attribute:NAME=VALUE keep 5 years', with 'and' between several "
+        f"terms, got {text!r}"
+    )
+
+
+class MaintenanceSection(Section):
+    """How the repository is looked after."""
+
+    scrub_days: float = Field(
+        7.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Days in which the scrub reads everything once. A run does what is due since the one before it.",
+    )
+    scrub_bytes_per_run: int = Field(
+        64 << 30,
+        ge=1,
+        description="Most bytes that one run of the scrub reads, beyond the piece that it is at. With too few of them "
+        "a round takes longer than scrub_days, which the report says.",
+    )
+
+
+class RetentionSection(Section):
+    """How long events are kept, and in how much room."""
+
+    age_max: Annotated[str | None, Unset] = Field(
+        None,
+        description="How long events are kept, by their own time, such as 30 days; unset keeps them for ever. An event "
+        "log goes when all its events are older.",
+    )
+    rules: tuple[str, ...] = Field(
+        (),
+        description="How long some events are kept, longer or shorter than the others: event_type:DROP keep 7 days, "
+        "attribute:customer=acme keep 5 years. Of several rules for an event the longest counts.",
+    )
+    bytes_max: Annotated[int | None, Unset] = Field(
+        None,
+        ge=1 << 20,
+        description="Room on disk for containers and store together, all files counted, in bytes; unset sets no limit. "
+        "When it is used up the oldest event logs go.",
+    )
+    purge_percent: int = Field(
+        90, ge=1, le=100, description="Down to how many percent of bytes_max is freed when the limit is reached."
+    )
+    grace: str = Field(
+        "10 minutes",
+        description="How long the files of expired events stay on disk for readers that have begun.",
+    )
+
+    @field_validator("age_max", "grace")
+    @classmethod
+    def _is_span(cls, text: str | None) -> str | None:
+        if text is not None:
+            span_ms(text)
+        return text
+
+    @field_validator("rules")
+    @classmethod
+    def _are_rules(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        for text in texts:
+            keep_rule(text)
+        return texts
+
+    @property
+    def age_max_ms(self) -> int | None:
+        """How long events are kept for which no rule says otherwise; None for ever."""
+        return None if self.age_max is None else span_ms(self.age_max)
+
+    @property
+    def keep_rules(self) -> tuple[KeepRule, ...]:
+        """The rules, read."""
+        return tuple(keep_rule(text) for text in self.rules)
+
+    @property
+    def grace_ms(self) -> int:
+        """How long marked files stay."""
+        return span_ms(self.grace)
+
+
+class LeaseSection(Section):
+    """How attempts at one piece of work make way for each other."""
+
+    wait_seconds: float = Field(
+        30.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="How long a step waits for another attempt that lives and holds its lease, before it fails with an "
+        "error. A later try of the same Airflow task takes over at once.",
+    )
+    dead_seconds: float = Field(
+        120.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Age of the last sign of life after which a holder on another machine counts as dead. "
+        "On the same machine the process itself is looked for.",
+    )
+
+
+class ListenerSection(Section):
+    """What every server of custody is told."""
+
+    host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on. Beyond this machine the server starts only with a token_file or a "
+        "tls_client_ca.",
+    )
+    port: int = Field(0, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
+    header_bytes_max: int = Field(
+        16 << 10, ge=1024, le=1 << 20, description="Most bytes of a request's line and headers together."
+    )
+    head_seconds: float = Field(
+        10.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long a request's line and headers may take to arrive; then the connection is closed.",
+    )
+    body_seconds: float = Field(
+        30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long a request's body may take to arrive; then it is answered with 408.",
+    )
+    idle_seconds: int = Field(
+        30, ge=1, le=3600, description="How long a connection stays open after an answer, for another request."
+    )
+    connections_max: int = Field(
+        2048,
+        ge=1,
+        le=65_536,
+        description="Connections at once. Where there are as many, a new one takes the place of one without a request "
+        "under way; where all have one it is answered with 503. At most as many as the system allows open files.",
+    )
+    connections_per_address_max: int = Field(
+        1024, ge=1, le=65_536, description="The same for connections from one address."
+    )
+    requests_max: int = Field(
+        64, ge=1, le=65_536, description="Requests that wait at once; more are answered with 503 and Retry-After."
+    )
+    stop_seconds: int = Field(
+        30, ge=1, description="How long requests that have begun may go on after SIGTERM, before they are cut off."
+    )
+    token_file: Annotated[Path | None, Unset] = Field(
+        None,
+        description="File with one token a line, of 16 characters or more, readable by its owner only; a request has "
+        "to bring one as Authorization: Bearer or X-Auth-Token. Unset: none is asked for.",
+    )
+    tls_certificate: Annotated[Path | None, Unset] = Field(
+        None, description="File with the certificate chain of the server (PEM); with it, it speaks TLS only."
+    )
+    tls_key: Annotated[Path | None, Unset] = Field(None, description="File with the key of the certificate (PEM).")
+    tls_client_ca: Annotated[Path | None, Unset] = Field(
+        None,
+        description="File with certificates (PEM) of which one has to have signed the certificate that a client "
+        "shows; needs tls_certificate.",
+    )
+
+
+class ReceiverSection(ListenerSection):
+    """How the receiver of NGSI notifications listens, `custody ngsi serve`; what it takes is in `ngsi`."""
+
+    port: int = Field(5050, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
+    requests_max: int = Field(
+        512, ge=1, le=65_536, description="Requests that wait at once; more are answered with 503 and Retry-After."
+    )
+
+
+class SwhSection(ListenerSection):
+    """The service of the provenance tables of software, `custody swh serve`."""
+
+    port: int = Field(5060, ge=0, le=65_535, description="Port of the REST service; 0 takes a free one.")
+    grpc_port: Annotated[int | None, Unset] = Field(
+        None, ge=0, le=65_535, description="Port of the gRPC service; 0 takes a free one. Unset: it is not served."
+    )
+    questions_max: int = Field(
+        1000, ge=1, le=100_000, description="Most identifiers that one request asks for; more are refused."
+    )
+    occurrences_max: int = Field(
+        1000, ge=1, le=100_000, description="Most revisions and releases that one answer lists, the oldest ones."
+    )
+    cache_bytes: int = Field(
+        256 << 20, ge=0, description="How much of what was decoded lately is kept in memory, in bytes."
+    )

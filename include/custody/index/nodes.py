@@ -1,0 +1,364 @@
+"""What a query becomes for one shard: nodes that give documents, going up, a chunk at a time.
+
+Document numbers go up from the newest event, so a caller that wants the newest stops after a few chunks, and nothing
+is decoded for the rest. A node gives its documents in a range (`chunks`) and says which of some documents it has
+(`among`). One query of one thread uses a node.
+
+Phrases: the documents in which some words follow each other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import partial, reduce
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from custody.index.arrays import Ints
+from custody.index.columns import NumberColumn
+from custody.index.fields import ABSENT
+from custody.index.manifest import ZONE_DOCUMENTS
+from custody.index.postings import Block, PostingList
+from custody.index.safe_pickle import plain_data
+
+Mask = npt.NDArray[np.bool_]
+_CHUNK = 4096
+_WINDOW_MAX = 1 << 16
+
+
+class Node(Protocol):
+    """A set of documents of one shard."""
+
+    size: int
+    """At most so many documents; nodes that are small go first."""
+    low: int
+    high: int
+    """All documents lie from `low` to before `high`."""
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield the documents from `low` to before `high`, in arrays that are not empty."""
+        ...
+
+    def among(self, documents: Ints) -> Mask:
+        """Return which of some documents, going up, are in the set."""
+        ...
+
+    def count(self) -> int:
+        """Return how many documents there are."""
+        ...
+
+
+class _Counted(ABC):
+    """Counts by going through all chunks, of which one is in memory at a time."""
+
+    size: int
+    low: int
+    high: int
+
+    def count(self) -> int:
+        return sum(map(len, self.chunks(self.low, self.high)))
+
+    @abstractmethod
+    def chunks(self, low: int, high: int) -> Iterator[Ints]: ...
+
+
+class Nothing:
+    """No document."""
+
+    size = low = high = 0
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield nothing."""
+        return iter(())
+
+    def among(self, documents: Ints) -> Mask:
+        """Return that none is."""
+        return np.zeros(len(documents), np.bool_)
+
+    def count(self) -> int:
+        """Return 0."""
+        return 0
+
+
+class All:
+    """All documents of a shard."""
+
+    def __init__(self, documents: int) -> None:
+        self.size = self.high = documents
+        self.low = 0
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield the numbers themselves."""
+        high = min(high, self.high)
+        for start in range(low, high, _CHUNK):
+            yield np.arange(start, min(start + _CHUNK, high))
+
+    def among(self, documents: Ints) -> Mask:
+        """Return that all are."""
+        return np.ones(len(documents), np.bool_)
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return self.size
+
+
+class Listed:
+    """The documents of one term."""
+
+    def __init__(self, postings: PostingList) -> None:
+        self.postings = postings
+        self.size, self.low, self.high = postings.frequency, postings.first, postings.last + 1
+        self.chunks = postings.chunks
+        self.among = postings.among
+
+    def count(self) -> int:
+        """Return how many there are, which the dictionary knows."""
+        return self.size
+
+
+class Known:
+    """Documents that were found already, going up."""
+
+    def __init__(self, documents: Ints) -> None:
+        self._documents = documents
+        self.size = len(documents)
+        self.low, self.high = (int(documents[0]), int(documents[-1]) + 1) if len(documents) else (0, 0)
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield slices of them."""
+        begin, end = self._documents.searchsorted((low, high)).tolist()
+        for start in range(begin, end, _CHUNK):
+            yield self._documents[start : min(start + _CHUNK, end)]
+
+    def among(self, documents: Ints) -> Mask:
+        """Return which are there."""
+        if not self.size:
+            return np.zeros(len(documents), np.bool_)
+        place = self._documents.searchsorted(documents)
+        place[place == self.size] = 0
+        found: Mask = self._documents[place] == documents
+        return found
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return self.size
+
+
+class InRange(_Counted):
+    """The documents whose number lies in a range, both ends included."""
+
+    def __init__(self, column: NumberColumn, documents: int, first: int, last: int, *, has_absent: bool) -> None:
+        self._column = column
+        self._first, self._last = first, min(last, ABSENT - 1)
+        maybe, whole = column.candidates(self._first, self._last)
+        self._whole = np.zeros_like(whole) if has_absent else whole
+        self._zones = np.flatnonzero(maybe)
+        self._documents = documents
+        self.size = min(documents, len(self._zones) * ZONE_DOCUMENTS)
+        self.low = int(self._zones[0]) * ZONE_DOCUMENTS if self.size else 0
+        self.high = min(documents, (int(self._zones[-1]) + 1) * ZONE_DOCUMENTS) if self.size else 0
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield what is found in each zone that can hold any."""
+        begin, end = self._zones.searchsorted((low // ZONE_DOCUMENTS, -(-high // ZONE_DOCUMENTS))).tolist()
+        for zone in self._zones[begin:end].tolist():
+            start = max(low, zone * ZONE_DOCUMENTS)
+            stop = min(high, (zone + 1) * ZONE_DOCUMENTS, self._documents)
+            found = np.arange(start, stop)
+            if not self._whole[zone]:
+                found = found[self._fits(self._column.span(start, stop))]
+            if len(found):
+                yield found
+
+    def among(self, documents: Ints) -> Mask:
+        """Return whose number lies in the range."""
+        return self._fits(self._column.of(documents))
+
+    def count(self) -> int:
+        """Return how many there are; zones that hold no others are not looked at."""
+        total = 0
+        for zone in self._zones.tolist():
+            start, stop = zone * ZONE_DOCUMENTS, min((zone + 1) * ZONE_DOCUMENTS, self._documents)
+            total += stop - start if self._whole[zone] else int(self._fits(self._column.span(start, stop)).sum())
+        return total
+
+    def _fits(self, numbers: npt.NDArray[np.int64]) -> Mask:
+        found: Mask = (numbers >= self._first) & (numbers <= self._last)
+        return found
+
+
+class AllOf(_Counted):
+    """The documents that are in each of some sets: the smallest leads, the others say which of its documents stay."""
+
+    def __init__(self, parts: Sequence[Node]) -> None:
+        ordered = sorted(parts, key=lambda part: part.size)
+        self._lead, self._others = ordered[0], ordered[1:]
+        self.size = self._lead.size
+        self.low = max(part.low for part in parts)
+        self.high = max(self.low, min(part.high for part in parts))
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield what is left of the leader's chunks."""
+        for documents in self._lead.chunks(max(low, self.low), min(high, self.high)):
+            found = self._left(documents)
+            if len(found):
+                yield found
+
+    def among(self, documents: Ints) -> Mask:
+        """Return which are in all sets."""
+        mask = self._lead.among(documents)
+        for part in self._others:
+            chosen = np.flatnonzero(mask)
+            if not len(chosen):
+                break
+            mask[chosen] = part.among(documents[chosen])
+        return mask
+
+    def _left(self, documents: Ints) -> Ints:
+        for part in self._others:
+            if not len(documents):
+                break
+            documents = documents[part.among(documents)]
+        return documents
+
+
+class AnyOf(_Counted):
+    """The documents that are in any of some sets, window by window."""
+
+    def __init__(self, parts: Sequence[Node]) -> None:
+        self._parts = [part for part in parts if part.high > part.low]
+        self.low = min((part.low for part in self._parts), default=0)
+        self.high = max((part.high for part in self._parts), default=0)
+        self.size = min(sum(part.size for part in self._parts), self.high - self.low)
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield the union within windows that grow."""
+        start, end = max(low, self.low), min(high, self.high)
+        window = _CHUNK
+        while start < end:
+            stop = min(start + window, end)
+            found = self._within(start, stop)
+            if len(found):
+                yield found
+            start, window = stop, min(2 * window, _WINDOW_MAX)
+
+    def among(self, documents: Ints) -> Mask:
+        """Return which are in any set."""
+        mask = np.zeros(len(documents), np.bool_)
+        for part in self._parts:
+            left = np.flatnonzero(~mask)
+            if not len(left):
+                break
+            mask[left] = part.among(documents[left])
+        return mask
+
+    def _within(self, start: int, stop: int) -> Ints:
+        has = np.zeros(stop - start, np.bool_)
+        for part in self._parts:
+            if part.low < stop and part.high > start:
+                for documents in part.chunks(start, stop):
+                    has[documents - start] = True
+        return np.flatnonzero(has) + start
+
+
+class NoneOf:
+    """The documents that are not in a set."""
+
+    def __init__(self, part: Node, documents: int) -> None:
+        self._part = part
+        self._everything = All(documents)
+        self.low, self.high = 0, documents
+        self.size = documents
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield what is left of all documents."""
+        for documents in self._everything.chunks(low, high):
+            found = documents[~self._part.among(documents)]
+            if len(found):
+                yield found
+
+    def among(self, documents: Ints) -> Mask:
+        """Return which are not in the set."""
+        return ~self._part.among(documents)
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return self.size - self._part.count()
+
+
+_PLACE_BITS = 31
+_COUNT_BYTES = 4
+# A value of one place below 256: code and length of the bytes, u32 1, `](K`, the place, `e.`
+_SIMPLE = np.frombuffer(b"C\x0a\0\0\0\x01](K\0e.", np.uint8)
+_SIMPLE_PLACE = 9
+
+
+def phrase(words: Sequence[PostingList]) -> Node:
+    """Return the documents in which these words stand one behind the other.
+
+    Each occurrence is one number, document above place; a phrase is where the numbers of all words, each moved back by
+    its distance from the first, are the same.
+    """
+    together = AllOf([Listed(found) for found in words])
+    documents = np.concatenate([np.empty(0, np.int64), *together.chunks(together.low, together.high)])
+    if len(words) == 1 or not len(documents):
+        return Known(documents)
+    begins = [
+        np.concatenate([np.empty(0, np.int64), *_occurrences(word, documents)]) - distance
+        for distance, word in enumerate(words)
+    ]
+    found = reduce(partial(np.intersect1d, assume_unique=True), begins)
+    return Known(np.unique(found >> _PLACE_BITS))
+
+
+def _occurrences(word: PostingList, documents: Ints) -> Iterator[Ints]:
+    """Yield the occurrences of a word in some documents, block by block."""
+    for block, own in word.blocks():
+        low, high = documents.searchsorted((own[0], own[-1] + 1)).tolist()
+        if low == high:
+            continue
+        wanted = np.isin(own, documents[low:high], assume_unique=True)
+        places, counts = _places(word, block)
+        keep = np.repeat(wanted, counts)
+        owners = np.repeat(own, counts)[keep]
+        # One place is left below the first, so that moving back stays within the document.
+        yield (owners << _PLACE_BITS) + places[keep] + (1 << 20)
+
+
+def _places(word: PostingList, block: Block) -> tuple[Ints, Ints]:
+    """Return all places of a block's postings, and how many each posting has."""
+    data = word.data_of(block)
+    simple = _simple_places(data, block.postings)
+    if simple is not None:
+        return simple, np.ones(block.postings, np.int64)
+    match plain_data(data):
+        case (_, _, tuple(values)):
+            lists = [_decoded(value) for value in values]
+            counts = np.array([len(places) for places in lists], np.int64)
+            return np.array([place for places in lists for place in places], np.int64), counts
+    raise ValueError("a block without places")
+
+
+def _simple_places(data: memoryview, postings: int) -> Ints | None:
+    """Return the places when each posting has one that fits into a byte, as nearly all have; else None."""
+    size = postings * len(_SIMPLE)
+    end = len(data) - 3
+    if end < size or bytes(data[end - size - 2 : end - size]) != b"N(":
+        return None
+    rows: npt.NDArray[np.uint8] = np.frombuffer(data[end - size : end], np.uint8).reshape(postings, -1)
+    fixed = np.delete(rows, _SIMPLE_PLACE, axis=1)
+    if not (fixed == np.delete(_SIMPLE, _SIMPLE_PLACE)).all():
+        return None
+    return rows[:, _SIMPLE_PLACE].astype(np.int64)
+
+
+def _decoded(value: object) -> list[int]:
+    if not isinstance(value, bytes):
+        raise TypeError("places that are no bytes")
+    differences = plain_data(value[_COUNT_BYTES:] if value.endswith(b".") else value[_COUNT_BYTES:] + b".")
+    if not isinstance(differences, list) or not all(type(item) is int for item in differences):
+        raise ValueError("places that are no list of numbers")
+    return np.cumsum(differences).tolist()  # type: ignore[no-any-return]

@@ -1,0 +1,93 @@
+"""A file of a shard, mapped, of which each page is checked when it is first looked at."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from custody.errors import CorruptionError
+from custody.index.arrays import Bytes, Ints
+from custody.index.manifest import PAGE_BYTES, Checksums
+from custody.vfs import FileSystem
+
+_PAGE_BITS = PAGE_BYTES.bit_length() - 1
+
+
+class CheckedFile:
+    """The bytes of a file, checked page by page; may be used by several threads.
+
+    `data`, shape (size,), is what the mapping shows: only what was checked may be looked at.
+    """
+
+    def __init__(self, fs: FileSystem, path: Path, size: int, checksums: Checksums) -> None:
+        view = fs.view(path)
+        if len(view) != size:
+            raise CorruptionError(f"{path} @{min(len(view), size)}: expected {size} bytes, got {len(view)}.")
+        self.path = path
+        self.size = size
+        self.data: Bytes = np.frombuffer(view, np.uint8)
+        self._view = view
+        self._checksums = checksums
+        # Two threads may check the same page; both come to the same result.
+        self._is_checked = bytearray(len(checksums))
+        self._are_checked = np.frombuffer(self._is_checked, np.uint8)
+
+    def span(self, start: int, end: int) -> memoryview:
+        """Return some bytes.
+
+        Raises:
+            CorruptionError: they are not what was written, or lie outside of the file.
+        """
+        if not 0 <= start <= end <= self.size:
+            raise self.error(start, f"{end - start} bytes within {self.size}", "a place outside of the file")
+        for page in range(start >> _PAGE_BITS, ((end - 1) >> _PAGE_BITS) + 1 if end > start else 0):
+            if not self._is_checked[page]:
+                self._check(page)
+        return self._view[start:end]
+
+    def array(self, start: int, end: int) -> Bytes:
+        """Return some bytes as an array."""
+        self.span(start, end)
+        return self.data[start:end]
+
+    def require(self, places: Ints, width: int) -> None:
+        """Check the bytes from place to place + width for each place."""
+        if not len(places):
+            return
+        if int(places.min()) < 0 or int(places.max()) + width > self.size:
+            raise self.error(int(places.max()), f"{width} bytes within {self.size}", "a place outside of the file")
+        for pages in (places >> _PAGE_BITS, (places + width - 1) >> _PAGE_BITS):
+            if not self._are_checked[pages].all():
+                for page in np.unique(pages[self._are_checked[pages] == 0]).tolist():
+                    self._check(page)
+
+    def error(self, place: int, expected: str, got: str) -> CorruptionError:
+        """Return an error that names this file and a place in it."""
+        return CorruptionError(f"{self.path} @{place}: expected {expected}, got {got}.")
+
+    def _check(self, page: int) -> None:
+        start = page << _PAGE_BITS
+        if zlib.crc32(self._view[start : start + PAGE_BYTES]) != self._checksums[page]:
+            raise self.error(start, "a page with its checksum", "other bytes")
+        self._is_checked[page] = 1
+
+
+def number(data: memoryview, dtype: str, place: int = 0) -> int:
+    """Return one number of some bytes."""
+    return int(np.frombuffer(data, dtype, 1, place)[0])
+
+
+def numbers(data: Bytes, places: Ints, dtype: str) -> npt.NDArray[np.int64]:
+    """Return the number at each place as 64 bits; the places were checked."""
+    if not len(places):
+        return np.empty(0, np.int64)
+    return window(data, np.dtype(dtype))[places].astype(np.int64)
+
+
+def window(data: Bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return what would be read at each place of some bytes: element i begins at byte i."""
+    return np.ndarray((len(data) - dtype.itemsize + 1,), dtype, buffer=data.data, strides=(1,))

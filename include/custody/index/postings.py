@@ -1,0 +1,505 @@
+"""Posting lists as bytes: the blocks of a `.pst` file, and the short lists that lie in the dictionary itself.
+
+A list is the mark `W3Bl` and then blocks: i32 length of what follows (negative for the last block), a description of
+fixed size, and the data. Both are pickles, as Whoosh reads them: made here as fixed patterns of bytes with numbers in
+between, in such a way that custody's own reader finds each number at a place that it can compute.
+
+Weights and positions of a text's postings: what follows the documents in a block's data.
+
+A value is what Whoosh's Positions format makes: u32 number of places, big-endian, then a pickled list of the
+differences between them. The weight of a posting is the number of its places.
+
+A posting list: the documents that have a term, decoded block by block and only where they are needed.
+
+Many posting lists of one block each, decoded at once: what a pattern or a facet needs of a field with many terms.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put, put_same, raw, starts
+from custody.index.pages import CheckedFile, numbers
+from custody.index.posting_lists import FieldTerms, Positions
+from custody.index.postings_cache import KeptLists, WholeList
+from custody.index.safe_pickle import plain_data, plain_prefix
+
+LIST_OPEN, LIST_CLOSE = b"](", b"e."
+_LONG_VALUE = 256
+_FIXED = 4 + len(LIST_OPEN) + len(LIST_CLOSE)
+
+
+class Occurrences:
+    """The encoded values of all postings of a field, one behind the other."""
+
+    def __init__(self, found: Positions) -> None:
+        self._counts = found.counts
+        self._values = _values(found)
+        self._bounds = np.append(self._values.places, len(self._values.data))
+
+    def greatest(self, first: Ints, end: Ints) -> npt.NDArray[np.float64]:
+        """Return the greatest weight of some runs of postings, first to end each."""
+        bounds = np.stack([first, end], axis=1).ravel()
+        return np.maximum.reduceat(np.append(self._counts, 0), bounds)[::2].astype(np.float64)
+
+    def tails(self, first: Ints, end: Ints) -> Pieces:
+        """Return the end of the data of some runs of postings: `t`, weights, values, end of the pickle."""
+        has_weights = self.greatest(first, end) > 1
+        weight_lengths = np.where(has_weights, 2 + 9 * (end - first), 1)
+        value_lengths = self._bounds[end] - self._bounds[first]
+        lengths = 1 + weight_lengths + 1 + value_lengths + 3
+        places = starts(lengths)
+        out = np.empty(int(lengths.sum()), np.uint8)
+        put_same(out, places, b"t")
+        put_same(out, places[~has_weights] + 1, b"N")
+        for place, low, high in zip(*(a[has_weights].tolist() for a in (places + 1, first, end)), strict=True):
+            encoded = np.full((high - low, 9), ord("G"), np.uint8)
+            encoded[:, 1:] = raw(self._counts[low:high].astype(">f8"))
+            out[place] = ord("(")
+            out[place + 1 : place + 1 + encoded.size] = encoded.ravel()
+            out[place + 1 + encoded.size] = ord("t")
+        values = places + 1 + weight_lengths
+        put_same(out, values, b"(")
+        copy_pieces(self._values.data, self._bounds[first], out, values + 1, value_lengths)
+        put_same(out, values + 1 + value_lengths, b"t\x87.")
+        return Pieces(out, places, lengths)
+
+
+def _values(found: Positions) -> Pieces:
+    """Return each posting's value as a pickled byte string."""
+    first = starts(found.counts)
+    deltas = found.positions.astype(np.int64)
+    deltas[1:] -= found.positions[:-1]
+    deltas[first] = found.positions[first]
+    widths = np.where(deltas < 1 << 8, 2, np.where(deltas < 1 << 16, 3, 5))
+    bodies = np.add.reduceat(widths, first) if len(first) else np.empty(0, np.int64)
+    sizes = bodies + _FIXED
+    heads = np.where(sizes < _LONG_VALUE, 2, 5)
+    lengths = heads + sizes
+    places = starts(lengths)
+    out = np.empty(int(lengths.sum()), np.uint8)
+    short = sizes < _LONG_VALUE
+    put(out, places[short], np.stack([np.full(int(short.sum()), ord("C")), sizes[short]], axis=1).astype(np.uint8))
+    put_same(out, places[~short], b"B")
+    put(out, places[~short] + 1, raw(sizes[~short].astype("<u4")))
+    put(out, places + heads, raw(found.counts.astype(">u4")))
+    put_same(out, places + heads + 4, LIST_OPEN)
+    within = np.cumsum(widths) - widths
+    target = (
+        np.repeat(places + heads + 4 + len(LIST_OPEN) - within[first], found.counts) + within if len(first) else within
+    )
+    for width, code, kind in ((2, "K", "<u1"), (3, "M", "<u2"), (5, "J", "<i4")):
+        chosen = widths == width
+        encoded = np.full((int(chosen.sum()), width), ord(code), np.uint8)
+        encoded[:, 1:] = raw(deltas[chosen].astype(kind))
+        put(out, target[chosen], encoded)
+    put_same(out, places + lengths - len(LIST_CLOSE), LIST_CLOSE)
+    return Pieces(out, places, lengths)
+
+
+LIST_MARK = b"W3Bl"
+BLOCK_POSTINGS = 2048
+INLINE_MAX = 16
+"""Lists of up to so many documents lie in the dictionary."""
+
+# (postings, last document, greatest weight, compression, shortest length, greatest length)
+_ABOUT = b"\x80\x02(J%sJ%sG%sK\0K\0K\0t."
+ABOUT = np.frombuffer(_ABOUT % (bytes(4), bytes(4), struct.pack(">d", 1.0)), np.uint8)
+ABOUT_POSTINGS, ABOUT_LAST, ABOUT_WEIGHT = 4, 9, 14
+HEAD_BYTES = 4 + len(ABOUT)
+DATA_OPEN = b"\x80\x03("  # then the documents: the first as J, the others as differences of one width
+DATA_CLOSE = b"tNN\x87."
+INLINE_EMPTY = (b"tN(C\0", b"2", b"t\x87.")  # Whoosh wants a value a posting here, an empty one
+FIRST_BYTES = 5
+WIDTHS = ((2, b"K"), (3, b"M"), (5, b"J"))
+"""Bytes of a difference and the code before it: unsigned 8 and 16 bits, signed 32 bits."""
+
+
+def blocks(field: FieldTerms, lists: Ints, occurrences: Occurrences | None) -> Pieces:
+    """Return the blocks of some of a field's lists, which are named by the numbers of their terms."""
+    frequencies, list_first = field.frequencies[lists], field.first[lists]
+    block_counts = -(-frequencies // BLOCK_POSTINGS)
+    list_of = np.repeat(np.arange(len(lists)), block_counts)
+    within = np.arange(len(list_of)) - np.repeat(starts(block_counts), block_counts)
+    first = list_first[list_of] + within * BLOCK_POSTINGS
+    end = np.minimum(first + BLOCK_POSTINGS, (list_first + frequencies)[list_of])
+    is_first, is_last = within == 0, within == block_counts[list_of] - 1
+    postings = end - first
+
+    deltas, widths = _differences(field.documents, first, postings)
+    tails = _tails(len(first)) if occurrences is None else occurrences.tails(first, end)
+    data_lengths = len(DATA_OPEN) + FIRST_BYTES + (postings - 1) * widths + tails.lengths
+    lengths = HEAD_BYTES + data_lengths + is_first * len(LIST_MARK)
+    places = starts(lengths)
+    out = np.empty(int(lengths.sum()), np.uint8)
+    put_same(out, places[is_first], LIST_MARK)
+    head_places = places + is_first * len(LIST_MARK)
+    put(out, head_places, _heads(field, first, end, data_lengths, is_last, occurrences))
+    data_places = head_places + HEAD_BYTES
+    put_same(out, data_places, DATA_OPEN)
+    put(out, data_places + len(DATA_OPEN), _number(b"J", field.documents[first].astype("<u4")))
+    _put_differences(out, data_places + len(DATA_OPEN) + FIRST_BYTES, deltas, first + 1, postings - 1, widths)
+    copy_pieces(tails.data, tails.places, out, places + lengths - tails.lengths, tails.lengths)
+
+    list_places = places[is_first]
+    list_lengths = np.diff(list_places, append=len(out))
+    return Pieces(out, list_places, list_lengths)
+
+
+def inline(field: FieldTerms, lists: Ints, occurrences: Occurrences | None) -> Pieces:
+    """Return short lists as they lie in the dictionary: all documents as J, not as differences."""
+    frequencies, first = field.frequencies[lists], field.first[lists]
+    tails = _empty_tails(frequencies) if occurrences is None else occurrences.tails(first, first + frequencies)
+    lengths = len(DATA_OPEN) + FIRST_BYTES * frequencies + tails.lengths
+    places = starts(lengths)
+    out = np.empty(int(lengths.sum()), np.uint8)
+    put_same(out, places, DATA_OPEN)
+    which = np.repeat(first, frequencies) + _within(frequencies)
+    target = np.repeat(places + len(DATA_OPEN), frequencies) + _within(frequencies) * FIRST_BYTES
+    put(out, target, _number(b"J", field.documents[which].astype("<u4")))
+    copy_pieces(tails.data, tails.places, out, places + lengths - tails.lengths, tails.lengths)
+    return Pieces(out, places, lengths)
+
+
+def _within(counts: Ints) -> Ints:
+    """Return 0, 1, … count - 1 for each count, one behind the other."""
+    return np.arange(int(counts.sum())) - np.repeat(starts(counts), counts)
+
+
+def _number(code: bytes, values: npt.NDArray[np.generic]) -> Bytes:
+    """Return numbers with the code of their kind before each, shape (n, bytes)."""
+    digits = raw(values)
+    rows = np.empty((len(digits), 1 + digits.shape[1]), np.uint8)
+    rows[:, 0] = code[0]
+    rows[:, 1:] = digits
+    return rows
+
+
+def _differences(documents: npt.NDArray[np.uint32], first: Ints, postings: Ints) -> tuple[npt.NDArray[np.uint32], Ints]:
+    """Return each document's distance from the one before, and the bytes that a block needs for each of them."""
+    deltas = np.zeros(len(documents), np.uint32)
+    np.subtract(documents[1:], documents[:-1], out=deltas[1:])
+    deltas[first] = 0  # not a distance: the block before may be another list's
+    if not len(first):
+        return deltas, np.empty(0, np.int64)
+    # Pieces may leave out lists between them: each block is its own piece, and what lies between is ignored.
+    bounds = np.stack([first, first + postings], axis=1).ravel()
+    greatest = np.maximum.reduceat(np.append(deltas, np.uint32(0)), bounds)[::2]
+    return deltas, np.where(greatest < 1 << 8, 2, np.where(greatest < 1 << 16, 3, 5)).astype(np.int64)
+
+
+def _put_differences(
+    out: Bytes, places: Ints, deltas: npt.NDArray[np.uint32], first: Ints, counts: Ints, widths: Ints
+) -> None:
+    for width, code in WIDTHS:
+        chosen = np.flatnonzero((widths == width) & (counts > 0))
+        if len(chosen):
+            which = np.repeat(first[chosen], counts[chosen]) + _within(counts[chosen])
+            encoded = _number(code, deltas[which].astype(f"<u{width - 1}")).ravel()
+            lengths = counts[chosen] * width
+            copy_pieces(encoded, starts(lengths), out, places[chosen], lengths)
+
+
+def _heads(
+    field: FieldTerms,
+    first: Ints,
+    end: Ints,
+    data_lengths: Ints,
+    is_last: npt.NDArray[np.bool_],
+    occurrences: Occurrences | None,
+) -> Bytes:
+    heads = np.empty((len(first), HEAD_BYTES), np.uint8)
+    lengths = len(ABOUT) + data_lengths
+    heads[:, :4] = raw(np.where(is_last, -lengths, lengths).astype(">i4"))
+    about = heads[:, 4:]
+    about[:] = ABOUT
+    about[:, ABOUT_POSTINGS : ABOUT_POSTINGS + 4] = raw((end - first).astype("<i4"))
+    about[:, ABOUT_LAST : ABOUT_LAST + 4] = raw(field.documents[end - 1].astype("<u4"))
+    if occurrences is not None:
+        about[:, ABOUT_WEIGHT : ABOUT_WEIGHT + 8] = raw(occurrences.greatest(first, end).astype(">f8"))
+    return heads
+
+
+def _tails(count: int) -> Pieces:
+    """Return the end of a block's data without weights and values, for some blocks."""
+    lengths = np.full(count, len(DATA_CLOSE), np.int64)
+    return Pieces(np.frombuffer(DATA_CLOSE, np.uint8), np.zeros(count, np.int64), lengths)
+
+
+def _empty_tails(frequencies: Ints) -> Pieces:
+    """Return the end of inline lists whose values are empty."""
+    begin, again, end = INLINE_EMPTY
+    data = b"".join(begin + again * (count - 1) + end for count in range(1, INLINE_MAX + 1))
+    lengths = np.arange(INLINE_MAX) + len(begin) + len(end)
+    places = starts(lengths)
+    return Pieces(np.frombuffer(data, np.uint8), places[frequencies - 1], lengths[frequencies - 1])
+
+
+NONE: Ints = np.empty(0, np.int64)
+_DIFFERENCE = {code[0]: np.dtype([("code", "u1"), ("value", f"<u{width - 1}")]) for width, code in WIDTHS}
+_DOCUMENT = np.dtype([("code", "u1"), ("value", "<u4")])
+_HEAD = struct.Struct(">i")
+_BULK_HEAD = struct.Struct("<ixI")
+_STOCK_HEAD_MAX = 256
+_CHUNK = 4096
+_BLOCKS_ALONE = 4
+
+
+class Block(NamedTuple):
+    """Where the data of a block lies, how many postings it has and which document is its last."""
+
+    place: int
+    end: int
+    postings: int
+    last: int
+
+
+class PostingList:
+    """The documents of one term, going up; for one query of one thread.
+
+    What was found is kept: the places of blocks, and the block decoded last, so that neighbours are cheap.
+    """
+
+    def __init__(
+        self,
+        file: CheckedFile,
+        layout: Literal["bulk", "stock"],
+        place: int,
+        frequency: int,
+        first: int,
+        last: int,
+        kept: KeptLists | None = None,
+    ) -> None:
+        self.frequency = frequency
+        self._place = place
+        self._kept = kept
+        self._whole = None if kept is None else kept.get(place)
+        self._decodings = 0
+        self.first = first
+        self.last = last
+        self._file = file
+        self._layout = layout
+        self._next: int | None = place
+        self._blocks: list[Block] = []
+        self._lasts: list[int] = []
+        self._decoded: tuple[int, Ints] = (-1, NONE)
+
+    def chunks(self, low: int, high: int) -> Iterator[Ints]:
+        """Yield the documents from `low` to before `high`."""
+        number = self._block_from(low) if self._whole is None else None
+        while number is not None:
+            if self._is_read_on():
+                low = max(low, self._blocks[number - 1].last + 1) if number else low
+                break
+            documents = self._documents(number)
+            begin, end = (
+                documents.searchsorted((low, high)) if documents[0] < low or documents[-1] >= high else (0, None)
+            )
+            found = documents[begin:end]
+            if len(found):
+                yield found
+            if documents[-1] >= high - 1:
+                return
+            number = self._block(number + 1)
+        if self._whole is not None:
+            begin, end = self._whole.bounds(low, high)
+            for start in range(begin, end, _CHUNK):
+                yield self._whole.documents[start : min(start + _CHUNK, end)].astype(np.int64)
+
+    def among(self, documents: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Return which of some documents, going up, are in the list."""
+        mask = np.zeros(len(documents), np.bool_)
+        begin = 0
+        while begin < len(documents):
+            if self._is_read_on() and self._whole is not None:
+                mask[begin:] = self._whole.among(documents[begin:])
+                break
+            number = self._block_from(int(documents[begin]))
+            if number is None:
+                break
+            own = self._documents(number)
+            end = len(documents) if documents[-1] <= own[-1] else int(documents.searchsorted(own[-1], side="right"))
+            asked = documents[begin:end]
+            mask[begin:end] = own[own.searchsorted(asked)] == asked  # none is above the block's last
+            begin = end
+        return mask
+
+    def blocks(self) -> Iterator[tuple[Block, Ints]]:
+        """Yield all blocks with their documents."""
+        number = self._block_from(0)
+        while number is not None:
+            yield self._blocks[number], self._documents(number)
+            number = self._block(number + 1)
+
+    def _is_read_on(self) -> bool:
+        """Whether the list is in memory as a whole; after some blocks the rest is decoded at once, and kept."""
+        if self._whole is None and self._decodings > _BLOCKS_ALONE and self._kept is not None:
+            parts = [documents for _, documents in self.blocks()]
+            self._whole = WholeList(np.concatenate(parts).astype(np.int32))
+            self._kept.put(self._place, self._whole)
+        return self._whole is not None
+
+    def data_of(self, block: Block) -> memoryview:
+        """Return the data of a block."""
+        return self._file.span(block.place, block.end)
+
+    def _block_from(self, document: int) -> int | None:
+        """Return the number of the first block that ends at a document or behind it."""
+        number = bisect_left(self._lasts, document)
+        while number == len(self._lasts) or self._lasts[number] < document:
+            found = self._block(len(self._lasts))
+            if found is None:
+                return None
+            number = found
+        return number
+
+    def _block(self, number: int) -> int | None:
+        """Return the number when there is such a block; finds the place of the next one."""
+        if number < len(self._blocks):
+            return number
+        if self._next is None:
+            return None
+        place = self._next
+        if not self._blocks:
+            if bytes(self._file.span(place, place + len(LIST_MARK))) != LIST_MARK:
+                raise self._file.error(place, "a posting list", "other bytes")
+            place += len(LIST_MARK)
+        length = _HEAD.unpack(self._file.span(place, place + _HEAD.size))[0]
+        begin, end = place + _HEAD.size, place + _HEAD.size + abs(length)
+        block = self._bulk_head(begin, end) if self._layout == "bulk" else self._stock_head(begin, end)
+        if not 0 < block.postings <= self.frequency or block.last > self.last:
+            raise self._file.error(place, f"a block of up to {self.frequency} postings", f"{block.postings}")
+        self._next = None if length < 0 else end
+        self._blocks.append(block)
+        self._lasts.append(block.last)
+        return number
+
+    def _bulk_head(self, begin: int, end: int) -> Block:
+        data = begin + HEAD_BYTES - _HEAD.size
+        about = self._file.span(begin, data)
+        postings, last = _BULK_HEAD.unpack_from(about, ABOUT_POSTINGS)
+        return Block(data, end, postings, last)
+
+    def _stock_head(self, begin: int, end: int) -> Block:
+        about, length = plain_prefix(self._file.span(begin, min(end, begin + _STOCK_HEAD_MAX)))
+        match about:
+            case (int(postings), int(last), float() | int(), 0, int(), int()):
+                return Block(begin + length, end, postings, last)
+        raise self._file.error(begin, "the description of a block", repr(about))
+
+    def _documents(self, number: int) -> Ints:
+        if self._decoded[0] == number:
+            return self._decoded[1]
+        self._decodings += 1
+        block = self._blocks[number]
+        documents = self._bulk_data(block) if self._layout == "bulk" else self._stock_data(block)
+        if len(documents) != block.postings or documents[-1] != block.last:
+            raise self._file.error(block.place, f"{block.postings} documents up to {block.last}", "others")
+        self._decoded = number, documents
+        return documents
+
+    def _bulk_data(self, block: Block) -> Ints:
+        data = self._file.span(block.place, block.end)
+        begin = len(DATA_OPEN)
+        documents = np.empty(block.postings, np.int64)
+        documents[0] = np.frombuffer(data, _DOCUMENT, 1, begin)["value"][0]
+        if block.postings > 1:
+            begin += FIRST_BYTES
+            kind = _DIFFERENCE.get(data[begin])
+            if kind is None:
+                raise self._file.error(block.place + begin, "a difference", f"code {data[begin]}")
+            documents[1:] = np.frombuffer(data, kind, block.postings - 1, begin)["value"]
+            np.cumsum(documents, out=documents)
+        return documents
+
+    def _stock_data(self, block: Block) -> Ints:
+        match plain_data(self._file.span(block.place, block.end)):
+            case (tuple(deltas), _, _):
+                return np.cumsum(np.array(deltas, np.int64))
+        raise self._file.error(block.place, "a block of postings", "other data")
+
+
+class InlineList(PostingList):
+    """A short list that lies in the dictionary: all documents at once."""
+
+    def __init__(self, file: CheckedFile, place: int, end: int, frequency: int) -> None:
+        begin = place + len(DATA_OPEN)
+        data = file.span(begin, begin + frequency * FIRST_BYTES)
+        documents = np.frombuffer(data, _DOCUMENT)["value"].astype(np.int64)
+        first, last = int(documents[0]), int(documents[-1])
+        super().__init__(file, "bulk", place, frequency, first, last)
+        self._blocks = [Block(place, end, frequency, last)]
+        self._lasts = [last]
+        self._next = None
+        self._decoded = 0, documents
+
+
+_MARK = int.from_bytes(LIST_MARK, "big")
+_LENGTH = len(LIST_MARK)
+_SINGLE_ABOUT = _LENGTH + 4
+_FIRST = _LENGTH + HEAD_BYTES + len(DATA_OPEN)
+
+
+class SingleBlocks(NamedTuple):
+    """The documents of those of some lists that have one block, one list behind the other.
+
+    `is_single` says which lists those are, `counts` how many documents each of them has.
+    """
+
+    is_single: npt.NDArray[np.bool_]
+    documents: Ints
+    counts: Ints
+
+
+def single_blocks(file: CheckedFile, places: Ints, documents: int) -> SingleBlocks:
+    """Decode the lists of one block among those that lie at some places of a file of the bulk layout.
+
+    Raises:
+        CorruptionError: what lies there is no list of documents below `documents`.
+    """
+    if not len(places):
+        return SingleBlocks(np.zeros(0, np.bool_), places, places)
+    file.require(places, _FIRST + FIRST_BYTES)
+    if (numbers(file.data, places, ">u4") != _MARK).any():
+        raise file.error(int(places[0]), "posting lists", "other bytes")
+    lengths = -numbers(file.data, places + _LENGTH, ">i4")  # the last block's is negative
+    is_single = lengths > 0
+    places, lengths = places[is_single], lengths[is_single]
+    counts = numbers(file.data, places + _SINGLE_ABOUT + ABOUT_POSTINGS, "<i4")
+    lasts = numbers(file.data, places + _SINGLE_ABOUT + ABOUT_LAST, "<u4")
+    # So many as lie in the file, so that nobody makes us allocate more.
+    if (counts < 1).any() or (counts > lengths).any() or int(lengths.sum()) > file.size:
+        raise file.error(int(places[0]), "numbers of postings", "such as do not fit into their blocks")
+    begin = starts(counts)
+    found = np.empty(int(counts.sum()), np.int64)
+    found[begin] = numbers(file.data, places + _FIRST + 1, "<u4")
+    _put_single_differences(file, places + _FIRST + FIRST_BYTES, counts, begin, found)
+    sums = np.cumsum(found)
+    found = sums - np.repeat(sums[begin] - found[begin], counts)
+    if len(found) and ((found[begin + counts - 1] != lasts).any() or not 0 <= found.min() <= found.max() < documents):
+        raise file.error(int(places[0]), f"documents below {documents}, the last as described", "others")
+    return SingleBlocks(is_single, found, counts)
+
+
+def _put_single_differences(file: CheckedFile, places: Ints, counts: Ints, begin: Ints, out: Ints) -> None:
+    """Write the differences behind the first document of each list; they lie from some places on, of one width each."""
+    several = np.flatnonzero(counts > 1)
+    file.require(places[several], 1)
+    codes = file.data[places[several]]
+    left = len(several)
+    for width, code in WIDTHS:
+        chosen = several[codes == code[0]]
+        left -= len(chosen)
+        lengths = counts[chosen] - 1
+        within = np.arange(int(lengths.sum())) - np.repeat(starts(lengths), lengths)
+        at = np.repeat(places[chosen], lengths) + within * width + 1
+        file.require(at, width - 1)
+        out[np.repeat(begin[chosen] + 1, lengths) + within] = numbers(file.data, at, f"<u{width - 1}")
+    if left:
+        raise file.error(int(places[several[0]]), "differences", "an unknown code")

@@ -1,0 +1,289 @@
+"""One open shard: what matches a query, newest or oldest first, how many match, and how they are spread.
+
+Open shards, kept open within a bound, and searching one of them.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from whoosh import query
+
+from custody.errors import CorruptionError, NotFoundError, StorageError
+from custody.index import manifest
+from custody.index.arrays import Ints, to_arrow
+from custody.index.columns import NumberColumn
+from custody.index.dictionary import Dictionary
+from custody.index.fields import ABSENT, POINTER_COLUMN
+from custody.index.manifest import Description, Manifest, pages_of
+from custody.index.nodes import Node
+from custody.index.pages import CheckedFile
+from custody.index.plan import plan
+from custody.index.values import Codes
+from custody.vfs import FileSystem
+
+EventIds = npt.NDArray[np.int64]
+DAY = "day"
+"""The days of the event times, UTC, as YYYY-MM-DD, where a field is asked for facets."""
+DAY_MS = 86_400_000
+_TIME = "event_time"
+_FACETS_KEPT = 4
+_BACKWARDS = 4096
+
+
+class OpenShard:
+    """A shard's files, mapped. May be used by several threads; closed with the last reference."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        if not fs.exists(path):
+            raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
+        if not fs.exists(path / manifest.NAME):
+            raise CorruptionError(f"index shard {path}: expected the file {manifest.NAME}, got none. {_advice(path)}")
+        self.path = path
+        self._fs = fs
+        found = Manifest.decode(fs.read(path / manifest.NAME), path / manifest.NAME)
+        self.description = found.description
+        self.documents = self.description.documents
+        self.fields = self.description.searched
+        self._zones = found.zones
+        self._checksums: dict[str, tuple[int, manifest.Checksums]] = {}
+        page = 0
+        for file in self.description.files:
+            pages = pages_of(file.size)
+            self._checksums[file.name] = file.size, found.checksums[page : page + pages]
+            page += pages
+        self._columns: dict[str, NumberColumn] = {}
+        self._facets: dict[str, tuple[pa.StringArray, Codes]] = {}
+        self._lock = threading.Lock()
+        with self._reported():
+            self.terms = Dictionary(self._file("trm"), self._file("pst"), self.description)
+
+    def search(
+        self,
+        question: query.Query,
+        limit: int | None = None,
+        *,
+        below: int | None = None,
+        above: int | None = None,
+        oldest_first: bool = False,
+    ) -> EventIds:
+        """Return the ids of events that match, the newest first, reading no more than `limit` of them need.
+
+        `below` and `above` leave out the events with these ids and those on the other side of them.
+
+        Raises:
+            InvalidInputError: a kind of query that custody does not know.
+            CorruptionError: the shard is damaged.
+        """
+        with self._reported():
+            node = plan(self, question)
+            low, high = self._window(node, below, above)
+            chunks = _backwards(node, low, high) if oldest_first else node.chunks(low, high)
+            found = _newest(chunks, limit)
+            ids = self._ids().of(found if not oldest_first else found[::-1])
+            return ids[::-1] if oldest_first else ids
+
+    def count(self, question: query.Query) -> int:
+        """Return how many events match, exactly."""
+        with self._reported():
+            return plan(self, question).count()
+
+    def verify(self) -> None:
+        """Check every byte of every file, those included that only Whoosh reads.
+
+        Raises:
+            CorruptionError: a file is gone, or holds other bytes than were written.
+        """
+        with self._reported():
+            for name, (size, checksums) in self._checksums.items():
+                CheckedFile(self._fs, self.path / name, size, checksums).span(0, size)
+
+    def numbers(self, name: str) -> NumberColumn:
+        """Return a number column."""
+        found = self._columns.get(name)
+        if found is None:
+            with self._lock:
+                is_sortable = name in self.description.ranges
+                file = self._file(f"{name}.col")
+                zones = self._zones.get(name)
+                left_out = 0 if name == POINTER_COLUMN else ABSENT
+                found = NumberColumn(file, self.documents, is_sortable=is_sortable, zones=zones, left_out=left_out)
+                self._columns[name] = found
+        return found
+
+    def absent(self, name: str) -> int:
+        """Return how many documents have no such number."""
+        return self.description.absent[name]
+
+    def count_of(self, question: query.Query, event_ids: EventIds) -> int:
+        """Return how many of some events, given by sorted ids, are in the shard and match."""
+        if not len(event_ids):
+            return 0
+        with self._reported():
+            own = self._ids().span(0, self.documents)[::-1]
+            places = np.searchsorted(own, event_ids)
+            places = places[places < self.documents]
+            held = places[own[places] == event_ids[: len(places)]]
+            return int(plan(self, question).among(self.documents - 1 - held[::-1]).sum())
+
+    def facet(self, question: query.Query, field: str) -> dict[str, int]:
+        """Return how many of the events that match have each term of a field; for `DAY` the days of the event times.
+
+        For fields with one term an event. What is known of a field is kept for the next question.
+        """
+        with self._reported():
+            node = plan(self, question)
+            if field == DAY:
+                return self._days(node)
+            if field not in self._facets:
+                if len(self._facets) >= _FACETS_KEPT:
+                    self._facets.clear()
+                self._facets[field] = self.terms.texts(*self.terms.range_of(field)), self.terms.codes(field)
+            texts, codes = self._facets[field]
+            counts = np.zeros(len(texts) + 1, np.int64)
+            for documents in node.chunks(node.low, node.high):
+                counts += np.bincount(codes[documents] + 1, minlength=len(counts))
+            chosen = np.flatnonzero(counts[1:])
+            return dict(zip(texts.take(to_arrow(chosen)).to_pylist(), counts[1:][chosen].tolist(), strict=True))
+
+    def _days(self, node: Node) -> dict[str, int]:
+        counts: Counter[int] = Counter()
+        for documents in node.chunks(node.low, node.high):
+            days, found = np.unique(self.numbers(_TIME).of(documents) // DAY_MS, return_counts=True)
+            counts.update(dict(zip(days.tolist(), found.tolist(), strict=True)))
+        return {day_name(day): count for day, count in counts.items()}
+
+    def _ids(self) -> NumberColumn:
+        return self.numbers(POINTER_COLUMN)
+
+    def _window(self, node: Node, below: int | None, above: int | None) -> tuple[int, int]:
+        """Return the documents to look at; the ids of the documents go down."""
+        low, high = node.low, node.high
+        if below is not None and below <= self.description.last_event_id:
+            low = max(low, self._ids().below(below))
+        if above is not None and above >= self.description.first_event_id:
+            high = min(high, self._ids().below(above + 1))
+        return low, max(low, high)
+
+    def _file(self, name: str) -> CheckedFile:
+        full = f"{self.description.segment}.{name}"
+        if full not in self._checksums:
+            raise CorruptionError(f"index shard {self.path}: expected the file {full}, got none. {_advice(self.path)}")
+        return CheckedFile(self._fs, self.path / full, *self._checksums[full])
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Name the shard when what it holds makes no sense; whoever made such a file knew the checksums."""
+        try:
+            yield
+        except CorruptionError as error:
+            text = str(error)
+            raise CorruptionError(text if _advice(self.path) in text else f"{text} {_advice(self.path)}") from error
+        except StorageError as error:
+            raise CorruptionError(f"index shard {self.path}: {error} {_advice(self.path)}") from error
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error, pa.ArrowException) as error:
+            raise CorruptionError(f"index shard {self.path}: {error!r}. {_advice(self.path)}") from error
+
+
+def day_name(day: int) -> str:
+    """Return a day, counted from 1970-01-01, as YYYY-MM-DD."""
+    return str(np.datetime64(day, "D"))
+
+
+def _advice(path: Path) -> str:
+    return f"Remove the folder {path} and make it again: custody run index"
+
+
+def _newest(chunks: Iterator[Ints], limit: int | None) -> Ints:
+    found: list[Ints] = []
+    left = limit
+    for documents in chunks:
+        if left is not None and len(documents) >= left:
+            found.append(documents[:left])
+            break
+        found.append(documents)
+        left = None if left is None else left - len(documents)
+    return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _backwards(node: Node, low: int, high: int) -> Iterator[Ints]:
+    """Yield the documents from the last to the first, in windows that grow."""
+    window = _BACKWARDS
+    while high > low:
+        start = max(low, high - window)
+        found = [np.empty(0, np.int64), *node.chunks(start, high)]
+        yield np.concatenate(found)[::-1]
+        high, window = start, 2 * window
+
+
+SHARDS_MAX = 128
+"""Shards that are open at a time; each keeps up to eight files mapped."""
+
+
+class Shards:
+    """The shards of one file system, the last used open; may be used by several threads."""
+
+    def __init__(self, fs: FileSystem, open_max: int = SHARDS_MAX) -> None:
+        self._fs = fs
+        self._open_max = open_max
+        self._open: OrderedDict[Path, OpenShard] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, path: Path) -> OpenShard:
+        """Return a shard, open when it was used lately.
+
+        Raises:
+            NotFoundError: the shard's folder is gone.
+            CorruptionError, FormatVersionError: it is none, or a damaged one.
+        """
+        with self._lock:
+            found = self._open.get(path)
+            if found is not None:
+                self._open.move_to_end(path)
+                return found
+        opened = OpenShard(self._fs, path)
+        with self._lock:
+            self._open[path] = opened
+            while len(self._open) > self._open_max:
+                self._open.popitem(last=False)
+        return opened
+
+    def is_open(self, path: Path) -> bool:
+        """Whether a shard is open."""
+        return path in self._open
+
+    def forget(self, path: Path) -> None:
+        """Let go of a shard, which was damaged or made anew."""
+        with self._lock:
+            self._open.pop(path, None)
+
+
+def describe_shard(fs: FileSystem, path: Path) -> Description:
+    """Return what a shard says of itself; only the begin of one file is read.
+
+    Raises:
+        NotFoundError: the shard's folder is gone.
+        CorruptionError, FormatVersionError: it is none, or a damaged one.
+    """
+    if not fs.exists(path / manifest.NAME):
+        raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
+    return manifest.described(fs.view(path / manifest.NAME), path / manifest.NAME)
+
+
+def search_shard(fs: FileSystem, path: Path, question: query.Query) -> EventIds:
+    """Return the ids of all events of a shard that match, newest first.
+
+    Raises:
+        NotFoundError: the shard's folder is gone.
+        CorruptionError: it is no index, or a damaged one.
+        InvalidInputError: a kind of query that custody does not know.
+    """
+    return OpenShard(fs, path).search(question)

@@ -1,0 +1,146 @@
+"""The slow path: a shard written by Whoosh's own writer, document by document. Needs a real folder.
+
+It is there for a Whoosh that the bulk writer does not know, and as what the bulk writer is compared with.
+
+`_MAIN_1.toc`: Whoosh's own table of contents of an index of one segment, as Whoosh writes it.
+
+Which Whoosh the bulk writer was made for. Another one may read other bytes, so it gets the stock writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import whoosh
+from whoosh import fields, index
+from whoosh.codec import whoosh3
+from whoosh.codec.whoosh3 import W3Codec, W3Segment
+from whoosh.filedb.filestore import RamStorage
+from whoosh.index import TOC
+from whoosh.writing import IndexWriter
+
+from custody.index.arrays import to_arrow
+from custody.index.columns import zones
+from custody.index.fields import ABSENT, NUMBER_FIELDS, POINTER_COLUMN, TEXT_FIELD, TIME_FIELDS, Indexed, numbers
+from custody.index.manifest import Description, Manifest, ShardFile, checksums_of
+from custody.vfs import FileSystem
+
+_WRITER_MEGABYTES = 4096  # below the working set Whoosh pickles every posting to run files
+_NUMBERS = (*TIME_FIELDS, *NUMBER_FIELDS)
+
+
+def write_segment(fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: Indexed) -> Manifest:
+    """Write the events of some tables into an empty folder; all of them are in memory at once.
+
+    Durability: on return the content of the files survives power loss; their names when the folder is synced.
+    """
+    table = _newest_first(tables)
+    shard = index.create_in(str(folder), indexed.schema)
+    codec = W3Codec(blocklimit=1024, compression=0)
+    # No field is scored, so nobody reads field lengths; without this every posting costs a stat() call.
+    codec.length_stats = False
+    writer = shard.writer(codec=codec, limitmb=_WRITER_MEGABYTES, compound=False)
+    try:
+        _add_documents(writer, table, indexed)
+    except BaseException:
+        writer.cancel()
+        raise
+    writer.commit(merge=False)
+    return _described(fs, folder, table, indexed)
+
+
+def _newest_first(tables: Iterable[pa.Table]) -> pa.Table:
+    """Reverse the order, so that any scan by document number meets the newest event first."""
+    table = pa.concat_tables(tables)
+    return table.take(to_arrow(np.arange(table.num_rows - 1, -1, -1)))
+
+
+def _add_documents(writer: IndexWriter, table: pa.Table, indexed: Indexed) -> None:
+    names: list[str] = []
+    columns: list[list[object]] = []
+    for field in indexed.searched:
+        names.append(field.name)
+        if field is TEXT_FIELD:
+            columns.append(table.column(field.name).to_pylist())
+        else:
+            # Whoosh takes a list of terms as it is, without the analyzer: they are lower-cased already.
+            columns.append([terms or None for terms in field.values(table).lists(table.num_rows)])
+    for name in (*_NUMBERS, POINTER_COLUMN):
+        names.append(name)
+        columns.append([None if number == ABSENT else number for number in numbers(table, name).tolist()])
+    for row in zip(*columns, strict=True):
+        writer.add_document(**{name: value for name, value in zip(names, row, strict=True) if value is not None})
+
+
+def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: Indexed) -> Manifest:
+    """Return the manifest of what Whoosh has just written here; makes the content of its files durable."""
+    [segment] = index.open_dir(str(folder), readonly=True)._segments()
+    with index.open_dir(str(folder), readonly=True).reader() as reader:
+        terms = reader._terms._tindex
+        extras = terms.extras
+    event_ids = table.column(POINTER_COLUMN).to_pylist()
+    found = {name: numbers(table, name) for name in _NUMBERS}
+    files, checksums = [], []
+    for name in fs.list(folder):
+        fs.sync_file(folder / name)
+        data = fs.view(folder / name)
+        files.append(ShardFile(name=name, size=len(data)))
+        checksums += checksums_of(data)
+    description = Description(
+        documents=table.num_rows,
+        first_event_id=event_ids[-1] if event_ids else 0,
+        last_event_id=event_ids[0] if event_ids else -1,
+        segment=segment.segment_id(),
+        layout="stock",
+        attributes=indexed.attributes,
+        standard=indexed.standard,
+        ranges=indexed.ranges,
+        fields=dict(extras["fieldmap"]),
+        terms=extras["indexlen"],
+        order_type=extras["indextype"],
+        absent={name: int((column == ABSENT).sum()) for name, column in found.items()},
+        files=tuple(files),
+    )
+    bounds = {name: zones(column) for name, column in found.items()}
+    return Manifest(description=description, checksums=np.array(checksums, np.uint32), zones=bounds)
+
+
+INDEX_NAME = "MAIN"
+NAME = f"_{INDEX_NAME}_1.toc"
+
+
+def segment_name(first_event_id: int) -> str:
+    """Return the begin of the names of a segment's files: that of a shard is always the same."""
+    return f"{INDEX_NAME}_{first_event_id:020d}"
+
+
+def contents(schema: fields.Schema, first_event_id: int, documents: int) -> bytes:
+    """Return the bytes of the table of contents."""
+    segment = W3Segment(W3Codec(), INDEX_NAME, doccount=documents, segid=f"{first_event_id:020d}")
+    segment._fieldlengths = {}
+    storage = RamStorage()
+    TOC(schema, [segment], 1).write(storage, INDEX_NAME)
+    data: bytes = storage.files[NAME]
+    return data
+
+
+RELEASE = (2, 7, 5)
+_TABLE_OF_CONTENTS = -111
+_TERM_INFO = "!BfIBBfII"
+
+
+def difference() -> str | None:
+    """Return how the installed Whoosh differs from the one that segments are written for; None when it does not."""
+    found = {
+        "release": (tuple(whoosh.__version__), RELEASE),
+        "table of contents": (index._CURRENT_TOC_VERSION, _TABLE_OF_CONTENTS),
+        "mark of postings": (whoosh3.WHOOSH3_HEADER_MAGIC, b"W3Bl"),
+        "term information": (whoosh3.W3TermInfo._struct.format, _TERM_INFO),
+    }
+    differences = [
+        f"{what} {got!r} instead of {expected!r}" for what, (got, expected) in found.items() if got != expected
+    ]
+    return f"Whoosh has {', '.join(differences)}" if differences else None

@@ -1,0 +1,1 @@
+"""Room `ingest`: files of other systems become acknowledged events, each once."""

@@ -1,0 +1,342 @@
+"""What became of a file: counted while it is ingested, and reported at the end.
+
+Ingest: a file of events becomes acknowledged events, each exactly once; what is bad goes to the quarantine.
+
+An event that is stored already, by whichever writer, is known by its key. If its content is the same it is a repetition
+and counted as such, if it differs both cannot be true: the second one is rejected. Ingests of several processes take
+turns at a source, so that what one looks up is still true when it stores. A file is read once from its beginning to its
+end, in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from custody.capture import (
+    Accepted,
+    Context,
+    Format,
+    Limits,
+    Outcome,
+    Place,
+    Rejected,
+    contradictions,
+    detect_file,
+    read_piece,
+    read_stream,
+    told_anew,
+)
+from custody.errors import FormatVersionError, InvalidInputError, NotFoundError, StorageError
+from custody.format.names import name_as_text
+from custody.ingest.dedup import Key, KnownSources, Stored, key_of
+from custody.ingest.slots import SlotWriter
+from custody.ingest.source_locks import Turns
+from custody.model import UNASSIGNED, Event, Problem, Severity, require_text
+from custody.ngsi.http_notification import Arrival, kept_arrival, told
+from custody.quarantine import Entry, Quarantine
+from custody.read.reader import get_many
+from custody.workspace import Workspace
+
+
+class FileReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one file; the numbers count events, `rejected` also counts pieces that are no events.
+
+    The event ids are those of `writer`.
+    """
+
+    file: str
+    writer: str
+    read: int
+    stored: int
+    repeated: int
+    retold: int
+    """How many of the repeated ones told a name or an address anew; what was stored first stays."""
+    rejected: int
+    warned: int
+    first_event_id: int | None
+    last_event_id: int | None
+    problems: tuple[str, ...]
+
+
+class Tally:
+    """Counts what happens to one file, and knows what goes into the quarantine with each of its pieces."""
+
+    def __init__(self, file: str, format: Format, node: str | None) -> None:
+        self.file = file
+        self.format = format
+        self.node = node
+        self.read = self.stored = self.repeated = self.retold = self.rejected = self.warned = 0
+        self.first: int | None = None
+        self.last: int | None = None
+        self.problems: list[str] = []
+
+    def report(self, writer: str) -> FileReport:
+        """Return what was counted; the ids are those of this writer."""
+        return FileReport(
+            file=self.file,
+            writer=writer,
+            read=self.read,
+            stored=self.stored,
+            repeated=self.repeated,
+            retold=self.retold,
+            rejected=self.rejected,
+            warned=self.warned,
+            first_event_id=self.first,
+            last_event_id=self.last,
+            problems=tuple(self.problems),
+        )
+
+
+_BATCH_BYTES_MAX = 16 << 20
+_URL_SCHEMES = ("http", "https")
+"""Of the place that a receiver's entries came from."""
+
+Progress = Callable[[int], None]
+"""Called with the number of bytes of the file that were read."""
+
+
+class Ingest:
+    """Brings files into the journals of one writer, which the caller keeps open.
+
+    Args:
+        workspace: the files of the writer.
+        writer: where the events go to; its first id is set.
+        workspaces: tells all writers of the repository.
+        quarantine: where what cannot be stored goes to.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        writer: SlotWriter,
+        workspaces: Callable[[], Sequence[Workspace]],
+        quarantine: Quarantine,
+    ) -> None:
+        self._workspace = workspace
+        self._writer = writer
+        self._quarantine = quarantine
+        settings = workspace.settings
+        self._known = KnownSources(workspaces, writer.name)
+        self._turns = Turns(workspace.fs, settings.turns, settings.capture.source_wait_seconds)
+
+    def file(
+        self,
+        path: Path,
+        *,
+        format: Format | None = None,
+        node: str | None = None,
+        progress: Progress = lambda _: None,
+    ) -> FileReport:
+        """Ingest one file; `node` names the source of events that do not say it themselves.
+
+        Without a format the file's content says which one it is. Names are told as `name_as_text` says.
+
+        Durability: on return the stored events are acknowledged; so are on raise those before the failure.
+
+        Raises:
+            NotFoundError: there is no such file.
+            InvalidInputError: it is larger than capture.file_bytes_max, or `node` is no valid Unicode.
+            StorageError: it cannot be read.
+            LockedError: another ingest stored events of the same source for too long.
+        """
+        limits = self._workspace.settings.capture
+        require_text(node=node)
+        shown = name_as_text(str(path))
+        if not path.is_file():
+            raise NotFoundError(f"{shown}: expected a file, found none.")
+        status = path.stat()
+        if status.st_size > limits.file_bytes_max:
+            raise InvalidInputError(
+                f"{shown}: expected at most {limits.file_bytes_max} bytes (capture.file_bytes_max), "
+                f"got {status.st_size}. Split the file or raise the limit."
+            )
+        context = Context(node, received_ms=int(status.st_mtime * 1000))
+        try:
+            with path.open("rb", buffering=0) as stream:
+                format = format or detect_file(stream)
+                outcomes = read_stream(stream, self._limits, format=format, context=context)
+                return self._take(outcomes, Tally(shown, format, node), lambda: progress(stream.tell()))
+        except StorageError:
+            raise
+        except OSError as error:
+            raise StorageError(f"{shown}: cannot read: {error.strerror}") from error
+
+    def resubmit(self, key: str, *, format: Format | None = None) -> FileReport:
+        """Try a quarantined piece again, as the format that it came in; it leaves the quarantine when all is stored.
+
+        A notification that a receiver had put there becomes what it would have: events with the body as their content.
+
+        Raises:
+            NotFoundError: there is no such entry.
+        """
+        entry, raw = self._quarantine.get(key), self._quarantine.raw(key)
+        format = format or _format_of(entry)
+        context = Context(entry.node, entry.received_ms)
+        place = Place(entry.index, entry.offset)
+        outcomes = read_piece(raw, place, self._limits, format=format, context=context)
+        tally = Tally(entry.file, format, entry.node)
+        if format is Format.NGSI and entry.format == format and urlsplit(entry.file).scheme in _URL_SCHEMES:
+            # One notification as a whole: what is rejected of it again is the same entry.
+            same = (replace(item, place=place) if isinstance(item, Rejected) else item for item in outcomes)
+            arrival = kept_arrival(raw, entry.file, entry.received_ms)
+            report = self._take(same, tally, store=partial(self._append_arrived, arrival))
+        else:
+            report = self._take(outcomes, tally)
+        if report.rejected == 0:
+            self._quarantine.remove(key)
+        return report
+
+    def _append_arrived(self, arrival: Arrival | None, events: Sequence[Event]) -> range:
+        """Append the events of a notification that a receiver had kept, as it would have: with the body as content."""
+        if arrival is None or not events:
+            return self._writer.append(events)
+        return self._writer.append_with_content([told(event, arrival) for event in events], arrival.body)
+
+    @property
+    def _limits(self) -> Limits:
+        capture = self._workspace.settings.capture
+        return Limits(event_bytes_max=capture.event_bytes_max, file_bytes_max=capture.file_bytes_max)
+
+    def _take(
+        self,
+        outcomes: Iterable[Outcome],
+        tally: Tally,
+        progress: Callable[[], None] = lambda: None,
+        store: Callable[[Sequence[Event]], range] | None = None,
+    ) -> FileReport:
+        """Store what was accepted, by `store` where it is given, and quarantine what was not."""
+        try:
+            for batch in _batches(outcomes, self._workspace.settings.capture.batch_events):
+                accepted = [outcome for outcome in batch if isinstance(outcome, Accepted)]
+                for outcome in batch:
+                    if isinstance(outcome, Rejected):
+                        self._reject(tally, outcome.raw, outcome.place, outcome.problem)
+                self._store(tally, accepted, store or self._writer.append)
+                progress()
+        except BaseException:
+            # An append may have failed: what is stored has to be looked at again.
+            self._turns.forget()
+            self._known.forget()
+            raise
+        finally:
+            self._turns.end()
+        return tally.report(self._writer.name)
+
+    def _store(self, tally: Tally, accepted: list[Accepted], store: Callable[[Sequence[Event]], range]) -> None:
+        tally.read += len(accepted)
+        nodes = {key[0] for item in accepted if (key := key_of(item.event)) is not None}
+        if nodes and self._turns.take(nodes):
+            self._known.refresh()
+        fresh = self._without_known(tally, accepted)
+        ids = store([item.event for item in fresh])
+        self._known.add([item.event for item in fresh], ids)
+        if fresh:
+            tally.stored += len(fresh)
+            tally.first = ids.start if tally.first is None else tally.first
+            tally.last = ids.stop - 1
+        for item in fresh:
+            for problem in item.warnings:
+                tally.warned += 1
+                self._quarantine_piece(tally, item.raw, item.place, problem)
+
+    def _without_known(self, tally: Tally, accepted: list[Accepted]) -> list[Accepted]:
+        """Return the events that are new; count repetitions, reject contradictions."""
+        places = self._known.find(item.event for item in accepted)
+        stored = self._stored_events(places)
+        buried = self._buried(places, stored.keys()) | self._known.erased(item.event for item in accepted)
+        fresh = []
+        for item in accepted:
+            key = key_of(item.event)
+            if key in buried:  # it was forgotten on purpose, so it does not come back
+                tally.repeated += 1
+                continue
+            writer, former = stored.get(key, ("", None)) if key is not None else ("", None)
+            if former is None:
+                fresh.append(item)
+                if key is not None:
+                    stored[key] = self._writer.name, item.event
+            elif not (differ := contradictions(former, item.event)):
+                tally.repeated += 1
+                tally.retold += bool(told_anew(former, item.event))
+            else:
+                where = (
+                    "in this file"
+                    if former.event_id == UNASSIGNED
+                    else f"as event {former.event_id} of writer {writer!r}"
+                )
+                message = (
+                    f"{item.event.source_node} number {item.event.source_ordinal} is stored {where} "
+                    f"with different content ({', '.join(differ)}); an event is never overwritten"
+                )
+                problem = Problem(Severity.ERROR, "contradiction", message)
+                self._reject(tally, item.raw, item.place, problem)
+        return fresh
+
+    def _stored_events(self, places: dict[Key, Stored]) -> dict[Key, tuple[str, Event | None]]:
+        """Return the events that are stored, each with its writer."""
+        ids: dict[str, list[int]] = defaultdict(list)
+        for writer, event_id in places.values():
+            ids[writer].append(event_id)
+        events: dict[Stored, Event] = {}
+        for writer, wanted in ids.items():
+            for event in get_many(self._known.workspace(writer), wanted):
+                events[Stored(writer, event.event_id)] = event
+        return {key: (place.writer, events[place]) for key, place in places.items() if place in events}
+
+    def _buried(self, places: dict[Key, Stored], given_out: Collection[Key]) -> set[Key]:
+        """Return the keys of stored events that a tombstone means."""
+        hidden = {key: place.writer for key, place in places.items() if key not in given_out}
+        stones = {name: self._known.workspace(name).catalog.load().tombstones for name in set(hidden.values())}
+        return {key for key, writer in hidden.items() if stones[writer]}
+
+    def _reject(self, tally: Tally, raw: bytes, place: Place, problem: Problem) -> None:
+        tally.rejected += 1
+        self._quarantine_piece(tally, raw, place, problem)
+
+    def _quarantine_piece(self, tally: Tally, raw: bytes, place: Place, problem: Problem) -> Entry:
+        entry = self._quarantine.add(
+            raw,
+            severity=problem.severity,
+            code=problem.code,
+            message=problem.message,
+            file=tally.file,
+            index=place.index,
+            offset=place.offset,
+            node=tally.node,
+            received_ms=self._workspace.clock.now_ms(),
+            format=tally.format,
+        )
+        tally.problems.append(f"{tally.file}: {place}: {problem.severity}: {problem.message} [quarantine {entry.key}]")
+        return entry
+
+
+def _batches(outcomes: Iterable[Outcome], size: int) -> Iterator[list[Outcome]]:
+    """Yield the outcomes in lists, shorter ones where the pieces are large."""
+    batch: list[Outcome] = []
+    held = 0
+    for outcome in outcomes:
+        batch.append(outcome)
+        held += len(outcome.raw)
+        if len(batch) >= size or held >= _BATCH_BYTES_MAX:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
+
+
+def _format_of(entry: Entry) -> Format:
+    try:
+        return Format(entry.format)
+    except ValueError:
+        known = ", ".join(Format)
+        raise FormatVersionError(
+            f"quarantine entry {entry.key}: expected a format out of {known}, got {entry.format!r}. "
+            "Name one with --format, or use a newer custody."
+        ) from None

@@ -1,0 +1,149 @@
+"""Which folders belong to an interval of time: a template with the parts of a date, as producers write by the hour.
+
+A look into the landing folders of an interval: which files wait, and which are still being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from custody.config import Settings, date_parts
+from custody.errors import ConfigurationError, InvalidInputError
+from custody.format.names import name_as_text, text_as_name
+from custody.landing.ledger import Ledger, Taken
+from custody.vfs import FileSystem
+
+_FOLDERS_MAX = 100_000
+_STEPS = (
+    ("%M", timedelta(minutes=1)),
+    ("%H", timedelta(hours=1)),
+    ("%d", timedelta(days=1)),
+    ("%j", timedelta(days=1)),
+)
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A half-open interval of time, in UTC: from `start` up to and without `end`."""
+
+    start: datetime
+    end: datetime
+
+    @classmethod
+    def parse(cls, start: str, end: str) -> Interval:
+        """Read two ISO 8601 instants; one without an offset is UTC.
+
+        Raises:
+            InvalidInputError: one is no instant, or the end lies before the start.
+        """
+        interval = cls(instant(start), instant(end))
+        if interval.end < interval.start:
+            raise InvalidInputError(f"interval: expected an end after its start {start}, got {end}.")
+        return interval
+
+    def __str__(self) -> str:
+        return f"{self.start:%Y-%m-%dT%H:%M}Z to {self.end:%Y-%m-%dT%H:%M}Z"
+
+
+def instant(text: str) -> datetime:
+    """Return an ISO 8601 instant in UTC; raises InvalidInputError when it is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInputError(f"expected an instant such as 2026-11-10T07:00, got {text!r}.") from error
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def folders_of(template: Path, interval: Interval) -> list[Path]:
+    """Return the folders of an interval, in order; an interval of no length has the folder of its start.
+
+    A template without parts of a date is one folder, which every interval has.
+
+    Raises:
+        InvalidInputError: the interval has too many folders to look into.
+    """
+    found: dict[Path, None] = {}
+    for moment in _moments(str(template), interval):
+        found[Path(moment.strftime(str(template)))] = None
+        if len(found) > _FOLDERS_MAX:
+            raise InvalidInputError(
+                f"interval {interval}: expected at most {_FOLDERS_MAX} landing folders. Name a shorter interval."
+            )
+    return list(found)
+
+
+def _moments(template: str, interval: Interval) -> Iterator[datetime]:
+    """Yield a moment in each folder: the start, then the beginning of every finest part up to the end."""
+    parts = date_parts(template)
+    yield interval.start
+    if not parts:
+        return
+    step = next((step for part, step in _STEPS if part in parts), timedelta(days=1))
+    moment = interval.start.replace(second=0, microsecond=0)
+    if step >= timedelta(hours=1):
+        moment = moment.replace(minute=0)
+    if step >= timedelta(days=1):
+        moment = moment.replace(hour=0)
+    while (moment := moment + step) < interval.end:
+        yield moment
+
+
+class Landed(msgspec.Struct, frozen=True, kw_only=True):
+    """A file in a landing folder."""
+
+    file: str
+    """Its absolute path as text (`name_as_text`), since it goes to Spark's workers and into JSON."""
+    bytes: int
+    modified_ms: int
+    is_quiet: bool
+    taken: Taken | None
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return Path(text_as_name(self.file))
+
+    @property
+    def waits(self) -> bool:
+        """Whether the file is whole and was not ingested as it is now."""
+        same = self.taken is not None and (self.taken.bytes, self.taken.modified_ms) == (self.bytes, self.modified_ms)
+        return self.is_quiet and not same
+
+
+def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms: int) -> list[Landed]:
+    """Return the files of events in an interval's landing folders, in the order in which they are ingested.
+
+    The folders of `landing.late_minutes` before the interval are looked into, too.
+
+    Raises:
+        ConfigurationError: the repository has no landing folder.
+        CorruptionError: an entry of the ledger cannot be read.
+    """
+    if settings.landing.folder is None:
+        raise ConfigurationError(
+            "landing.folder: expected the folder in which files of events land, found none. Set it in custody.toml."
+        )
+    ledger = Ledger(fs, settings.landed)
+    quiet_ms = int(settings.landing.quiet_seconds * 1000)
+    suffixes = tuple(settings.landing.suffixes)
+    found = []
+    late = timedelta(minutes=settings.landing.late_minutes)
+    wider = Interval(interval.start - late, interval.end)
+    for folder in folders_of(settings.root / settings.landing.folder, wider):
+        for name in fs.list(folder):
+            path = folder / name
+            if not name.endswith(suffixes) or name.startswith(".") or fs.is_directory(path):
+                continue
+            modified = fs.modified_ms(path)
+            entry = Landed(
+                file=name_as_text(str(path)),
+                bytes=fs.size(path),
+                modified_ms=modified,
+                is_quiet=now_ms - modified >= quiet_ms,
+                taken=ledger.find(path),
+            )
+            found.append(entry)
+    return found

@@ -1,0 +1,149 @@
+"""Which resource claims events speak of: those of journals, and of every log that a kept revision lists.
+
+A content is kept as long as one of them speaks of it. Whoever wants to remove one asks here, and an event that cannot
+be read answers with an error: nobody knows what it speaks of.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from custody.catalog import kept_files
+from custody.errors import CorruptionError, CustodyError, NotFoundError, StorageError
+from custody.eventlog import EventLog
+from custody.flow.content import CLAIM_SCHEME, ResourceClaim
+from custody.journal import JournalFile
+from custody.workspace import Workspace
+
+COLUMNS = ("content_claim", "previous_content_claim")
+_KEY = ["container", "section", "identifier"]
+_TRIES = 5
+
+
+class Reference(NamedTuple):
+    """How many events speak of a resource claim, and up to which byte of it."""
+
+    events: int
+    end: int
+
+
+References = dict[ResourceClaim, Reference]
+
+
+def references_of(tables: Iterable[pa.Table]) -> References:
+    """Return what the events of some tables speak of; columns of claims are enough."""
+    found: References = {}
+    for table in tables:
+        for column in COLUMNS:
+            for container, section, identifier, end, events in _grouped(table.column(column)):
+                resource = ResourceClaim.parse(container, section, identifier)
+                if resource is not None:
+                    _add(found, resource, Reference(events, end))
+    return found
+
+
+def all_references(workspaces: Iterable[Workspace]) -> References:
+    """Return what is spoken of by any event that is acknowledged, live, or listed by a kept revision.
+
+    Raises:
+        CorruptionError, NotFoundError, FormatVersionError: an event cannot be read; or a container of a writer is not
+            there, or on another machine: its events may speak of any content.
+        StorageError: the disk refuses, or journals change all the time.
+    """
+    found: References = {}
+    for workspace in workspaces:
+        for missing in workspace.missing():
+            raise NotFoundError(str(missing))
+        for part in (in_journals(workspace), in_kept_logs(workspace)):  # in this order: no event falls in between
+            for resource, reference in part.items():
+                _add(found, resource, reference)
+    return found
+
+
+def in_journals(workspace: Workspace) -> References:
+    """Return what the events speak of that are not swept yet, those of other incarnations included.
+
+    Raises as `all_references` does, but for containers that are not there.
+    """
+    for _ in range(_TRIES):
+        try:
+            return references_of(_journal_tables(workspace))
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise  # else one was sealed or swept in this moment
+    raise StorageError(f"writer {workspace.writer!r}: its journals change all the time. Try again.")
+
+
+def in_kept_logs(workspace: Workspace) -> References:
+    """Return what the events of all kept revisions speak of; raises as `all_references` does."""
+    paths = sorted(path for path in kept_files(workspace.catalog) if path.endswith(".parquet"))
+    return references_of(
+        table for path in paths for table in log_tables(EventLog(workspace.fs, workspace.paths.home / path))
+    )
+
+
+def log_tables(log: EventLog) -> Iterator[pa.Table]:
+    """Yield the claims of a log's events, some blocks at a time."""
+    return log.tables(range(len(log.toc.blocks)), list(COLUMNS))
+
+
+def readable_tables(workspace: Workspace, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield some columns of what can be read of journals and kept logs; what cannot be read is found elsewhere."""
+    for group in workspace.ownership.on_disk():
+        for path in (*group.sealed, *group.open):
+            try:
+                yield JournalFile.read(workspace.fs, path).table().select(columns)
+            except (CustodyError, OSError):
+                continue
+    for relative in sorted(_listed(workspace)):
+        if relative.endswith(".parquet"):
+            try:
+                log = EventLog(workspace.fs, workspace.paths.home / relative)
+                yield from log.tables(range(len(log.toc.blocks)), columns, lambda damage: None)
+            except (CustodyError, OSError):
+                continue
+
+
+def _listed(workspace: Workspace) -> set[str]:
+    """Return the files of all kept revisions; where one cannot be read, those of the newest, if that can."""
+    try:
+        return set(kept_files(workspace.catalog))
+    except CustodyError:
+        pass  # found elsewhere
+    try:
+        return set(workspace.catalog.load().files)
+    except CustodyError:
+        return set()
+
+
+def _journal_tables(workspace: Workspace) -> Iterator[pa.Table]:
+    for group in workspace.ownership.on_disk():
+        for path in (*group.sealed, *group.open):
+            journal = JournalFile.read(workspace.fs, path)
+            for damage in journal.damage:
+                raise CorruptionError(str(damage))
+            yield journal.table()
+
+
+def _grouped(claims: pa.ChunkedArray) -> Iterator[tuple[str, str, str, int, int]]:
+    """Yield (container, section, identifier, greatest end, events) of the claims that are custody's."""
+    if claims.null_count == len(claims):
+        return
+    parts = pa.chunked_array(claims.chunks).combine_chunks() if claims.num_chunks != 1 else claims.chunk(0)
+    fields = {name: pc.struct_field(parts, name) for name in (*_KEY, "offset", "size")}
+    end = pc.add(pc.coalesce(fields.pop("offset"), 0), pc.coalesce(fields.pop("size"), 0))
+    table = pa.table({**fields, "end": end}).filter(pc.starts_with(fields["container"], CLAIM_SCHEME))
+    if table.num_rows:
+        grouped = table.group_by(_KEY).aggregate([("end", "max"), ("end", "count")])
+        columns = (grouped.column(name).to_pylist() for name in (*_KEY, "end_max", "end_count"))
+        yield from zip(*columns, strict=True)
+
+
+def _add(found: References, resource: ResourceClaim, reference: Reference) -> None:
+    former = found.get(resource, Reference(0, 0))
+    found[resource] = Reference(former.events + reference.events, max(former.end, reference.end))

@@ -1,0 +1,312 @@
+"""What a request is worth: a notification that is taken, or a refusal with its HTTP status and the reason.
+
+Pure functions from method, target, headers and body. Whoever listens asks `judge_head` before it reads the body, and
+`judge_body` before anything is stored; `judge_request` is both. The checks follow the FIWARE listeners where these
+agree, with a precise status where they answer 500 or nothing.
+
+What came over HTTP becomes events: the body is judged with its headers, each entity that can be read is an event.
+
+What cannot be read is kept with the headers that say something of it, laid around the body as the envelope that files
+of notifications have too, so that it can be read again with them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from custody.capture import Accepted, Context, Place, Rejected
+from custody.capture.ngsi import Arrived, arrived_events, laid_apart
+from custody.capture.ngsi_attributes import Shape
+from custody.capture.notification import Notification, Version, check_shared, open_notification
+from custody.capture.raw_json import check_depth
+from custody.capture.validate import NOT_JSON, checked
+from custody.config.ngsi import (
+    CORRELATOR_CHARACTERS_MAX,
+    LEVEL_CHARACTERS_MAX,
+    PATH_LEVELS_MAX,
+    SERVICE_CHARACTERS_MAX,
+    NgsiSection,
+)
+from custody.errors import InvalidInputError
+from custody.model import Event, Problem, Severity
+
+_MEDIA_TYPES = ("application/json", "application/ld+json")
+_STRICT = re.compile(r"application/json;\s*charset=utf-8", re.IGNORECASE)
+_NORMALIZED, _KEY_VALUES, _LEGACY = "normalized", "keyValues", "legacy"
+_NAMED = {name.lower(): name for name in (_LEGACY, _KEY_VALUES, "simplifiedNormalized", "simplifiedKeyValues")}
+_LINKED = {_NORMALIZED: _NORMALIZED, "concise": _NORMALIZED, "simplified": _KEY_VALUES, "keyvalues": _KEY_VALUES}
+"""The formats of NGSI-LD, in lower case, and what they are called in the parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is not taken: a status of HTTP, a word for counters, a text for people, headers of the answer."""
+
+    status: int
+    code: str
+    message: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """What a listener takes: the parameters `ngsi.notification_target` and those below it."""
+
+    target: str
+    bytes_max: int
+    formats: tuple[str, ...]
+    entities_max: int = 1000
+    is_strict: bool = False
+    """Nothing but `application/json; charset=utf-8`."""
+    assumed: Version = Version.V2
+    """The language of a bare entity."""
+
+    @classmethod
+    def of(cls, section: NgsiSection) -> Accepts:
+        """Return what the settings say."""
+        return cls(
+            section.notification_target,
+            section.notification_bytes_max,
+            section.attrs_formats,
+            section.notification_entities_max,
+            section.strict_content_type,
+            Version.LD if section.ngsi_version == "ld" else Version.V2,
+        )
+
+
+def judge_request(
+    method: str, target: str, headers: Mapping[str, str], body: bytes, accepts: Accepts
+) -> Notification | Refusal:
+    """Return the notification that a request carries, or why it is refused; names of headers may be in any case."""
+    return judge_head(method, target, headers, accepts) or judge_body(headers, body, accepts)
+
+
+def judge_head(method: str, target: str, headers: Mapping[str, str], accepts: Accepts) -> Refusal | None:
+    """Return why a request is refused whatever its body is, None where that decides.
+
+    What follows a question mark in the target is not looked at: brokers of NGSI-LD put the subscription's id there.
+    """
+    headers = _lowered(headers)
+    path = target.partition("?")[0]
+    if path != accepts.target:
+        return Refusal(404, "not-found", f"target not supported: expected {accepts.target}, got {path[:80]}")
+    if method.upper() != "POST":
+        message = f"method not supported: expected POST, got {method[:20]}"
+        return Refusal(405, "method", message, {"Allow": "POST"})
+    media = _media_type(headers.get("content-type", ""), is_strict=accepts.is_strict)
+    if media:
+        return Refusal(415, "content-type", f"content type not supported: expected {media}")
+    service = headers.get("fiware-service") or headers.get("ngsild-tenant") or ""
+    if len(service) > SERVICE_CHARACTERS_MAX:
+        message = f"Fiware-Service: expected at most {SERVICE_CHARACTERS_MAX} characters, got {len(service)}"
+        return Refusal(400, "service", message)
+    correlator = headers.get("fiware-correlator") or ""
+    if len(correlator) > CORRELATOR_CHARACTERS_MAX:
+        message = f"Fiware-Correlator: expected at most {CORRELATOR_CHARACTERS_MAX} characters, got {len(correlator)}"
+        return Refusal(400, "correlator", message)
+    for path in map(str.strip, (headers.get("fiware-servicepath") or "/").split(",")):
+        if problem := _path_problem(path):
+            return Refusal(400, "service-path", f"Fiware-ServicePath: expected {problem}, got {path[:80]!r}")
+    said = _said_format(headers)
+    return _format_refusal(said, accepts) if said is not None and said not in accepts.formats else None
+
+
+def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Notification | Refusal:
+    """Return the notification that a body is whose request was not refused by its head, or why it is none.
+
+    A notification with some entities that can be read is taken; the others are among its broken ones.
+    """
+    headers = _lowered(headers)
+    if not body.strip():
+        return Refusal(400, "empty", "empty body: expected a notification")
+    if len(body) > accepts.bytes_max:
+        reason = f"body: expected at most {accepts.bytes_max} bytes (ngsi.notification_bytes_max)"
+        return Refusal(413, "too-large", reason)
+    said = _said_format(headers)
+    shape = None if said is None else Shape.KEY_VALUES if said.endswith("eyValues") else Shape.NORMALIZED
+    try:
+        check_depth(body)
+        opened = open_notification(body, assumed=accepts.assumed)
+        if len(opened.entities) > accepts.entities_max:
+            reason = f"expected at most {accepts.entities_max} entities (ngsi.notification_entities_max), got "
+            return Refusal(413, "entities", f"{reason}{len(opened.entities)}")
+        notification = opened.read(headers, shape=shape)
+        check_shared(notification)
+    except NOT_JSON as error:
+        return Refusal(400, "not-json", f"body: expected JSON ({error})")
+    except InvalidInputError as error:
+        return Refusal(400, "bad-value", str(error))
+    if not notification.entities:
+        return _entity_refusal(notification)
+    shown = _shown_format(notification)
+    if said is None and shown not in accepts.formats and shown != _NORMALIZED:
+        return _format_refusal(shown, accepts)
+    return notification
+
+
+def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _media_type(header: str, *, is_strict: bool) -> str:
+    """Return what was expected instead of a Content-Type, nothing where it is taken."""
+    got = header[:80] or "none"
+    if is_strict:
+        return "" if _STRICT.fullmatch(header.strip()) else f"application/json; charset=utf-8, got {got}"
+    media, *options = (part.strip().lower() for part in header.split(";"))
+    charsets = [option.removeprefix("charset=").strip('"') for option in options if option.startswith("charset=")]
+    if media in _MEDIA_TYPES and all(charset in ("utf-8", "utf8") for charset in charsets):
+        return ""
+    return f"{' or '.join(_MEDIA_TYPES)} with charset utf-8 or none, got {got}"
+
+
+def _said_format(headers: Mapping[str, str]) -> str | None:
+    """Return the format that the headers name, as the parameter calls it; None where they name none."""
+    linked = headers.get("ngsild-attribute-format", "").strip()
+    if linked:
+        return _LINKED.get(linked.lower(), linked)
+    said = headers.get("ngsiv2-attrsformat", "").strip()
+    if not said:
+        return None
+    return _NAMED.get(said.lower()) or (_NORMALIZED if _NORMALIZED in said.lower() else said)
+
+
+def _shown_format(notification: Notification) -> str:
+    if any(entity.shape is Shape.KEY_VALUES for entity in notification.entities):
+        return _KEY_VALUES
+    return _LEGACY if notification.version is Version.V1 else _NORMALIZED
+
+
+def _entity_refusal(notification: Notification) -> Refusal:
+    if not notification.broken:
+        return Refusal(400, "empty", "data: expected an entity, got none")
+    first = notification.broken[0]
+    return Refusal(400, "bad-value", f"entity {first.index}: {first.reason}")
+
+
+def _format_refusal(shown: str, accepts: Accepts) -> Refusal:
+    expected = f"expected one of {', '.join(accepts.formats)} (ngsi.attrs_formats)"
+    return Refusal(400, "format", f"attribute format {shown[:40]!r}: {expected}")
+
+
+def _path_problem(path: str) -> str:
+    """Return what was expected instead of a service path, nothing where it is taken."""
+    if not path.startswith("/"):
+        return "a path that begins with /"
+    levels = path[1:].split("/")
+    if len(levels) > PATH_LEVELS_MAX:
+        return f"at most {PATH_LEVELS_MAX} levels"
+    if path != "/" and not all(1 <= len(level) <= LEVEL_CHARACTERS_MAX for level in levels):
+        return f"levels of 1 to {LEVEL_CHARACTERS_MAX} characters"
+    return ""
+
+
+KEPT_HEADERS = (
+    "content-type",
+    "fiware-service",
+    "fiware-servicepath",
+    "fiware-correlator",
+    "ngsild-tenant",
+    "ngsiv2-attrsformat",
+    "ngsild-attribute-format",
+    "link",
+)
+"""Headers that say something of a notification and are kept beside it. None of them is a secret."""
+KEPT_CODES = ("not-json", "bad-value")
+"""Refusals of bodies that are kept: they are damaged, or from a broker that nobody expected. What the settings do not
+want, or what holds nothing, is not."""
+RECEIVED = "ngsi.received_ms"
+"""The attribute of an event that says when it arrived, by our clock, where its time is another one: the broker's."""
+_BLANKS = b" \t\r\n"
+_PLACE = Place(None, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One notification as it came; `headers` in lower case, `received_ms` since the epoch."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    url: str
+    host: str | None
+    """Address of who sent it."""
+    received_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What an arrival holds: events that can be stored, and what goes to the quarantine."""
+
+    events: Sequence[Event]
+    rejected: Sequence[Rejected]
+    refusal: Refusal | None
+    """What to answer when there is nothing to store."""
+
+
+def read_arrival(arrival: Arrival, accepts: Accepts) -> Read:
+    """Return the events of a notification, one an entity; nothing is raised, whatever the bytes are."""
+    found = judge_body(arrival.headers, arrival.body, accepts)
+    if isinstance(found, Refusal):
+        problem = Problem(Severity.ERROR, found.code, found.message)
+        return Read((), _kept(arrival, [problem] if found.code in KEPT_CODES else []), found)
+    events: list[Event] = []
+    problems: list[Problem] = []
+    arrived = Arrived(arrival.body.strip(_BLANKS), found, url=arrival.url)
+    for item in arrived_events(arrived, Context(received_ms=arrival.received_ms)):
+        outcome = item if isinstance(item, Problem) else checked(item, _PLACE, b"")
+        if isinstance(outcome, Accepted):
+            events.append(told(outcome.event, arrival))
+        else:
+            problems.append(outcome if isinstance(outcome, Problem) else outcome.problem)
+    refusal = None if events else Refusal(400, problems[0].code, problems[0].message)
+    return Read(events, _kept(arrival, problems), refusal)
+
+
+def _kept(arrival: Arrival, problems: Sequence[Problem]) -> Sequence[Rejected]:
+    raw = _raw(arrival) if problems else b""
+    return [Rejected(_PLACE, problem, raw) for problem in problems]
+
+
+def told(event: Event, arrival: Arrival) -> Event:
+    """Return an event with what only the receiver knows: who sent it, when it came, and what the content is."""
+    media_type = arrival.headers.get("content-type", "").partition(";")[0].strip().lower()
+    added = {"mime.type": media_type} if media_type else {}
+    if event.event_time != arrival.received_ms:
+        added[RECEIVED] = str(arrival.received_ms)
+    return msgspec.structs.replace(
+        event,
+        source_host=event.source_host or arrival.host,
+        updated_attributes={**event.updated_attributes, **added},
+    )
+
+
+def kept_arrival(raw: bytes, url: str, received_ms: int) -> Arrival | None:
+    """Return the arrival that was kept in the quarantine, None of bytes that are no notification even now.
+
+    Who sent it was not kept.
+    """
+    try:
+        body, headers = laid_apart(raw)
+    except (*NOT_JSON, InvalidInputError):
+        return None
+    return Arrival(body, headers, url, None, received_ms)
+
+
+def _raw(arrival: Arrival) -> bytes:
+    """Return body and headers as one document, or the body alone when it is no JSON object.
+
+    What is none could end the envelope and begin another one.
+    """
+    try:
+        is_object = isinstance(msgspec.json.decode(arrival.body), dict)
+    except NOT_JSON:
+        is_object = False
+    if not is_object:
+        return arrival.body
+    kept = {name: arrival.headers[name] for name in KEPT_HEADERS if name in arrival.headers}
+    head = msgspec.json.encode({"headers": kept, "url": arrival.url})
+    return b"".join((head[:-1], b',"body":', arrival.body, b"}"))

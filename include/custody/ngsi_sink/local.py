@@ -1,0 +1,95 @@
+"""The folder below which `/user/…` lies, on a disk of this machine or on one that is mounted: the default target."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from custody.ngsi_sink.target import no_file
+from custody.vfs import FileSystem
+
+
+class LocalFiles:
+    """Files below a folder."""
+
+    outlives_writers = False
+
+    def __init__(self, fs: FileSystem, root: Path) -> None:
+        self._fs = fs
+        self._root = root
+
+    def size(self, path: str) -> int | None:
+        """Return the bytes of a file, None where there is none."""
+        file = self._file(path)
+        is_file = self._fs.is_file(file)
+        if is_file is None:
+            return None
+        if not is_file:  # a folder has a size, too, and who opens a pipe waits for ever
+            raise no_file(self.uri(path))
+        return self._fs.size(file)
+
+    def digest(self, path: str, offset: int, length: int) -> str:
+        """Return the SHA-256 of a piece of a file, in hexadecimal."""
+        return hashlib.sha256(self._fs.view(self._file(path))[offset : offset + length]).hexdigest()
+
+    def settle(self, path: str) -> None:
+        """Make durable what somebody wrote who may have died before its sync."""
+        file = self._file(path)
+        self._fs.sync_file(file)
+        self._fs.sync_directory(file.parent)
+
+    def create(self, path: str, data: memoryview) -> None:
+        """Make a file and the folders above it.
+
+        Durability: on return name and bytes survive power loss.
+        """
+        file = self._file(path)
+        self._fs.make_directory(file.parent)
+        with self._fs.create(file) as writing:
+            writing.write(bytes(data))
+            writing.sync()
+        self._fs.sync_directory(file.parent)
+
+    def append(self, path: str, data: memoryview) -> None:
+        """Add bytes at the end of a file.
+
+        Durability: on return they survive power loss, and so does the name, which a writer may have left undurable.
+        """
+        file = self._file(path)
+        with self._fs.append(file) as writing:
+            writing.write(bytes(data))
+            writing.sync()
+        self._fs.sync_directory(file.parent)
+
+    def cut(self, path: str, length: int) -> None:
+        """Cut a file, durably."""
+        self._fs.truncate(self._file(path), length)
+
+    def uri(self, path: str) -> str:
+        """Return `file:///…`."""
+        return self._file(path).as_uri()
+
+    def walk(self, folder: str) -> Iterator[str]:
+        """Yield the paths of all files below a folder."""
+        for name in self._fs.list(self._file(folder)):
+            path = f"{folder}/{name}"
+            if self._fs.is_directory(self._file(path)):
+                yield from self.walk(path)
+            else:
+                yield path
+
+    def read(self, path: str) -> bytes:
+        """Return a file."""
+        return self._fs.read(self._file(path))
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder with all that is in it."""
+        if self._fs.exists(self._file(folder)):
+            self._fs.remove_tree(self._file(folder))
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    def _file(self, path: str) -> Path:
+        return self._root / path.lstrip("/")

@@ -1,0 +1,191 @@
+"""From events back to records: the body is their content, what the headers said is in their attributes.
+
+The notifications of a repository as the sink of NGSI reads them: those in live event logs, with their contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from custody.capture import ngsi
+from custody.capture.ngsi_attributes import Shape
+from custody.capture.notification import Notification, Opened, Version, open_notification
+from custody.capture.validate import NOT_JSON
+from custody.errors import CorruptionError, InvalidInputError, NotFoundError
+from custody.eventlog import Damage
+from custody.flow.content import DIGEST_ATTRIBUTE, Contents
+from custody.model import ContentClaim, Event, EventType, to_events
+from custody.ngsi.http_notification import RECEIVED
+from custody.ngsi.parameters import Parameters
+from custody.ngsi.records import Arrival, Record, Unplaced, records
+from custody.ngsi_sink.send_events import WRITER
+from custody.read.reader import get_many, tables
+from custody.read.results import Absence
+from custody.repository.repository import Repository
+from custody.vfs import FileSystem
+from custody.workspace import Workspace
+
+_DIGITS_MAX = 16
+Content = Callable[[Event], bytes]
+"""Returns the body that an event received. Raises NotFoundError where there is none."""
+
+
+class Bodies:
+    """Reads what events received; what neighbours have in common is read and taken apart once.
+
+    A notification with a thousand entities is a thousand events, each of which has all of it as its content.
+    """
+
+    def __init__(self, content: Content, parameters: Parameters) -> None:
+        self._content = content
+        self._parameters = parameters
+        self._held: tuple[ContentClaim | None, str | None] = (None, None)
+        self._body: bytes | NotFoundError | CorruptionError = b""
+        self._opened: dict[Version, Opened] = {}
+
+    def body(self, event: Event) -> bytes:
+        """Return what an event received; raises as the content that this reads."""
+        wanted = event.content_claim, event.updated_attributes.get(DIGEST_ATTRIBUTE)
+        if event.content_claim is None or wanted != self._held:
+            self._opened = {}
+            try:
+                self._body = self._content(event)
+            except (NotFoundError, CorruptionError) as error:
+                self._body = error
+            self._held = wanted
+        if isinstance(self._body, bytes):
+            return self._body
+        raise self._body.with_traceback(None)
+
+    def records(self, event: Event) -> Iterator[Record | Unplaced]:
+        """Yield the records of an event that received an entity; any other event has none.
+
+        Reading an event again gives the same record, whenever that is.
+
+        Raises:
+            CorruptionError: the body is not what the event says that it received.
+            CustodyError: as the content that this reads.
+        """
+        if not is_notified(event):
+            return
+        body = self.body(event)
+        try:
+            version = Version(event.updated_attributes[ngsi.VERSION] or "")
+            if version not in self._opened:
+                self._opened[version] = open_notification(body, assumed=version)
+            notification = _only(event, self._opened[version])
+        except (*NOT_JSON, InvalidInputError, KeyError, ValueError) as error:
+            raise CorruptionError(
+                f"event {event.event_id}: expected its content to be the notification that it received, got {error}. "
+                "custody verify reads content and events."
+            ) from error
+        arrival = Arrival.at(received_ms(event), self._parameters)
+        yield from records(notification, arrival, self._parameters, transaction=event.flowfile_uuid)
+
+
+def read_events(
+    events: Iterable[Event], content: Content, parameters: Parameters
+) -> Iterator[tuple[Event, Record | Unplaced]]:
+    """Yield the records of those events that received an entity, in their order; raises as `Bodies.records`."""
+    bodies = Bodies(content, parameters)
+    for event in events:
+        for record in bodies.records(event):
+            yield event, record
+
+
+def is_notified(event: Event) -> bool:
+    """Whether an event received an entity."""
+    return event.event_type == EventType.RECEIVE and ngsi.ENTITY_INDEX in event.updated_attributes
+
+
+def received_ms(event: Event) -> int:
+    """Return when an event arrived by the receiver's clock, else its own time: the broker's, in ms since the epoch."""
+    said = event.updated_attributes.get(RECEIVED) or ""
+    return int(said) if said.isascii() and said.isdigit() and len(said) < _DIGITS_MAX else event.event_time
+
+
+def _only(event: Event, opened: Opened) -> Notification:
+    """Return the notification of an event as if it had this one entity only."""
+    said = event.updated_attributes
+    unnamed = (said.get(ngsi.UNNAMED) or "").split(",")
+    headers = {
+        "fiware-correlator": said.get(ngsi.CORRELATOR),
+        "fiware-service": None if ngsi.SERVICE in unnamed else said.get(ngsi.SERVICE),
+        "fiware-servicepath": None if ngsi.SERVICE_PATH in unnamed else said.get(ngsi.SERVICE_PATH),
+    }
+    found = opened.read(
+        {name: value for name, value in headers.items() if value},
+        shape=Shape(said[ngsi.SHAPE] or ""),
+        only=int(said[ngsi.ENTITY_INDEX] or ""),
+    )
+    if found.broken:
+        raise InvalidInputError(found.broken[0].reason)
+    return found
+
+
+class LiveNotifications:
+    """The notifications in the live event logs of a repository."""
+
+    def __init__(self, repository: Repository, fs: FileSystem) -> None:
+        self._repository = repository
+        self._fs = fs
+        self.passed_over: list[str] = []
+        """Parts of logs that are damaged; custody repair names what is lost."""
+
+    def bounds(self) -> dict[str, int]:
+        """Return by writer the event id up to which nothing can become live any more.
+
+        Of a writer with a container that is missing nobody can say: what lies there may become live before others.
+        """
+        writers = [item for item in self._repository.workspaces() if item.writer != WRITER]
+        found = ((item.writer, _bound(item)) for item in writers if all(missing.host for missing in item.missing()))
+        return {writer: bound for writer, bound in found if bound}
+
+    def notified(self, writer: str, first: int, bound: int) -> Iterator[Event]:
+        """Yield the events of notifications with ids from `first` up to, not with, `bound`, in their order."""
+        if first >= bound:
+            return
+        for table in tables(self._repository.workspace(writer), first, bound - first, self._damaged):
+            ids = table.column("event_id")
+            chosen = table.filter(pc.and_(pc.less(ids, bound), _is_ours(table)))
+            yield from (event for event in to_events(chosen) if is_notified(event))
+            if table.num_rows and ids[-1].as_py() >= bound:
+                return
+
+    def get(self, writer: str, event_ids: Sequence[int]) -> Sequence[Event]:
+        """Return the events with these ids that are still there."""
+        return get_many(self._repository.workspace(writer), event_ids, on_damage=self._damaged)
+
+    def contents(self) -> Callable[[Event], bytes]:
+        """Return what reads the contents of some events; it raises as `custody.flow.content.Contents.of`."""
+        found = Contents(self._fs, self._repository.settings.store)
+        return lambda event: found.of(event).read()
+
+    def _damaged(self, damage: Damage) -> None:
+        if isinstance(damage, Absence):
+            return  # it lies behind the bound
+        self.passed_over.append(str(damage))
+
+
+def _bound(workspace: Workspace) -> int:
+    """Return the event id up to which nothing can become live any more: journals that wait come behind it."""
+    while True:
+        state = workspace.catalog.load()
+        waiting = [
+            group.first_event_id
+            for group in workspace.groups()
+            if not workspace.is_committed(state, group.first_event_id)
+        ]
+        # What became live while the journals were listed would be missed: the two have to be of one moment.
+        if workspace.catalog.load().revision == state.revision:
+            return min([state.next_event_id, *waiting])
+
+
+def _is_ours(table: pa.Table) -> pa.ChunkedArray:
+    """Return which events received a notification whose body is their content."""
+    received = pc.equal(table.column("event_type"), EventType.RECEIVE.value)
+    of_ngsi = pc.fill_null(pc.equal(table.column("source_format"), ngsi.SOURCE_FORMAT), fill_value=False)
+    return pc.and_(pc.and_(received, of_ngsi), pc.is_valid(table.column("content_claim")))

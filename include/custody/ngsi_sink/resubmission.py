@@ -1,0 +1,91 @@
+"""What the sink put aside, in the quarantine: how an entry is made, and how a user gives it back to the sink.
+
+The sink's catalog says what is put aside; an entry of the quarantine shows it, and names the object that says so. An
+entry is submitted again by a mark in a folder, which the next run of the sink takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from custody.ngsi_sink import batch_file
+from custody.ngsi_sink.batch_plan import NOT_WRITTEN
+from custody.ngsi_sink.sink_catalog import DEFERRED
+from custody.quarantine import Entry, Quarantine
+from custody.quarantine.store import key_of
+from custody.vfs import FileSystem
+
+FORMAT = "ngsi-sink"
+"""What entries of the sink have as their format: they are no input, so an ingest does not read them."""
+AGAIN = "again"
+
+
+def show(quarantine: Quarantine, name: str, data: bytes, now_ms: int) -> None:
+    """Show an object of the sink in the quarantine; done again it changes nothing.
+
+    Durability: on return the entry survives power loss.
+    """
+    code, message, raw, offset = _shown(name, data)
+    quarantine.add(
+        raw,
+        severity="error",
+        code=code,
+        message=message,
+        file=name,
+        index=None,
+        offset=offset,
+        node=None,
+        received_ms=now_ms,
+        format=FORMAT,
+        always=True,  # the sink holds it already
+    )
+
+
+def key_of_object(name: str, data: bytes) -> str:
+    """Return the key of the entry that shows an object."""
+    code, _, raw, offset = _shown(name, data)
+    return key_of(hashlib.sha256(raw).hexdigest(), code, name, None, offset)
+
+
+def _shown(name: str, data: bytes) -> tuple[str, str, bytes, int]:
+    """Return what an entry says: code, message, the piece, and the place in its file that it has."""
+    if name.startswith(f"{DEFERRED}/"):
+        batch = batch_file.decode(data, name)
+        [part] = batch.staged.parts
+        return NOT_WRITTEN, f"{part.path}: {batch.staged.problem}", bytes(batch.contents[0]), part.offset
+    aside = msgspec.json.decode(data, type=batch_file.Aside)
+    return aside.code, aside.message, data, 0
+
+
+def mark(fs: FileSystem, folder: Path, entry: Entry) -> None:
+    """Let the next run of the sink, whose folder this is, try an entry again.
+
+    Durability: on return the mark survives power loss. Done again it changes nothing.
+    """
+    fs.make_directory(folder / AGAIN)
+    fs.write_durably(folder / AGAIN / entry.key, entry.file.encode())
+
+
+def marks(fs: FileSystem, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the key of each entry that is to be tried again, and the object that it shows."""
+    for key in fs.list(folder / AGAIN):
+        if "." not in key:  # what is written durably has a name with a point before it is whole
+            yield key, fs.read(folder / AGAIN / key).decode()
+
+
+def settle(fs: FileSystem, folder: Path, quarantine: Quarantine, key: str) -> None:
+    """Forget an entry that the sink has dealt with, and its mark; done again it changes nothing."""
+    quarantine.discard(key)
+    if fs.exists(folder / AGAIN / key):
+        fs.remove(folder / AGAIN / key)
+        fs.sync_directory(folder / AGAIN)
+
+
+def unmark(fs: FileSystem, folder: Path, key: str) -> None:
+    """Forget a mark, for what it asked for was tried."""
+    fs.remove(folder / AGAIN / key)
+    fs.sync_directory(folder / AGAIN)

@@ -1,0 +1,147 @@
+"""Hive tables of destinations: which ones are wanted, kept on disk until they are made; and whether anybody answers.
+
+A destination is noted before its batch is written, and the note goes away when its table stands. So no crash and no
+metastore that is away costs a table: whoever makes tables next makes these too. Tables are extras: what cannot be made
+is reported and fails no batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from custody.errors import CorruptionError
+from custody.ngsi.hive import Table, table
+from custody.ngsi.naming import Destination
+from custody.ngsi.parameters import Parameters
+from custody.ngsi.rendering import Known
+from custody.ngsi_sink.target import Target
+from custody.vfs import FileSystem
+
+_NOTES = "tables"
+_ANSWER_SECONDS_MAX = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class TablesReport:
+    """What became of the tables that were wanted."""
+
+    made: int = 0
+    """New ones."""
+    extended: int = 0
+    """Those that got columns."""
+    waiting: int = 0
+    """Those that could not be made; they are tried again with the next batch."""
+    problems: tuple[str, ...] = ()
+
+
+class Wanted:
+    """The notes of tables that are to be made, files in a folder."""
+
+    def __init__(self, fs: FileSystem, folder: Path) -> None:
+        self._fs = fs
+        self._folder = folder / _NOTES
+
+    def note(self, destinations: Iterable[Destination]) -> None:
+        """Remember destinations whose tables are to be made or looked at.
+
+        Durability: on return they are remembered, also after power loss.
+        """
+        self._fs.make_directory(self._folder)
+        for destination in destinations:
+            path = self._path(destination)
+            if not self._fs.exists(path):
+                self._fs.write_durably(path, msgspec.json.encode(destination))
+
+    def all(self) -> list[Destination]:
+        """Return what was noted and not made.
+
+        Raises:
+            CorruptionError: a note cannot be read; without it its table comes with the next batch of its destination.
+        """
+        found = []
+        for name in self._fs.list(self._folder):
+            path = self._folder / name
+            if path.suffix != ".json":
+                continue
+            try:
+                found.append(msgspec.json.decode(self._fs.read(path), type=Destination))
+            except msgspec.DecodeError as error:
+                raise CorruptionError(f"{path}: expected a destination, got {error}. Remove the file.") from error
+        return found
+
+    def done(self, destination: Destination) -> None:
+        """Forget a destination: its table stands."""
+        self._fs.remove(self._path(destination))
+
+    def _path(self, destination: Destination) -> Path:
+        # A destination that is separated by time has one table, so one note.
+        key = f"{destination.database}.{destination.table}".encode()
+        return self._folder / f"{hashlib.sha256(key).hexdigest()}.json"
+
+
+def spark_table(destination: Destination, parameters: Parameters, columns: Known, target: Target) -> Table:
+    """Return the table of a destination as Spark makes it, where its files are.
+
+    `columns` are those of attributes, by location, in the column modes. The dialect is Spark's whatever the settings
+    say: the SerDe of `hive` for JSON is not in Spark, and its delimited fields do not read back.
+    """
+    used = replace(parameters, values=parameters.values.model_copy(update={"hive_dialect": "spark"}))
+    return table(
+        destination,
+        used,
+        attributes=columns.get(destination.location, ()),
+        location=location(destination, parameters, target),
+    )
+
+
+def location(destination: Destination, parameters: Parameters, target: Target) -> str:
+    """Return the folder of a destination with its file system, as Spark takes it: not encoded.
+
+    Spark does not read all of `webhdfs`: with a REST backend the place is that of `ngsi.hive_location`, without one
+    that of Spark's own file system (`spark.hadoop.fs.defaultFS`).
+    """
+    values = parameters.values
+    if values.hive_location is not None:
+        return f"{values.hive_location.rstrip('/')}{destination.location}"
+    if values.backend == "rest":
+        return destination.location
+    return unquote(target.uri(destination.location))
+
+
+def unreachable(parameters: Parameters) -> str | None:
+    """Return why the metastore of the settings cannot be asked, None where it answers or is the embedded one.
+
+    Asked first, for Hive's client tries for minutes.
+    """
+    uris = parameters.values.hive_metastore_uri
+    if uris is None:
+        return None
+    said = [_silence(urlsplit(uri).hostname or "", urlsplit(uri).port or 0) for uri in uris.split(",")]
+    return None if None in said else f"metastore: {'; '.join(str(reason) for reason in said)}"
+
+
+def server_silence(parameters: Parameters) -> str | None:
+    """Return why HiveServer2 cannot be asked, None where it answers or nobody can find these tables through it anyway.
+
+    Nothing here needs it: it reads the tables of a metastore that it shares with Spark.
+    """
+    values = parameters.values
+    if values.hive_metastore_uri is None:
+        return None
+    reason = _silence(values.hive_host, values.hive_port)
+    return None if reason is None else f"HiveServer{values.hive_server_version}: {reason}"
+
+
+def _silence(host: str, port: int) -> str | None:
+    try:
+        with socket.create_connection((host, port), timeout=_ANSWER_SECONDS_MAX):
+            return None
+    except OSError as error:
+        return f"{host}:{port} does not answer ({error})"

@@ -1,0 +1,175 @@
+"""What a query says of time: events outside of these bounds cannot match, so shards outside need not be opened.
+
+What a search is asked of and what it answers: the live shards of a catalog, a window, and what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from whoosh import query
+
+from custody.catalog import AddShard, CatalogState
+from custody.index import OpenShard, Shards
+
+TIME = "event_time"
+ALWAYS = (-(1 << 63), (1 << 63) - 1)
+NEVER = (ALWAYS[1], ALWAYS[0])
+
+Bounds = tuple[int, int]
+
+
+def time_bounds(question: query.Query) -> Bounds:
+    """Return the least and the greatest event time that can match, ms since the epoch, both included."""
+    match question:
+        case query.NumericRange() if question.fieldname == TIME:
+            first = ALWAYS[0] if question.start is None else int(question.start) + bool(question.startexcl)
+            last = ALWAYS[1] if question.end is None else int(question.end) - bool(question.endexcl)
+            return first, last
+        case query.And() | query.Require():
+            return reduce(_both, map(time_bounds, question.children()), ALWAYS)
+        case query.Or():
+            return reduce(_either, map(time_bounds, question.children()), NEVER)
+        case query.AndNot() | query.AndMaybe():
+            return time_bounds(question.a)
+    return ALWAYS
+
+
+def _both(one: Bounds, other: Bounds) -> Bounds:
+    return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _either(one: Bounds, other: Bounds) -> Bounds:
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def fields_of(question: query.Query) -> set[str]:
+    """Return the names of the fields that a query asks."""
+    return {name for leaf in question.leaves() if (name := getattr(leaf, "fieldname", None)) is not None}
+
+
+EventIds = npt.NDArray[np.int64]
+NO_IDS: EventIds = np.empty(0, np.int64)
+_NAMED_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which of the events that match are wanted: at most `limit`, the newest first or the oldest first.
+
+    `below` and `above` leave out the events with these ids and all on the other side of them.
+    """
+
+    limit: int | None = None
+    below: int | None = None
+    above: int | None = None
+    oldest_first: bool = False
+
+    def of(self, event_ids: EventIds) -> EventIds:
+        """Return what is wanted of the ids of all events that match, which go down."""
+        found = event_ids
+        if self.below is not None:
+            found = found[found < self.below]
+        if self.above is not None:
+            found = found[found > self.above]
+        return (found[::-1] if self.oldest_first else found)[: self.limit]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all events that match are wanted."""
+        return self.limit is None and self.below is None and self.above is None
+
+
+@dataclass(slots=True)
+class OldShards:
+    """Shards that were made before a field was indexed, with the number of their events, and these fields."""
+
+    names: dict[str, int] = field(default_factory=dict)
+    fields: set[str] = field(default_factory=set)
+
+    def notices(self) -> list[str]:
+        """Say which shards are old, if any are."""
+        if not self.names:
+            return []
+        some = ", ".join(sorted(self.names, reverse=True)[:_NAMED_MAX])
+        more = f" and {len(self.names) - _NAMED_MAX} others" if len(self.names) > _NAMED_MAX else ""
+        fields = ", ".join(sorted(self.fields))
+        return [
+            f"{len(self.names)} index shards were made before {fields} was indexed: {some}{more}."
+            f" Their {sum(self.names.values())} events were searched without an index, which is slow, until the step "
+            "index has made them again; at once: custody index rebuild --stale"
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveShards:
+    """The shards that a catalog lists, where they are, and which live events must not be given out, sorted by id."""
+
+    opened: Shards
+    state: CatalogState
+    path: Callable[[AddShard], Path]
+    buried: EventIds = field(default_factory=lambda: NO_IDS)
+
+    def buried_in(self, shard: AddShard) -> EventIds:
+        """Return which ids of a shard's range must not be given out."""
+        begin, end = np.searchsorted(self.buried, (shard.first_event_id, shard.last_event_id + 1)).tolist()
+        return self.buried[begin:end]
+
+    def is_whole(self, shard: AddShard) -> bool:
+        """Whether the logs of all events of a shard are live."""
+        return all(path in self.state.files for path in shard.log_paths)
+
+    def current(self, shard: AddShard, fields: Collection[str], old: OldShards) -> OpenShard | None:
+        """Return a shard, open; None, and noted, when it was made before one of some fields was indexed.
+
+        Raises:
+            NotFoundError, CorruptionError, FormatVersionError: it cannot be read.
+        """
+        if shard.name in old.names:
+            return None
+        path = self.path(shard)
+        index = self.opened.open(path)
+        if not index.fields.issuperset(fields):
+            # It may have been made anew since it was opened.
+            self.opened.forget(path)
+            index = self.opened.open(path)
+        lacking = set(fields).difference(index.fields)
+        if not lacking:
+            return index
+        old.names[shard.name] = shard.documents
+        old.fields |= lacking
+        return None
+
+
+@dataclass(slots=True)
+class Explained:
+    """What a search did: shards by what became of them, and how long it took."""
+
+    shards: int = 0
+    pruned: int = 0
+    """Not opened: no event of theirs can match, by time or id."""
+    searched: int = 0
+    counted: int = 0
+    """Asked for the number of matches only."""
+    scanned: int = 0
+    """Answered from their logs."""
+    old: int = 0
+    """Those of them that do not know a field that is asked for."""
+    blocks: int = 0
+    """Blocks of event logs that events were fetched from."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The ids of the events that are wanted, in the wanted order; `total` counts all that match, None if not asked."""
+
+    event_ids: EventIds
+    total: int | None
+    notices: tuple[str, ...]
+    explained: Explained

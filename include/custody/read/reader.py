@@ -1,0 +1,288 @@
+"""Reading events of one writer: live logs first, then the journals that are not live yet.
+
+Whatever is asked for, journals are listed before the catalog is read, so that no event falls in between; an event that
+a live log holds is found without looking at journals at all.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from custody.catalog import AddFile, CatalogState
+from custody.errors import ConflictError, StorageError
+from custody.eventlog import OnDamage, TableOfContents, refuse
+from custody.journal import Group, count_waiting
+from custody.model import INT64_MAX, Event, to_events
+from custody.read.cache import caches_of, open_log
+from custody.read.results import tell_absent
+from custody.read.tombstone_filter import shown
+from custody.rollover import is_live
+from custody.workspace import Workspace
+
+_SNAPSHOT_ATTEMPTS = 10
+EventIds = npt.NDArray[np.int64]
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One writer's events at one moment: what is live, and the acknowledged events of its journals."""
+
+    state: CatalogState
+    tail: pa.Table
+
+    @property
+    def next_event_id(self) -> int:
+        """One more than the greatest id that was given out."""
+        last = pc.max(self.tail.column("event_id")).as_py()
+        return max(self.state.next_event_id, 0 if last is None else last + 1)
+
+    @property
+    def shown_tail(self) -> pa.Table:
+        """The events of the tail that may be given out."""
+        return shown(self.state, self.tail)
+
+
+def snapshot(
+    workspace: Workspace,
+    on_damage: OnDamage = refuse,
+    wanted: Callable[[list[Group]], list[Group]] = lambda waiting: waiting,
+) -> Snapshot:
+    """Take a snapshot; its tail holds the events of those groups that are `wanted` out of those that wait.
+
+    Raises:
+        CorruptionError: the catalog is damaged, or a journal is and `on_damage` does not pass it over; ids are not
+            given out on a guess.
+    """
+    found = of_one_moment(workspace, lambda waiting: _tail(workspace, wanted(waiting), on_damage))
+    tell_absent(workspace, found[0], on_damage)
+    return Snapshot(*found)
+
+
+def _tail(workspace: Workspace, groups: Sequence[Group], on_damage: OnDamage) -> pa.Table:
+    is_writer_live = partial(is_live, workspace.fs, workspace.settings, workspace.writer)
+    return caches_of(workspace).tail.read(workspace.fs, groups, on_damage, is_writer_live)
+
+
+def next_event_id(workspace: Workspace) -> int:
+    """Return one more than the greatest id that was given out, without reading what waits."""
+    state, waiting = of_one_moment(workspace, partial(count_waiting, workspace.fs))
+    return max(state.next_event_id, waiting.next_event_id)
+
+
+def of_one_moment(workspace: Workspace, read: Callable[[list[Group]], Read]) -> tuple[CatalogState, Read]:
+    """Return the state of the catalog, and what is read of the groups that are not live in it.
+
+    Raises:
+        ConflictError: journals change too fast.
+        CorruptionError: the catalog is damaged; and what `read` raises.
+    """
+    caches = caches_of(workspace)
+    for _ in range(_SNAPSHOT_ATTEMPTS):
+        groups = workspace.groups()
+        state = caches.state(workspace)
+        committed = caches.live(workspace, state).groups
+        waiting = [group for group in groups if group.first_event_id not in committed]
+        try:
+            return state, read(waiting)
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            # A journal was sealed or swept in this moment: look again.
+    raise _too_fast(workspace)
+
+
+def _too_fast(workspace: Workspace) -> ConflictError:
+    return ConflictError(f"writer {workspace.writer!r}: its journals change too fast to be read. Try again.")
+
+
+def get_many(
+    workspace: Workspace, event_ids: Sequence[int], view: Snapshot | None = None, on_damage: OnDamage = refuse
+) -> list[Event]:
+    """Return the events with these ids, in id order; ids that do not exist are left out."""
+    wanted = np.unique(np.array([event_id for event_id in event_ids if 0 <= event_id <= INT64_MAX], np.int64))
+    caches = caches_of(workspace)
+    state = view.state if view else caches.state(workspace)
+    live = caches.live(workspace, state)
+    holders = live.holders(wanted)
+    if view is None and (holders < 0).any():
+        view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, wanted[holders < 0]))
+        live = caches.live(workspace, view.state)
+        holders = live.holders(wanted)
+    tables = []
+    for number in np.unique(holders[holders >= 0]).tolist():
+        log = open_log(workspace, live.files[number], on_damage)
+        if log is not None:
+            tables.append(shown(view.state if view else state, log.get_many(wanted[holders == number], on_damage)))
+    if view is not None and (holders < 0).any():
+        waiting = pc.is_in(view.tail.column("event_id"), pa.array(wanted[holders < 0], pa.int64()))
+        tables.append(shown(view.state, view.tail.filter(waiting)))
+    found = [event for table in tables if table.num_rows for event in to_events(table)]
+    # A group may have become live before an older one.
+    return sorted(found, key=lambda event: event.event_id)
+
+
+def readable(workspace: Workspace, event_ids: EventIds, view: Snapshot, on_damage: OnDamage) -> npt.NDArray[np.bool_]:
+    """Return which of some events can be read, shape (ids,), by the checksums of their blocks; decodes nothing.
+
+    Events that wait in journals count as readable: what of those is damaged has no ids.
+    """
+    live = caches_of(workspace).live(workspace, view.state)
+    holders = live.holders(event_ids)
+    found = np.ones(len(event_ids), np.bool_)
+    for number in np.unique(holders[holders >= 0]).tolist():
+        here = holders == number
+        log = open_log(workspace, live.files[number], on_damage)
+        found[here] = False if log is None else log.readable(event_ids[here], on_damage)
+    return found
+
+
+def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, int], on_damage: OnDamage) -> None:
+    """Name the live logs with events between two times, ms, both included, that are gone; folders are listed only.
+
+    A log that is open can be read although its name is gone.
+    """
+    home = workspace.paths.home
+    opened = set(caches_of(workspace).logs)
+    listed: dict[Path, set[str]] = {}
+    for file in state.files.values():
+        path = home / file.path
+        if file.first_event_time_ms > bounds[1] or file.last_event_time_ms < bounds[0]:
+            continue
+        if path.parent not in listed:
+            listed[path.parent] = set(workspace.fs.list(path.parent))
+        if path.name not in listed[path.parent] and (path, file.sha256) not in opened:
+            open_log(workspace, file, on_damage)
+
+
+def count_blocks(workspace: Workspace, event_ids: Sequence[int], view: Snapshot) -> int:
+    """Return how many blocks of live logs hold events with these ids."""
+    wanted = np.unique(np.asarray(event_ids, np.int64))
+    caches = caches_of(workspace)
+    live = caches.live(workspace, view.state)
+    holders = live.holders(wanted)
+    blocks = 0
+    for number in np.unique(holders[holders >= 0]).tolist():
+        log = open_log(workspace, live.files[number], lambda _: None)
+        if log is not None:
+            firsts = log.toc.blocks["first_event_id"].astype(np.int64)
+            blocks += len(np.unique(np.searchsorted(firsts, wanted[holders == number], side="right")))
+    return blocks
+
+
+def tables(
+    workspace: Workspace, first_event_id: int = 0, count: int | None = None, on_damage: OnDamage = refuse
+) -> Iterator[pa.Table]:
+    """Yield up to `count` events from an id on, in id order, a few blocks in a table; journals are read last."""
+    left = INT64_MAX if count is None else count
+    if left < 1 or first_event_id > INT64_MAX:
+        return
+
+    def blocks(toc: TableOfContents, position: int) -> range:
+        return range(toc.block_of(position) or 0, len(toc.blocks))
+
+    for table in _walk(workspace, max(first_event_id, 0), lambda _: True, blocks, on_damage):
+        chosen = table.slice(0, left)
+        left -= chosen.num_rows
+        if chosen.num_rows:
+            yield chosen
+        if left == 0:
+            return
+
+
+def tables_between(
+    workspace: Workspace, start_ms: int, end_ms: int, on_damage: OnDamage = refuse
+) -> Iterator[pa.Table]:
+    """Yield the events that happened from `start_ms` up to, not with, `end_ms`, in id order.
+
+    Logs are passed over by the times that the catalog tells, blocks by those of the table of contents.
+    """
+
+    def overlaps(file: AddFile) -> bool:
+        return file.first_event_time_ms < end_ms and file.last_event_time_ms >= start_ms
+
+    def blocks(toc: TableOfContents, _: int) -> list[int]:
+        return toc.blocks_between(start_ms, end_ms)
+
+    for table in _walk(workspace, 0, overlaps, blocks, on_damage):
+        times = table.column("event_time").cast(pa.int64())
+        chosen = table.filter(pc.and_(pc.greater_equal(times, start_ms), pc.less(times, end_ms)))
+        if chosen.num_rows:
+            yield chosen
+
+
+def log_tables(
+    workspace: Workspace, state: CatalogState, paths: Sequence[str], on_damage: OnDamage = refuse
+) -> Iterator[pa.Table]:
+    """Yield all events of some logs that are live in a state, a few blocks in a table; one that expired has none."""
+    for path in paths:
+        log = open_log(workspace, state.files[path], on_damage) if path in state.files else None
+        if log is not None:
+            for table in log.tables(range(len(log.toc.blocks)), None, on_damage):
+                yield shown(state, table)
+
+
+def _walk(
+    workspace: Workspace,
+    position: int,
+    is_wanted: Callable[[AddFile], bool],
+    blocks: Callable[[TableOfContents, int], Sequence[int]],
+    on_damage: OnDamage,
+) -> Iterator[pa.Table]:
+    """Yield tables from the live logs and waiting groups that may hold events from an id on, in the order of ids.
+
+    A group's journals are read when it is its turn; when they are gone by then, its events are in a log.
+    """
+    caches = caches_of(workspace)
+    for _ in range(_SNAPSHOT_ATTEMPTS):
+        groups = workspace.groups()
+        state = caches.state(workspace)
+        live = caches.live(workspace, state)
+        waiting = [group for group in groups if group.first_event_id not in live.groups]
+        parts: list[AddFile | Group] = [*live.files, *_groups_from(waiting, position)]
+        parts.sort(key=lambda part: part.first_event_id)
+        tell_absent(workspace, state, on_damage)
+        try:
+            for part in parts:
+                if isinstance(part, Group):
+                    table = _from(_tail(workspace, [part], on_damage), position)
+                    yield shown(state, table)
+                    position = table.column("event_id")[-1].as_py() + 1 if table.num_rows else position
+                elif part.last_event_id >= position:
+                    log = open_log(workspace, part, on_damage) if is_wanted(part) else None
+                    for table in log.tables(blocks(log.toc, position), None, on_damage) if log else ():
+                        yield shown(state, _from(table, position))
+                    position = part.last_event_id + 1
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        else:
+            return
+    raise _too_fast(workspace)
+
+
+def _from(table: pa.Table, first_event_id: int) -> pa.Table:
+    return table.slice(int(np.searchsorted(table.column("event_id").to_numpy(), first_event_id)))
+
+
+def _groups_of(waiting: list[Group], event_ids: EventIds) -> list[Group]:
+    """Return the groups that may hold events with these ids."""
+    firsts = np.array([group.first_event_id for group in waiting], np.int64)
+    found = np.unique(np.searchsorted(firsts, event_ids, side="right") - 1)
+    return [waiting[number] for number in found.tolist() if number >= 0]
+
+
+def _groups_from(waiting: list[Group], first_event_id: int) -> list[Group]:
+    """Return the groups that may hold events from an id on."""
+    later = [group for group in waiting[1:] if group.first_event_id > first_event_id]
+    return waiting[len(waiting) - len(later) - 1 :] if waiting else []

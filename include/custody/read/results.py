@@ -1,0 +1,219 @@
+"""What an answer may lack although nothing is damaged: events on a container that is away, or of another incarnation.
+
+Nobody can say what a container holds that is not there. What is known: which ids nothing else holds, and from which id
+on nothing is known at all.
+
+What reading gives: events, and notices of what could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from custody.catalog import CatalogState
+from custody.errors import CustodyError, StorageError
+from custody.eventlog import Damage, OnDamage, refuse
+from custody.journal import Group, Missing, count_waiting
+from custody.maintenance.verification.ids import missing_ids
+from custody.model import Event, newer_notice, to_events
+from custody.rollover import strays
+from custody.workspace import Workspace
+
+_RANGES_TOLD = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Absence(Damage):
+    """Events that an answer may lack: not damaged, but out of reach; `last_event_id` None knows no end."""
+
+    def __str__(self) -> str:
+        return self.problem
+
+    def may_hold(self, event_id: int) -> bool:
+        """Whether an event of this id may be among them."""
+        return event_id >= (self.first_event_id or 0) and (self.last_event_id is None or event_id <= self.last_event_id)
+
+
+def tell_absent(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> None:
+    """Tell what an answer of a writer lacks, or may lack; the journals were looked at before, and the catalog too."""
+    for missing in workspace.missing():
+        on_damage(_of_container(workspace, state, missing))
+    for absence in foreign_journals(workspace, state):
+        on_damage(absence)
+
+
+def foreign_journals(workspace: Workspace, state: CatalogState) -> Iterator[Absence]:
+    """Yield the journals whose events are not the writer's, though they lie among its own."""
+    foreign = workspace.foreign_groups()
+    if foreign:
+        paths = [path for group in foreign for path in (*group.sealed, *group.open)]
+        yield _of_journals(workspace, paths, "of another incarnation of the name")
+    stray = list(strays(workspace, state, workspace.groups()))
+    if stray:
+        yield _of_journals(workspace, stray, "with ids that the live logs give to other events")
+
+
+def _of_container(workspace: Workspace, state: CatalogState, missing: Missing) -> Absence:
+    last = None if missing.reserved is None else missing.reserved - 1
+    if missing.host:
+        text = (
+            f"writer {missing.writer!r}: its container {missing.place} is on the machine {missing.host!r}: events that "
+            "are acknowledged there and not live yet are not part of this answer."
+        )
+        return Absence(missing.place, None, 0, last, text)
+    text = (
+        f"{missing}. Acknowledged events that are not live yet may lie on it; of the ids, nothing here holds "
+        f"{_unheld(workspace, state)}."
+    )
+    return Absence(missing.place, None, 0, last, text)
+
+
+def _unheld(workspace: Workspace, state: CatalogState) -> str:
+    try:
+        ranges = list(missing_ids(workspace, state))
+        waiting = [group for group in workspace.groups() if not workspace.is_committed(state, group.first_event_id)]
+        behind = max(state.next_event_id, count_waiting(workspace.fs, waiting).next_event_id)
+    except (CustodyError, OSError):
+        return "what nobody can tell, as other files cannot be read"
+    told = ", ".join(f"{first} to {last}" for first, last in ranges[:_RANGES_TOLD])
+    more = f", {len(ranges) - _RANGES_TOLD} more stretches" if len(ranges) > _RANGES_TOLD else ""
+    count = sum(last - first + 1 for first, last in ranges)
+    gaps = f"{told}{more} ({count} events at most), and " if ranges else ""
+    return f"{gaps}any from {behind} on"
+
+
+def _of_journals(workspace: Workspace, paths: Sequence[Path], what: str) -> Absence:
+    folders = ", ".join(dict.fromkeys(str(path.parent) for path in paths))
+    try:
+        held = count_waiting(workspace.fs, _as_groups(workspace, paths))
+    except StorageError:
+        count, last = "events", None
+    else:
+        count, last = f"{held.events} events up to id {held.next_event_id - 1}", held.next_event_id - 1
+    text = (
+        f"{folders}: {len(paths)} journals {what} {workspace.writer!r}: {count} are not part of this answer. "
+        "Bring them in under another writer name: custody recover --adopt"
+    )
+    return Absence(paths[0], None, 0, last, text)
+
+
+def _as_groups(workspace: Workspace, paths: Iterable[Path]) -> list[Group]:
+    return [Group(workspace.writer, 0, tuple(paths), ())]
+
+
+_EVENTS_TOGETHER = 512
+
+
+class Notices:
+    """Takes note of damage, each part of a file once; if `strict`, raises CorruptionError instead, unless in doubt.
+
+    What is out of reach is never more than a note.
+    """
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+        self._texts: dict[str, None] = {}
+        self.absent: list[Absence] = []
+        """What is out of reach, as far as it was met."""
+
+    def __call__(self, damage: Damage) -> None:
+        """Take note, or raise."""
+        if isinstance(damage, Absence):
+            self.absent.append(damage)
+        elif self._strict:
+            refuse(damage)
+        self._texts[str(damage)] = None
+
+    def note(self, text: str) -> None:
+        """Take note of what is no damage, also if strict."""
+        self._texts[text] = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._texts))
+
+
+class Lost:
+    """Hands damage of one writer's logs on, and remembers the ids that it took."""
+
+    def __init__(self, on_damage: OnDamage) -> None:
+        self._on_damage = on_damage
+        self._ranges: set[tuple[int, int]] = set()
+
+    def __call__(self, damage: Damage) -> None:
+        """Take note, and hand it on."""
+        self._on_damage(damage)
+        if damage.first_event_id is not None and damage.last_event_id is not None:
+            self._ranges.add((damage.first_event_id, damage.last_event_id))
+
+    def note(self, text: str) -> None:
+        """Hand a note on, where notes are taken."""
+        if isinstance(self._on_damage, Notices):
+            self._on_damage.note(text)
+
+    def among(self, event_ids: npt.NDArray[np.int64]) -> int:
+        """Return how many of some ids were lost; the others are gone rightly, with a log that expired meanwhile."""
+        lost = np.zeros(len(event_ids), np.bool_)
+        for first, last in self._ranges:
+            lost |= (event_ids >= first) & (event_ids <= last)
+        return int(lost.sum())
+
+
+def tell_newer(on_damage: OnDamage, version: int, columns: Sequence[str]) -> None:
+    """Take note, where notes are taken, that a newer custody stored events with columns that are not shown."""
+    if columns and isinstance(on_damage, Notices | Lost):
+        on_damage.note(newer_notice(version, columns))
+
+
+class Events(list[Event]):
+    """A list of events, and what could not be read on the way."""
+
+    def __init__(self, events: Iterable[Event], notices: Notices) -> None:
+        super().__init__(events)
+        self.notices = tuple(notices)
+        self.absent = tuple(notices.absent)
+        """What of this was out of reach, with the ids that it may hold."""
+
+
+class Counts(dict[str, int]):
+    """Numbers by writer, and what could not be read on the way: it is not counted."""
+
+    def __init__(self, counts: Mapping[str, int], notices: Iterable[str]) -> None:
+        super().__init__(counts)
+        self.notices = tuple(notices)
+
+
+def events_of(tables: Iterable[pa.Table]) -> Iterator[Event]:
+    """Yield the events of tables; few objects are alive at a time, which spares the garbage collector."""
+    for table in tables:
+        for batch in table.to_batches(max_chunksize=_EVENTS_TOGETHER):
+            yield from to_events(batch)
+
+
+class EventStream(Iterator[Event]):
+    """Events one after the other, or by `tables` as columns, which is quicker; only one of both may be used.
+
+    `notices` grows while the events are read.
+    """
+
+    def __init__(self, tables: Iterator[pa.Table], notices: Notices) -> None:
+        self._tables = tables
+        self._notices = notices
+        self._events = events_of(tables)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What could not be read so far."""
+        return tuple(self._notices)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the events as tables with EVENT_SCHEMA, a few blocks of a log each."""
+        return self._tables
+
+    def __next__(self) -> Event:
+        return next(self._events)

@@ -1,0 +1,74 @@
+"""One writer's events as a catalog listed them at an earlier revision.
+
+What was waiting in journals then is not part of it: a revision lists what was live. What was forgotten since stays
+forgotten, also where a compaction has erased it and the old log is still there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import filterfalse
+
+from custody.catalog import AddTombstone, CatalogState, is_remnant
+from custody.catalog.persistent_map import GONE, LayeredMap
+from custody.errors import NotFoundError
+from custody.eventlog import Damage, OnDamage
+from custody.model import EVENT_SCHEMA
+from custody.read.cache import caches_of
+from custody.read.reader import Snapshot
+from custody.workspace import Workspace
+
+AsOf = int | datetime
+"""A revision of a writer's catalog, or a time: the last revision until then. A time without a zone is UTC."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def past(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snapshot | None:
+    """Return the events that were live at an earlier revision; None when nothing was committed until that time.
+
+    Raises:
+        NotFoundError: there is no such revision.
+        PrunedError: it is not kept any more.
+        CorruptionError: the catalog is damaged.
+    """
+    newest = caches_of(workspace).state(workspace)
+    revision = as_of if isinstance(as_of, int) else _revision_at(workspace, newest, as_of)
+    if revision is None:
+        return None
+    state = workspace.catalog.at(revision)
+    tombstones = {**state.tombstones, **_later_tombstones(workspace, revision, newest.revision)}
+    state = replace(state, tombstones=LayeredMap(tombstones))
+    return Snapshot(_without_lost_logs(workspace, state, on_damage), EVENT_SCHEMA.empty_table())
+
+
+def _revision_at(workspace: Workspace, newest: CatalogState, moment: datetime) -> int | None:
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    time_ms = (aware - _EPOCH) // timedelta(milliseconds=1)
+    if newest.revision < 0:
+        return None
+    try:
+        return workspace.catalog.revision_at(time_ms)
+    except NotFoundError:
+        if newest.floor:
+            raise  # what was live then is not kept
+        return None
+
+
+def _later_tombstones(workspace: Workspace, revision: int, newest: int) -> dict[str, AddTombstone]:
+    if revision == newest:
+        return {}
+    actions = (action for found in workspace.catalog.timeline(revision + 1, newest) for action in found.actions)
+    stones = (action.add_tombstone for action in actions if action.HasField("add_tombstone"))
+    return {stone.id.hex(): stone for stone in filterfalse(is_remnant, stones)}
+
+
+def _without_lost_logs(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> CatalogState:
+    """Leave out the logs that are gone since, and say so: they expired, or were compacted and collected."""
+    home = workspace.paths.home
+    lost = [file for path, file in state.files.items() if not workspace.fs.exists(home / path)]
+    for file in lost:
+        problem = f"expected a log of revision {state.revision}, found no file: it expired since, or was compacted"
+        on_damage(Damage(home / file.path, None, file.first_event_id, file.last_event_id, problem))
+    return replace(state, files=state.files.changed({file.path: GONE for file in lost}))

@@ -1,0 +1,98 @@
+"""Events that tombstones bury: they lie on disk until a compaction erases them, and are not given out any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from custody.catalog import AddFile, AddTombstone, CatalogState, columns_needed, may_mean, visible
+from custody.eventlog import Damage, EventLog, OnDamage
+from custody.read.cache import caches_of, open_log
+from custody.workspace import Workspace
+
+EventIds = npt.NDArray[np.int64]
+_NONE = np.empty(0, np.int64)
+
+
+def shown(state: CatalogState, table: pa.Table) -> pa.Table:
+    """Return the events of a table that may be given out; it has all columns of an event."""
+    if not state.tombstones or not table.num_rows:
+        return table
+    return table.filter(visible(state.tombstones.values(), table))
+
+
+def buried_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> EventIds:
+    """Return the ids of the events of the live logs that must not be given out, sorted.
+
+    Where what a tombstone asks for cannot be read, all ids that it may mean are among them: no answer gives out, or
+    counts, what may be forgotten. A log is looked at once for the same tombstones, unless a part of it is damaged.
+    """
+    if not state.tombstones:
+        return _NONE
+    stones = [state.tombstones[name] for name in sorted(state.tombstones)]
+    caches = caches_of(workspace)
+    names = tuple(sorted(state.tombstones))
+    parts = [_NONE]
+    for file in caches.live(workspace, state).files:
+        bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
+        meant = [stone for stone in stones if may_mean(stone, *bounds)]
+        if not meant:
+            continue
+        key = ("buried", workspace.paths.home, file.path, file.sha256, names)
+        found = caches.decoded.get(key)
+        if not isinstance(found, np.ndarray):
+            found, is_whole = _buried_in(workspace, file, meant, on_damage)
+            if is_whole:
+                caches.decoded.put(key, found, found.nbytes + 100)
+        parts.append(found)
+    return np.sort(np.concatenate(parts))
+
+
+def _buried_in(
+    workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone], on_damage: OnDamage
+) -> tuple[EventIds, bool]:
+    """Return the ids of one log that tombstones mean, or may mean, and whether all of it could be read.
+
+    Only the columns that the tombstones ask for are decoded.
+    """
+    unread: list[Damage] = []
+
+    def passed_over(damage: Damage) -> None:
+        on_damage(damage)
+        unread.append(damage)
+
+    log = open_log(workspace, file, passed_over)
+    parts = [_NONE]
+    if log is not None:
+        columns = sorted({"event_id", *columns_needed(stones)})
+        for table in log.tables(range(len(log.toc.blocks)), columns, passed_over):
+            buried = table.filter(pc.invert(visible(stones, table)))
+            parts.append(np.asarray(buried.column("event_id").combine_chunks()))
+    for damage in unread:
+        bounds = _bounds(damage, file, log)
+        parts += [_maybe(stone, *bounds[:2]) for stone in stones if may_mean(stone, *bounds)]
+    found = np.unique(np.concatenate(parts).astype(np.int64))
+    return found, log is not None and not unread
+
+
+def _bounds(damage: Damage, file: AddFile, log: EventLog | None) -> tuple[int, int, int, int]:
+    """Return the first and last id, and the first and last time in ms, of what cannot be read of a log."""
+    if log is None or damage.block is None or damage.first_event_id is None or damage.last_event_id is None:
+        return file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms
+    block = log.toc.blocks[damage.block]
+    times = int(block["first_event_time"]), int(block["last_event_time"])
+    return damage.first_event_id, damage.last_event_id, *times
+
+
+def _maybe(stone: AddTombstone, first: int, last: int) -> EventIds:
+    """Return the ids from `first` to `last` that a tombstone may mean, whatever their events say."""
+    if stone.event_ids:
+        ids = np.array(stone.event_ids, np.int64)
+        found = ids[(ids >= first) & (ids <= last)]
+    else:
+        found = np.arange(first, last + 1)
+    return found[found < stone.before_event_id] if stone.before_event_id else found

@@ -1,0 +1,276 @@
+"""The receiver: an HTTP application that takes notifications and answers 200 once they are on disk.
+
+It can be served on its own (`custody.serving.ngsi_receiver`) or mounted in another application, which then closes the
+intake.
+Each notification becomes RECEIVE events, one an entity, whose content is the body as it came. What cannot be read is
+answered with a status that says why, and kept in the quarantine.
+
+Serving the receiver on its own, as the section `receiver` of the settings says (`custody.serving`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from custody import serving
+from custody.capture import Format, Rejected
+from custody.clock import Clock
+from custody.config import Settings
+from custody.config.ngsi import CORRELATOR_CHARACTERS_MAX, HEALTH_TARGET
+from custody.errors import BackpressureError, ClosedError, CustodyError, StorageError
+from custody.ngsi.http_notification import Accepts, Arrival, Read, Refusal, judge_head, read_arrival
+from custody.quarantine import Quarantine
+from custody.serving import Tokens, is_loopback
+from custody.serving.http_requests import SINGLE, BodyRefusedError, ambiguous, bounded_body
+from custody.serving.ngsi_intake import Intake
+
+RETRY_SECONDS = 5
+LONG_RETRY_SECONDS = 30
+_ACCESS = logging.getLogger("custody.ngsi.access")
+_SINGLE = SINGLE | {
+    *("fiware-service", "fiware-servicepath", "fiware-correlator"),
+    *("ngsild-tenant", "ngsiv2-attrsformat", "ngsild-attribute-format"),
+}
+_AT_ONCE_BYTES = 2048
+"""A larger body is taken apart in a thread. To change threads costs about as much as a body of this length."""
+_HOST_CHARACTERS_MAX = 300
+"""Of a name and a port; the URL stands in each event of a notification."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+class _RefusedError(Exception):
+    """A request that is answered with something else than 200."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+class Receiver:
+    """Takes the requests of one application: an endpoint that judges method and target by itself.
+
+    Args:
+        settings: those of the repository; the sections `receiver` and `ngsi` count.
+        intake: stores what was accepted.
+        quarantine: keeps what was not.
+        clock: tells when a notification came.
+        tokens: of which one has to come with a request; None asks for none.
+    """
+
+    def __init__(
+        self, settings: Settings, intake: Intake, quarantine: Quarantine, clock: Clock, tokens: Tokens | None = None
+    ) -> None:
+        self._options = settings.receiver
+        self._accepts = Accepts.of(settings.ngsi)
+        self._intake = intake
+        self._quarantine = quarantine
+        self._clock = clock
+        self._tokens = tokens
+        self._busy = 0
+        self._keeping = asyncio.Semaphore(1)
+        self._reading = asyncio.Semaphore(1)
+        self.answers: Counter[str] = Counter()
+        """How often each answer was given; `stored` counts notifications."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, as an application of ASGI."""
+        await (await self.notify(Request(scope, receive)))(scope, receive, send)
+
+    async def notify(self, request: Request) -> Response:
+        """Take one notification."""
+        begun = time.monotonic()
+        given = request.headers.get("fiware-correlator") or ""
+        correlator = given if 0 < len(given) <= CORRELATOR_CHARACTERS_MAX else str(uuid.uuid4())
+        self._busy += 1
+        try:
+            code, response = "stored", _json(200, await self._answer(request, correlator))
+        except _RefusedError as refused:
+            code, response = refused.refusal.code, _refusal(refused.refusal)
+        finally:
+            self._busy -= 1
+        self.answers[code] += 1
+        response.headers["Fiware-Correlator"] = correlator
+        host = request.client.host if request.client else "-"
+        milliseconds = (time.monotonic() - begun) * 1000
+        # Neither the query nor a header: both may hold secrets. What comes from outside is quoted.
+        told = (request.method[:20], ascii(_target(request))[1:-1][:100], response.status_code, code, milliseconds)
+        _ACCESS.info("%s %s %s %d %s %.1f ms %s", host, *told, ascii(correlator)[:100])
+        return response
+
+    async def health(self, _: Request) -> Response:
+        """Say whether notifications are stored, and how many were."""
+        problem = self._intake.problem
+        told = {
+            "status": "ok" if problem is None else "failing",
+            "writer": self._intake.writer,
+            "waiting": self._intake.waiting,
+            "notifications": self._intake.stored,
+            "batches": self._intake.batches,
+            "answers": dict(sorted(self.answers.items())),
+        }
+        return _json(200 if problem is None else 503, told)
+
+    async def _answer(self, request: Request, correlator: str) -> dict[str, object]:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        self._admit(request, headers)
+        body = await self._body(request)
+        host = request.client.host if request.client else None
+        url = str(request.url.replace(query="", fragment="", username=None, password=None))
+        told = {**headers, "fiware-correlator": correlator}
+        read = await self._read(Arrival(body, told, url, host, self._clock.now_ms()))
+        for item in read.rejected:
+            await self._keep(item, url)
+        if read.refusal is not None:
+            raise _RefusedError(read.refusal)
+        try:
+            ids = await self._intake.store(body, read.events)
+        except CustodyError as error:
+            raise _not_stored(error) from error
+        return {
+            "writer": self._intake.writer,
+            "first_event_id": ids.start,
+            "stored": len(ids),
+            "rejected": len(read.rejected),
+        }
+
+    async def _read(self, arrival: Arrival) -> Read:
+        """Take a notification apart; a large one beside the loop, one after the other, so that others are answered."""
+        if len(arrival.body) <= _AT_ONCE_BYTES:
+            return read_arrival(arrival, self._accepts)
+        # What waits here is bounded as all that waits, by `requests_max`.
+        async with self._reading:
+            return await asyncio.to_thread(read_arrival, arrival, self._accepts)
+
+    def _admit(self, request: Request, headers: dict[str, str]) -> None:
+        options = self._options
+        if self._tokens is not None and not self._tokens.admit(headers):
+            raise _RefusedError(Refusal(401, "token", "expected a token: Authorization: Bearer …, or X-Auth-Token"))
+        if self._busy > options.requests_max:
+            busy = f"{options.requests_max} requests wait (receiver.requests_max)"
+            raise _RefusedError(Refusal(503, "busy", busy, _retry(RETRY_SECONDS)))
+        wrong = ambiguous(request.headers.raw, _SINGLE)
+        if wrong is not None:
+            raise _RefusedError(Refusal(400, "ambiguous", wrong))
+        if len(headers.get("host", "")) > _HOST_CHARACTERS_MAX:
+            raise _RefusedError(Refusal(400, "host", f"host: expected at most {_HOST_CHARACTERS_MAX} characters"))
+        refusal = judge_head(request.method, _target(request), headers, self._accepts)
+        if refusal is not None:
+            raise _RefusedError(refusal)
+
+    async def _body(self, request: Request) -> bytes:
+        """Return the body, of bounded length and in bounded time."""
+        try:
+            return await bounded_body(request, self._accepts.bytes_max, self._options.body_seconds)
+        except BodyRefusedError as refused:
+            setting = {"too-large": "ngsi.notification_bytes_max", "slow": "receiver.body_seconds"}[refused.code]
+            raise _RefusedError(Refusal(refused.status, refused.code, f"{refused} ({setting})")) from None
+        except ClientDisconnect:
+            raise _RefusedError(Refusal(400, "broken-off", "the body broke off")) from None
+
+    async def _keep(self, item: Rejected, url: str) -> None:
+        """Put what cannot be read into the quarantine; one at a time, so that bad input holds nobody up."""
+        async with self._keeping:
+            try:
+                await asyncio.to_thread(
+                    self._quarantine.add,
+                    item.raw,
+                    severity=item.problem.severity,
+                    code=item.problem.code,
+                    message=item.problem.message,
+                    file=url,
+                    index=item.place.index,
+                    offset=item.place.offset,
+                    node=None,
+                    received_ms=self._clock.now_ms(),
+                    format=Format.NGSI,
+                )
+            except CustodyError as error:
+                raise _not_stored(error) from error
+
+
+def create_app(receiver: Receiver) -> FastAPI:
+    """Return the application: `/health` says how it goes, the receiver judges all other requests."""
+    app = FastAPI(title="custody NGSI receiver", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_route(HEALTH_TARGET, receiver.health, methods=["GET"])
+    app.router.routes.append(Route("/{target:path}", receiver))
+
+    async def refused(_: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        codes = {405: "method"}
+        receiver.answers[codes.get(status, "error")] += 1
+        message = error.detail if isinstance(error, HTTPException) else "the receiver failed; its log says why"
+        headers = (error.headers or {}) if isinstance(error, HTTPException) else {}
+        return _refusal(Refusal(status, codes.get(status, "error"), message, headers))
+
+    app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(Exception, refused)
+    return app
+
+
+def _target(request: Request) -> str:
+    """Return the path that was asked for, below the one that the application is mounted at."""
+    return f"/{request.path_params['target']}"
+
+
+def _not_stored(error: CustodyError) -> _RefusedError:
+    """Return what to answer when nothing, or nobody knows what, was stored: the broker may send it again."""
+    if isinstance(error, BackpressureError):
+        return _RefusedError(Refusal(503, "backpressure", str(error), _retry(RETRY_SECONDS)))
+    if isinstance(error, ClosedError):
+        return _RefusedError(Refusal(503, "closed", str(error), _retry(LONG_RETRY_SECONDS)))
+    if isinstance(error, StorageError):
+        code = "disk-full" if error.errno in _FULL else "storage"
+        return _RefusedError(Refusal(503, code, "the disk refused; try again later", _retry(LONG_RETRY_SECONDS)))
+    return _RefusedError(Refusal(500, error.kind, str(error)))
+
+
+def _retry(seconds: int) -> dict[str, str]:
+    return {"Retry-After": str(seconds)}
+
+
+def _refusal(refusal: Refusal) -> Response:
+    response = _json(refusal.status, {"error": refusal.code, "message": refusal.message})
+    response.headers.update(refusal.headers)
+    if refusal.status in (408, 413):
+        response.headers["Connection"] = "close"  # the rest of the body is not read
+    if refusal.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def _json(status: int, document: object) -> Response:
+    return Response(msgspec.json.encode(document), status, media_type="application/json")
+
+
+__all__ = ["checked_tokens", "is_loopback", "serve"]
+
+
+def checked_tokens(settings: Settings) -> Tokens | None:
+    """Return the tokens that the settings name, None for none, once it is sure that strangers are kept out.
+
+    Raises:
+        ConfigurationError: the receiver would be open to other machines, or a file does not fit.
+    """
+    return serving.checked_tokens(settings.root, "receiver", settings.receiver)
+
+
+def serve(app: FastAPI, settings: Settings, on_started: Callable[[str], None] = lambda url: None) -> None:
+    """Serve until SIGTERM or SIGINT; requests that have begun are answered before it returns.
+
+    Raises:
+        StorageError: the address cannot be listened on.
+    """
+    serving.serve(app, settings.root, settings.receiver, settings.ngsi.notification_target, on_started)

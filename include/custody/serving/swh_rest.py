@@ -1,0 +1,201 @@
+"""Questions over HTTP: JSON in, JSON out (docs/swh.md, "Over HTTP").
+
+Every error has one shape, `{"error": code, "message": text}`. Questions run in threads: they wait for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from custody.config import Settings
+from custody.errors import ConfigurationError, CustodyError, InvalidInputError, NotFoundError, StorageError
+from custody.format.names import check_name
+from custody.model import INT64_MAX
+from custody.serving import Tokens
+from custody.serving.http_requests import BodyRefusedError, ambiguous, bounded_body
+from custody.serving.swh_questions import Questions
+from custody.swh.database import occurrence, where_first
+from custody.swh.swhid import Swhid
+
+_BYTES_OF_A_QUESTION = 64
+_BYTES_OF_A_BODY = 1024
+"""What a body may hold besides its questions, in bytes."""
+_RETRY_SECONDS = 1
+_OCCURRENCES = 100
+_DIGITS_MAX = 19
+_LOGGER = logging.getLogger(__name__)
+_ACCESS = logging.getLogger("custody.swh.access")
+
+_Answer = Callable[[Request], Awaitable[object]]
+
+
+class _AskedMany(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    swhids: list[str]
+
+
+class _Routes:
+    def __init__(self, questions: Questions, settings: Settings, tokens: Tokens | None) -> None:
+        self._questions = questions
+        self._options = settings.swh
+        self._tokens = tokens
+        self._busy = 0
+
+    def guarded(self, answer: _Answer) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler: who is not known or comes when all are busy is refused, what fails has a status."""
+
+        async def handle(request: Request) -> Response:
+            begun = time.monotonic()
+            self._busy += 1
+            try:
+                response = self._refusal(request) or _json(200, await answer(request))
+            except BodyRefusedError as error:
+                response = _error(error.status, error.code, str(error))
+                response.headers["Connection"] = "close"  # the rest of the body is not read
+            except CustodyError as error:
+                response = _failed(error)
+            finally:
+                self._busy -= 1
+            host = request.client.host if request.client else "-"
+            spent = (time.monotonic() - begun) * 1000
+            path = ascii(request.url.path)[1:121]
+            _ACCESS.info("%s %s %s %d %.1f ms", host, request.method, path, response.status_code, spent)
+            return response
+
+        return handle
+
+    def _refusal(self, request: Request) -> Response | None:
+        if (wrong := ambiguous(request.headers.raw)) is not None:
+            return _error(400, "ambiguous", wrong)
+        if self._tokens is not None:
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            if not self._tokens.admit(headers):
+                response = _error(401, "token", "expected a token: Authorization: Bearer …, or X-Auth-Token")
+                response.headers["WWW-Authenticate"] = "Bearer"
+                return response
+        if self._busy > self._options.requests_max:
+            response = _error(503, "busy", f"{self._options.requests_max} requests wait (swh.requests_max)")
+            response.headers["Retry-After"] = str(_RETRY_SECONDS)
+            return response
+        return None
+
+    async def whereis(self, request: Request) -> object:
+        swhid = Swhid.parse(request.path_params["swhid"])
+        return where_first(await asyncio.to_thread(self._questions.whereis, swhid))
+
+    async def whereare(self, request: Request) -> object:
+        limit = self._options.questions_max * _BYTES_OF_A_QUESTION + _BYTES_OF_A_BODY
+        body = await bounded_body(request, limit, self._options.body_seconds)
+        try:
+            asked = msgspec.json.decode(body, type=_AskedMany)
+        except msgspec.DecodeError as error:
+            raise InvalidInputError(f'expected {{"swhids": [...]}}: {error}.') from None
+        swhids = [Swhid.parse(text) for text in asked.swhids]
+        found = await asyncio.to_thread(self._questions.whereare, swhids)
+        return {"answers": [where_first(place) for place in found]}
+
+    async def occurrences(self, request: Request) -> object:
+        return await self._all_of(Swhid.parse(request.path_params["swhid"]), request)
+
+    async def event(self, request: Request) -> object:
+        event_id = _number("event", request.path_params["event_id"], INT64_MAX)
+        swhid = await asyncio.to_thread(self._questions.content_of, event_id, _writer(request))
+        return {"event_id": event_id, **await self._all_of(swhid, request)}
+
+    async def health(self, _: Request) -> object:
+        return {"status": "ok", "revision": self._questions.revision}
+
+    async def _all_of(self, swhid: Swhid, request: Request) -> dict[str, object]:
+        most = self._options.occurrences_max
+        text = _parameter(request, "limit")
+        limit = min(_OCCURRENCES, most) if text is None else _number("limit", text, most)
+        found = await asyncio.to_thread(self._questions.occurrences, swhid, limit)
+        return {
+            "swhid": str(swhid),
+            "occurrences": [occurrence(place) for place in found.found],
+            "is_complete": found.is_complete,
+        }
+
+
+def create_app(questions: Questions, settings: Settings, tokens: Tokens | None = None) -> FastAPI:
+    """Return the application.
+
+    Args:
+        questions: what answers.
+        settings: those of the repository; the section `swh` counts.
+        tokens: of which one has to come with a request; None asks for none. `/health` asks for none either.
+    """
+    app = FastAPI(title="custody: where was this content?", docs_url=None, redoc_url=None, openapi_url=None)
+    app.router.redirect_slashes = False
+    routes = _Routes(questions, settings, tokens)
+    app.add_route("/whereis/{swhid}", routes.guarded(routes.whereis), methods=["GET"])
+    app.add_route("/whereare", routes.guarded(routes.whereare), methods=["POST"])
+    app.add_route("/occurrences/{swhid}", routes.guarded(routes.occurrences), methods=["GET"])
+    app.add_route("/events/{event_id}/occurrences", routes.guarded(routes.event), methods=["GET"])
+    app.add_route("/health", _Routes(questions, settings, None).guarded(routes.health), methods=["GET"])
+
+    async def refused(_: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            response = _error(
+                error.status_code, {404: "no-route", 405: "method"}.get(error.status_code, "error"), error.detail
+            )
+            response.headers.update(error.headers or {})
+            return response
+        return _error(500, "error", "the service failed; its log says why")
+
+    app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(Exception, refused)
+    return app
+
+
+def _parameter(request: Request, name: str) -> str | None:
+    """Return a parameter of the query, None where it is not there; of two nobody knows which one counts."""
+    given = request.query_params.getlist(name)
+    if len(given) > 1:
+        raise InvalidInputError(f"{name}: expected it once, got it {len(given)} times.")
+    return given[0] if given else None
+
+
+def _number(name: str, text: str, most: int) -> int:
+    """Return the number that a text from outside is, from 0 to the greatest one."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX and int(text) <= most):
+        raise InvalidInputError(f"{name} {ascii(text)[:40]}: expected a number from 0 to {most}.")
+    return int(text)
+
+
+def _writer(request: Request) -> str | None:
+    """Return the name of a writer that a request has, None for none: it becomes the name of a folder."""
+    text = _parameter(request, "writer")
+    if text is None:
+        return None
+    try:
+        return check_name("writer", text)
+    except ConfigurationError:
+        # Said anew, for the error's own text has all of what came.
+        expected = "expected 1 to 63 characters of a-z, 0-9, '_' or '-', the first a letter or digit"
+        raise InvalidInputError(f"writer {ascii(text)[:80]}: {expected}.") from None
+
+
+def _failed(error: CustodyError) -> Response:
+    if isinstance(error, InvalidInputError):
+        return _error(400, error.kind, str(error))
+    if isinstance(error, NotFoundError):
+        return _error(404, error.kind, str(error))
+    # Names of files are the operator's business, not the asker's.
+    _LOGGER.error("a question failed: %s", error)
+    status = 503 if isinstance(error, StorageError) else 500
+    return _error(status, error.kind, "the database cannot be read; the service's log says which file")
+
+
+def _error(status: int, code: str, message: str) -> Response:
+    return _json(status, {"error": code, "message": message})
+
+
+def _json(status: int, document: object) -> Response:
+    return Response(msgspec.json.encode(document), status, media_type="application/json")

@@ -1,0 +1,238 @@
+"""Asking the engine: starts its process, gives it what is asked, takes the rows one frame at a time, ends it.
+
+Time is kept here: whatever the engine does, its process is killed when the time is over. Memory is kept by the system,
+which gives the engine's process no more than it may have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+import msgspec
+import pyarrow as pa
+
+import custody
+from custody.errors import CustodyError, InvalidInputError
+from custody.sql import keeper
+from custody.sql.protocol import ASKED, HEAD, NAMES, PROBLEM, ROWS, SCHEMA, Given, Problem, send, write
+
+_START_SECONDS = 120.0
+_END_SECONDS = 2.0
+_SAID_BYTES = 2000
+_SIGNALS_FROM = 128
+_KEPT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
+# One thread for numpy, which computes nothing here; memory that is free goes back to the system, and is not reserved.
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one query may take. Bytes; seconds of the clock from the moment when it begins."""
+
+    engine_bytes: int
+    process_bytes: int
+    spill_bytes: int
+    row_bytes: int
+    seconds: float
+
+
+class EngineFailedError(InvalidInputError):
+    """The query failed while it ran, maybe because of what it read."""
+
+
+class LogGoneError(CustodyError):
+    """A log expired after it was looked up."""
+
+
+class Asking:
+    """One query and the process that answers it. To be closed; several may be open at once, in any thread.
+
+    Raises:
+        InvalidInputError: the query is no text.
+    """
+
+    def __init__(self, text: str, tables: Collection[str], limits: Limits) -> None:
+        try:
+            asked = json.dumps({"text": text, "tables": sorted(tables)}, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInputError(f"SQL: expected valid Unicode, got a lone surrogate @{error.start}.") from error
+        self._limits = limits
+        self._deadline = time.monotonic() + _START_SECONDS
+        self._memory = os.memfd_create("custody-sql")
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        spill = Path(tempfile.gettempdir()) / f"custody-sql-{os.urandom(12).hex()}"
+        self._process = self._start(spill)
+        self._end = weakref.finalize(self, _end, self._process, self._memory, self._said, spill)
+        self._send(asked)
+
+    def names(self) -> frozenset[str]:
+        """Return the tables that the query reads.
+
+        Raises:
+            InvalidInputError: the query cannot be read, or asks for what is not allowed.
+        """
+        return frozenset(msgspec.json.decode(self._next(NAMES), type=list[str]))
+
+    def begin(self, given: Given) -> pa.Schema:
+        """Let the query run, and return the columns of its result; its time begins now.
+
+        Raises:
+            InvalidInputError, LogGoneError: as `next`.
+        """
+        self._deadline = time.monotonic() + self._limits.seconds
+        self._send(write(given, self._memory))
+        return pa.ipc.read_schema(pa.py_buffer(self._next(SCHEMA)))
+
+    def next(self) -> list[pa.RecordBatch]:
+        """Return the next rows, none at the end.
+
+        Raises:
+            InvalidInputError: the query cannot be run, or went beyond a limit.
+            EngineFailedError: it failed while it ran, maybe because of what it read.
+        """
+        payload = self._next(ROWS)
+        if not payload:
+            return []
+        with pa.ipc.open_stream(payload) as stream:
+            return list(stream)
+
+    def close(self) -> None:
+        """End the process, and remove what it put aside."""
+        self._end()
+
+    def _start(self, spill: Path) -> subprocess.Popen[bytes]:
+        told = {
+            "asker": os.getpid(),
+            "path": [str(Path(custody.__file__).parents[1]), *(place for place in sys.path if place)],
+            "spill": str(spill),
+            "input": self._memory,
+            "limits": {
+                "engine_bytes": self._limits.engine_bytes,
+                "process_bytes": self._limits.process_bytes,
+                "spill_bytes": self._limits.spill_bytes,
+                "row_bytes": self._limits.row_bytes,
+                # Should nobody be left to look at the clock.
+                "cpu_seconds": math.ceil(
+                    (self._limits.seconds + _END_SECONDS) * (os.cpu_count() or 1) + _START_SECONDS
+                ),
+            },
+        }
+        return subprocess.Popen(  # noqa: S603 - this Python, by full path, without a shell
+            [sys.executable, "-I", "-S", keeper.__file__, json.dumps(told)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            pass_fds=[self._memory],
+            env=_ENVIRONMENT | {name: os.environ[name] for name in _KEPT if name in os.environ},
+            cwd="/",
+            start_new_session=True,  # an interrupt from the terminal is for who asked
+        )
+
+    def _send(self, payload: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # what became of the engine is said when its answer is read
+            send(cast(BinaryIO, self._process.stdin), ASKED, payload)
+
+    def _next(self, wanted: bytes) -> bytes:
+        """Return the payload of the next frame, empty at the end."""
+        kind, length = HEAD.unpack(self._exactly(HEAD.size))
+        payload = self._exactly(length)
+        if kind == PROBLEM:
+            raise self._error(msgspec.json.decode(payload, type=Problem))
+        return payload
+
+    def _exactly(self, length: int) -> bytes:
+        parts = []
+        number = cast(BinaryIO, self._process.stdout).fileno()
+        looking = select.poll()
+        looking.register(number, select.POLLIN)
+        while length:
+            left = self._deadline - time.monotonic()
+            if left <= 0 or not looking.poll(left * 1000):
+                raise self._too_long()
+            part = os.read(number, min(length, 1 << 20))
+            if not part:
+                raise self._ended()
+            parts.append(part)
+            length -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _error(self, problem: Problem) -> CustodyError:
+        limits = self._limits
+        if problem.kind == "gone":
+            return LogGoneError(problem.text)
+        if problem.kind == "run":
+            return EngineFailedError(f"SQL: {problem.text}")
+        if problem.kind == "memory":
+            return InvalidInputError(f"SQL: {self._needs_memory()} The engine said: {problem.text}")
+        if problem.kind == "row":
+            return InvalidInputError(
+                f"SQL: a row of the result has {problem.text} bytes, expected at most {limits.row_bytes}, the limit of "
+                "query.sql_row_bytes_max. Ask for fewer or shorter columns."
+            )
+        return InvalidInputError(f"SQL: {problem.text}")
+
+    def _needs_memory(self) -> str:
+        limits = self._limits
+        return (
+            f"the query needs more memory than it may take, {limits.engine_bytes} bytes in the engine "
+            f"(query.sql_memory_bytes) and {limits.process_bytes} in its process (query.sql_process_bytes_max), and "
+            f"{limits.spill_bytes} bytes put aside (query.sql_spill_bytes_max)."
+        )
+
+    def _too_long(self) -> InvalidInputError:
+        return InvalidInputError(
+            f"SQL: stopped after {self._limits.seconds:g} seconds, the limit of query.sql_seconds_max or --timeout."
+        )
+
+    def _ended(self) -> InvalidInputError:
+        """Say why the process ended without an answer."""
+        code = abs(self._process.wait())
+        if code == keeper.SPILLED:
+            return InvalidInputError(
+                f"SQL: the query puts more aside than {self._limits.spill_bytes} bytes, the limit of "
+                f"query.sql_spill_bytes_max, because it needs more memory than {self._limits.engine_bytes} bytes "
+                "(query.sql_memory_bytes)."
+            )
+        code %= _SIGNALS_FROM
+        if code == signal.SIGXCPU:
+            return self._too_long()
+        self._said.seek(max(self._said.seek(0, os.SEEK_END) - _SAID_BYTES, 0))
+        said = " ".join(self._said.read().decode(errors="replace").split())
+        how = signal.Signals(code).name if code in set(signal.Signals) else f"exit code {code}"
+        return InvalidInputError(
+            f"SQL: the engine's process ended by {how} before the answer did. Most often {self._needs_memory()}"
+            + (f" It said: {said}" if said else "")
+        )
+
+
+def _end(process: subprocess.Popen[bytes], memory: int, said: IO[bytes], spill: Path) -> None:
+    """End a process, wait for it, and remove what it put aside; the keeper does the same where nobody is left to."""
+    with contextlib.suppress(OSError):
+        cast(BinaryIO, process.stdin).close()
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    with cast(BinaryIO, process.stdout) as results:
+        # The engine has the other end: what comes after it is removed stays removed.
+        while select.select([results], [], [], _END_SECONDS)[0] and os.read(results.fileno(), 1 << 20):
+            pass
+    shutil.rmtree(spill, ignore_errors=True)  # noqa: TID251 - a temporary folder needs no durability
+    os.close(memory)
+    said.close()

@@ -1,0 +1,113 @@
+"""What a step did: one JSON line a job, shown as the task's result and kept as run history.
+
+Reports of past runs: `runs/<run>/<step>.json` in the repository, one folder a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from custody.errors import CorruptionError, NotFoundError
+from custody.format.checked_json import is_changed, with_checksum
+from custody.vfs import FileSystem
+
+
+class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step did with one unit; sizes in bytes: read (`bytes_in`) and written or removed (`bytes`)."""
+
+    unit: str
+    events: int = 0
+    bytes_in: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    note: str | None = None
+    error: str | None = None
+    error_kind: str | None = None
+    """Of an error of custody, its `kind`."""
+
+
+class StepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step did with all its units; sizes in bytes, read (`bytes_in`) and written or removed (`bytes`).
+
+    `seconds` are those of the work; until it could begin, from the submit on, it took `startup_seconds`.
+    """
+
+    step: str
+    repository: str
+    units: int
+    events: int
+    bytes: int
+    seconds: float
+    failed: int
+    details: tuple[UnitReport, ...]
+    bytes_in: int = 0
+    startup_seconds: float = 0.0
+
+    @classmethod
+    def of(
+        cls, step: str, repository: str, seconds: float, details: Sequence[UnitReport], *, startup_seconds: float = 0.0
+    ) -> StepReport:
+        """Add up the reports of the units."""
+        return cls(
+            step=step,
+            repository=repository,
+            units=len(details),
+            events=sum(unit.events for unit in details),
+            bytes_in=sum(unit.bytes_in for unit in details),
+            bytes=sum(unit.bytes for unit in details),
+            seconds=round(seconds, 3),
+            startup_seconds=round(startup_seconds, 3),
+            failed=sum(unit.error is not None for unit in details),
+            details=tuple(details),
+        )
+
+    def line(self) -> str:
+        """Return the report as one line of JSON."""
+        return msgspec.json.encode(self).decode()
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_SHOWN = 80
+
+
+def report_path(runs: Path, run_id: str, step: str) -> Path:
+    """Return where a step's report belongs. Run ids come from outside: their text never becomes a path as it is."""
+    readable = _UNSAFE.sub("_", run_id).strip("._")[:_SHOWN]
+    digest = hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return runs / f"{readable}-{digest}" / f"{step}.json"
+
+
+def write_report(fs: FileSystem, runs: Path, run_id: str, report: StepReport) -> Path:
+    """Keep a report; a second attempt of the step replaces the first one's."""
+    path = report_path(runs, run_id, report.step)
+    fs.make_directory(path.parent)
+    fs.write_durably(path, with_checksum(report.line().encode()))
+    return path
+
+
+def read_report(fs: FileSystem, runs: Path, run_id: str, step: str) -> StepReport:
+    """Return the report of a run's step.
+
+    Raises:
+        NotFoundError: the step left none.
+        CorruptionError: it is not as it was written.
+    """
+    path = report_path(runs, run_id, step)
+    if not fs.exists(path):
+        raise NotFoundError(f"{path}: expected the report of step {step!r}, found none.")
+    return decode_report(fs.read(path), path)
+
+
+def decode_report(data: bytes, path: Path) -> StepReport:
+    """Return a report; raises CorruptionError when it is not as it was written."""
+    if is_changed(data):
+        raise CorruptionError(f"{path}: expected a report with its checksum, got other bytes.")
+    try:
+        return msgspec.json.decode(data, type=StepReport)
+    except msgspec.DecodeError as error:
+        raise CorruptionError(f"{path}: expected a report of a step: {error}.") from error

@@ -1,0 +1,358 @@
+"""Whose journals are on the containers: the writer's own, or those of another incarnation of its name.
+
+Where one writer's groups are and how far each has come, read from disk alone: there is no other status.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+
+from custody.catalog import AddShard, CatalogState, live_groups, open_catalog
+from custody.clock import Clock, SystemClock
+from custody.config import Settings
+from custody.errors import CorruptionError, FormatVersionError, StorageError
+from custody.eventlog import LogMetadata, LogOptions
+from custody.format.names import (
+    REMOVING_PREFIX,
+    UNIT_MANIFEST,
+    ContainerPaths,
+    DatabasePaths,
+    check_name,
+    event_log_path,
+    is_name,
+    parse_staged_unit,
+    shard_container,
+    shard_name,
+    toc_path,
+)
+from custody.journal import (
+    Claim,
+    Group,
+    Incarnations,
+    Missing,
+    check_containers,
+    groups,
+    is_own,
+    missing_of,
+    read_header,
+    suspects,
+    writer_states,
+    writers,
+)
+from custody.lease import FencedFileSystem, Lease
+from custody.vfs import FileSystem, PosixFileSystem
+from custody.workspace.unit_manifest import UnitManifest
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """A writer's groups, those of its own and those of other incarnations; a first event id may be in both."""
+
+    own: list[Group]
+    foreign: list[Group]
+
+
+class Ownership:
+    """Tells journals by the incarnation in their headers; one without is that of its container's state.
+
+    A journal's header never changes, so it is read once.
+    """
+
+    def __init__(self, fs: FileSystem, containers: Sequence[Path], writer: str, incarnations: Incarnations) -> None:
+        self._fs = fs
+        self._containers = containers
+        self._writer = writer
+        self._incarnations = incarnations
+        self._known: dict[Path, str] = {}
+
+    def on_disk(self, among: Collection[int] | None = None) -> list[Group]:
+        """Return the groups that are on disk, whosever they are; `among` names those that are looked for."""
+        return groups(self._fs, self._containers, self._writer, among)
+
+    def missing(self) -> list[Missing]:
+        """Return the containers of the writer that are not there; one whose states cannot be read misses none."""
+        try:
+            states = writer_states(self._fs, self._containers, self._writer)
+        except (CorruptionError, FormatVersionError):
+            return []
+        claims = [] if states else self._incarnations.known()
+        if not claims:
+            return missing_of(self._writer, states)
+        last = claims[-1]
+        host = "" if last.host == socket.gethostname() else last.host
+        return [Missing(self._writer, name, Path(place), host=host) for name, place in sorted(last.containers.items())]
+
+    def groups(self, among: Collection[int] | None = None) -> Groups:
+        """Return the groups that are on disk, all or some, by first event id."""
+        found = self.on_disk(among)
+        claims = self._incarnations.known() if found else []
+        if not claims:
+            return Groups(found, [])
+        own, foreign = [], []
+        for group in found:
+            theirs = {path for path in (*group.sealed, *group.open) if not self._is_own(claims, group, path)}
+            if not theirs:
+                own.append(group)
+                continue
+            mine, other = _split(group, theirs)
+            own += [mine] if mine.sealed or mine.open else []
+            foreign.append(other)
+        return Groups(own, foreign)
+
+    def incarnation(self, path: Path) -> str:
+        """Return under which incarnation a journal was written, empty when nothing says so.
+
+        Raises:
+            StorageError: it is gone: sealed or swept in this moment.
+        """
+        found = self._known.get(path, "")
+        if not found:
+            header = read_header(self._fs, path)
+            found = header.incarnation if header is not None else ""
+            if not found:
+                return self._of_container(path)  # a state may change
+            self._known[path] = found
+        return found
+
+    def of_group(self, group: Group) -> str:
+        """Return under which incarnation a group was written, empty when nothing says so; raises as `incarnation`."""
+        return self.incarnation((*group.sealed, *group.open)[0])
+
+    def _is_own(self, claims: list[Claim], group: Group, path: Path) -> bool:
+        try:
+            incarnation = self.incarnation(path)
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return True  # who reads it looks again
+        return is_own(claims, incarnation, group.first_event_id)
+
+    def _of_container(self, path: Path) -> str:
+        """Return the incarnation of the container of a journal; by its identity, where its state names none."""
+        root = next(root for root in self._containers if path.is_relative_to(ContainerPaths(root, self._writer).home))
+        claims = self._incarnations.known()
+        try:
+            state = writer_states(self._fs, self._containers, self._writer).get(root)
+        except (CorruptionError, FormatVersionError):
+            return claims[-1].incarnation if claims else ""  # nobody can tell; the start of a writer says what is wrong
+        if state is None or state.incarnation:
+            return "" if state is None else state.incarnation
+        named = (claim.incarnation for claim in claims if not claim.containers.keys().isdisjoint(state.containers))
+        return next(named, "")
+
+
+def _split(group: Group, theirs: Collection[Path]) -> tuple[Group, Group]:
+    """Return the part of a group without some journals, and the part that consists of them."""
+    sealed = tuple(path for path in group.sealed if path in theirs)
+    opened = tuple(path for path in group.open if path in theirs)
+    mine = replace(
+        group,
+        sealed=tuple(path for path in group.sealed if path not in theirs),
+        open=tuple(path for path in group.open if path not in theirs),
+    )
+    return mine, replace(group, sealed=sealed, open=opened)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """Where a group's log, its table of contents and its shard belong, by what the log says of itself."""
+
+    log: Path
+    toc: Path
+    relative_log: str
+    relative_toc: str
+    shard: Path
+    shard_name: str
+    container: str
+
+
+class Proof(Enum):
+    """What is known of a journal of a group that counts as live."""
+
+    HELD = "held"
+    """All its events are in the logs, or were erased, or expired."""
+    OTHER = "other"
+    """It has events that the logs do not have: nothing else holds them."""
+    UNKNOWN = "unknown"
+    """A log cannot be read, so that nobody can say."""
+
+
+ROLLOVER_LEASE = "rollover"
+"""The lease of all steps of a rollover: they work on each other's files, so a writer has one of them at a time."""
+
+
+class Workspace:
+    """One writer's files of one repository.
+
+    With a `lease`, every effect that others see is refused once another attempt took over.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        writer: str,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        lease: Lease | None = None,
+    ) -> None:
+        self.settings = settings
+        self.writer = check_name("writer", writer)
+        self.database = settings.repository.database
+        self.lease = lease
+        self.fs: FileSystem = fs or PosixFileSystem()
+        if lease is not None:
+            self.fs = FencedFileSystem(self.fs, lease)
+        self.clock: Clock = clock or SystemClock()
+        self.paths = DatabasePaths(settings.store, writer, self.database)
+        self.catalog = open_catalog(settings, writer, self.fs, self.clock)
+        if lease is not None and lease.name == ROLLOVER_LEASE:
+            self.catalog.epoch = lease.epoch
+        self.incarnations = Incarnations(self.catalog.objects.store, writer, self.database)
+        self.ownership = Ownership(self.fs, settings.containers, writer, self.incarnations)
+        self.proofs: dict[tuple[Path, int, tuple[bytes, ...]], Proof] = {}
+        """What `custody.rollover.sweeping` found out, by journal, its size, and the digests of logs."""
+        self._live_at = -2  # no state has it
+        self._live_groups: frozenset[int] = frozenset()
+
+    @classmethod
+    def all(cls, settings: Settings, fs: FileSystem | None = None) -> list[Workspace]:
+        """Return a workspace for each writer that has anything in this repository."""
+        fs = fs or PosixFileSystem()
+        database = settings.repository.database
+        stored = (name for name in fs.list(settings.store) if fs.exists(settings.store / name / database))
+        names = {*writers(fs, settings.containers), *stored}
+        return [cls(settings, name, fs) for name in sorted(filter(is_name, names))]
+
+    @cached_property
+    def log_options(self) -> LogOptions:
+        """How logs are written here."""
+        options = self.settings.eventlog
+        return LogOptions(options.block_bytes_max, options.compression, options.compression_level)
+
+    def check(self) -> None:
+        """Raise SupersededError when another attempt took over the lease."""
+        if self.lease is not None:
+            self.lease.check()
+
+    def groups(self, among: Collection[int] | None = None) -> list[Group]:
+        """Return the groups whose journals are still on disk, all or some by first event id, in that order.
+
+        Journals of another incarnation are none of them: what they hold are other events of the same ids.
+        """
+        return self.ownership.groups(among).own
+
+    def foreign_groups(self) -> list[Group]:
+        """Return the groups of other incarnations whose journals are on the containers, by first event id."""
+        return self.ownership.groups().foreign
+
+    def has_anything(self) -> bool:
+        """Whether there are journals of the writer, or containers of it that were here and are not there."""
+        return bool(self.ownership.on_disk()) or not all(missing.host for missing in self.missing())
+
+    def missing(self) -> list[Missing]:
+        """Return the containers of the writer that are not there.
+
+        The states on those that are there name them; where there is none, the claim of the writer's name does.
+        """
+        return self.ownership.missing()
+
+    def require_containers(self) -> None:
+        """Raise unless all containers of the writer are there, but those that are on another machine.
+
+        Raises:
+            StorageError: one is missing.
+            CorruptionError: a state is damaged, so that nobody can say.
+        """
+        check_containers(self.fs, self.settings.containers, self.writer)
+        for missing in self.missing():
+            if not missing.host:
+                raise StorageError(str(missing))
+
+    def require_container(self, path: Path) -> None:
+        """Raise StorageError unless the container in which a path lies is there.
+
+        A folder that was made at a place where a disk is not mounted would be hidden by the disk later.
+        """
+        for root, missing in suspects(self.fs, self.settings.containers).items():
+            if path.is_relative_to(root):
+                raise StorageError(f"{path}: nothing is made there, as a container is missing. {missing}")
+
+    def staged(self) -> list[int]:
+        """Return the first groups of the merged units that wait in staging."""
+        found = (parse_staged_unit(name) for name in self.fs.list(self.paths.staging))
+        return sorted(first for first in found if first is not None)
+
+    def manifest(self, first_group: int) -> UnitManifest:
+        """Return what a staged unit consists of.
+
+        Raises:
+            StorageError: it is gone: swept since it was listed.
+            CorruptionError: it is damaged; the message says what to do.
+        """
+        path = self.paths.staged_unit(first_group) / UNIT_MANIFEST
+        return UnitManifest.decode(self.fs.read(path), path)
+
+    def manifests(self, of: Iterable[int] | None = None) -> list[UnitManifest]:
+        """Return the staged units, by first group; one that is swept in this moment is left out.
+
+        With `of` only those that may have these groups, or events with these ids: units do not reach over each other.
+        """
+        found = []
+        staged = self.staged()
+        if of is not None:
+            places = {bisect_right(staged, number) - 1 for number in of}
+            staged = [staged[place] for place in sorted(places) if place >= 0]
+        for first in staged:
+            try:
+                found.append(self.manifest(first))
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+        return found
+
+    def leftovers(self) -> list[Path]:
+        """Return the staged units whose removal did not come to its end."""
+        names = self.fs.list(self.paths.staging)
+        return [self.paths.staging / name for name in names if name.startswith(REMOVING_PREFIX)]
+
+    def is_committed(self, state: CatalogState, group: int) -> bool:
+        """Whether the events of a group are live already: a live file says that it holds some of them.
+
+        All logs of a group become live in one transaction, so that a group is never live in part. A group that was
+        erased as a whole counts as live: nothing of it may become live again.
+        """
+        return group in self.live_groups(state)
+
+    def live_groups(self, state: CatalogState) -> frozenset[int]:
+        """Return the groups that are committed in a state of the catalog."""
+        if self._live_at != state.revision:
+            self._live_groups = live_groups(state)
+            self._live_at = state.revision
+        return self._live_groups
+
+    def shard_path(self, shard: AddShard) -> Path:
+        """Return the folder of a live shard."""
+        return ContainerPaths(self.settings.root / shard.container, self.writer).index / shard.name
+
+    def files(self, metadata: LogMetadata, suffix: str = "") -> LogFiles:
+        """Return where the files of a log belong; `suffix` is that of the compaction that writes it."""
+        relative = event_log_path(metadata.first_event_id, metadata.partition, suffix)
+        log = self.paths.home / relative
+        number = shard_container(metadata.first_event_id, len(self.settings.containers))
+        name = shard_name(metadata.first_event_time_ms, metadata.first_event_id, suffix)
+        return LogFiles(
+            log=log,
+            toc=log.with_name(toc_path(log.name)),
+            relative_log=relative,
+            relative_toc=toc_path(relative),
+            shard=ContainerPaths(self.settings.containers[number], self.writer).index / name,
+            shard_name=name,
+            container=str(self.settings.repository.containers[number]),
+        )

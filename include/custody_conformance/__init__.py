@@ -1,0 +1,1 @@
+"""The conformance cases of the NGSI sink: what it must write, and the programs that check it."""

@@ -1,0 +1,319 @@
+"""Expected and got: what differs, in words that show where.
+
+Cases run one after the other, with a verdict on each.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from custody.errors import InvalidInputError
+from custody.ngsi.hive import Table
+from custody_conformance.case import EXPECT, Case, read_cases
+from custody_conformance.memory import LOCATION
+from custody_conformance.running import ATTEMPTS_MAX, Outcome, run
+
+_SHOWN = 160
+_UUID_VERSION = 4
+
+
+def differences(expected: Mapping[str, Any], outcome: Outcome) -> Iterator[str]:
+    """Yield what was expected and did not come out; an expectation that is not known is a difference, too."""
+    for key, value in expected.items():
+        check = _CHECKS.get(key)
+        if check is None:
+            yield f"{key}: this expectation is not known; known are {', '.join(sorted(_CHECKS))}"
+        else:
+            yield from check(value, outcome)
+
+
+def _status(value: int, outcome: Outcome) -> Iterator[str]:
+    if not outcome.statuses or any(status != value for status in outcome.statuses):
+        got = ", ".join(map(str, outcome.statuses)) or "none"
+        yield f"status: expected {value}, got {got}{f' ({outcome.error})' if outcome.error else ''}"
+
+
+def _error(value: str, outcome: Outcome) -> Iterator[str]:
+    """An error is told in the words of whoever wrote the case: that there is one is compared, not how it is said."""
+    if not outcome.error:
+        yield f"error: expected one ({value}), got none"
+
+
+def _error_contains(value: str, outcome: Outcome) -> Iterator[str]:
+    if value.lower() not in outcome.error.lower():
+        yield f"error: expected {value!r} in it, got {outcome.error!r}"
+
+
+def _param(value: str, outcome: Outcome) -> Iterator[str]:
+    if value not in outcome.wrong_parameters:
+        yield f"param: expected {value} to be refused, got {', '.join(outcome.wrong_parameters) or 'none'}"
+
+
+def _events(value: int, outcome: Outcome) -> Iterator[str]:
+    if outcome.events != value:
+        yield f"events: expected {value}, got {outcome.events}"
+
+
+def _batches(value: int, outcome: Outcome) -> Iterator[str]:
+    if outcome.batches != value:
+        yield f"batches: expected {value}, got {outcome.batches}"
+
+
+def _event_headers(value: dict[str, str], outcome: Outcome) -> Iterator[str]:
+    for name, expected in value.items():
+        got = outcome.headers.get(name.lower())
+        if expected.startswith("== "):  # `== transaction-id (uuid4)`: equal to another header, and of that kind
+            other, _, kind = expected.removeprefix("== ").partition(" ")
+            is_same = got is not None and got == outcome.headers.get(other)
+            if not is_same or not (kind == "" or (kind == "(uuid4)" and _is_uuid(got or ""))):
+                yield f"header {name}: expected {expected}, got {got} and {other} {outcome.headers.get(other)}"
+        elif got != expected:
+            yield f"header {name}: expected {expected!r}, got {got!r}"
+
+
+def _response_headers(value: dict[str, str], outcome: Outcome) -> Iterator[str]:
+    for name, expected in value.items():
+        got = outcome.answers.get(name)
+        if got != expected:
+            yield f"response header {name}: expected {expected!r}, got {got!r}"
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return uuid.UUID(text).version == _UUID_VERSION
+    except ValueError:
+        return False
+
+
+def _files(value: list[dict[str, Any]], outcome: Outcome) -> Iterator[str]:
+    wanted = [item["path"] for item in value]
+    for path in outcome.files:
+        if path not in wanted:
+            yield f"file {path}: expected none, got {len(outcome.lines(path))} lines"
+    for item in value:
+        yield from _file(item["path"], item.get("lines"), outcome)
+
+
+def _file(path: str, lines: list[str] | None, outcome: Outcome) -> Iterator[str]:
+    if path not in outcome.files:
+        got = ", ".join(outcome.files) or "no file"
+        yield f"file {path}: expected, got {got}"
+        return
+    if lines is None:
+        return
+    got_lines = outcome.lines(path)
+    if len(got_lines) != len(lines):
+        yield f"file {path}: expected {len(lines)} lines, got {len(got_lines)}"
+    for number, (expected, got) in enumerate(zip(lines, got_lines, strict=False), 1):
+        if not _is_same_line(expected, got):
+            yield f"file {path} line {number}: {_first_difference(expected, got)}"
+
+
+def _is_same_line(expected: str, got: str) -> bool:
+    """Whether two lines say the same; JSON may have blanks and escapes of its own, its members are in order."""
+    if expected == got:
+        return True
+    try:
+        return expected.startswith("{") and _members(expected) == _members(got)
+    except ValueError:
+        return False
+
+
+def _members(text: str) -> object:
+    return json.loads(text, object_pairs_hook=lambda pairs: ("object", pairs), parse_int=_number, parse_float=_number)
+
+
+def _number(text: str) -> tuple[str, str]:
+    return ("number", text)
+
+
+def _first_difference(expected: str, got: str) -> str:
+    at = next((at for at, (one, other) in enumerate(zip(expected, got, strict=False)) if one != other), None)
+    at = min(len(expected), len(got)) if at is None else at
+    start = max(0, at - _SHOWN // 2)
+    lead = "…" if start else ""
+    return (
+        f"differs at character {at}\n      expected {lead}{expected[start : start + _SHOWN]}"
+        f"\n      got      {lead}{got[start : start + _SHOWN]}"
+    )
+
+
+def _path(value: str, outcome: Outcome) -> Iterator[str]:
+    yield from _file(value, None, outcome)
+
+
+def _lines(value: list[str], outcome: Outcome) -> Iterator[str]:
+    """The lines of the first file, where a case names only one."""
+    if not outcome.files:
+        yield f"lines: expected {len(value)}, got no file"
+        return
+    yield from _file(next(iter(outcome.files)), value, outcome)
+
+
+def _raw_suffix(value: str, outcome: Outcome) -> Iterator[str]:
+    for path, data in outcome.files.items():
+        if data and not data.endswith(value.encode()):
+            yield f"file {path}: expected it to end in {value!r}, got {data[-20:]!r}"
+
+
+def _no_blank_lines(value: bool, outcome: Outcome) -> Iterator[str]:
+    for path in outcome.files:
+        if value and not all(outcome.lines(path)):
+            yield f"file {path}: expected no blank lines"
+
+
+def _offsets(value: list[int], outcome: Outcome) -> Iterator[str]:
+    got = outcome.attempt_offsets_ms
+    if len(got) > ATTEMPTS_MAX:  # it would go on for ever
+        got = got[: len(value)]
+    if got != value:
+        yield f"attempt_offsets_ms: expected {value}, got {got[:20]}"
+
+
+def _dropped(value: bool, outcome: Outcome) -> Iterator[str]:
+    is_endless = len(outcome.attempt_offsets_ms) > ATTEMPTS_MAX
+    got = outcome.is_dropped and not is_endless
+    if got != value:
+        yield f"dropped: expected {value}, got {got}"
+
+
+def _rest_calls(value: list[list[Any]], outcome: Outcome) -> Iterator[str]:
+    got = [
+        (method, target.lower() if target != LOCATION else target, status) for method, target, status in outcome.calls
+    ]
+    wanted = [(method, target.lower() if target != LOCATION else target, status) for method, target, status in value]
+    for number, (expected, made) in enumerate(zip(wanted, got, strict=False), 1):
+        if expected != made:
+            yield f"call {number}: expected {expected}, got {made}"
+    if len(wanted) != len(got):
+        yield f"calls: expected {len(wanted)}, got {len(got)}"
+
+
+def _endpoints(value: list[str], outcome: Outcome) -> Iterator[str]:
+    if list(outcome.endpoints) != value:
+        yield f"endpoint_order_after: expected {value}, got {list(outcome.endpoints)}"
+
+
+def _hive(value: list[dict[str, Any]], outcome: Outcome) -> Iterator[str]:
+    if len(value) != len(outcome.tables):
+        yield f"hive: expected {len(value)} tables, got {len(outcome.tables)}"
+    for number, (expected, got) in enumerate(zip(value, outcome.tables, strict=False)):
+        document = _document(got)
+        for key, wanted in expected.items():
+            if key not in document:
+                yield f"hive[{number}].{key}: this expectation is not known; known are {', '.join(document)}"
+            elif not _is_same_part(key, wanted, document[key]):
+                yield f"hive[{number}].{key}: expected {wanted}, got {document[key]}"
+
+
+def _document(table: Table) -> dict[str, Any]:
+    return {
+        "database": table.database,
+        "table": table.name,
+        "columns": [list(column) for column in table.columns],
+        "row_format": table.row_format,
+        "location": table.location,
+        "create_database": table.create_database,
+        "statements": list(table.statements),
+    }
+
+
+def _is_same_part(key: str, wanted: Any, got: Any) -> bool:  # noqa: ANN401 - any JSON
+    """Compare a part of a table; Hive lowers the names of columns."""
+    if key == "columns":
+        return [[name.lower(), kind] for name, kind in wanted] == [[name.lower(), kind] for name, kind in got]
+    return bool(wanted == got)
+
+
+def _ddl(value: str, outcome: Outcome) -> Iterator[str]:
+    made = [statement for table in outcome.tables for statement in table.statements]
+    if value.lower() not in (statement.lower() for statement in made):
+        creates = [statement for statement in made if statement.startswith("create ")] or ["no statement"]
+        yield f"ddl: {_first_difference(value, creates[-1])}"
+
+
+_CHECKS: dict[str, Callable[[Any, Outcome], Iterator[str]]] = {
+    "status": _status,
+    "error": _error,
+    "error_contains": _error_contains,
+    "param": _param,
+    "events": _events,
+    "batches": _batches,
+    "event_headers": _event_headers,
+    "response_headers": _response_headers,
+    "files": _files,
+    "path": _path,
+    "path_only": _path,
+    "lines": _lines,
+    "raw_suffix": _raw_suffix,
+    "no_blank_lines": _no_blank_lines,
+    "attempt_offsets_ms": _offsets,
+    "dropped": _dropped,
+    "rest_calls": _rest_calls,
+    "endpoint_order_after": _endpoints,
+    "hive": _hive,
+    "ddl": _ddl,
+}
+KNOWN = frozenset(_CHECKS)
+"""What can be expected."""
+
+
+_SHIPPED = "shipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a case is worth; `is_checked` is False where the profile expects nothing of it."""
+
+    id: str
+    title: str
+    differences: tuple[str, ...]
+    is_checked: bool = True
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether everything came out as expected."""
+        return self.is_checked and not self.differences
+
+
+def check_cases(
+    cases: Iterable[Case], profile: str = EXPECT, run_one: Callable[[Case], Outcome] = run
+) -> Iterator[Verdict]:
+    """Yield the verdict on each case, which `run_one` runs: in memory, where nothing else is said.
+
+    The profile `expect` is what custody promises. Any other names what another system does, among the alternates of
+    a case: the verdict then says where custody differs from it. Of an alternate only what can be compared counts; a
+    case that has none is not checked.
+    """
+    for case in cases:
+        if case.problem:
+            yield Verdict(case.id, case.title, (case.problem,))
+            continue
+        expected = case.expected(profile)
+        if profile != EXPECT:
+            expected = {key: value for key, value in expected.items() if key in KNOWN}
+        if not expected:
+            yield Verdict(case.id, case.title, (), is_checked=False)
+            continue
+        try:
+            found = tuple(differences(expected, run_one(case)))
+        except InvalidInputError as error:
+            found = (str(error),)
+        yield Verdict(case.id, case.title, found)
+
+
+def profiles(cases: Iterable[Case]) -> list[str]:
+    """Return the profiles that cases name, besides the one that is always there."""
+    return sorted({str(item["profile"]) for case in cases for item in case.alternates if "profile" in item})
+
+
+def shipped_cases() -> tuple[Case, ...]:
+    """Return the cases that custody brings along."""
+    folder = files("custody_conformance") / _SHIPPED
+    found = sorted((item.name, item.read_bytes()) for item in folder.iterdir() if item.name.endswith(".json"))
+    return tuple(case for name, data in found for case in read_cases(data, name))

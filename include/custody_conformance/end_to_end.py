@@ -1,0 +1,297 @@
+"""A case of NGSI end to end: requests over HTTP to a receiver, journals, a rollover, the job of the sink, files.
+
+The files are below a folder of this machine, or of an HDFS, by REST or by RPC. Everything is what runs in production,
+but for the clock, which says what the case wants, and a target that fails where the case wants that. What only the
+conversation with HDFS shows (`rest_calls`, `endpoint_order_after`), and the headers that other systems give an event,
+come from the run in memory.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock, Thread
+
+import msgspec
+
+from custody.clock import ManualClock
+from custody.config import NgsiSection, Settings
+from custody.errors import StorageError
+from custody.lease import Attempt
+from custody.ngsi.hive import table
+from custody.ngsi.parameters import Parameters, read_names
+from custody.ngsi.records import Arrival
+from custody.ngsi_sink.batch_file import Left, Part
+from custody.ngsi_sink.batch_plan import Written
+from custody.ngsi_sink.persist import persisting, sink_folder
+from custody.ngsi_sink.rest import open_files
+from custody.ngsi_sink.run import Persisted
+from custody.ngsi_sink.sink import Sink
+from custody.ngsi_sink.sink_catalog import LEFT, Kept
+from custody.ngsi_sink.target import FilesTarget
+from custody.recovery import STEPS
+from custody.repository.repository import Repository
+from custody.serving.ngsi_intake import Intake
+from custody.spark.ngsi import take_all
+from custody.vfs import PosixFileSystem
+from custody.workspace import Workspace
+from custody_conformance import running
+from custody_conformance.case import Case
+from custody_conformance.memory import Faults
+from custody_conformance.running import ATTEMPTS_MAX, Outcome
+from custody_conformance.targets import Base, Below, Shown
+
+_HOST = "127.0.0.1"
+_START_SECONDS = 30.0
+_SECONDS_DIGITS_MAX = 11
+_PARQUET = ".parquet"
+
+
+class _EndlessError(Exception):
+    """A batch that is retried for ever was tried often enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndToEnd:
+    """Runs cases the whole way, one after the other.
+
+    Args:
+        base: where files go, each case in a folder of its own that is removed afterwards; None: on this machine.
+        rpc: makes the files of backend `binary`, see `custody.ngsi_sink.rest.open_target`.
+        access: who logs in at the base, and how it is asked.
+    """
+
+    base: Base | None = None
+    rpc: Callable[[Parameters], Shown] | None = None
+    access: NgsiSection = field(default_factory=NgsiSection)
+
+    def run(self, case: Case) -> Outcome:
+        """Return what comes out of a case.
+
+        Raises:
+            InvalidInputError: the case asks for something that is not understood.
+            ConfigurationError: the receiver needs packages that are not installed, or the base a session of Spark;
+                or nobody can log in there.
+            StorageError: nobody answers at the base, or a refusal.
+        """
+        memory = running.run(case)
+        if memory.wrong_parameters:
+            return memory  # refused at start: there is no way to go
+        outcome = Outcome(headers=memory.headers, calls=memory.calls, endpoints=memory.endpoints)
+        with tempfile.TemporaryDirectory(prefix="custody-case-") as folder:
+            root = Path(folder)
+            base = self.base or Base("file", "", 1, str(root))
+            scratch = f"{base.folder}/custody-check-{uuid.uuid4().hex[:12]}-{re.sub(r'[^A-Za-z0-9]', '-', case.id)}"
+            settings = _settings(case, root, base.settings(self.access))
+            parameters = Parameters.from_section(settings.ngsi, root)
+            files = Below(open_files(parameters, PosixFileSystem(), root, rpc=self.rpc), scratch)
+            with closing(files):
+                try:
+                    _run(case, outcome, settings, files)
+                    outcome.files = _named(files.contents(), order=memory.files)
+                finally:
+                    with suppress(StorageError):  # where nobody answers, something else was raised before
+                        files.remove()
+            return outcome
+
+
+def _run(case: Case, outcome: Outcome, settings: Settings, files: Below) -> None:
+    clock = ManualClock(0)
+    repository = Repository(settings, clock=clock)
+    with receiving(repository, clock) as port:
+        post_case(case, port, clock, outcome)
+    for step in STEPS.values():
+        for unit in step.units(settings):
+            step.run(Workspace(settings, unit.writer, clock=clock), unit)
+    clock.advance((settings.ngsi.batch_timeout + 1) * 1000)
+    parameters = Parameters.from_section(settings.ngsi, settings.root)
+    target = _FaultyTarget(files, Faults.read(case.faults), _parameters(case).hosts)
+    tables = _Tables(parameters, outcome)
+    try:
+        with persisting(repository, Attempt.new("case"), target=target, sleep=target.sleep) as opened:
+            tables.sink = opened.sink
+
+            def on_go(written: Written) -> None:
+                target.end()
+                tables.describe(written)
+
+            done, _ = take_all(opened, on_go=on_go, go_events=1)
+    except _EndlessError:
+        done = Persisted(batches=1, aside=1, problems=["it was tried again and again"])
+    outcome.batches = done.batches
+    outcome.attempt_offsets_ms = target.offsets_ms
+    outcome.is_dropped = bool(done.aside)
+    outcome.errors += done.problems
+    outcome.errors += _left(repository, clock)
+    outcome.errors += [entry.message for entry in repository.quarantine.entries()]
+
+
+def _parameters(case: Case) -> Parameters:
+    found = read_names(case.config, grouping_rules=case.grouping_rules, name_mappings=case.name_mappings)
+    assert isinstance(found, Parameters)  # noqa: S101 - a case with others does not come here
+    return found
+
+
+def _settings(case: Case, root: Path, changed: dict[str, object]) -> Settings:
+    """Return the settings of a repository that does what the case configures, but for what is changed."""
+    for name, document in (("grouping_rules", case.grouping_rules), ("name_mappings", case.name_mappings)):
+        (root / f"{name}.json").write_text(json.dumps(document))
+        changed[f"{name}_file"] = root / f"{name}.json"
+    if case.clock.timestamp is not None:
+        # No broker sends one: the clock says it instead, in its unit.
+        changed["recv_time_unit"] = "s" if len(case.clock.timestamp) <= _SECONDS_DIGITS_MAX else "ms"
+    ngsi = _parameters(case).values.model_copy(update=changed)
+    return Settings.model_validate({"root": root, "ngsi": ngsi})
+
+
+def post_case(case: Case, port: int, clock: ManualClock, outcome: Outcome) -> None:
+    """Post the notifications of a case, each at its time, to a receiver that has this clock; note what it answers."""
+    for sent in case.sent:
+        at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
+        if case.clock.timestamp is not None:
+            at_ms = Arrival.stamped(case.clock.timestamp).received_ms
+        clock.advance(at_ms - clock.now_ms())
+        headers, body = {**case.headers, **sent.headers}, case.bytes_of(sent)
+        status, told, answer = _post(port, case.request.method, case.request.path, headers, body)
+        outcome.statuses.append(status)
+        if status == http.HTTPStatus.OK:
+            outcome.events += int(answer["stored"])  # type: ignore[call-overload]
+        else:
+            outcome.errors.append(str(answer.get("message", "")))
+            outcome.answers |= told
+
+
+def _post(
+    port: int, method: str, target: str, headers: dict[str, str], body: bytes
+) -> tuple[int, dict[str, str], dict[str, object]]:
+    connection = http.client.HTTPConnection(_HOST, port, timeout=60)
+    try:
+        connection.putrequest(method, target, skip_accept_encoding=True)
+        for name, value in headers.items():
+            connection.putheader(name, value.encode("utf-8"))
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        response = connection.getresponse()
+        data = response.read()
+        told = {name.title(): value for name, value in response.getheaders()}
+        return response.status, told, msgspec.json.decode(data) if data else {}
+    finally:
+        connection.close()
+
+
+@contextmanager
+def receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
+    """Serve the receiver of a repository on a free port of this machine; return the port."""
+    import uvicorn  # only who runs cases end to end needs it
+
+    from custody.serving.ngsi_receiver import Receiver, create_app
+
+    with repository.writer() as writer, Intake(writer, repository.settings.receiver.requests_max) as intake:
+        app = create_app(Receiver(repository.settings, intake, repository.quarantine, clock))
+        server = uvicorn.Server(uvicorn.Config(app, host=_HOST, port=0, log_config=None, lifespan="off"))
+        thread = Thread(target=server.run, name="custody-case", daemon=True)
+        thread.start()
+        deadline = time.monotonic() + _START_SECONDS
+        while not server.started:
+            if time.monotonic() > deadline:
+                raise StorageError(f"the receiver of a case did not start within {_START_SECONDS:.0f} s")
+            time.sleep(0.005)
+        try:
+            yield server.servers[0].sockets[0].getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+class _FaultyTarget(FilesTarget):
+    """A target that fails as a case wants: always, or at the first attempts."""
+
+    def __init__(self, files: Below, faults: Faults, hosts: Sequence[str]) -> None:
+        super().__init__(files)
+        self._failing = faults.failing_attempts
+        self._reason = "made to fail"
+        if set(hosts) <= faults.dead_hosts | faults.standby_hosts:
+            self._failing, self._reason = None, f"none of {', '.join(hosts)} answers"
+        self._attempt = 0
+        self._is_begun = False
+        self._lock = Lock()
+        self._offset_ms = 0
+        self.offsets_ms: list[int] = []
+
+    def length(self, path: str) -> int:
+        """Return the bytes of a file, unless this attempt is to fail."""
+        self._begin()
+        self._fail()
+        return super().length(path)
+
+    def apply(self, part: Part, data: memoryview) -> None:
+        """Bring a part into its file, unless this attempt is to fail."""
+        self._fail()
+        super().apply(part, data)
+
+    def sleep(self, seconds: float) -> None:
+        """Take the wait before a retry for over."""
+        self._attempt += 1
+        self._offset_ms += round(seconds * 1000)
+        self.offsets_ms.append(self._offset_ms)
+        if len(self.offsets_ms) > ATTEMPTS_MAX:
+            raise _EndlessError
+
+    def end(self) -> None:
+        """A batch is over."""
+        self._is_begun = False
+
+    def _begin(self) -> None:
+        with self._lock:
+            if not self._is_begun:
+                self._is_begun, self._offset_ms = True, 0
+                self._attempt += 1
+                self.offsets_ms.append(0)
+
+    def _fail(self) -> None:
+        if self._failing is None or self._attempt <= self._failing:
+            raise StorageError(self._reason)
+
+
+@dataclass(slots=True)
+class _Tables:
+    """The Hive tables of what is written, batch by batch."""
+
+    parameters: Parameters
+    outcome: Outcome
+    sink: Sink | None = None
+    had: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def describe(self, written: Written) -> None:
+        """Note the tables that a batch makes or changes."""
+        if self.sink is None or not self.parameters.values.hive:
+            return
+        for destination in written.destinations:
+            had, have = self.had.get(destination.location, ()), self.sink.columns.get(destination.location, ())
+            if destination.location not in self.had or had != have:
+                self.outcome.tables.append(table(destination, self.parameters, attributes=have, had=had))
+                self.had[destination.location] = have
+
+
+def _left(repository: Repository, clock: ManualClock) -> list[str]:
+    kept = Kept(PosixFileSystem(), sink_folder(repository.settings), clock)
+    found = (msgspec.json.decode(kept.read(name), type=list[Left]) for name in kept.names(LEFT))
+    return [item.reason for items in found for item in items]
+
+
+def _named(there: dict[str, bytes], order: Iterable[str]) -> dict[str, bytes]:
+    """Return files in the order of the run in memory; those of Parquet are called as there, by their batch's number."""
+    parts = sorted({Path(path).name for path in there if path.endswith(_PARQUET)})
+    called = {name: f"part-{number:05d}{_PARQUET}" for number, name in enumerate(parts, 1)}
+    named = {
+        str(Path(path).with_name(called.get(Path(path).name, Path(path).name))): data for path, data in there.items()
+    }
+    return {path: named.pop(path) for path in order if path in named} | dict(sorted(named.items()))

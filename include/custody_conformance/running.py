@@ -1,0 +1,197 @@
+"""What comes out of a case: the request judged, batches made, lines rendered and written to HDFS in memory."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+import pyarrow.parquet as pq
+from pyarrow import BufferReader
+
+from custody.capture.notification import Notification
+from custody.errors import InvalidInputError, StorageError
+from custody.ngsi.hive import Table, table
+from custody.ngsi.http_notification import Accepts, Refusal, judge_request
+from custody.ngsi.naming import Destination
+from custody.ngsi.parameters import Parameters, read_names
+from custody.ngsi.parquet import contents
+from custody.ngsi.records import Arrival, Record, Unplaced, records
+from custody.ngsi_sink.retry import Batch, cut, waits_ms
+from custody.ngsi_sink.webhdfs import Endpoints, add_lines, converse
+from custody_conformance.case import Case
+from custody_conformance.memory import Faults, MemoryHdfs
+
+ATTEMPTS_MAX = 100
+"""Of a batch that is retried for ever."""
+_DONE = 200
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All that can be expected of a case."""
+
+    statuses: list[int] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    wrong_parameters: list[str] = field(default_factory=list)
+    answers: dict[str, str] = field(default_factory=dict)
+    """Headers of the answers to refused requests."""
+    events: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    """Of the first event."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    tables: list[Table] = field(default_factory=list)
+    batches: int = 0
+    attempt_offsets_ms: list[int] = field(default_factory=list)
+    is_dropped: bool = False
+    calls: list[tuple[str, str, int]] = field(default_factory=list)
+    endpoints: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> str:
+        """Everything that went wrong, as one text."""
+        return "; ".join(self.errors)
+
+    def lines(self, path: str) -> list[str]:
+        """Return the lines of a file; of Parquet, each row as JSON."""
+        data = self.files[path]
+        if path.endswith(".parquet"):
+            return [_row_json(row) for row in pq.read_table(BufferReader(data)).to_pylist()]
+        return data.decode().split("\n")[:-1]
+
+
+def _row_json(row: dict[str, object]) -> str:
+    """Return a row as JSON, times as they stand in lines of text."""
+    return msgspec.json.encode(
+        {
+            name: value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            if isinstance(value, datetime)
+            else value
+            for name, value in row.items()
+        }
+    ).decode()
+
+
+def run(case: Case) -> Outcome:
+    """Return what comes out of a case.
+
+    Raises:
+        InvalidInputError: the case asks for something that is not understood.
+    """
+    outcome = Outcome()
+    parameters = read_names(case.config, grouping_rules=case.grouping_rules, name_mappings=case.name_mappings)
+    if not isinstance(parameters, Parameters):
+        outcome.wrong_parameters = [wrong.name for wrong in parameters]
+        outcome.errors = [f"invalid configuration: {wrong.name}: {wrong.reason}" for wrong in parameters]
+        return outcome
+    try:
+        faults = Faults.read(case.faults)
+    except ValueError as error:
+        raise InvalidInputError(f"case {case.id}: {error}") from error
+    hdfs = MemoryHdfs(faults)
+    _Sink(parameters, hdfs, outcome).take(_received(case, parameters, outcome))
+    outcome.files, outcome.calls = hdfs.files, hdfs.calls
+    return outcome
+
+
+def _received(case: Case, parameters: Parameters, outcome: Outcome) -> Iterator[tuple[int, Record | Unplaced]]:
+    """Yield the records of all notifications with the times of their arrival."""
+    accepts = Accepts.of(parameters.values)
+    for sent in case.sent:
+        headers = {**case.headers, **sent.headers}
+        at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
+        found = judge_request(case.request.method, case.request.path, headers, case.bytes_of(sent), accepts)
+        if isinstance(found, Refusal):
+            outcome.statuses.append(found.status)
+            outcome.errors.append(found.message)
+            outcome.answers |= found.headers
+            continue
+        outcome.statuses.append(_DONE)
+        outcome.errors += [f"entity {broken.index}: {broken.reason}" for broken in found.broken]
+        stamp = case.clock.timestamp
+        arrival = Arrival.at(at_ms, parameters) if stamp is None else Arrival.stamped(stamp)
+        transaction = str(uuid.uuid4())
+        outcome.events += len(found.entities)
+        outcome.headers = outcome.headers or _headers(found, arrival, transaction, parameters)
+        for record in records(found, arrival, parameters, transaction=transaction):
+            yield at_ms, record
+
+
+def _headers(found: Notification, arrival: Arrival, transaction: str, parameters: Parameters) -> dict[str, str]:
+    values = parameters.values
+    return {
+        "content-type": found.headers.get("content-type", ""),
+        "fiware-service": found.service or values.default_service,
+        "fiware-servicepath": found.headers.get("fiware-servicepath") or values.default_service_path,
+        "fiware-correlator": found.correlator or transaction,
+        "transaction-id": transaction,
+        "timestamp": arrival.timestamp,
+    }
+
+
+class _Sink:
+    """Takes records batch by batch; what cannot be written is tried again, then counted as dropped."""
+
+    def __init__(self, parameters: Parameters, hdfs: MemoryHdfs, outcome: Outcome) -> None:
+        self._parameters = parameters
+        self._hdfs = hdfs
+        self._outcome = outcome
+        self._endpoints = Endpoints(parameters.hosts)
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self._tables: dict[str, tuple[str, ...]] = {}
+
+    def take(self, received: Iterator[tuple[int, Record | Unplaced]]) -> None:
+        """Write everything."""
+        values = self._parameters.values
+        for batch in cut(received, size=values.batch_size, timeout_ms=values.batch_timeout * 1000):
+            self._outcome.batches += 1
+            self._persist(batch)
+        self._outcome.endpoints = self._endpoints.hosts
+
+    def _persist(self, batch: Batch[Record | Unplaced]) -> None:
+        for item in batch.items:
+            if isinstance(item, Unplaced):
+                self._outcome.errors.append(f"entity {item.entity.id[:80]}: {item.reason}")
+        placed = [item for item in batch.items if isinstance(item, Record)]
+        made = contents(placed, self._parameters, self._columns, part=f"part-{self._outcome.batches:05d}")
+        self._outcome.errors += [item.reason for item in made.unplaced.values()]
+        if not self._write_with_retries(made.files):
+            self._outcome.is_dropped = True
+            return
+        self._columns |= made.columns
+        if self._parameters.values.hive:
+            for destination in {
+                record.placed.destination.location: record.placed.destination for record in placed
+            }.values():
+                self._describe(destination)
+
+    def _write_with_retries(self, files: Mapping[str, bytes]) -> bool:
+        """Write files; each is written once, whatever was tried before. Return whether all of them are."""
+        left, offset = dict(files), 0
+        for wait in itertools.chain([0], itertools.islice(waits_ms(self._parameters), ATTEMPTS_MAX)):
+            offset += wait
+            self._outcome.attempt_offsets_ms.append(offset)
+            self._hdfs.attempt += 1
+            try:
+                for path in list(left):
+                    _, self._endpoints = converse(
+                        add_lines(path, left[path], self._parameters), self._endpoints, self._hdfs.ask
+                    )
+                    del left[path]
+            except StorageError as error:
+                last = str(error)
+                continue
+            return True
+        self._outcome.errors.append(last)
+        return False
+
+    def _describe(self, destination: Destination) -> None:
+        had = self._tables.get(destination.location, ())
+        have = self._columns.get(destination.location, ())
+        if destination.location in self._tables and had == have:
+            return
+        self._outcome.tables.append(table(destination, self._parameters, attributes=have, had=had))
+        self._tables[destination.location] = have
