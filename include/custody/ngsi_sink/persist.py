@@ -107,7 +107,7 @@ class Persisting:
         )
 
     def submit_again(self) -> Persisted:
-        """Take what a user submitted resubmission, as `custody.ngsi_sink.run.submit_again`."""
+        """Take what a user submitted again, as `custody.ngsi_sink.run.submit_again`."""
         folder = sink_folder(self.repository.settings)
         return submit_again(self.waiting, self.sink, self.parameters, self.fs, folder, self.repository.quarantine)
 

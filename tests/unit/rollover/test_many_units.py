@@ -76,7 +76,7 @@ from custody.maintenance.verification import verify_repository
 from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Meant, Repository
-from custody.rollover import Workspace
+from custody.workspace import Workspace
 
 repository = Repository.open(Path(sys.argv[1]))
 at = 1_772_359_200_000
