@@ -1,6 +1,7 @@
 """The documentation says what the program does: every name and number in it is compared with the code."""
 
 import re
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -182,3 +183,23 @@ def test_no_page_names_a_path_of_somebodys_machine(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert not MACHINE_PATH.search(text)
     assert str(ROOT) not in text
+
+
+def test_contributing_names_every_room_from_the_top_to_the_ground_with_a_module_to_start_at() -> None:
+    rows = table((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "room | concept")
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    floors = {room: floor for floor, rooms in enumerate(layers) for room in rooms.split(" | ")}
+    library = ROOT / "include" / "custody"
+    rooms = {path.stem for path in library.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert {row[0] for row in rows} == rooms - {"__init__"}
+    assert [floors[row[0]] for row in rows] == sorted(floors.values())
+    assert [row[2] for row in rows if not (library / row[2]).is_file()] == []
+
+
+def test_contributing_names_every_benchmark() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8") + (ROOT / "Makefile").read_text(encoding="utf-8")
+    names = {path.parent.name for path in (ROOT / "benchmarks").glob("*/__main__.py")}
+    assert {name for name in names if f"benchmarks.{name}" not in text} == set()

@@ -1,4 +1,4 @@
-"""README's commands do what it says they do, from top to bottom, in an empty folder."""
+"""The commands of README and of the tour do what these say, from top to bottom, in an empty folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from tests.docs.update import commands
 from tests.support import run_steps
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-USE = examples(README)["use"]
+TOUR = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
+TOUR_COMMANDS = examples(TOUR)["use"]
+START = examples(README)["start"].replace(" && ", "\n")
 SPARK = ["custody", "run", "all"]
 
 
@@ -37,9 +39,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_its_commands_run_from_top_to_bottom_on_a_fresh_repository(folder: Path) -> None:
+def _run(script: str, folder: Path) -> dict[str, str]:
+    """Run the lines of an example in this process; return the first output of each command."""
     outputs: dict[str, str] = {}
-    for words in lines(USE):
+    for words in lines(script):
         if words[0] == "export":
             name, _, value = words[1].partition("=")
             os.environ[name] = value.replace("$PWD", str(folder))
@@ -51,15 +54,34 @@ def test_its_commands_run_from_top_to_bottom_on_a_fresh_repository(folder: Path)
             assert result.exit_code == 0, (words, result.output)
             assert result.output.strip(), words
             outputs.setdefault(words[1], result.output)
+    return outputs
+
+
+def test_the_tour_runs_from_top_to_bottom_on_a_fresh_repository(folder: Path) -> None:
+    outputs = _run(TOUR_COMMANDS, folder)
     assert "5000" in outputs["status"]
     assert " events" in outputs["search"].splitlines()[0]
     assert not outputs["search"].startswith("0 ")
     assert "SEND" in outputs["sql"]
     assert outputs["verify"].splitlines()[-1].endswith("nothing wrong")
-    forgotten = next(words for words in lines(USE) if "forget" in words)
+    forgotten = next(words for words in lines(TOUR_COMMANDS) if "forget" in words)
     assert "flowfile_uuid" in outputs["event"]
     assert forgotten[3] in outputs["event"]
     assert CliRunner().invoke(cli, ["event", "42"]).exit_code == 12  # it was forgotten
+
+
+def test_the_five_commands_show_what_the_readme_shows(folder: Path) -> None:
+    assert CliRunner().invoke(cli, ["sample", "landing"]).exit_code == 0
+    outputs = _run(START, folder)
+    shown = re.search(r"```console\n(.*?)```", README, re.DOTALL)
+    assert shown
+    for line in shown[1].splitlines():
+        if line.startswith("$ "):
+            result = CliRunner(env={"COLUMNS": "200"}).invoke(cli, shlex.split(line)[2:])
+            printed = {" ".join(row.split()) for row in result.output.splitlines()}
+        elif line.strip("─ …"):
+            assert " ".join(line.split()) in printed
+    assert "nothing wrong" in outputs["verify"]
 
 
 @pytest.mark.slow
@@ -68,16 +90,23 @@ def test_its_commands_run_as_they_stand_in_a_shell(folder: Path) -> None:
     environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     del environ["CUSTODY_REPOSITORY"]
     done = subprocess.run(
-        ["bash", "-eux", "-c", USE], cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=1200
+        ["bash", "-eux", "-c", TOUR_COMMANDS],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert (folder / "head.json").is_file()
 
 
-def test_every_command_that_it_names_exists_with_the_options_that_it_shows() -> None:
+def test_every_command_that_they_name_exists_with_the_options_that_they_show() -> None:
     known = dict(commands())
-    for script in re.findall(r"```(?:sh)?\n(.*?)```", README, re.DOTALL):
-        for words in lines(script.replace("'", "")) if "custody " in script and "─" not in script else ():
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", README.replace(" && ", "\n") + TOUR, re.DOTALL | re.MULTILINE)
+    for script in [text for language, text in fences if language in ("", "sh") and "─" not in text]:
+        for words in lines(script.replace("'", "")):
             if words[:1] != ["custody"]:
                 continue
             name = max((name for name in known if f"{' '.join(words)} ".startswith(f"{name} ")), key=len)
