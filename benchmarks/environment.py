@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 LOCAL = ROOT / ".local" / "benchmarks"
 _REQUIREMENTS = Path(__file__).with_name("catalog") / "requirements.txt"
 

@@ -16,7 +16,7 @@ from tests.support import INCLUDE
 
 pytestmark = pytest.mark.benchmark
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 CELLS = {(threads, batch) for threads in (1, 16) for batch in (1, 1000)}
 PYTHON_PEERS = {"custody", "custody-columns", "raw", "sqlite"}
 NIFI_PEERS = {"nifi-sync", "nifi-nosync"}

@@ -14,7 +14,7 @@ from tests.support import INCLUDE
 
 pytestmark = pytest.mark.benchmark
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_every_catalog_is_measured(tmp_path: Path) -> None:

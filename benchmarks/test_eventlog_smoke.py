@@ -18,7 +18,7 @@ from tests.support import INCLUDE
 
 pytestmark = pytest.mark.benchmark
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 EVENTS = 4000
 ALWAYS = {"custody", "duckdb", "sqlite", "json"}
 

@@ -15,7 +15,7 @@ from tests.support import INCLUDE
 
 pytestmark = pytest.mark.benchmark
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 PEERS = ("custody", "sqlite", "fts5", "duckdb", "values", "whoosh")
 
 

@@ -17,7 +17,7 @@ from custody_local.runs import Run
 from soak.pipeline import RETENTION, ROLLOVER, Pipeline, PipelineError, RunEnd, unrest
 from soak.processes import DRIVER, WORKER, Target, airflow_workers, spark_drivers
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[1]
 DAGS = {ROLLOVER: "provenance_rollover", RETENTION: "provenance_retention"}
 SETTINGS = {
     "CUSTODY_ROLLOVER_SCHEDULE": "@continuous",

@@ -13,7 +13,7 @@ from pathlib import Path
 from custody_local.processes import ProcessId, identify
 from soak.processes import WRITER, Target
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 _POLL_SECONDS = 0.1
 _END_SECONDS = 60
 

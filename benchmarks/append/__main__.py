@@ -28,7 +28,7 @@ from benchmarks.append.workload import Workload
 
 PEERS = ("custody", "custody-columns", "raw", "sqlite", "nifi-sync", "nifi-nosync")
 NIFI_PEERS = {"nifi-sync": True, "nifi-nosync": False}
-_ROOT = Path(__file__).resolve().parents[3]
+_ROOT = Path(__file__).resolve().parents[2]
 _LOCAL = _ROOT / ".local" / "benchmarks"
 _WARM_UP = Cell(threads=4, batch_events=10)
 

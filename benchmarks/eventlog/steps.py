@@ -24,7 +24,7 @@ from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Measured(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ from benchmarks.swh.asker import SYSTEMS, WARM_UP
 from benchmarks.swh.made import Sizes, hashes_of, kinds_of, make_database
 from custody.swh.tables import hash_keys
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 Questions = list[list[tuple[int, str, str]]]
 
