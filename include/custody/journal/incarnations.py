@@ -12,7 +12,6 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 
@@ -20,7 +19,7 @@ from custody.clock import Clock
 from custody.errors import ConfigurationError, CorruptionError, FormatVersionError, NotFoundError
 from custody.format.framing import Frame, frame, frames
 from custody.format.names import INCARNATIONS, epoch_file, parse_epoch
-from custody.journal.writer_state import WriterState
+from custody.journal.writer_state import WriterContainers, WriterState
 from custody.store import ObjectStore
 
 PREAMBLE = b"CUSTINC\x01"
@@ -44,21 +43,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     """Name of the machine."""
     claimed_ms: int
-
-
-class Membership(Protocol):
-    """What claiming has to know of a writer's containers, and to tell them."""
-
-    incarnation: str
-
-    @property
-    def containers(self) -> dict[str, str]:
-        """Identity to path."""
-        ...
-
-    def become(self, incarnation: str) -> None:
-        """Keep another incarnation in all containers, durably."""
-        ...
 
 
 def encode_claim(claim: Claim) -> bytes:
@@ -85,7 +69,7 @@ def decode_claim(data: bytes, where: str) -> Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ContainerEvidence:
     """What containers know of the incarnation that they belong to."""
 
     states: Sequence[WriterState]
@@ -154,7 +138,7 @@ class Incarnations:
         except (CorruptionError, FormatVersionError, NotFoundError):
             return []  # verify names it
 
-    def check(self, known: Known) -> Claim | None:
+    def check(self, known: ContainerEvidence) -> Claim | None:
         """Return the claim that holds the name, None when nobody has claimed it.
 
         Raises:
@@ -167,7 +151,9 @@ class Incarnations:
             raise self._refusal(claims[-1])
         return claims[-1]
 
-    def claim(self, members: Membership, known: Known, clock: Clock, found: Claim | None = None) -> Claim:
+    def claim(
+        self, members: WriterContainers, known: ContainerEvidence, clock: Clock, found: Claim | None = None
+    ) -> Claim:
         """Claim the name for some containers unless it is theirs already; return the claim.
 
         The caller holds the writer's lock. The containers know the incarnation before the store does, so that a crash
@@ -186,7 +172,7 @@ class Incarnations:
                 return found
         raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
 
-    def claim_anew(self, members: Membership, first_event_id: int, clock: Clock) -> Claim:
+    def claim_anew(self, members: WriterContainers, first_event_id: int, clock: Clock) -> Claim:
         """Take the name over for some containers, from an event id on; who had it is refused from then on.
 
         Durability: as of `claim`.
@@ -204,7 +190,7 @@ class Incarnations:
         claims = self.known()
         return not claims or claims[-1].incarnation == incarnation
 
-    def _put(self, members: Membership, number: int, first_event_id: int, clock: Clock) -> Claim | None:
+    def _put(self, members: WriterContainers, number: int, first_event_id: int, clock: Clock) -> Claim | None:
         made = Claim(
             writer=self._writer,
             database=self._database,

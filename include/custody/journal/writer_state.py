@@ -177,7 +177,7 @@ def suspects(fs: FileSystem, roots: Sequence[Path]) -> dict[Path, Missing]:
     return found
 
 
-class Membership:
+class WriterContainers:
     """The containers of one writer, as its live process knows them.
 
     The caller holds the writer's lock.
