@@ -17,7 +17,7 @@ import msgspec
 
 from custody.clock import Clock
 from custody.errors import ConfigurationError, CorruptionError, FormatVersionError, NotFoundError
-from custody.format.framing import Frame, frame, frames
+from custody.format.framing import DocumentFormat
 from custody.format.names import INCARNATIONS, epoch_file, parse_epoch
 from custody.journal.writer_state import WriterContainers, WriterState
 from custody.store import ObjectStore
@@ -45,27 +45,16 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     claimed_ms: int
 
 
-def encode_claim(claim: Claim) -> bytes:
-    """Return the bytes of a claim."""
-    return PREAMBLE + frame(KIND_CLAIM, msgspec.json.encode(claim))
-
-
-def decode_claim(data: bytes, where: str) -> Claim:
-    """Return what a claim says.
-
-    Raises:
-        CorruptionError: it is damaged.
-        FormatVersionError: it is of a version that this code does not know.
-    """
-    items = list(frames(data, len(PREAMBLE)))
-    if len(items) == 1 and isinstance(items[0], Frame) and items[0].kind == KIND_CLAIM and data[:7] == PREAMBLE[:7]:
-        if data[7:8] != PREAMBLE[7:8]:
-            raise FormatVersionError(f"{where} @7: expected incarnation version 1, got {data[7]}. Use a newer custody.")
-        return msgspec.json.decode(items[0].payload, type=Claim)
-    raise CorruptionError(
-        f"{where} @0: expected a claim of a writer's name with its checksum, got other bytes. "
-        "Move it away: the writer whose containers know the incarnation claims the name anew when it starts."
-    )
+_FORMAT = DocumentFormat(
+    PREAMBLE,
+    KIND_CLAIM,
+    Claim,
+    name="incarnation",
+    content="a claim of a writer's name",
+    remedy="Move it away: the writer whose containers know the incarnation claims the name anew when it starts.",
+)
+encode_claim = _FORMAT.encode
+decode_claim = _FORMAT.decode
 
 
 @dataclass(frozen=True, slots=True)
