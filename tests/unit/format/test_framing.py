@@ -217,7 +217,7 @@ def test_a_damaged_document_is_called_so_with_its_remedy(kind: str) -> None:
         "a second record": data + frame(7, b'{"text":"y"}'),
         "cut": data[:-1],
         "empty": b"",
-        "version and bit": data[:7] + b"\2" + flipped(data[8:], 200),
+        "version and bit": data[:7] + b"\2" + flipped(data[8:], 150),
     }
     with pytest.raises(CorruptionError, match=r"^there @0: expected a note with its checksum, got other bytes\. Write"):
         NOTES.decode(damaged[kind], "there")
