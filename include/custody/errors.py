@@ -1,12 +1,30 @@
-"""The error tree: one class for each thing that a handler does differently.
+"""The error tree, with one class for each thing that a handler does differently, and the exit codes of programs.
 
-Every class has a stable `kind` for machines, an `exit_code` for the command line, and a `hint` what to do about it; an
-error may know a better one. A message reads *what failed: file @offset: expected X, got Y. Next step.*
+Every class has a stable `kind` for machines, an `exit_code` for the command line, and a `hint` that says what to do; a
+single error may carry a better one. A message reads *what failed: file @offset: expected X, got Y. Next step.*
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """How a program ends; where an error of custody ended it, the code of the error's class (10 to 21) takes its place.
+
+    Part of the interface of the command line and of Spark jobs: add, never change.
+    """
+
+    DONE = 0
+    SOME_WORK_FAILED = 1
+    """Some of the work failed; the rest is done and kept."""
+    USAGE = 2
+    """The command line is wrong; nothing was done."""
+    INTERRUPTED = 130
+    """128 and the number of SIGINT, as a shell says it of a program that the signal ended."""
+    OUTPUT_UNREAD = 141
+    """128 and the number of SIGPIPE: the reader of the output went away before its end."""
 
 
 class CustodyError(Exception):

@@ -90,12 +90,12 @@ class _Crowd:
     def queue(self, counts: list[int]) -> None:
         """Let appends queue behind the one that runs, one after the other."""
         assert self._writer._group is not None
-        [lane] = self._writer._group._lanes
+        [file] = self._writer._group._files
         for waiting, count in enumerate(counts, 1):
             self._threads.append(Thread(target=self._try, args=(count,)))
             self._threads[-1].start()
             deadline = time.monotonic() + PATIENCE_SECONDS
-            while len(lane._queue) < waiting:
+            while len(file._queue._queue) < waiting:
                 assert time.monotonic() < deadline, "an append does not queue"
                 time.sleep(0)
 

@@ -10,7 +10,7 @@ import pytest
 
 from custody.errors import StorageError
 from custody.journal import writer as journal_writer
-from custody.journal.container_health import Infirmary
+from custody.journal.container_health import ContainerHealth
 from custody.vfs import FileSystem
 from custody.vfs.faults import Fault, FaultyFileSystem
 from tests.crash.scenarios import StoreScenario
@@ -26,8 +26,8 @@ class Healing(StoreScenario):
     def run(self, fs: FileSystem, record: Promises) -> None:
         full = Fault(frozenset({"write"}), "*/journals/*", first=3, errno=errno.ENOSPC, taken_bytes=20)
         with (
-            patch.object(journal_writer, "keep", lambda *_: None),
-            patch.object(Infirmary, "due", _all),
+            patch.object(journal_writer, "tick_in_background", lambda *_: None),
+            patch.object(ContainerHealth, "due", _all),
             repository(FaultyFileSystem(fs, full)).writer() as writer,
         ):
             record.append(writer, 2)
@@ -39,5 +39,5 @@ class Healing(StoreScenario):
             record.append(writer, 2)
 
 
-def _all(self: Infirmary) -> list[Path]:
-    return list(self._patients)
+def _all(self: ContainerHealth) -> list[Path]:
+    return list(self._failed)

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from custody.catalog import Catalog
-from custody.journal import group_commit
+from custody.journal import open_group
 from custody.maintenance.repair import logs as log_repairs
 from custody.retention import candidates, deleting
 from custody.retention.candidates import Surveyed
@@ -130,13 +130,13 @@ BUGS = [
         "sealed before the end record is synced",
         Appending,
         ALL,
-        seeded=lambda: patch.object(group_commit, "finish", hasty),
+        seeded=lambda: patch.object(open_group, "finish", hasty),
     ),
     Bug(
         "records of one sync are records of their own",
         Crowding,
         frozenset({BLOCKS}),
-        seeded=lambda: patch.object(group_commit, "joined", lambda _, records: b"".join(records)),
+        seeded=lambda: patch.object(open_group, "joined", lambda _, records: b"".join(records)),
     ),
     Bug("expired logs deleted before the mark", Retaining, frozenset({KEPT}), seeded=expire_before_the_mark),
     Bug(

@@ -25,6 +25,18 @@ def test_every_error_has_a_kind_and_an_exit_code_of_its_own() -> None:
     assert all(10 <= kind.exit_code <= 21 for kind in found)
 
 
+def test_no_error_has_the_exit_code_of_a_program_that_ended_otherwise() -> None:
+    codes = {kind.exit_code for kind in (errors.CustodyError, *subclasses(errors.CustodyError))}
+    assert not codes & {int(code) for code in errors.ExitCode}
+    assert {code.name: int(code) for code in errors.ExitCode} == {
+        "DONE": 0,
+        "SOME_WORK_FAILED": 1,
+        "USAGE": 2,
+        "INTERRUPTED": 130,
+        "OUTPUT_UNREAD": 141,
+    }
+
+
 @pytest.mark.parametrize(
     ("kind", "builtin"),
     [

@@ -1,11 +1,12 @@
-"""A cache with a bound: what was not used for the longest time leaves first. Safe between threads."""
+"""A cache of bounded size that threads may share; the least recently used values leave first."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from threading import Lock
 from typing import Generic, TypeVar
+
+from cachetools import LRUCache
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -16,43 +17,38 @@ class BoundedCache(Generic[K, V]):
 
     def __init__(self, cost_max: int) -> None:
         self.cost_max = cost_max
-        self.cost = 0
+        # Costs are told, not measured: what a value takes is not always what it says of its own size.
+        self._entries: LRUCache[K, tuple[V, int]] = LRUCache(cost_max, getsizeof=lambda entry: entry[1])
+        # Also for reads: each of them changes the order of use.
         self._lock = Lock()
-        self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
+
+    @property
+    def cost(self) -> int:
+        """The costs of all values together."""
+        return int(self._entries.currsize)
 
     def get(self, key: K) -> V | None:
-        """Return what is kept under a key, None when nothing is."""
+        """Return the value of a key, None when there is none."""
         with self._lock:
-            found = self._kept.get(key)
-            if found is None:
-                return None
-            self._kept.move_to_end(key)
-            return found[0]
+            entry = self._entries.get(key)
+        return None if entry is None else entry[0]
 
     def put(self, key: K, value: V, cost: int) -> None:
-        """Keep a value instead of what is kept under its key."""
+        """Keep a value in place of the key's former one."""
         with self._lock:
-            self._drop(key)
-            if cost > self.cost_max:
-                return
-            self._kept[key] = value, cost
-            self.cost += cost
-            while self.cost > self.cost_max:
-                self._drop(next(iter(self._kept)))
+            self._entries.pop(key, None)
+            if cost <= self.cost_max:
+                self._entries[key] = value, cost
 
     def drop(self, key: K) -> None:
-        """Forget a key; one that is not kept is fine."""
+        """Forget a key; one that is not there is fine."""
         with self._lock:
-            self._drop(key)
+            self._entries.pop(key, None)
 
     def __iter__(self) -> Iterator[K]:
-        """Yield the keys that are kept now, the least lately used first."""
+        """Yield the keys of this moment, in no order."""
         with self._lock:
-            return iter(list(self._kept))
+            return iter(list(self._entries))
 
     def __len__(self) -> int:
-        return len(self._kept)
-
-    def _drop(self, key: K) -> None:
-        _, cost = self._kept.pop(key, (None, 0))
-        self.cost -= cost
+        return len(self._entries)

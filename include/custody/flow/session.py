@@ -1,28 +1,14 @@
-"""The ledger of a session: its FlowFiles and what was reported of them, until it ends.
-
-What a producer reports of FlowFiles; nothing of it changes a FlowFile.
-
-How FlowFiles come into a session, come from each other and are changed; the commit tells of it.
-
-Which events a session leaves when it is committed, in their order.
-
-Forks come first and joins after them, so that a FlowFile's first event tells where it came from; then what was
-reported; then what nobody reported but happened; at last the ends of FlowFiles on a way that leads nowhere. All but
-those that were frozen show their FlowFile as it is at the commit.
-
-The session: what a producer does with FlowFiles in one piece of work, stored as one piece when it is committed.
+"""The session: a producer's work on FlowFiles, whose events are stored together when it is committed, or not at all.
 
 Events wait in the session and show their FlowFile as it is at the commit, except what left the system: SEND and UPLOAD
-show it as it was sent, CLONE as it was copied. What nobody reported is found at the commit: FlowFiles that were made,
-contents and attributes that were changed.
+show it as it was sent, CLONE as it was copied. `commit_events` derives them from what the session did.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from types import TracebackType
 from typing import Protocol, Self
@@ -37,6 +23,7 @@ from custody.errors import (
     NotFoundError,
     StorageError,
 )
+from custody.flow.commit_events import FlowFileRecord, Fork, SessionChanges, events_at_commit
 from custody.flow.flowfile import (
     Component,
     FlowFile,
@@ -49,17 +36,18 @@ from custody.flow.flowfile import (
     of_other_content,
     with_changes,
 )
-from custody.flow.record import Record
 from custody.model import (
     Acknowledged,
     ContentClaim,
     Event,
-    EventType,
     check_event,
     require_text,
     require_types,
     require_valid,
 )
+
+_NOTHING_WRITTEN = (BackpressureError, ClosedError, InvalidInputError)
+"""Errors that a writer raises before it has written anything."""
 
 
 class Appender(Protocol):
@@ -75,7 +63,7 @@ class Appender(Protocol):
         ...
 
 
-class State(Enum):
+class SessionState(Enum):
     """How far a session has come; the value completes the sentence "the session …"."""
 
     OPEN = "is open"
@@ -84,16 +72,15 @@ class State(Enum):
     UNKNOWN = "could not be committed and can only be rolled back"
 
 
-@dataclass(slots=True)
-class Fork:
-    """The children that one FlowFile got in a session: one event."""
+class Session:
+    """One piece of work of one component; one thread uses it, and it ends with `commit` or `rollback`.
 
-    time_ms: int
-    children: list[str] = field(default_factory=list)
+    As a context manager it is committed at the end of the block, and rolled back when the block raises.
 
-
-class Ledger:
-    """What a session holds until its end.
+    Methods that make or change a FlowFile return its new value; an older value stands for the same FlowFile. Methods
+    that report an event raise NotFoundError for a FlowFile that the session does not know or that has ended,
+    InvalidInputError when the event lacks what its type needs, ClosedError when the session has ended. `duration_ms` is
+    how long it took; when it is -1, the time since the session began to handle the FlowFile is taken.
 
     Args:
         component: who reports.
@@ -116,106 +103,182 @@ class Ledger:
                 raise InvalidInputError(f"component.{name}: expected text, got {value!r}.")
             require_text(**{f"component.{name}": value})
         self.component = component
-        self.state = State.OPEN
-        self.records: dict[str, Record] = {}
-        self.forks: dict[str, Fork] = {}
-        self.joins: dict[str, Event] = {}
-        self.reported: list[Event] = []
-        self.terminated: list[Event] = []
-        self.told: set[str] = set()
-        """Uuids of FlowFiles that events tell of which are stored already."""
+        self.state = SessionState.OPEN
+        self._changes = SessionChanges(component)
         self._writer = writer
         self._clock = clock
         self._new_uuid = new_uuid
 
-    def current(self, flowfile: FlowFile) -> FlowFile:
-        """Return a FlowFile as it is now in this session.
+    def take(self, flowfile: FlowFile, *, queue: str | None = None) -> FlowFile:
+        """Take a FlowFile that exists already into the session, from the queue with this identifier.
 
         Raises:
-            NotFoundError: the session does not know it, or it has ended here.
+            InvalidInputError: the session has it already.
             ClosedError: the session has ended.
         """
-        return self._record(flowfile).current
-
-    def _now(self) -> int:
-        return self._clock.now_ms()
-
-    def _require_open(self) -> None:
-        if self.state is not State.OPEN:
-            raise ClosedError(f"the session of {self.component.type} {self.state.value}. Begin another one.")
-
-    def _record(self, flowfile: FlowFile) -> Record:
-        """Return what is known of a FlowFile that lives in this session."""
         self._require_open()
-        record = self.records.get(flowfile.uuid)
-        if record is None:
-            raise NotFoundError(
-                f"FlowFile {flowfile.uuid}: this session does not know it. Take it into the session first."
-            )
-        if record.has_ended:
-            raise NotFoundError(f"FlowFile {flowfile.uuid}: it has ended in this session.")
-        return record
-
-    def _records(self, flowfiles: Iterable[FlowFile]) -> list[Record]:
-        found = {record.uuid: record for record in map(self._record, flowfiles)}
-        if not found:
-            raise InvalidInputError("parents: expected at least one FlowFile, got none.")
-        return list(found.values())
-
-    def _add(self, flowfile: FlowFile) -> FlowFile:
-        """Bring in a FlowFile that was made here."""
-        record = Record(None, flowfile, self._now())
+        if flowfile.uuid in self._changes.records:
+            raise InvalidInputError(f"FlowFile {flowfile.uuid}: the session has it already.")
+        checked_size(flowfile.size)
+        record = FlowFileRecord(flowfile, flowfile, self._now(), queue)
         self._require_storable(record)
-        self.records[flowfile.uuid] = record
+        self._changes.records[flowfile.uuid] = record
         return flowfile
 
-    def _change(self, record: Record, **values: object) -> FlowFile:
-        """Give a FlowFile other values, unless no event could tell of them."""
-        changed = replace(record, current=msgspec.structs.replace(record.current, **values))
-        self._require_storable(changed)
-        record.current = changed.current
+    def create(
+        self,
+        attributes: Mapping[str, str] | None = None,
+        *,
+        size: int = 0,
+        content_claim: ContentClaim | None = None,
+    ) -> FlowFile:
+        """Make a FlowFile that comes from no other one; unless it is received or fetched, a CREATE tells of it.
+
+        Raises:
+            InvalidInputError: an attribute is no text, or the size is negative.
+            ClosedError: the session has ended.
+        """
+        self._require_open()
+        attributes = given_attributes(attributes)
+        now_ms = self._now()
+        flowfile = new_flowfile(self._new_uuid(), attributes, size=size, content_claim=content_claim, now_ms=now_ms)
+        return self._add(flowfile)
+
+    def fork(
+        self,
+        parent: FlowFile,
+        attributes: Mapping[str, str] | None = None,
+        *,
+        size: int = 0,
+        content_claim: ContentClaim | None = None,
+    ) -> FlowFile:
+        """Make a FlowFile from another one, with its attributes; one FORK tells of all children of a parent.
+
+        Raises:
+            NotFoundError: the session does not know the parent, or it has ended.
+            InvalidInputError: an attribute is no text, or the size is negative.
+        """
+        record = self._record(parent)
+        child = new_flowfile(
+            self._new_uuid(),
+            {**inherited([record.current]), **given_attributes(attributes)},
+            size=size,
+            content_claim=content_claim,
+            now_ms=self._now(),
+            lineage_start_date=record.current.lineage_start_date,
+        )
+        return self._forked(record, child)
+
+    def join(
+        self,
+        parents: Sequence[FlowFile],
+        attributes: Mapping[str, str] | None = None,
+        *,
+        size: int = 0,
+        content_claim: ContentClaim | None = None,
+    ) -> FlowFile:
+        """Make a FlowFile from several ones, with the attributes that all of them have; a JOIN tells of it.
+
+        Raises:
+            NotFoundError: the session does not know one of the parents, or it has ended.
+            InvalidInputError: there is no parent, an attribute is no text, or the size is negative.
+        """
+        records = self._records(parents)
+        sources = [record.current for record in records]
+        child = new_flowfile(
+            self._new_uuid(),
+            {**inherited(sources), **given_attributes(attributes)},
+            size=size,
+            content_claim=content_claim,
+            now_ms=self._now(),
+            lineage_start_date=min(source.lineage_start_date for source in sources),
+        )
+        self._add(child)
+        self._changes.joins[child.uuid] = self._draft(
+            self._changes.records[child.uuid],
+            "JOIN",
+            parent_uuids=tuple(source.uuid for source in sources),
+            child_uuids=(child.uuid,),
+        )
+        return child
+
+    def clone(self, parent: FlowFile, *, offset: int = 0, size: int | None = None) -> FlowFile:
+        """Make a copy of a FlowFile, or of `size` bytes of it from `offset` on.
+
+        A CLONE tells of a whole copy, as the parent is at this moment; a part of it is a child like those of `fork`.
+
+        Raises:
+            NotFoundError: the session does not know the parent, or it has ended.
+            InvalidInputError: the part does not lie in the FlowFile.
+        """
+        record = self._record(parent)
+        source = record.current
+        length = source.size - offset if size is None else size
+        if offset < 0 or length < 0 or offset + length > source.size:
+            raise InvalidInputError(
+                f"FlowFile {source.uuid}: expected a part of its {source.size} bytes, "
+                f"got {length} bytes from offset {offset} on."
+            )
+        claim = source.content_claim
+        if claim is not None:
+            claim = msgspec.structs.replace(claim, offset=(claim.offset or 0) + offset, size=length)
+        uuid = self._new_uuid()
+        attributes = source.attributes if length == source.size else of_other_content(source.attributes)
+        attributes = {**attributes, "uuid": uuid}
+        copy = msgspec.structs.replace(source, uuid=uuid, attributes=attributes, size=length, content_claim=claim)
+        if length != source.size:
+            return self._forked(record, copy)
+        event = self._draft(record, "CLONE", parent_uuids=(source.uuid,), child_uuids=(copy.uuid,))
+        self._add(copy)
+        self._changes.reported.append(record.completed(event, self._now()))
+        return copy
+
+    def modify_content(
+        self,
+        flowfile: FlowFile,
+        *,
+        size: int,
+        content_claim: ContentClaim | None = None,
+        sha256: str | None = None,
+        details: str | None = None,
+        duration_ms: int = -1,
+    ) -> FlowFile:
+        """Give a FlowFile other content; a CONTENT_MODIFIED tells of it unless the FlowFile was made here.
+
+        The attribute `content.sha256` becomes `sha256`, the digest of the new content, or goes.
+
+        Raises:
+            NotFoundError: the session does not know the FlowFile, or it has ended.
+            InvalidInputError: the size is negative.
+        """
+        record = self._record(flowfile)
+        events = []
+        if details is not None or duration_ms >= 0:
+            events.append(self._draft(record, "CONTENT_MODIFIED", details=details, event_duration=duration_ms))
+        attributes = of_other_content(record.current.attributes) | given_attributes(digest_of(sha256))
+        self._change(record, size=checked_size(size), content_claim=content_claim, attributes=attributes)
+        record.has_new_content = True
+        self._changes.reported += events
         return record.current
 
-    def _require_storable(self, record: Record) -> None:
-        """Refuse a FlowFile of which no event could be stored, so that the session's other events still can.
+    def modify_attributes(
+        self, flowfile: FlowFile, changes: Mapping[str, str | None], *, details: str | None = None
+    ) -> FlowFile:
+        """Set attributes, and remove those whose value is None.
+
+        Every event of the FlowFile shows the change; an ATTRIBUTES_MODIFIED is stored only if there is no other, or
+        when it has `details`.
 
         Raises:
-            InvalidInputError: the message says why not.
+            NotFoundError: the session does not know the FlowFile, or it has ended.
+            InvalidInputError: a value is no text, or the uuid is to be changed.
         """
-        event = record.completed(record.draft("UNKNOWN", self.component, record.start_ms), record.start_ms)
-        _refuse(event, f"FlowFile {record.uuid!a}")
-
-    def _draft(self, record: Record, kind: str, **fields: object) -> Event:
-        """Return an event about a FlowFile that obeys the rules of its type.
-
-        Raises:
-            InvalidInputError: it does not.
-        """
-        event = record.draft(kind, self.component, self._now(), **fields)
-        _refuse(event, f"{kind} of FlowFile {record.uuid}")
-        return event
-
-    def _report(self, record: Record, kind: str, **fields: object) -> None:
-        self.reported.append(self._draft(record, kind, **fields))
-
-
-def _refuse(event: Event, what: str) -> None:
-    """Raise InvalidInputError when an event breaks a rule, also one that would only earn a warning."""
-    try:
-        require_types(event)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{what}: {error}") from error
-    for problem in check_event(event):
-        raise InvalidInputError(f"{what}: {problem.message}. Nothing of it was stored.")
-
-
-class Reporter(Ledger):
-    """Reports events.
-
-    All methods raise NotFoundError for a FlowFile that the session does not know or that has ended, InvalidInputError
-    when the event lacks what its type needs, ClosedError when the session has ended. `duration_ms` is how long it took;
-    when it is -1, the time since the session began to handle the FlowFile is taken.
-    """
+        record = self._record(flowfile)
+        checked = checked_attributes(changes, can_remove=True)
+        events = [] if details is None else [self._draft(record, "ATTRIBUTES_MODIFIED", details=details)]
+        self._change(record, attributes=with_changes(record.current.attributes, checked.items()))
+        self._changes.reported += events
+        return record.current
 
     def receive(
         self,
@@ -354,7 +417,7 @@ class Reporter(Ledger):
         record = self._record(flowfile)
         event = self._draft(record, "ROUTE", relationship=relationship, details=details, event_duration=duration_ms)
         if record.queue is None or tuple(destinations) != (record.queue,):
-            self.reported.append(event)
+            self._changes.reported.append(event)
 
     def addinfo(self, flowfile: FlowFile, namespace: str, identifier: str, *, details: str | None = None) -> None:
         """Give a FlowFile another name: `namespace:identifier`, under which it is found too."""
@@ -364,305 +427,14 @@ class Reporter(Ledger):
             raise InvalidInputError(f"expected a namespace and an identifier, got {namespace!r} and {identifier!r}.")
         self._report(record, "ADDINFO", alternate_identifier_uri=f"{space}:{name}", details=details)
 
-    def _sent(self, flowfile: FlowFile, kind: str, force: bool, **fields: object) -> int | None:
-        record = self._record(flowfile)
-        event = record.completed(self._draft(record, kind, **fields), self._now())
-        if not force:
-            self.reported.append(event)
-            return None
-        ids = self._writer.append([event])
-        self.told.add(record.uuid)
-        return ids.start
-
-
-class Changes(Reporter):
-    """Makes and changes FlowFiles; each method returns the new value, an older value stands for the same FlowFile."""
-
-    def take(self, flowfile: FlowFile, *, queue: str | None = None) -> FlowFile:
-        """Take a FlowFile that exists already into the session, from the queue with this identifier.
+    def current(self, flowfile: FlowFile) -> FlowFile:
+        """Return a FlowFile as it is now in this session.
 
         Raises:
-            InvalidInputError: the session has it already.
+            NotFoundError: the session does not know it, or it has ended here.
             ClosedError: the session has ended.
         """
-        self._require_open()
-        if flowfile.uuid in self.records:
-            raise InvalidInputError(f"FlowFile {flowfile.uuid}: the session has it already.")
-        checked_size(flowfile.size)
-        record = Record(flowfile, flowfile, self._now(), queue)
-        self._require_storable(record)
-        self.records[flowfile.uuid] = record
-        return flowfile
-
-    def create(
-        self,
-        attributes: Mapping[str, str] | None = None,
-        *,
-        size: int = 0,
-        content_claim: ContentClaim | None = None,
-    ) -> FlowFile:
-        """Make a FlowFile that comes from no other one; unless it is received or fetched, a CREATE tells of it.
-
-        Raises:
-            InvalidInputError: an attribute is no text, or the size is negative.
-            ClosedError: the session has ended.
-        """
-        self._require_open()
-        given = given_attributes(attributes)
-        now_ms = self._now()
-        return self._add(new_flowfile(self._new_uuid(), given, size=size, content_claim=content_claim, now_ms=now_ms))
-
-    def fork(
-        self,
-        parent: FlowFile,
-        attributes: Mapping[str, str] | None = None,
-        *,
-        size: int = 0,
-        content_claim: ContentClaim | None = None,
-    ) -> FlowFile:
-        """Make a FlowFile from another one, with its attributes; one FORK tells of all children of a parent.
-
-        Raises:
-            NotFoundError: the session does not know the parent, or it has ended.
-            InvalidInputError: an attribute is no text, or the size is negative.
-        """
-        record = self._record(parent)
-        child = new_flowfile(
-            self._new_uuid(),
-            {**inherited([record.current]), **given_attributes(attributes)},
-            size=size,
-            content_claim=content_claim,
-            now_ms=self._now(),
-            lineage_start_date=record.current.lineage_start_date,
-        )
-        return self._forked(record, child)
-
-    def join(
-        self,
-        parents: Sequence[FlowFile],
-        attributes: Mapping[str, str] | None = None,
-        *,
-        size: int = 0,
-        content_claim: ContentClaim | None = None,
-    ) -> FlowFile:
-        """Make a FlowFile from several ones, with the attributes that all of them have; a JOIN tells of it.
-
-        Raises:
-            NotFoundError: the session does not know one of the parents, or it has ended.
-            InvalidInputError: there is no parent, an attribute is no text, or the size is negative.
-        """
-        records = self._records(parents)
-        sources = [record.current for record in records]
-        child = new_flowfile(
-            self._new_uuid(),
-            {**inherited(sources), **given_attributes(attributes)},
-            size=size,
-            content_claim=content_claim,
-            now_ms=self._now(),
-            lineage_start_date=min(source.lineage_start_date for source in sources),
-        )
-        self._add(child)
-        self.joins[child.uuid] = self._draft(
-            self.records[child.uuid],
-            "JOIN",
-            parent_uuids=tuple(source.uuid for source in sources),
-            child_uuids=(child.uuid,),
-        )
-        return child
-
-    def clone(self, parent: FlowFile, *, offset: int = 0, size: int | None = None) -> FlowFile:
-        """Make a copy of a FlowFile, or of `size` bytes of it from `offset` on.
-
-        A CLONE tells of a whole copy, as the parent is at this moment; a part of it is a child like those of `fork`.
-
-        Raises:
-            NotFoundError: the session does not know the parent, or it has ended.
-            InvalidInputError: the part does not lie in the FlowFile.
-        """
-        record = self._record(parent)
-        source = record.current
-        length = source.size - offset if size is None else size
-        if offset < 0 or length < 0 or offset + length > source.size:
-            raise InvalidInputError(
-                f"FlowFile {source.uuid}: expected a part of its {source.size} bytes, "
-                f"got {length} bytes from offset {offset} on."
-            )
-        claim = source.content_claim
-        if claim is not None:
-            claim = msgspec.structs.replace(claim, offset=(claim.offset or 0) + offset, size=length)
-        uuid = self._new_uuid()
-        kept = source.attributes if length == source.size else of_other_content(source.attributes)
-        attributes = {**kept, "uuid": uuid}
-        copy = msgspec.structs.replace(source, uuid=uuid, attributes=attributes, size=length, content_claim=claim)
-        if length != source.size:
-            return self._forked(record, copy)
-        event = self._draft(record, "CLONE", parent_uuids=(source.uuid,), child_uuids=(copy.uuid,))
-        self._add(copy)
-        self.reported.append(record.completed(event, self._now()))
-        return copy
-
-    def modify_content(
-        self,
-        flowfile: FlowFile,
-        *,
-        size: int,
-        content_claim: ContentClaim | None = None,
-        sha256: str | None = None,
-        details: str | None = None,
-        duration_ms: int = -1,
-    ) -> FlowFile:
-        """Give a FlowFile other content; a CONTENT_MODIFIED tells of it unless the FlowFile was made here.
-
-        The attribute `content.sha256` becomes `sha256`, the digest of the new content, or goes.
-
-        Raises:
-            NotFoundError: the session does not know the FlowFile, or it has ended.
-            InvalidInputError: the size is negative.
-        """
-        record = self._record(flowfile)
-        is_told = details is not None or duration_ms >= 0
-        told = [self._draft(record, "CONTENT_MODIFIED", details=details, event_duration=duration_ms)] if is_told else []
-        attributes = of_other_content(record.current.attributes) | given_attributes(digest_of(sha256))
-        self._change(record, size=checked_size(size), content_claim=content_claim, attributes=attributes)
-        record.has_new_content = True
-        self.reported += told
-        return record.current
-
-    def modify_attributes(
-        self, flowfile: FlowFile, changes: Mapping[str, str | None], *, details: str | None = None
-    ) -> FlowFile:
-        """Set attributes, and remove those whose value is None.
-
-        Every event of the FlowFile shows the change; an ATTRIBUTES_MODIFIED is stored only if there is no other, or
-        when it has `details`.
-
-        Raises:
-            NotFoundError: the session does not know the FlowFile, or it has ended.
-            InvalidInputError: a value is no text, or the uuid is to be changed.
-        """
-        record = self._record(flowfile)
-        checked = checked_attributes(changes, can_remove=True)
-        told = [] if details is None else [self._draft(record, "ATTRIBUTES_MODIFIED", details=details)]
-        self._change(record, attributes=with_changes(record.current.attributes, checked.items()))
-        self.reported += told
-        return record.current
-
-    def _forked(self, parent: Record, child: FlowFile) -> FlowFile:
-        self._add(child)
-        self.forks.setdefault(parent.uuid, Fork(self._now())).children.append(child.uuid)
-        return child
-
-
-FROZEN = frozenset((EventType.SEND, EventType.UPLOAD, EventType.CLONE, EventType.EXPIRE))
-"""Events that show their FlowFile as it was when they were reported."""
-_BIRTHS = frozenset(
-    (EventType.CREATE, EventType.FORK, EventType.CLONE, EventType.JOIN, EventType.RECEIVE, EventType.FETCH)
-)
-
-
-def events_at_commit(ledger: Ledger, now_ms: int) -> list[Event]:
-    """Return the events of a session that is committed now; the session stays as it is."""
-    made = [*_forks(ledger), *_joins(ledger), *_reported(ledger)]
-    made = list(_each_once([*made, *_automatic(ledger, made, now_ms), *ledger.terminated]))
-    return [
-        event if event.event_type in FROZEN else ledger.records[event.flowfile_uuid].completed(event, now_ms)
-        for event in made
-    ]
-
-
-def _forks(ledger: Ledger) -> Iterator[Event]:
-    """Yield an event for each FlowFile that has children which stay."""
-    for parent, fork in ledger.forks.items():
-        children = tuple(child for child in fork.children if not _was_forgotten(ledger.records[child]))
-        if children:
-            record = ledger.records[parent]
-            relatives = {"parent_uuids": (parent,), "child_uuids": children}
-            yield record.draft("FORK", ledger.component, fork.time_ms, **relatives)
-
-
-def _joins(ledger: Ledger) -> Iterator[Event]:
-    for child, event in ledger.joins.items():
-        if not _was_forgotten(ledger.records[child]):
-            yield event
-
-
-def _reported(ledger: Ledger) -> Iterator[Event]:
-    """Yield what was reported. The end of a FlowFile that nothing else tells of is not told either."""
-    told = ledger.told | {
-        uuid
-        for event in (*_forks(ledger), *_joins(ledger), *ledger.reported)
-        if event.event_type != EventType.DROP
-        for uuid in (event.flowfile_uuid, *event.parent_uuids, *event.child_uuids)
-    }
-    for event in ledger.reported:
-        is_end = event.event_type == EventType.DROP and ledger.records[event.flowfile_uuid].is_new
-        if not is_end or event.flowfile_uuid in told:
-            yield event
-
-
-def _automatic(ledger: Ledger, made: Iterable[Event], now_ms: int) -> Iterator[Event]:
-    """Yield what happened and was not reported."""
-    told: dict[str, set[str]] = defaultdict(set)
-    born: set[str] = set()
-    for event in made:
-        for flowfile in (event.flowfile_uuid, *event.child_uuids):
-            told[flowfile].add(event.event_type)
-        if event.event_type in _BIRTHS:
-            # A parent of a fork or a clone is not born by it.
-            born.update(event.child_uuids or (event.flowfile_uuid,))
-    for record in ledger.records.values():
-        kind = None if record.is_removed else _missing(record, told[record.uuid], record.uuid in born)
-        if kind is not None:
-            yield record.draft(kind, ledger.component, now_ms)
-
-
-def _missing(record: Record, told: set[str], is_born: bool) -> str | None:
-    """Return the type of the event that a FlowFile lacks; an event of any type shows changed attributes too."""
-    if record.is_new:
-        return None if is_born else EventType.CREATE
-    if record.has_new_content:
-        return None if EventType.CONTENT_MODIFIED in told else EventType.CONTENT_MODIFIED
-    return EventType.ATTRIBUTES_MODIFIED if record.updates() and not told else None
-
-
-def _each_once(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield events without those that say the same again; a second delivery is another one."""
-    seen = set()
-    for event in events:
-        if event.event_type in FROZEN:
-            yield event
-            continue
-        key = (
-            event.event_type,
-            event.flowfile_uuid,
-            event.transit_uri,
-            event.relationship,
-            frozenset(event.parent_uuids),
-            frozenset(event.child_uuids),
-            event.alternate_identifier_uri,
-            event.source_system_flowfile_identifier,
-            event.details,
-        )
-        if key not in seen:
-            seen.add(key)
-            yield event
-
-
-def _was_forgotten(record: Record) -> bool:
-    """Whether a FlowFile was made and dropped here, so that for others it never was."""
-    return record.is_new and record.is_removed
-
-
-_REFUSED = (BackpressureError, ClosedError, InvalidInputError)
-"""What a writer raises before it has written anything."""
-
-
-class Session(Changes):
-    """One piece of work of one component; one thread uses it, and it ends with `commit` or `rollback`.
-
-    As a context manager it is committed at the end of the block, and rolled back when the block raises. Methods that
-    change a FlowFile return its new value; an older value stands for the same FlowFile.
-    """
+        return self._record(flowfile).current
 
     def drop(self, flowfile: FlowFile, reason: str | None = None) -> None:
         """Take a FlowFile out of the flow.
@@ -685,7 +457,7 @@ class Session(Changes):
         """
         record = self._record(flowfile)
         details = f"Auto-Terminated by {relationship} Relationship"
-        self.terminated.append(self._draft(record, "DROP", details=details))
+        self._changes.terminated.append(self._draft(record, "DROP", details=details))
         record.has_ended = True
 
     def expire(self, flowfile: FlowFile, threshold: str) -> None:
@@ -698,14 +470,12 @@ class Session(Changes):
             InvalidInputError: something was done with it in this session.
         """
         record = self._record(flowfile)
-        mentioned = {uuid for event in self.reported for uuid in (event.flowfile_uuid, *event.parent_uuids)}
-        mentioned |= {*self.forks, *self.told, *(uuid for event in self.joins.values() for uuid in event.parent_uuids)}
-        if record.current is not record.original or record.uuid in mentioned:
+        if record.current is not record.original or self._changes.mentions(record.uuid):
             raise InvalidInputError(
                 f"FlowFile {record.uuid}: expected one that nothing was done with. Drop it instead."
             )
         event = self._draft(record, "EXPIRE", details=f"Expiration Threshold = {threshold}")
-        self.reported.append(record.expired(event))
+        self._changes.reported.append(record.expired(event))
         record.has_ended = record.is_removed = True
 
     def commit(self) -> Acknowledged:
@@ -719,14 +489,14 @@ class Session(Changes):
             ClosedError: the session has ended, or its writer was closed and nothing was stored.
         """
         self._require_open()
-        events = events_at_commit(self, self._now())
+        events = events_at_commit(self._changes, self._now())
         require_valid(events)
         try:
             ids = self._writer.append(events)
-        except _REFUSED:
+        except _NOTHING_WRITTEN:
             raise
         except BaseException as error:
-            self.state = State.UNKNOWN
+            self.state = SessionState.UNKNOWN
             if isinstance(error, OSError):
                 raise StorageError(
                     f"writer {self._writer.name!r}: the commit of {len(events)} events of {self.component.type} "
@@ -734,7 +504,7 @@ class Session(Changes):
                     "writer was opened again. Roll the session back."
                 ) from error
             raise
-        self.state = State.COMMITTED
+        self.state = SessionState.COMMITTED
         return Acknowledged(self._writer.name, ids)
 
     def rollback(self) -> None:
@@ -743,9 +513,9 @@ class Session(Changes):
         Raises:
             ClosedError: the session has ended.
         """
-        if self.state is not State.UNKNOWN:
+        if self.state is not SessionState.UNKNOWN:
             self._require_open()
-        self.state = State.ROLLED_BACK
+        self.state = SessionState.ROLLED_BACK
 
     def __enter__(self) -> Self:
         self._require_open()
@@ -755,8 +525,94 @@ class Session(Changes):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self.state is State.OPEN and kind is None:
+            if self.state is SessionState.OPEN and kind is None:
                 self.commit()
         finally:
-            if self.state in (State.OPEN, State.UNKNOWN):
+            if self.state in (SessionState.OPEN, SessionState.UNKNOWN):
                 self.rollback()
+
+    def _now(self) -> int:
+        return self._clock.now_ms()
+
+    def _require_open(self) -> None:
+        if self.state is not SessionState.OPEN:
+            raise ClosedError(f"the session of {self.component.type} {self.state.value}. Begin another one.")
+
+    def _record(self, flowfile: FlowFile) -> FlowFileRecord:
+        """Return what is known of a FlowFile that lives in this session."""
+        self._require_open()
+        record = self._changes.records.get(flowfile.uuid)
+        if record is None:
+            raise NotFoundError(
+                f"FlowFile {flowfile.uuid}: this session does not know it. Take it into the session first."
+            )
+        if record.has_ended:
+            raise NotFoundError(f"FlowFile {flowfile.uuid}: it has ended in this session.")
+        return record
+
+    def _records(self, flowfiles: Iterable[FlowFile]) -> list[FlowFileRecord]:
+        records = {record.uuid: record for record in map(self._record, flowfiles)}
+        if not records:
+            raise InvalidInputError("parents: expected at least one FlowFile, got none.")
+        return list(records.values())
+
+    def _add(self, flowfile: FlowFile) -> FlowFile:
+        """Bring in a FlowFile that was made here."""
+        record = FlowFileRecord(None, flowfile, self._now())
+        self._require_storable(record)
+        self._changes.records[flowfile.uuid] = record
+        return flowfile
+
+    def _change(self, record: FlowFileRecord, **values: object) -> FlowFile:
+        """Give a FlowFile other values, unless no event could tell of them."""
+        changed = replace(record, current=msgspec.structs.replace(record.current, **values))
+        self._require_storable(changed)
+        record.current = changed.current
+        return record.current
+
+    def _require_storable(self, record: FlowFileRecord) -> None:
+        """Refuse a FlowFile of which no event could be stored, so that the session's other events still can.
+
+        Raises:
+            InvalidInputError: the message says why not.
+        """
+        event = record.completed(record.draft("UNKNOWN", self.component, record.start_ms), record.start_ms)
+        _require_valid_event(event, f"FlowFile {record.uuid!a}")
+
+    def _draft(self, record: FlowFileRecord, kind: str, **fields: object) -> Event:
+        """Return an event about a FlowFile that obeys the rules of its type.
+
+        Raises:
+            InvalidInputError: it does not.
+        """
+        event = record.draft(kind, self.component, self._now(), **fields)
+        _require_valid_event(event, f"{kind} of FlowFile {record.uuid}")
+        return event
+
+    def _report(self, record: FlowFileRecord, kind: str, **fields: object) -> None:
+        self._changes.reported.append(self._draft(record, kind, **fields))
+
+    def _sent(self, flowfile: FlowFile, kind: str, force: bool, **fields: object) -> int | None:
+        record = self._record(flowfile)
+        event = record.completed(self._draft(record, kind, **fields), self._now())
+        if not force:
+            self._changes.reported.append(event)
+            return None
+        ids = self._writer.append([event])
+        self._changes.already_stored.add(record.uuid)
+        return ids.start
+
+    def _forked(self, parent: FlowFileRecord, child: FlowFile) -> FlowFile:
+        self._add(child)
+        self._changes.forks.setdefault(parent.uuid, Fork(self._now())).children.append(child.uuid)
+        return child
+
+
+def _require_valid_event(event: Event, what: str) -> None:
+    """Raise InvalidInputError when an event breaks a rule, also one that would only earn a warning."""
+    try:
+        require_types(event)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{what}: {error}") from error
+    for problem in check_event(event):
+        raise InvalidInputError(f"{what}: {problem.message}. Nothing of it was stored.")

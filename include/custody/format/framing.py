@@ -16,6 +16,11 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Generic, TypeVar
+
+import msgspec
+
+from custody.errors import CorruptionError, FormatVersionError
 
 MARK = b"\xc5\x7e\xa1\x1d"
 PART_MARK = b"\xc5\x7e\xa1\x1e"
@@ -23,6 +28,7 @@ _ANY_MARK = re.compile(b"\xc5\x7e\xa1[\x1d\x1e]")
 _HEAD = struct.Struct("<4sIIB")
 HEAD_BYTES = _HEAD.size
 PAYLOAD_BYTES_MAX = 1 << 30
+Document = TypeVar("Document", bound=msgspec.Struct)
 
 
 def _checksum(length: int, kind: int, *pieces: bytes | memoryview) -> int:
@@ -76,7 +82,7 @@ def frames(data: bytes | memoryview, start: int = 0) -> Iterator[Frame | Gap]:
     while offset < len(view):
         record = whole_record(view, offset)
         if record is None:
-            record = _nextwhole_record(view, offset + 1)
+            record = _next_whole_record(view, offset + 1)
             end = len(view) if record is None else record.offset
             yield Gap(offset, end - offset)
             if record is None:
@@ -90,7 +96,7 @@ def misplaced_parts(data: bytes | memoryview, start: int = 0) -> Iterator[int]:
     return (item.offset for item in frames(data, start) if isinstance(item, Frame) and item.is_part)
 
 
-def _nextwhole_record(view: memoryview, start: int) -> Frame | None:
+def _next_whole_record(view: memoryview, start: int) -> Frame | None:
     """Return the first whole record that begins at `start` or behind it; a bad record's length cannot be trusted."""
     for match in _ANY_MARK.finditer(view, start):
         record = whole_record(view, match.start())
@@ -110,6 +116,46 @@ def whole_record(view: memoryview, offset: int) -> Frame | None:
     if len(payload) != length or checksum != _checksum(length, kind, payload):
         return None
     return Frame(offset, kind, payload, mark == PART_MARK)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFormat(Generic[Document]):
+    """The format of a small file: a preamble, and one record that holds a JSON document."""
+
+    preamble: bytes
+    """Seven letters and the version."""
+    kind: int
+    type: type[Document]
+    name: str
+    """The format's name, for messages: `lease`."""
+    content: str
+    """What the file holds, for messages: `a lease's holder`."""
+    remedy: str
+    """What to do about a damaged file."""
+
+    def encode(self, document: Document) -> bytes:
+        """Return the file's bytes."""
+        return self.preamble + frame(self.kind, msgspec.json.encode(document))
+
+    def decode(self, data: bytes, where: object) -> Document:
+        """Return the document of a file; `where` it lies is named in errors.
+
+        Raises:
+            CorruptionError: it is damaged.
+            FormatVersionError: it is of a version that this code does not know.
+        """
+        items = list(frames(data, len(self.preamble)))
+        has_letters = data[:7] == self.preamble[:7]
+        if not (has_letters and len(items) == 1 and isinstance(items[0], Frame) and items[0].kind == self.kind):
+            raise CorruptionError(
+                f"{where} @0: expected {self.content} with its checksum, got other bytes. {self.remedy}"
+            )
+        # Only after the checksum: where other bytes are damaged, too, the version byte proves nothing.
+        if data[7] != self.preamble[7]:
+            raise FormatVersionError(
+                f"{where} @7: expected {self.name} version {self.preamble[7]}, got {data[7]}. Use a newer custody."
+            )
+        return msgspec.json.decode(items[0].payload, type=self.type)
 
 
 _SECTOR_BYTES = 512

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from cachetools import LRUCache
 from whoosh import query
 
 from custody.errors import CorruptionError, NotFoundError, StorageError
@@ -233,8 +234,7 @@ class Shards:
 
     def __init__(self, fs: FileSystem, open_max: int = SHARDS_MAX) -> None:
         self._fs = fs
-        self._open_max = open_max
-        self._open: OrderedDict[Path, OpenShard] = OrderedDict()
+        self._open: LRUCache[Path, OpenShard] = LRUCache(open_max)
         self._lock = threading.Lock()
 
     def open(self, path: Path) -> OpenShard:
@@ -247,13 +247,10 @@ class Shards:
         with self._lock:
             found = self._open.get(path)
             if found is not None:
-                self._open.move_to_end(path)
                 return found
         opened = OpenShard(self._fs, path)
         with self._lock:
             self._open[path] = opened
-            while len(self._open) > self._open_max:
-                self._open.popitem(last=False)
         return opened
 
     def is_open(self, path: Path) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 from whoosh import query
 
 Hashes = npt.NDArray[np.uint32]
@@ -59,17 +60,16 @@ class _Kept:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: OrderedDict[int, tuple[query.Or, Alternatives]] = OrderedDict()
+        self._found: LRUCache[int, tuple[query.Or, Alternatives]] = LRUCache(_QUESTIONS_KEPT)
 
     def __call__(self, question: query.Or) -> Alternatives:
-        kept = self._found.get(id(question))
+        with self._lock:
+            kept = self._found.get(id(question))
         if kept is not None:  # it is held here, so that no other one has its id
             return kept[1]
         made = Alternatives(question)
         with self._lock:
             self._found[id(question)] = question, made
-            while len(self._found) > _QUESTIONS_KEPT:
-                self._found.popitem(last=False)
         return made
 
 

@@ -9,7 +9,6 @@ in, also when slots were renamed or their number was changed.
 from __future__ import annotations
 
 import errno
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from cachetools import LRUCache
 
 from custody.catalog import AddFile, erased_among
 from custody.errors import ConflictError, NotFoundError, StorageError
@@ -105,7 +105,7 @@ class KnownSources:
         self._workspaces = workspaces
         self._writer = writer
         self._views: list[_View] = []
-        self._cache: OrderedDict[tuple[str, str], pa.Table] = OrderedDict()
+        self._cache: LRUCache[tuple[str, str], pa.Table] = LRUCache(_LOGS_CACHED)
         self._added: dict[str, Runs] = {}
 
     def refresh(self) -> None:
@@ -209,16 +209,14 @@ class KnownSources:
 
     def _keys(self, view: _View, file: AddFile) -> pa.Table:
         name = view.workspace.writer, file.path
-        table = self._cache.pop(name, None)
+        table = self._cache.get(name)
         if table is None:
             try:
                 table = EventLog(view.workspace.fs, view.workspace.paths.home / file.path).read(_COLUMNS)
             except NotFoundError:
                 require_expired(view.workspace, file)
                 table = _NO_KEYS
-        self._cache[name] = table
-        if len(self._cache) > _LOGS_CACHED:
-            self._cache.popitem(last=False)
+            self._cache[name] = table
         return table
 
 

@@ -2,15 +2,15 @@
 
 from custody.journal.container_health import ROOM_BYTES_MIN
 from custody.journal.file import Damage, JournalFile, read_header
-from custody.journal.group_commit import SyncPolicy
 from custody.journal.groups import Group, groups, writers
 from custody.journal.incarnations import Claim, Incarnations, is_own
 from custody.journal.merge import MergeReader
+from custody.journal.open_group import SyncPolicy
 from custody.journal.sealing import Sealed, Waiting, count_waiting, read_end, seal_abandoned
 from custody.journal.writer import JournalOptions, JournalWriter, lock_path
 from custody.journal.writer_state import (
-    Membership,
     Missing,
+    WriterContainers,
     check_containers,
     decode_state,
     drop_container,
@@ -29,12 +29,12 @@ __all__ = [
     "JournalFile",
     "JournalOptions",
     "JournalWriter",
-    "Membership",
     "MergeReader",
     "Missing",
     "Sealed",
     "SyncPolicy",
     "Waiting",
+    "WriterContainers",
     "check_containers",
     "count_waiting",
     "decode_state",

@@ -1,8 +1,8 @@
 """Containers that were taken out, and when each is tried again.
 
-A disk that is full or read-only becomes well when somebody frees room or mounts it anew: it is tried again, after a
-second at first and then less and less often, at last once a minute. Any other failure says that what the disk holds is
-unknown: such a container stays out until the repository is opened again.
+A disk that is full or read-only works again once somebody frees room or mounts it anew: it is retried after a second,
+then less and less often, at last once a minute. After any other failure nobody knows what the disk holds: such a
+container stays out until the repository is opened again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from custody.vfs import FileSystem
 
-HEALING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
-"""What the system says of a disk that is as it was, only full or read-only."""
+RETRYABLE_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+"""Errors of a disk that is as it was, only full or read-only."""
 ROOM_BYTES_MIN = 1 << 20
 """A disk with less room than this is full."""
 RETRY_SECONDS = 1.0
@@ -24,66 +24,68 @@ _PAUSE_SECONDS_MAX = 60.0
 
 
 @dataclass
-class _Patient:
+class FailedContainer:
+    """A container that is out of use, and when it is tried again."""
+
     error: OSError
-    can_heal: bool
+    can_recover: bool
     pause_seconds: float
     next_try: float
 
 
-class Infirmary:
-    """Knows the containers that are out; times are those of a monotonic clock. The caller holds the writer's lock.
+class ContainerHealth:
+    """The containers of a writer that are out of use. The caller holds the writer's lock; times are monotonic.
 
     Args:
         fs: where the containers lie.
         roots: all containers of the writer.
-        pause_seconds: the first pause; each failure soon after a recovery doubles it.
+        pause_seconds: the first pause before a retry; a failure soon after a return doubles it.
     """
 
     def __init__(self, fs: FileSystem, roots: Sequence[Path], pause_seconds: float = RETRY_SECONDS) -> None:
         self._fs = fs
         self._roots = tuple(roots)
         self._first_pause = pause_seconds
-        self._patients: dict[Path, _Patient] = {}
-        self._last: dict[Path, tuple[float, float]] = {}
-        """By container that was out before: when it came back, and after which pause."""
+        self._failed: dict[Path, FailedContainer] = {}
+        self._last_return: dict[Path, tuple[float, float]] = {}
+        """When a container that was out came back, and after which pause."""
         self.reasons: dict[Path, str] = {}
-        """By container that is out: why."""
+        """Why a container is out."""
 
     @property
     def working(self) -> tuple[Path, ...]:
         """The containers that are not out."""
-        return tuple(root for root in self._roots if root not in self._patients)
+        return tuple(root for root in self._roots if root not in self._failed)
 
     @property
-    def can_heal(self) -> bool:
+    def can_recover(self) -> bool:
         """Whether a container that is out is tried again."""
-        return any(patient.can_heal for patient in self._patients.values())
+        return any(container.can_recover for container in self._failed.values())
 
     @property
     def error(self) -> OSError | None:
-        """What a container said that will be tried again, None when there is none."""
-        return next((patient.error for patient in self._patients.values() if patient.can_heal), None)
+        """The error of a container that will be tried again, None when there is none."""
+        return next((container.error for container in self._failed.values() if container.can_recover), None)
 
     def take_out(self, root: Path, error: OSError) -> bool:
-        """Use a container no more; return whether it was in use. What cannot heal once never does."""
-        can_heal = error.errno in HEALING
-        known = self._patients.get(root)
-        if known is not None:
-            known.can_heal = known.can_heal and can_heal
+        """Use a container no more; return whether it was in use. One that failed for good stays out."""
+        can_recover = error.errno in RETRYABLE_ERRNOS
+        failed = self._failed.get(root)
+        if failed is not None:
+            failed.can_recover = failed.can_recover and can_recover
             return False
         now = time.monotonic()
-        returned, pause = self._last.get(root, (0.0, 0.0))
+        returned, pause = self._last_return.get(root, (0.0, 0.0))
         is_relapse = pause > 0 and now - returned < _PAUSE_SECONDS_MAX
         pause = min(2 * pause, _PAUSE_SECONDS_MAX) if is_relapse else self._first_pause
-        self._patients[root] = _Patient(error, can_heal, pause, now + pause)
+        self._failed[root] = FailedContainer(error, can_recover, pause, now + pause)
         self.reasons[root] = str(error)
         return True
 
     def due(self) -> list[Path]:
         """Return the containers to try now."""
         now = time.monotonic()
-        return [root for root, patient in self._patients.items() if patient.can_heal and patient.next_try <= now]
+        return [root for root, container in self._failed.items() if container.can_recover and container.next_try <= now]
 
     def has_room(self, root: Path) -> bool:
         """Whether a container's disk says that it can be written; one that says nothing has to be tried."""
@@ -92,12 +94,12 @@ class Infirmary:
 
     def postpone(self, root: Path) -> None:
         """Try a container later, after twice the pause."""
-        patient = self._patients[root]
-        patient.pause_seconds = min(2 * patient.pause_seconds, _PAUSE_SECONDS_MAX)
-        patient.next_try = time.monotonic() + patient.pause_seconds
+        container = self._failed[root]
+        container.pause_seconds = min(2 * container.pause_seconds, _PAUSE_SECONDS_MAX)
+        container.next_try = time.monotonic() + container.pause_seconds
 
     def bring_back(self, root: Path) -> None:
         """Use a container again."""
-        patient = self._patients.pop(root)
+        container = self._failed.pop(root)
         del self.reasons[root]
-        self._last[root] = time.monotonic(), patient.pause_seconds
+        self._last_return[root] = time.monotonic(), container.pause_seconds

@@ -12,15 +12,14 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 
 from custody.clock import Clock
 from custody.errors import ConfigurationError, CorruptionError, FormatVersionError, NotFoundError
-from custody.format.framing import Frame, frame, frames
+from custody.format.framing import DocumentFormat
 from custody.format.names import INCARNATIONS, epoch_file, parse_epoch
-from custody.journal.writer_state import WriterState
+from custody.journal.writer_state import WriterContainers, WriterState
 from custody.store import ObjectStore
 
 PREAMBLE = b"CUSTINC\x01"
@@ -46,46 +45,20 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     claimed_ms: int
 
 
-class Membership(Protocol):
-    """What claiming has to know of a writer's containers, and to tell them."""
-
-    incarnation: str
-
-    @property
-    def containers(self) -> dict[str, str]:
-        """Identity to path."""
-        ...
-
-    def become(self, incarnation: str) -> None:
-        """Keep another incarnation in all containers, durably."""
-        ...
-
-
-def encode_claim(claim: Claim) -> bytes:
-    """Return the bytes of a claim."""
-    return PREAMBLE + frame(KIND_CLAIM, msgspec.json.encode(claim))
-
-
-def decode_claim(data: bytes, where: str) -> Claim:
-    """Return what a claim says.
-
-    Raises:
-        CorruptionError: it is damaged.
-        FormatVersionError: it is of a version that this code does not know.
-    """
-    items = list(frames(data, len(PREAMBLE)))
-    if len(items) == 1 and isinstance(items[0], Frame) and items[0].kind == KIND_CLAIM and data[:7] == PREAMBLE[:7]:
-        if data[7:8] != PREAMBLE[7:8]:
-            raise FormatVersionError(f"{where} @7: expected incarnation version 1, got {data[7]}. Use a newer custody.")
-        return msgspec.json.decode(items[0].payload, type=Claim)
-    raise CorruptionError(
-        f"{where} @0: expected a claim of a writer's name with its checksum, got other bytes. "
-        "Move it away: the writer whose containers know the incarnation claims the name anew when it starts."
-    )
+_FORMAT = DocumentFormat(
+    PREAMBLE,
+    KIND_CLAIM,
+    Claim,
+    name="incarnation",
+    content="a claim of a writer's name",
+    remedy="Move it away: the writer whose containers know the incarnation claims the name anew when it starts.",
+)
+encode_claim = _FORMAT.encode
+decode_claim = _FORMAT.decode
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ContainerEvidence:
     """What containers know of the incarnation that they belong to."""
 
     states: Sequence[WriterState]
@@ -154,7 +127,7 @@ class Incarnations:
         except (CorruptionError, FormatVersionError, NotFoundError):
             return []  # verify names it
 
-    def check(self, known: Known) -> Claim | None:
+    def check(self, known: ContainerEvidence) -> Claim | None:
         """Return the claim that holds the name, None when nobody has claimed it.
 
         Raises:
@@ -167,7 +140,9 @@ class Incarnations:
             raise self._refusal(claims[-1])
         return claims[-1]
 
-    def claim(self, members: Membership, known: Known, clock: Clock, found: Claim | None = None) -> Claim:
+    def claim(
+        self, members: WriterContainers, known: ContainerEvidence, clock: Clock, found: Claim | None = None
+    ) -> Claim:
         """Claim the name for some containers unless it is theirs already; return the claim.
 
         The caller holds the writer's lock. The containers know the incarnation before the store does, so that a crash
@@ -186,7 +161,7 @@ class Incarnations:
                 return found
         raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
 
-    def claim_anew(self, members: Membership, first_event_id: int, clock: Clock) -> Claim:
+    def claim_anew(self, members: WriterContainers, first_event_id: int, clock: Clock) -> Claim:
         """Take the name over for some containers, from an event id on; who had it is refused from then on.
 
         Durability: as of `claim`.
@@ -204,7 +179,7 @@ class Incarnations:
         claims = self.known()
         return not claims or claims[-1].incarnation == incarnation
 
-    def _put(self, members: Membership, number: int, first_event_id: int, clock: Clock) -> Claim | None:
+    def _put(self, members: WriterContainers, number: int, first_event_id: int, clock: Clock) -> Claim | None:
         made = Claim(
             writer=self._writer,
             database=self._database,

@@ -44,7 +44,7 @@ KeepCut = Callable[[Path, int, bytes, str], object]
 """Keeps bytes durably that are about to be cut: is given the file, where they begin, the bytes, and what they are."""
 
 
-def let_go(path: Path, offset: int, data: bytes, what: str) -> None:
+def discard_cut(path: Path, offset: int, data: bytes, what: str) -> None:
     """Keep nothing of what is cut."""
 
 

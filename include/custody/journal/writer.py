@@ -1,34 +1,25 @@
-"""The first event id that a writer may give out when it starts: above all that any journal holds, or may have held.
+"""The journal writer: events get their ids, are appended and synced, and only then acknowledged.
 
-The group that a writer has open: its lanes, over the containers that still work.
-
-The open group of a journal writer, and what has to be done for it from time to time.
+One live process writes under a writer name: it holds `<container>/<writer>/LOCK` from open to close. Any number of
+threads append; each append takes a block of ids from the one counter and a journal of the open group.
 
 A group is sealed when it is old or large, without stopping the threads that append: they go on in the next group, whose
-ids are all greater. A container that fails is taken out and the others carry on. One that was full or read-only is
-tried again and comes back when it can be written; when no container is left that could come back, the writer is
-poisoned.
-
-The journal writer: events get their ids, are appended and synced, and only then acknowledged.
-
-One live writer a writer name: it holds `<container>/<writer>/LOCK` from open to close. Any number of threads append;
-each append takes a block of ids from the one counter and a journal of the open group (`keeping`).
-
-The append that meets a container's failure raises, and its events may or may not be there after recovery. While all
-containers are full or read-only a writer refuses each append.
+ids are all greater. An append that meets a container's failure raises, and its events may or may not be there after
+recovery; the other containers carry on. A container that was full or read-only is tried again and comes back when it
+can be written. When no container is left that could come back, the writer is poisoned.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Condition, Lock, RLock, Thread
 from threading import Event as Signal
+from threading import Lock, RLock, Thread
 from types import TracebackType
 from typing import Self
 from weakref import ReferenceType, ref
@@ -36,140 +27,21 @@ from weakref import ReferenceType, ref
 import pyarrow as pa
 
 from custody.clock import Clock
-from custody.errors import ClosedError, CustodyError, StorageError
+from custody.errors import BackpressureError, ClosedError, CustodyError, StorageError
 from custody.format.names import ContainerPaths, JournalName
-from custody.journal.backpressure import Pressure
-from custody.journal.container_health import RETRY_SECONDS, Infirmary
+from custody.journal.container_health import RETRY_SECONDS, ContainerHealth
 from custody.journal.encoding import Prepared
 from custody.journal.file import JournalHeader, read_header
-from custody.journal.group_commit import Appended, Lane, SyncPolicy
 from custody.journal.groups import Group, groups
-from custody.journal.incarnations import Incarnations, Known
-from custody.journal.sealing import KeepCut, Sealed, let_go, read_end, seal_abandoned
-from custody.journal.writer_state import Membership, check_containers
+from custody.journal.incarnations import ContainerEvidence, Incarnations
+from custody.journal.open_group import Appended, GroupCommitFile, OpenGroup, SyncPolicy
+from custody.journal.sealing import KeepCut, Sealed, discard_cut, read_end, seal_abandoned
+from custody.journal.writer_state import WriterContainers, check_containers
 from custody.model import Event, require_valid_columns
 from custody.vfs import FileSystem
 
-
-def least_free_id(
-    fs: FileSystem,
-    containers: Sequence[Path],
-    writer: str,
-    membership: Membership,
-    recovered: Sequence[Sealed],
-) -> int:
-    """Return the first id that no journal holds; one that certainly none ever held, if they cannot tell.
-
-    All journals are sealed, `recovered` by the caller just now. Only their end records are read.
-
-    Raises:
-        StorageError: a container went away meanwhile: ids that its journals hold would be given out again.
-    """
-    uncertain = any(done.may_have_lost for done in recovered)
-    least = 0
-    for group in _groups_of_all(fs, containers, writer):
-        uncertain = uncertain or not group.is_sealed  # its disk was away when the others were sealed
-        for path in group.sealed:
-            end = read_end(fs, path)
-            uncertain = uncertain or end is None
-            least = max(least, group.first_event_id)
-            if end is not None and end.last_event_id is not None:
-                least = max(least, end.last_event_id + 1)
-    if uncertain:
-        membership.raise_floor(max(membership.reserved, least))
-    return max(least, membership.floor)
-
-
-def _groups_of_all(fs: FileSystem, containers: Sequence[Path], writer: str) -> Iterator[Group]:
-    """Yield the groups of each container, one that lies on several with its part on each."""
-    for root in containers:
-        state = ContainerPaths(root, writer).state  # written by now, and not at the place where a disk is mounted
-        was_there = fs.exists(state)
-        found = groups(fs, (root,), writer)
-        if not (was_there and fs.exists(state)):
-            raise StorageError(f"writer {writer!r}: the container {root} went away just now. Mount it and try again.")
-        yield from found
-
-
-class OpenGroup:
-    """Journals with a common first event id, as long as events may be appended.
-
-    `make_lane(number)` gives lane `number`. A lane is used only while as many appends run at once: one thread fills one
-    journal, sixteen threads fill sixteen, however many may be open.
-    """
-
-    def __init__(self, header: JournalHeader, lanes_max: int, make_lane: Callable[[int], Lane], opened_ms: int) -> None:
-        self.header = header
-        self.opened_ms = opened_ms
-        self._lanes_max = lanes_max
-        self._make_lane = make_lane
-        self._lanes: list[Lane] = []
-        self._running = 0
-        self._changed = Condition()
-
-    def enter(self) -> Lane:
-        """Take a lane for one append, which has to `leave` it: one of those in use, a new one, or the next in turn."""
-        with self._changed:
-            self._running += 1
-            working = [lane for lane in self._lanes if lane.error is None and not lane.is_out]
-            number = self._running - 1
-            if number < len(working):
-                return working[number]
-            if len(self._lanes) < self._lanes_max:
-                self._lanes.append(self._make_lane(len(self._lanes)))
-                return self._lanes[-1]
-            return working[number % len(working)] if working else self._lanes[-1]
-
-    def leave(self) -> None:
-        """Say that an append ended, well or not."""
-        with self._changed:
-            self._running -= 1
-            self._changed.notify_all()
-
-    def take_out(self, root: Path) -> None:
-        """Append nothing more to the lanes of a container."""
-        with self._changed:
-            for lane in self._lanes:
-                lane.is_out = lane.is_out or lane.path.is_relative_to(root)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes appended so far."""
-        return sum(lane.bytes for lane in self._lanes)
-
-    @property
-    def left_open(self) -> list[Lane]:
-        """The lanes that could not be sealed."""
-        return [lane for lane in self._lanes if lane.is_left_open]
-
-    def sync(self) -> list[tuple[Lane, OSError]]:
-        """Make durable what was appended; return the lanes that failed."""
-        failed: list[tuple[Lane, OSError]] = []
-        for lane in list(self._lanes):
-            try:
-                lane.sync()
-            except OSError as error:
-                failed.append((lane, error))
-        return failed
-
-    def close(self) -> tuple[list[Path], list[tuple[Lane, OSError]]]:
-        """Wait for the appends that run, then seal every lane; return the sealed journals and the lanes that failed."""
-        with self._changed:
-            while self._running:
-                self._changed.wait()
-        sealed: list[Path] = []
-        failed: list[tuple[Lane, OSError]] = []
-        for lane in self._lanes:
-            try:
-                path = lane.close()
-            except OSError as error:
-                failed.append((lane, error))
-            else:
-                sealed += [path] if path is not None else []
-        return sealed, failed
-
-
 _TICK_SECONDS = 0.25
+_BACKPRESSURE_POLL_SECONDS = 0.25
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -188,180 +60,11 @@ class JournalOptions:
     """The first pause before a container that is full or read-only is tried again."""
 
 
-class OpenJournals:
-    """The containers, the open group and the health of one writer; `JournalWriter` takes it as its ground.
-
-    `_lock` guards what may change; `_sealing` is held by who seals, and may be held for as long as a disk takes.
-    """
-
-    _membership: Membership
-    _keep_cut: KeepCut
-
-    def __init__(
-        self, fs: FileSystem, containers: Sequence[Path], writer: str, clock: Clock, options: JournalOptions
-    ) -> None:
-        self._fs = fs
-        self._containers = tuple(containers)
-        self._writer = writer
-        self._clock = clock
-        self._options = options
-        self._lock = RLock()
-        self._sealing = Lock()
-        self._group: OpenGroup | None = None
-        self._broken: str | None = None
-        self._infirmary = Infirmary(fs, self._containers, options.retry_seconds)
-        self._left_open: list[Lane] = []
-        self.failed_containers = self._infirmary.reasons
-        """Containers that are out, and why; one that comes back leaves."""
-        self._pressure = Pressure(
-            fs, writer, options.waiting_bytes_max, options.backpressure_seconds, self._working, self._take_out
-        )
-        self._synced = time.monotonic()
-
-    def seal(self) -> list[Path]:
-        """Close the open group to further events; return its journals, none when nothing was appended.
-
-        Raises:
-            StorageError: no container is left that works; recovery seals what could not be sealed.
-        """
-        with self._lock:
-            group = self._group
-        if group is not None:
-            return self._seal(group)
-        with self._sealing:  # another thread may be about to end sealing
-            return []
-
-    @property
-    def tick_seconds(self) -> float:
-        """How often `tick` has to be called."""
-        interval = self._options.sync_interval_ms / 1000
-        return min(_TICK_SECONDS, interval) if self._options.sync is SyncPolicy.INTERVAL else _TICK_SECONDS
-
-    def tick(self) -> None:
-        """Seal the open group if it is old, sync it if that is due, try the containers that are out.
-
-        A thread of the writer calls this all the time.
-        """
-        try:
-            self._mend()
-            self._keep_promises()
-        except (OSError, CustodyError) as error:
-            with self._lock:
-                if not (isinstance(error, OSError) and self._infirmary.can_heal):
-                    self._broken = self._broken or f"failed to seal ({error})"
-
-    def _keep_promises(self) -> None:
-        with self._lock:
-            group = self._group
-        if group is not None:
-            due = self._synced + self._options.sync_interval_ms / 1000
-            if self._clock.now_ms() - group.opened_ms >= self._options.seal_ms:
-                self._seal(group)
-            elif self._options.sync is SyncPolicy.INTERVAL and time.monotonic() + self.tick_seconds > due:
-                for lane, error in group.sync():
-                    self._take_out(lane.path, error)
-                self._synced = time.monotonic()
-
-    def _working(self) -> tuple[Path, ...]:
-        return self._infirmary.working
-
-    def _take_out(self, path: Path, error: OSError) -> None:
-        """Stop using the container of a path that failed."""
-        with self._lock:
-            for root in self._containers:
-                if path.is_relative_to(root):
-                    if self._infirmary.take_out(root, error):
-                        _LOGGER.warning("container %s was taken out: %s", root, error)
-                    if self._group is not None:
-                        self._group.take_out(root)
-            if not self._working() and not self._infirmary.can_heal:
-                self._broken = self._broken or f"failed to write ({error})"
-
-    def _seal(self, group: OpenGroup) -> list[Path]:
-        """Seal a group; threads that append meanwhile open the next one."""
-        with self._sealing:
-            with self._lock:
-                # While the seal lock is held: who finds no group and gets that lock knows that all is sealed.
-                if self._group is group:
-                    self._group = None
-            sealed, failed = group.close()
-            for lane, error in failed:
-                self._take_out(lane.path, error)
-            self._left_open += group.left_open
-            self._pressure.count()
-        if failed and not self._working():
-            raise failed[0][1]
-        return sealed
-
-    def _mend(self) -> None:
-        """Try the containers whose time has come; those that can be written take part from the next group on."""
-        with self._lock:
-            due = self._infirmary.due()
-        for root in due:
-            if not self._infirmary.has_room(root):
-                self._infirmary.postpone(root)
-                continue
-            try:
-                reserved = self._membership.rejoin(root)  # without the lock: a disk may take its time to refuse
-                with self._lock:
-                    if self._membership.reserved != reserved:
-                        self._membership.rejoin(root)
-                    self._infirmary.bring_back(root)
-            except OSError:
-                self._infirmary.postpone(root)
-                continue
-            _LOGGER.warning("container %s is used again", root)
-            with self._lock:
-                group = self._group
-            if group is not None:
-                self._seal(group)  # the next one is opened over all containers that work
-        if due or self._left_open:
-            self._salvage()
-
-    def _salvage(self) -> None:
-        """Seal what failures left open on containers that work again."""
-        with self._sealing:
-            for lane in list(self._left_open):
-                if any(lane.path.is_relative_to(root) for root in self._working()):
-                    try:
-                        lane.salvage(self._keep_cut)
-                    except OSError as error:
-                        self._take_out(lane.path, error)
-                    else:
-                        self._left_open.remove(lane)
-
-    def _refuse_without_container(self) -> None:
-        error = self._infirmary.error
-        if error is not None and not self._working():
-            failure = StorageError(
-                f"writer {self._writer!r}: no container can be written now ({error}). "
-                "Free room or mount the disk; the writer goes on by itself then."
-            )
-            failure.errno = error.errno
-            raise failure
-
-    def _refuse_if_broken(self) -> None:
-        if self._broken is not None:
-            raise ClosedError(f"writer {self._writer!r} {self._broken}. Open the repository again.")
-
-
-def keep(journals: ReferenceType[OpenJournals], closing: Signal, tick_seconds: float) -> None:
-    """Seal by age and sync by interval in a thread of its own: a writer that nobody calls seals all the same."""
-    while not closing.wait(tick_seconds):
-        living = journals()
-        if living is None:
-            return
-        living.tick()
-        del living
-
-
-def lock_path(containers: Sequence[Path], writer: str) -> Path:
-    """Return the file that a live writer holds."""
-    return ContainerPaths(containers[0], writer).lock
-
-
-class JournalWriter(OpenJournals):
+class JournalWriter:
     """Appends events for one writer name, from any number of threads.
+
+    `_lock` guards what may change. `_sealing` is held by the thread that seals, for as long as a disk takes; it is
+    never taken by one that holds `_lock`.
 
     Args:
         fs: where the containers lie.
@@ -388,42 +91,68 @@ class JournalWriter(OpenJournals):
         clock: Clock,
         options: JournalOptions | None = None,
         incarnations: Incarnations | None = None,
-        keep_cut: KeepCut = let_go,
+        keep_cut: KeepCut = discard_cut,
     ) -> None:
-        super().__init__(fs, containers, writer, clock, options or JournalOptions())
-        self._keep_cut = keep_cut
+        self._fs = fs
+        self._containers = tuple(containers)
+        self._writer = writer
         self._database = database
-        self._next_event_id = 0
-        self._opened = 0
-        self._closing = Signal()
-        self._keeper: Thread | None = None
-        self._held = ExitStack()
+        self._clock = clock
+        self._options = options or JournalOptions()
         self._incarnations = incarnations
-        states = check_containers(fs, self._containers, writer)  # before a folder is made where a disk is not mounted
-        looked_at = (fs, self._containers, writer)
-        known = Known(
-            tuple(states.values()), partial(_incarnations_of_journals, *looked_at), partial(_places, *looked_at)
+        self._keep_cut = keep_cut
+        self._lock = RLock()
+        self._sealing = Lock()
+        self._group: OpenGroup | None = None
+        self._groups_opened = 0
+        self._next_event_id = 0
+        self._broken: str | None = None
+        """Why nothing more is written; completes the sentence "the writer …"."""
+        self._health = ContainerHealth(fs, self._containers, self._options.retry_seconds)
+        self._left_open: list[GroupCommitFile] = []
+        self.failed_containers = self._health.reasons
+        """Containers that are out, and why; one that comes back leaves."""
+        self._pending_bytes = 0
+        """Bytes of sealed journals that wait for the rollover, as of the last count."""
+        self._last_sync = time.monotonic()
+        self._closing = Signal()
+        self._background: Thread | None = None
+        self._held = ExitStack()
+        self._members: WriterContainers
+        self.recovered: list[Sealed]
+        self._start()
+
+    def _start(self) -> None:
+        """Check and lock the writer name, seal what a dead process left open, and claim the name."""
+        fs, containers, writer = self._fs, self._containers, self._writer
+        # Before any folder is made: where a disk is not mounted, one would be made on the disk below.
+        states = check_containers(fs, containers, writer)
+        evidence = ContainerEvidence(
+            tuple(states.values()),
+            partial(_incarnations_of_journals, fs, containers, writer),
+            partial(_containers_in_use, fs, containers, writer),
         )
-        found = None if incarnations is None else incarnations.check(known)
-        fs.make_directory(lock_path(self._containers, writer).parent)
-        self._held.enter_context(fs.lock(lock_path(self._containers, writer)))
+        claim = None if self._incarnations is None else self._incarnations.check(evidence)
+        lock = lock_path(containers, writer)
+        fs.make_directory(lock.parent)
+        self._held.enter_context(fs.lock(lock))
         try:
-            for root in self._containers:
+            for root in containers:
                 if root not in states:  # a known one has it, unless it went away just now
                     fs.make_directory(ContainerPaths(root, writer).home)
-            self._membership = Membership(fs, self._containers, writer)
-            for root in self._containers:
-                if not fs.exists(ContainerPaths(root, writer).journals):
-                    fs.add_directory(ContainerPaths(root, writer).journals)
-                    fs.sync_directory(ContainerPaths(root, writer).home)
-            members = self._membership
-            self.recovered: list[Sealed] = seal_abandoned(
-                fs, self._containers, writer, keep_cut, lambda: members.raise_floor(members.reserved)
+            self._members = members = WriterContainers(fs, containers, writer)
+            for root in containers:
+                paths = ContainerPaths(root, writer)
+                if not fs.exists(paths.journals):
+                    fs.add_directory(paths.journals)
+                    fs.sync_directory(paths.home)
+            self.recovered = seal_abandoned(
+                fs, containers, writer, self._keep_cut, lambda: members.raise_floor(members.reserved)
             )
-            self._next_event_id = least_free_id(fs, self._containers, writer, self._membership, self.recovered)
-            if incarnations is not None:
-                self.begin(incarnations.claim(members, known, clock, found).first_event_id)
-            self._pressure.count()
+            self._next_event_id = least_free_id(fs, containers, writer, members, self.recovered)
+            if self._incarnations is not None:
+                self.begin(self._incarnations.claim(members, evidence, self._clock, claim).first_event_id)
+            self._count_pending()
         except BaseException:
             self._held.close()
             raise
@@ -456,35 +185,43 @@ class JournalWriter(OpenJournals):
         """
         return self._append(Prepared.of_columns(require_valid_columns(events)))
 
-    def _append(self, prepared: Prepared) -> range:
-        if not prepared.count:
-            return range(self._next_event_id, self._next_event_id)
-        self._pressure.hold_back(self._refuse_if_broken)
+    def seal(self) -> list[Path]:
+        """Close the open group to further events; return its journals, none when nothing was appended.
+
+        Raises:
+            StorageError: no container is left that works; recovery seals what could not be sealed.
+        """
         with self._lock:
-            self._refuse_if_broken()
-            self._refuse_without_container()
-            group = self._group or self._open_group()
-            ids = range(self._next_event_id, self._next_event_id + prepared.count)
-            if ids.stop > self._membership.reserved:
-                self._membership.reserve(ids.stop, self._working(), self._take_out)
-            self._next_event_id = ids.stop
-            lane = group.enter()
+            group = self._group
+        if group is not None:
+            return self._seal(group)
+        with self._sealing:  # another thread may still be sealing: on return all of it is sealed
+            return []
+
+    @property
+    def tick_seconds(self) -> float:
+        """How often `tick` has to be called."""
+        interval = self._options.sync_interval_ms / 1000
+        return min(_TICK_SECONDS, interval) if self._options.sync is SyncPolicy.INTERVAL else _TICK_SECONDS
+
+    def tick(self) -> None:
+        """Seal the open group if it is old, sync it if that is due, try the containers that are out.
+
+        A thread of the writer calls this again and again.
+        """
         try:
-            lane.append(Appended(prepared.records(ids.start), ids.start, len(ids)))
-        except OSError as error:
-            self._take_out(lane.path, error)
-            raise
-        finally:
-            group.leave()
-        if group.bytes >= self._options.seal_bytes:
-            self._seal(group)
-        return ids
+            self._retry_containers()
+            self._seal_or_sync_when_due()
+        except (OSError, CustodyError) as error:
+            with self._lock:
+                if not (isinstance(error, OSError) and self._health.can_recover):
+                    self._broken = self._broken or f"failed to seal ({error})"
 
     def close(self) -> None:
         """Seal and let the writer name go; journals that cannot be sealed are left to recovery."""
         self._closing.set()
-        if self._keeper is not None:
-            self._keeper.join()
+        if self._background is not None:
+            self._background.join()
         try:
             with self._lock:
                 self._broken = self._broken or "is closed"
@@ -492,47 +229,6 @@ class JournalWriter(OpenJournals):
             self._salvage()
         finally:
             self._held.close()
-
-    def _open_group(self) -> OpenGroup:
-        self._refuse_if_taken_over()
-        header = JournalHeader(
-            writer=self._writer,
-            database=self._database,
-            first_event_id=self._next_event_id,
-            created_ms=self._clock.now_ms(),
-            sync=self._options.sync.value,
-            incarnation=self._membership.incarnation,
-        )
-        lanes = self._options.journals * max(len(self._working()), 1)
-        shift = self._opened  # so that one thread alone uses all disks in turn, a group each
-        self._opened += 1
-        self._group = OpenGroup(header, lanes, lambda number: self._lane(header, number, shift), header.created_ms)
-        if self._keeper is None:
-            # The thread holds no reference: a writer that was forgotten without being closed ends it.
-            arguments = (ref(self), self._closing, self.tick_seconds)
-            self._keeper = Thread(target=keep, args=arguments, name=f"custody-journal-{self._writer}", daemon=True)
-            self._keeper.start()
-        return self._group
-
-    def _refuse_if_taken_over(self) -> None:
-        """Look before each group but the first, which the start has looked for; a store that is away stops nobody."""
-        if self._incarnations is None or not self._opened:
-            return
-        try:
-            is_own = self._incarnations.still_holds(self._membership.incarnation)
-        except StorageError as error:
-            _LOGGER.warning("writer %s: whether its name is still its own is not known: %s", self._writer, error)
-            return
-        if not is_own:
-            self._broken = "lost its name: other containers claimed it (custody containers claim)"
-            self._refuse_if_broken()
-
-    def _lane(self, header: JournalHeader, number: int, shift: int) -> Lane:
-        working = self._working() or self._containers
-        root = working[(number + shift) % len(working)]
-        name = JournalName(header.first_event_id, number, sealed=False)
-        path = ContainerPaths(root, self._writer).journals / str(name)
-        return Lane(self._fs, path, header, self._options.sync)
 
     def __enter__(self) -> Self:
         return self
@@ -542,11 +238,270 @@ class JournalWriter(OpenJournals):
     ) -> None:
         self.close()
 
+    def _append(self, prepared: Prepared) -> range:
+        if not prepared.count:
+            return range(self._next_event_id, self._next_event_id)
+        self._wait_for_rollover()
+        with self._lock:
+            self._refuse_if_broken()
+            self._refuse_without_container()
+            group = self._group or self._open_group()
+            ids = range(self._next_event_id, self._next_event_id + prepared.count)
+            if ids.stop > self._members.reserved:
+                self._members.reserve(ids.stop, self._health.working, self._take_out)
+            self._next_event_id = ids.stop
+            # Under the lock, like the choice of the group: a seal waits for all appends that entered, and no other.
+            file = group.enter()
+        try:
+            file.append(Appended(prepared.records(ids.start), ids.start, len(ids)))
+        except OSError as error:
+            self._take_out(file.path, error)
+            raise
+        finally:
+            group.leave()
+        if group.bytes >= self._options.seal_bytes:
+            self._seal(group)
+        return ids
+
+    def _open_group(self) -> OpenGroup:
+        self._refuse_if_superseded()
+        header = JournalHeader(
+            writer=self._writer,
+            database=self._database,
+            first_event_id=self._next_event_id,
+            created_ms=self._clock.now_ms(),
+            sync=self._options.sync.value,
+            incarnation=self._members.incarnation,
+        )
+        files_max = self._options.journals * max(len(self._health.working), 1)
+        shift = self._groups_opened  # so that one thread alone uses all disks in turn, a group each
+        self._groups_opened += 1
+        self._group = OpenGroup(
+            header, files_max, lambda number: self._journal(header, number, shift), header.created_ms
+        )
+        if self._background is None:
+            # The thread holds no reference: a writer that was forgotten without being closed ends it.
+            arguments = (ref(self), self._closing, self.tick_seconds)
+            name = f"custody-journal-{self._writer}"
+            self._background = Thread(target=tick_in_background, args=arguments, name=name, daemon=True)
+            self._background.start()
+        return self._group
+
+    def _journal(self, header: JournalHeader, number: int, shift: int) -> GroupCommitFile:
+        """Return journal `number` of a group, the containers in turn."""
+        working = self._health.working or self._containers
+        root = working[(number + shift) % len(working)]
+        name = JournalName(header.first_event_id, number, sealed=False)
+        path = ContainerPaths(root, self._writer).journals / str(name)
+        return GroupCommitFile(self._fs, path, header, self._options.sync)
+
+    def _seal(self, group: OpenGroup) -> list[Path]:
+        """Seal a group; threads that append meanwhile open the next one."""
+        with self._sealing:
+            with self._lock:
+                # Only while `_sealing` is held: a thread that finds no group and then gets `_sealing` may conclude
+                # that everything is sealed.
+                if self._group is group:
+                    self._group = None
+            sealed, failures = group.close()
+            for file, error in failures:
+                self._take_out(file.path, error)
+            self._left_open += group.left_open
+            self._count_pending()
+        if failures and not self._health.working:
+            raise failures[0][1]
+        return sealed
+
+    def _seal_or_sync_when_due(self) -> None:
+        with self._lock:
+            group = self._group
+        if group is not None:
+            due = self._last_sync + self._options.sync_interval_ms / 1000
+            if self._clock.now_ms() - group.opened_ms >= self._options.seal_ms:
+                self._seal(group)
+            elif self._options.sync is SyncPolicy.INTERVAL and time.monotonic() + self.tick_seconds > due:
+                for file, error in group.sync():
+                    self._take_out(file.path, error)
+                self._last_sync = time.monotonic()
+
+    def _take_out(self, path: Path, error: OSError) -> None:
+        """Stop using the container of a path that failed."""
+        with self._lock:
+            for root in self._containers:
+                if path.is_relative_to(root):
+                    if self._health.take_out(root, error):
+                        _LOGGER.warning("container %s was taken out: %s", root, error)
+                    if self._group is not None:
+                        self._group.take_out(root)
+            if not self._health.working and not self._health.can_recover:
+                self._broken = self._broken or f"failed to write ({error})"
+
+    def _retry_containers(self) -> None:
+        """Try the containers whose time has come; those that can be written take part from the next group on."""
+        with self._lock:
+            due = self._health.due()
+        for root in due:
+            if not self._health.has_room(root):
+                self._health.postpone(root)
+                continue
+            try:
+                reserved = self._members.rejoin(root)  # without the lock: a disk may take its time to refuse
+                with self._lock:
+                    # Ids that were reserved meanwhile are missing on it: an id must be reserved on every container.
+                    if self._members.reserved != reserved:
+                        self._members.rejoin(root)
+                    self._health.bring_back(root)
+            except OSError:
+                self._health.postpone(root)
+                continue
+            _LOGGER.warning("container %s is used again", root)
+            with self._lock:
+                group = self._group
+            if group is not None:
+                self._seal(group)  # the next one is opened over all containers that work
+        if due or self._left_open:
+            self._salvage()
+
+    def _salvage(self) -> None:
+        """Seal what failures left open on containers that work again."""
+        with self._sealing:
+            for file in list(self._left_open):
+                if any(file.path.is_relative_to(root) for root in self._health.working):
+                    try:
+                        file.salvage(self._keep_cut)
+                    except OSError as error:
+                        self._take_out(file.path, error)
+                    else:
+                        self._left_open.remove(file)
+
+    def _count_pending(self) -> None:
+        """Count the bytes of sealed journals that wait for the rollover."""
+        total = 0
+        for root in self._health.working:
+            try:
+                pending = groups(self._fs, [root], self._writer)
+            except OSError as error:
+                self._take_out(root, error)
+            else:
+                total += sum(_size_if_there(self._fs, path) for group in pending for path in group.sealed)
+        self._pending_bytes = total
+
+    def _wait_for_rollover(self) -> None:
+        """Hold an append back while too much waits for the rollover.
+
+        Raises:
+            BackpressureError: the rollover did not catch up in time; the message says what to do.
+            ClosedError: the writer was closed meanwhile.
+        """
+        bytes_max = self._options.waiting_bytes_max
+        deadline = time.monotonic() + self._options.backpressure_seconds
+        while self._pending_bytes > bytes_max:
+            self._refuse_if_broken()
+            self._count_pending()  # the rollover may have run since
+            if self._pending_bytes <= bytes_max:
+                return
+            if time.monotonic() >= deadline:
+                raise BackpressureError(
+                    f"writer {self._writer!r}: {self._pending_bytes} bytes of journals wait to be rolled over, "
+                    f"the limit is {bytes_max} (journal.waiting_bytes_max). Run the rollover: custody run all"
+                )
+            time.sleep(_BACKPRESSURE_POLL_SECONDS)
+
+    def _refuse_if_superseded(self) -> None:
+        """Check that the name is still this writer's, before each group but the first, for which the start did it."""
+        if self._incarnations is None or not self._groups_opened:
+            return
+        try:
+            is_own = self._incarnations.still_holds(self._members.incarnation)
+        except StorageError as error:
+            # A store that is away stops nobody: the journals are on this machine's own disks.
+            _LOGGER.warning("writer %s: whether its name is still its own is not known: %s", self._writer, error)
+            return
+        if not is_own:
+            self._broken = "lost its name: other containers claimed it (custody containers claim)"
+            self._refuse_if_broken()
+
+    def _refuse_without_container(self) -> None:
+        error = self._health.error
+        if error is not None and not self._health.working:
+            failure = StorageError(
+                f"writer {self._writer!r}: no container can be written now ({error}). "
+                "Free room or mount the disk; the writer goes on by itself then."
+            )
+            failure.errno = error.errno
+            raise failure
+
+    def _refuse_if_broken(self) -> None:
+        if self._broken is not None:
+            raise ClosedError(f"writer {self._writer!r} {self._broken}. Open the repository again.")
+
+
+def lock_path(containers: Sequence[Path], writer: str) -> Path:
+    """Return the file that a live writer holds."""
+    return ContainerPaths(containers[0], writer).lock
+
+
+def tick_in_background(writer: ReferenceType[JournalWriter], closing: Signal, tick_seconds: float) -> None:
+    """Seal by age and sync by interval in a thread of its own: also a writer that nobody calls seals in time."""
+    while not closing.wait(tick_seconds):
+        living = writer()
+        if living is None:
+            return
+        living.tick()
+        del living  # else this thread would keep a forgotten writer alive
+
+
+def least_free_id(
+    fs: FileSystem,
+    containers: Sequence[Path],
+    writer: str,
+    members: WriterContainers,
+    recovered: Sequence[Sealed],
+) -> int:
+    """Return the first id to give out: above all that any journal holds, or may have held.
+
+    All journals are sealed, `recovered` by the caller just now. Only their end records are read.
+
+    Raises:
+        StorageError: a container went away meanwhile: ids that its journals hold would be given out again.
+    """
+    uncertain = any(done.may_have_lost for done in recovered)
+    least = 0
+    for group in _groups_of_all(fs, containers, writer):
+        uncertain = uncertain or not group.is_sealed  # its disk was away when the others were sealed
+        for path in group.sealed:
+            end = read_end(fs, path)
+            uncertain = uncertain or end is None
+            least = max(least, group.first_event_id)
+            if end is not None and end.last_event_id is not None:
+                least = max(least, end.last_event_id + 1)
+    if uncertain:
+        members.raise_floor(max(members.reserved, least))
+    return max(least, members.floor)
+
+
+def _groups_of_all(fs: FileSystem, containers: Sequence[Path], writer: str) -> Iterator[Group]:
+    """Yield the groups of each container, one that lies on several with its part on each."""
+    for root in containers:
+        state = ContainerPaths(root, writer).state  # written by now, and not at the place where a disk is mounted
+        was_there = fs.exists(state)
+        of_container = groups(fs, (root,), writer)
+        if not (was_there and fs.exists(state)):
+            raise StorageError(f"writer {writer!r}: the container {root} went away just now. Mount it and try again.")
+        yield from of_container
+
 
 def _incarnations_of_journals(fs: FileSystem, containers: Sequence[Path], writer: str) -> set[str]:
     paths = [path for group in groups(fs, containers, writer) for path in (*group.sealed, *group.open)]
     return {header.incarnation for header in (read_header(fs, path) for path in paths) if header is not None}
 
 
-def _places(fs: FileSystem, containers: Sequence[Path], writer: str) -> list[str]:
+def _containers_in_use(fs: FileSystem, containers: Sequence[Path], writer: str) -> list[str]:
     return [str(root) for root in containers if fs.exists(ContainerPaths(root, writer).journals)]
+
+
+def _size_if_there(fs: FileSystem, path: Path) -> int:
+    try:
+        return fs.size(path)
+    except OSError:
+        return 0  # swept in this moment

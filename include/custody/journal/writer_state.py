@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from custody.errors import CorruptionError, FormatVersionError, StorageError
-from custody.format.framing import Frame, frame, frames
+from custody.format.framing import DocumentFormat
 from custody.format.names import ContainerPaths
 from custody.journal.groups import writers
 from custody.vfs import FileSystem
@@ -68,27 +68,16 @@ class Missing:
         )
 
 
-def encode_state(state: WriterState) -> bytes:
-    """Return the bytes of a STATE file."""
-    return PREAMBLE + frame(KIND_STATE, msgspec.json.encode(state))
-
-
-def decode_state(data: bytes, path: Path) -> WriterState:
-    """Return what a STATE file says.
-
-    Raises:
-        CorruptionError: it is damaged.
-        FormatVersionError: it is of a version that this code does not know.
-    """
-    items = list(frames(data, len(PREAMBLE)))
-    if len(items) == 1 and isinstance(items[0], Frame) and items[0].kind == KIND_STATE and data[:7] == PREAMBLE[:7]:
-        if data[7:8] != PREAMBLE[7:8]:
-            raise FormatVersionError(f"{path} @7: expected writer state version 1, got {data[7]}. Use a newer custody.")
-        return msgspec.json.decode(items[0].payload, type=WriterState)
-    raise CorruptionError(
-        f"{path} @0: expected a writer's state with its checksum, got other bytes. "
-        "Move the file away: it is made again from those of the other containers, or from the journals."
-    )
+_FORMAT = DocumentFormat(
+    PREAMBLE,
+    KIND_STATE,
+    WriterState,
+    name="writer state",
+    content="a writer's state",
+    remedy="Move the file away: it is made again from those of the other containers, or from the journals.",
+)
+encode_state = _FORMAT.encode
+decode_state = _FORMAT.decode
 
 
 def writer_states(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Path, WriterState]:
@@ -177,7 +166,7 @@ def suspects(fs: FileSystem, roots: Sequence[Path]) -> dict[Path, Missing]:
     return found
 
 
-class Membership:
+class WriterContainers:
     """The containers of one writer, as its live process knows them.
 
     The caller holds the writer's lock.

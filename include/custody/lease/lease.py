@@ -34,7 +34,7 @@ import msgspec
 
 from custody.clock import Clock
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, LockedError, StorageError, SupersededError
-from custody.format.framing import Frame, frame, frames
+from custody.format.framing import DocumentFormat
 from custody.format.names import (
     BEAT_SUFFIX,
     FAILED_SUFFIX,
@@ -42,7 +42,6 @@ from custody.format.names import (
     epoch_file,
     parse_epoch,
 )
-from custody.lease import lease as holders
 from custody.vfs import FileSystem
 
 PREAMBLE = b"CUSTLSE\x01"
@@ -76,7 +75,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """Return the file's bytes."""
-        return PREAMBLE + frame(KIND_HOLDER, msgspec.json.encode(self))
+        return _FORMAT.encode(self)
 
     @classmethod
     def decode(cls, data: bytes, path: Path) -> Holder:
@@ -86,15 +85,17 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
             CorruptionError: it is damaged.
             FormatVersionError: it is of a version that this code does not know.
         """
-        items = list(frames(data, len(PREAMBLE)))
-        if len(items) == 1 and isinstance(items[0], Frame) and data[:7] == PREAMBLE[:7]:
-            if data[7:8] != PREAMBLE[7:8]:
-                raise FormatVersionError(f"{path} @7: expected lease version 1, got {data[7]}. Use a newer custody.")
-            return msgspec.json.decode(items[0].payload, type=cls)
-        raise CorruptionError(
-            f"{path} @0: expected a lease's holder with its checksum, got other bytes. "
-            "The next attempt takes the lease over once nothing has changed here for lease.dead_seconds."
-        )
+        return _FORMAT.decode(data, path)
+
+
+_FORMAT = DocumentFormat(
+    PREAMBLE,
+    KIND_HOLDER,
+    Holder,
+    name="lease",
+    content="a lease's holder",
+    remedy="The next attempt takes the lease over once nothing has changed here for lease.dead_seconds.",
+)
 
 
 @lru_cache(maxsize=1)
@@ -266,7 +267,7 @@ def read_holder(fs: FileSystem, path: Path) -> Holder | None:
 def is_dead(fs: FileSystem, found: LeaseStatus, now_ms: int, dead_seconds: float) -> bool:
     """Whether the holder of an open epoch is gone: its process, or, where that cannot be known, its sign of life."""
     named = read_holder(fs, found.path)
-    gone = holders.is_gone(named.process, holders.this_process()) if named is not None else None
+    gone = is_gone(named.process, this_process()) if named is not None else None
     if gone is not None:
         return gone
     beat = found.path.with_name(found.path.name + BEAT_SUFFIX)
@@ -344,7 +345,7 @@ def _try_next(
         writer=writer,
         epoch=epoch,
         attempt=str(attempt),
-        process=holders.this_process(),
+        process=this_process(),
         taken_ms=clock.now_ms(),
     )
     if not fs.publish_if_absent(folder / epoch_file(epoch), holder.encode()):

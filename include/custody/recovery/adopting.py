@@ -19,7 +19,7 @@ from custody.catalog import CatalogState
 from custody.errors import ConflictError
 from custody.format.framing import Frame, frame, frames
 from custody.format.names import ContainerPaths, JournalName
-from custody.journal import Membership, lock_path, read_header
+from custody.journal import WriterContainers, lock_path, read_header
 from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
 from custody.rollover import strays
 from custody.workspace import Workspace
@@ -78,7 +78,7 @@ def _moved(workspace: Workspace, writer: str, paths: list[Path]) -> Iterator[Ado
         roots = [root for root in containers if any(path.is_relative_to(root) for path in paths)]
         for root in roots:
             fs.make_directory(ContainerPaths(root, writer).journals)
-        Membership(fs, roots, writer)
+        WriterContainers(fs, roots, writer)
         for path in paths:
             root = next(root for root in roots if path.is_relative_to(root))
             target = ContainerPaths(root, writer).journals / path.name

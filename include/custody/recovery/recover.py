@@ -19,7 +19,7 @@ from custody.errors import CustodyError, StorageError, SupersededError
 from custody.format.names import ContainerPaths, parse_epoch
 from custody.journal import lock_path, seal_abandoned
 from custody.journal.sealing import Sealed
-from custody.journal.writer_state import Membership
+from custody.journal.writer_state import WriterContainers
 from custody.lease import Lease, lease_status
 from custody.quarantine import keep_cut
 from custody.recovery.adopting import Adopted
@@ -105,7 +105,7 @@ def seal(workspace: Workspace) -> list[Sealed]:
         keep = partial(keep_cut, fs, workspace.settings.quarantine, workspace.clock.now_ms())
 
         def keep_ids() -> None:
-            membership = Membership(fs, containers, workspace.writer)
+            membership = WriterContainers(fs, containers, workspace.writer)
             membership.raise_floor(membership.reserved)
 
         return seal_abandoned(fs, containers, workspace.writer, keep, keep_ids)

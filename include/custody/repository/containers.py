@@ -12,7 +12,7 @@ from custody.errors import ConfigurationError, CorruptionError, NotFoundError
 from custody.format.names import ContainerPaths
 from custody.journal import (
     Claim,
-    Membership,
+    WriterContainers,
     check_containers,
     drop_container,
     groups,
@@ -20,7 +20,7 @@ from custody.journal import (
     writer_states,
     writers,
 )
-from custody.journal.incarnations import Known
+from custody.journal.incarnations import ContainerEvidence
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import Workspace
 
@@ -110,9 +110,9 @@ def claim_name(settings: Settings, writer: str, fs: FileSystem | None = None, cl
     with fs.lock(lock_path(roots, writer)):
         for root in roots:
             fs.make_directory(ContainerPaths(root, writer).journals)
-        members = Membership(fs, roots, writer)
+        members = WriterContainers(fs, roots, writer)
         try:
-            return workspace.incarnations.claim(members, Known(tuple(states.values())), clock)
+            return workspace.incarnations.claim(members, ContainerEvidence(tuple(states.values())), clock)
         except ConfigurationError:
             pass  # it is another's: taken over below
         if workspace.catalog.load().revision >= 0:

@@ -1,7 +1,7 @@
-"""From notifications that wait to acknowledged events: one thread stores all that waits in one go.
+"""The intake of the NGSI receiver: notifications become acknowledged events, many with one sync.
 
-While it syncs, the next notifications queue; so the more come at once, the fewer syncs each of them costs. Contents are
-stored before the events that speak of them.
+Coroutines hand notifications to a group-commit queue, whose thread stores them in batches. Contents are stored before
+the events that speak of them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from threading import Condition, Thread
+from queue import Full
 from types import TracebackType
 from typing import Protocol, Self
 
-from custody.errors import BackpressureError, ClosedError, CustodyError, StorageError
+from custody.errors import BackpressureError, CustodyError, StorageError
 from custody.flow.content import ContentWriter, with_content
 from custody.model import Event
+from custody.vfs.group_commit import GroupCommitQueue
 
 BATCH_EVENTS_MAX = 1000
 BATCH_BYTES_MAX = 16 << 20
@@ -44,7 +45,9 @@ class ContentAppender(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Notification:
+    """A notification to store, and who waits for the answer."""
+
     content: bytes
     events: Sequence[Event]
     loop: AbstractEventLoop
@@ -61,12 +64,9 @@ class Intake:
 
     def __init__(self, writer: ContentAppender, waiting_max: int) -> None:
         self._writer = writer
-        self._waiting_max = waiting_max
-        self._changed = Condition()
-        self._queue: list[_Waiting] = []
-        self._storing = 0
-        self._thread: Thread | None = None
-        self._is_closed = False
+        self._queue: GroupCommitQueue[_Notification] = GroupCommitQueue(
+            "intake", self._store, batch_length=_batch_length, size_max=waiting_max
+        )
         self.stored = 0
         """Notifications that were acknowledged."""
         self.batches = 0
@@ -82,7 +82,12 @@ class Intake:
     @property
     def waiting(self) -> int:
         """How many notifications wait or are being stored."""
-        return len(self._queue) + self._storing
+        return self._queue.size
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether a batch is being stored."""
+        return self._queue.is_busy
 
     async def store(self, content: bytes, events: Sequence[Event]) -> range:
         """Store a notification: its bytes as content, and the events that speak of it; return their ids.
@@ -96,62 +101,31 @@ class Intake:
         """
         loop = get_running_loop()
         future: Future[range] = loop.create_future()
-        with self._changed:
-            if self._is_closed:
-                raise ClosedError("the receiver stops and takes no more notifications.")
-            if self.waiting >= self._waiting_max:
-                raise BackpressureError(f"{self.waiting} notifications wait (receiver.requests_max). Try again later.")
-            if self._thread is None:
-                self._thread = Thread(target=self._work, name="custody-intake", daemon=True)
-                self._thread.start()
-            self._queue.append(_Waiting(content, events, loop, future))
-            self._changed.notify()
+        try:
+            self._queue.put_nowait(_Notification(content, events, loop, future))
+        except Full:
+            raise BackpressureError(
+                f"{self.waiting} notifications wait (receiver.requests_max). Try again later."
+            ) from None
         return await future
 
     def close(self) -> None:
         """Store what waits, and end; a second call does nothing."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify()
-        if self._thread is not None:
-            self._thread.join()
+        self._queue.close("the receiver stops and takes no more notifications.")
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                while not self._queue and not self._is_closed:
-                    self._changed.wait()
-                if not self._queue:
-                    return
-                batch = self._take()
-                self._storing = len(batch)
-            self._store(batch)
-            with self._changed:
-                self._storing = 0
-
-    def _take(self) -> list[_Waiting]:
-        """Take what waits off the queue, up to the bounds of a batch."""
-        events = size = count = 0
-        for item in self._queue:
-            events, size = events + len(item.events), size + len(item.content)
-            if count and (events > BATCH_EVENTS_MAX or size > BATCH_BYTES_MAX):
-                break
-            count += 1
-        batch, self._queue = self._queue[:count], self._queue[count:]
-        return batch
-
-    def _store(self, batch: list[_Waiting]) -> None:
+    def _store(self, batch: list[_Notification]) -> None:
+        """Store a batch and answer each caller; a failure is an answer, too, and does not end the intake."""
         error: Exception | None = None
         ids = range(0)
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             contents = self._writer.content.put_many([item.content for item in batch])
-            told = [
+            events = [
                 with_content(event, stored)
                 for item, stored in zip(batch, contents, strict=True)
                 for event in item.events
             ]
-            ids = self._writer.append(told)
+            ids = self._writer.append(events)
         except Exception as failure:  # noqa: BLE001 - whatever it is, each caller has to be told
             error = failure
             _LOGGER.warning("%d notifications could not be stored: %s", len(batch), failure)
@@ -159,7 +133,7 @@ class Intake:
         if error is None:
             self.stored += len(batch)
             self.batches += 1
-        _LOGGER.debug("%d notifications in %.4f s", len(batch), time.monotonic() - begun)
+        _LOGGER.debug("%d notifications in %.4f s", len(batch), time.monotonic() - started)
         _answer(batch, ids, error)
 
     def __enter__(self) -> Self:
@@ -171,22 +145,32 @@ class Intake:
         self.close()
 
 
-def _answer(batch: list[_Waiting], ids: range, error: Exception | None) -> None:
+def _batch_length(waiting: Sequence[_Notification]) -> int:
+    """Return how many notifications form the next batch: at least one, and no more than its bounds allow."""
+    events = size = 0
+    for count, item in enumerate(waiting):
+        events, size = events + len(item.events), size + len(item.content)
+        if count and (events > BATCH_EVENTS_MAX or size > BATCH_BYTES_MAX):
+            return count
+    return len(waiting)
+
+
+def _answer(batch: list[_Notification], ids: range, error: Exception | None) -> None:
     """Tell each caller, with one wake-up a loop."""
     answers: dict[AbstractEventLoop, list[tuple[Future[range], range]]] = defaultdict(list)
     first = ids.start
     for item in batch:
         answers[item.loop].append((item.future, range(first, first + len(item.events))))
         first += len(item.events)
-    for loop, told in answers.items():
+    for loop, resolved in answers.items():
         try:
-            loop.call_soon_threadsafe(_resolve, told, error)
+            loop.call_soon_threadsafe(_resolve, resolved, error)
         except RuntimeError:
-            _LOGGER.warning("%d notifications were stored and nobody waits for the answer any more", len(told))
+            _LOGGER.warning("%d notifications were stored and nobody waits for the answer any more", len(resolved))
 
 
-def _resolve(told: list[tuple[Future[range], range]], error: Exception | None) -> None:
-    for future, ids in told:
+def _resolve(answers: list[tuple[Future[range], range]], error: Exception | None) -> None:
+    for future, ids in answers:
         if future.done():
             continue  # its request was cut off
         if error is None:

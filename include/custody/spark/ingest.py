@@ -16,12 +16,11 @@ from pathlib import Path
 import msgspec
 
 from custody.config import Settings
-from custody.errors import CustodyError
+from custody.errors import CustodyError, ExitCode
 from custody.landing import Interval, Landed
 from custody.repository import Repository
 from custody.repository.landing_ingest import ingest_landed, shares, waiting_files
 from custody.spark.environment import seconds_since_submit
-from custody.spark.job import EXIT_FAILED
 from custody.spark.session import start_session
 from custody.vfs import PosixFileSystem
 from custody.workspace import StepReport, UnitReport, write_report
@@ -48,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout.flush()
     if arguments.run_id is not None:
         write_report(PosixFileSystem(), settings.runs, arguments.run_id, report)
-    return EXIT_FAILED if report.failed else 0
+    return ExitCode.SOME_WORK_FAILED if report.failed else ExitCode.DONE
 
 
 def _ingest(repository: Repository, interval: Interval, run_id: str | None) -> tuple[list[UnitReport], float]:

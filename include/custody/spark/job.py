@@ -20,7 +20,7 @@ import msgspec
 
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.errors import CustodyError, LockedError, SupersededError
+from custody.errors import CustodyError, ExitCode, LockedError, SupersededError
 from custody.lease import Attempt, Heartbeat, Lease, superseded
 from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
 from custody.recovery import STEPS, Recover
@@ -34,7 +34,6 @@ from custody.workspace import StepReport, UnitReport, Workspace, lease_folder, t
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXIT_FAILED = 1
 ALL_STEPS: Mapping[str, Step] = {**STEPS, **RETENTION_STEPS, **MAINTENANCE_STEPS}
 """Every step that has a job, by name."""
 
@@ -77,7 +76,7 @@ def exit_code(report: StepReport) -> int:
         return SupersededError.exit_code
     if kinds == {LockedError.kind}:
         return LockedError.exit_code
-    return EXIT_FAILED if report.failed else 0
+    return ExitCode.SOME_WORK_FAILED if report.failed else ExitCode.DONE
 
 
 def run_step(

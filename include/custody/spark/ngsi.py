@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from custody.errors import CustodyError
+from custody.errors import CustodyError, ExitCode
 from custody.landing import instant
 from custody.lease import Attempt
 from custody.ngsi.parameters import Parameters
@@ -27,7 +27,6 @@ from custody.repository import Repository
 from custody.spark.environment import seconds_since_submit
 from custody.spark.hdfs import rpc_files
 from custody.spark.hive import ensure_tables, hive_folder, session_options
-from custody.spark.job import EXIT_FAILED
 from custody.spark.session import start_session
 from custody.vfs import PosixFileSystem
 from custody.workspace import StepReport, UnitReport, write_report
@@ -59,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout.flush()
     if arguments.run_id is not None:
         write_report(PosixFileSystem(), repository.settings.runs, arguments.run_id, report)
-    return EXIT_FAILED if report.failed else 0
+    return ExitCode.SOME_WORK_FAILED if report.failed else ExitCode.DONE
 
 
 def _work(

@@ -17,7 +17,6 @@ Parquet file. So what Parquet's encodings are is left to pyarrow, and a hundred 
 from __future__ import annotations
 
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cachetools import LRUCache
 
 from custody.errors import CorruptionError
 from custody.eventlog.footer import MAGIC, TAIL_BYTES, cut_footer, footer_of, read_varint, skip_struct, varint
@@ -172,26 +172,25 @@ class PageCache:
 
     def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
         self._bytes_max = bytes_max
-        self._held: OrderedDict[Hashable, tuple[pa.Table, int]] = OrderedDict()
-        self._seen: OrderedDict[Hashable, None] = OrderedDict()
+        self._held: LRUCache[Hashable, pa.Table] = LRUCache(bytes_max, getsizeof=lambda page: page.nbytes)
+        self._seen: LRUCache[Hashable, None] = LRUCache(_SEEN_MAX)
         self._lock = Lock()
-        self.bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """How much is held."""
+        return int(self._held.currsize)
 
     def get(self, key: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
         """Return the page of a key; it is read when it is not here."""
         with self._lock:
             held = self._held.get(key)
             if held is not None:
-                self._held.move_to_end(key)
-                return held[0]
+                return held
         page = read()
         with self._lock:
-            if self._is_wanted_again(key) and (size := page.nbytes) <= self._bytes_max and key not in self._held:
-                self._held[key] = page, size
-                self.bytes += size
-            while self.bytes > self._bytes_max:
-                _, (_, gone) = self._held.popitem(last=False)
-                self.bytes -= gone
+            if self._is_wanted_again(key) and page.nbytes <= self._bytes_max and key not in self._held:
+                self._held[key] = page
         return page
 
     def _is_wanted_again(self, key: Hashable) -> bool:
@@ -199,8 +198,6 @@ class PageCache:
             del self._seen[key]
             return True
         self._seen[key] = None
-        if len(self._seen) > _SEEN_MAX:
-            self._seen.popitem(last=False)
         return False
 
 

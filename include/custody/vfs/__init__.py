@@ -1,4 +1,4 @@
-"""Room `vfs`: the one seam for durable effects. What only tests need is imported from its module."""
+"""Room `vfs`: the one seam for durable effects. Fakes for tests are imported from their own modules."""
 
 from custody.vfs.base import FileSystem, Primitives, Space, WritableFile
 from custody.vfs.composed import TEMPORARY_SUFFIX, temporary

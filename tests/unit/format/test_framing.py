@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.format.framing import HEAD_BYTES, MARK, PART_MARK, Frame, Gap, Tail, frame, frames, joined, judge_tail
+from custody.errors import CorruptionError, FormatVersionError
+from custody.format.framing import (
+    HEAD_BYTES,
+    MARK,
+    PART_MARK,
+    DocumentFormat,
+    Frame,
+    Gap,
+    Tail,
+    frame,
+    frames,
+    joined,
+    judge_tail,
+)
 from tests.support import flipped
 
 PREAMBLE = b"PREAMBLE"
@@ -169,3 +183,41 @@ def test_bytes_that_are_no_beginning_of_a_record_are_never_called_certain(garbag
 
 def test_what_was_never_written_is_a_torn_write() -> None:
     assert judge_tail(DATA + bytes(5000), len(DATA)) == Tail(len(DATA), len(DATA) + 5000, is_certain=True)
+
+
+class Note(msgspec.Struct):
+    """What the files of the tests below hold."""
+
+    text: str
+
+
+NOTES = DocumentFormat(b"CUSTNOT\x01", 7, Note, name="note", content="a note", remedy="Write it again.")
+
+
+def test_a_document_comes_back_as_it_was_written() -> None:
+    data = NOTES.encode(Note("é"))
+    assert data == b"CUSTNOT\x01" + frame(7, '{"text":"é"}'.encode())
+    assert NOTES.decode(data, "there") == Note("é")
+
+
+def test_a_document_of_a_newer_version_is_refused() -> None:
+    data = NOTES.encode(Note("x"))
+    with pytest.raises(FormatVersionError, match=r"^there @7: expected note version 1, got 2\. Use a newer custody\.$"):
+        NOTES.decode(data[:7] + b"\2" + data[8:], "there")
+
+
+@pytest.mark.parametrize(
+    "kind", ["other letters", "another kind", "a second record", "cut", "empty", "version and bit"]
+)
+def test_a_damaged_document_is_called_so_with_its_remedy(kind: str) -> None:
+    data = NOTES.encode(Note("x"))
+    damaged = {
+        "other letters": b"CUSTNOX\x01" + data[8:],
+        "another kind": data[:8] + frame(8, b'{"text":"x"}'),
+        "a second record": data + frame(7, b'{"text":"y"}'),
+        "cut": data[:-1],
+        "empty": b"",
+        "version and bit": data[:7] + b"\2" + flipped(data[8:], 150),
+    }
+    with pytest.raises(CorruptionError, match=r"^there @0: expected a note with its checksum, got other bytes\. Write"):
+        NOTES.decode(damaged[kind], "there")

@@ -14,7 +14,7 @@ import pytest
 from custody.clock import ManualClock
 from custody.errors import ClosedError, StorageError
 from custody.journal import JournalOptions, JournalWriter, SyncPolicy, groups
-from custody.journal.container_health import Infirmary
+from custody.journal.container_health import ContainerHealth
 from custody.model import Event
 from custody.repository.status import disk_status
 from custody.vfs import PosixFileSystem
@@ -156,19 +156,19 @@ def test_a_failed_sync_that_is_no_lack_of_room_stays_final(roots: list[Path]) ->
 
 
 def test_a_disk_that_fills_up_again_is_tried_less_and_less_often(roots: list[Path]) -> None:
-    infirmary = Infirmary(PosixFileSystem(), roots, 1.0)
+    health = ContainerHealth(PosixFileSystem(), roots, 1.0)
     full = StorageError("full")
     full.errno = errno.ENOSPC
     pauses = []
     for _ in range(8):
-        infirmary.take_out(roots[0], full)
-        pauses.append(infirmary._patients[roots[0]].pause_seconds)
-        infirmary.bring_back(roots[0])
+        health.take_out(roots[0], full)
+        pauses.append(health._failed[roots[0]].pause_seconds)
+        health.bring_back(roots[0])
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert infirmary.working == tuple(roots)
-    infirmary.take_out(roots[0], full)
-    infirmary.take_out(roots[0], StorageError("and then it broke"))
-    assert not infirmary.can_heal
+    assert health.working == tuple(roots)
+    health.take_out(roots[0], full)
+    health.take_out(roots[0], StorageError("and then it broke"))
+    assert not health.can_recover
 
 
 def test_ids_that_were_reserved_while_a_disk_was_out_are_known_to_it_when_it_is_back(
@@ -211,7 +211,7 @@ def test_a_slow_disk_holds_up_only_the_appends_that_wait_for_it(roots: list[Path
         assert writer.failed_containers == {}
     assert len(stored(roots)) == 60
     assert slow.met > 3
-    # Two lanes of four lie on the slow disk; the others answer as if there were none.
+    # Two journals of four lie on the slow disk; the others answer as if there were none.
     assert sorted(seconds)[len(seconds) // 4] < 0.1
 
 

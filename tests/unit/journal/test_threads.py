@@ -12,8 +12,7 @@ import pytest
 from custody.clock import ManualClock
 from custody.errors import BackpressureError, ClosedError
 from custody.journal import JournalOptions, JournalWriter, SyncPolicy, groups
-from custody.journal.group_commit import Lane
-from custody.journal.writer import OpenGroup
+from custody.journal.open_group import GroupCommitFile, OpenGroup
 from custody.model import Event
 from custody.vfs import PosixFileSystem
 from tests.support import event, unnumbered
@@ -197,7 +196,7 @@ def test_no_append_enters_a_group_that_is_being_sealed(tmp_path: Path, monkeypat
     """However long it takes between choosing the group and using it; the seal would not wait for such an append."""
     enter = OpenGroup.enter
 
-    def slowly(group: OpenGroup) -> Lane:
+    def slowly(group: OpenGroup) -> GroupCommitFile:
         time.sleep(0.005)
         return enter(group)
 

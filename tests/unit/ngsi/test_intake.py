@@ -187,7 +187,7 @@ def test_what_waits_is_stored_in_one_go_and_too_many_are_refused() -> None:
 
         async def work() -> None:
             first = asyncio.create_task(intake.store(b"0", [event(0)]))
-            while intake.waiting != 1 or not intake._storing:
+            while intake.waiting != 1 or not intake.is_storing:
                 await asyncio.sleep(0.001)
             others = [asyncio.create_task(intake.store(bytes([n]), [event(n), event(n + 10)])) for n in (1, 2, 3)]
             await asyncio.sleep(0.01)

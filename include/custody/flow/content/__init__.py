@@ -13,9 +13,8 @@ from custody.flow.content.inventory import (
     claims_on_disk,
     sections_of,
 )
-from custody.flow.content.lane import OPEN_SECONDS_MAX
 from custody.flow.content.reader import Content, Contents, content_of, find_content
-from custody.flow.content.writer import ContentOptions, ContentSink, ContentWriter
+from custody.flow.content.writer import OPEN_SECONDS_MAX, ContentOptions, ContentSink, ContentWriter
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
 
 __all__ = [

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -20,14 +21,17 @@ from typing import Self
 
 from custody.clock import Clock
 from custody.errors import ClosedError, StorageError
-from custody.flow.content.claims import StoredContent
-from custody.flow.content.file import ClaimHeader, Digest
-from custody.flow.content.lane import ContentLane, OpenClaim
+from custody.flow.content.claims import ResourceClaim, StoredContent
+from custody.flow.content.file import ClaimHeader, ContentRecord, Digest, head
 from custody.format.names import ContentPaths, claim_name, claim_section
-from custody.vfs import FileSystem
+from custody.vfs import FileSystem, WritableFile, temporary
+from custody.vfs.group_commit import GroupCommitQueue
 
+OPEN_SECONDS_MAX = 600.0
+"""How long contents are appended to one file. An older one can be removed as soon as no event speaks of it."""
 RETRY_SECONDS = 10.0
 """How long a container that refused is passed over while others work."""
+_CLOSED = "the content writer is closed. Open the repository's writer again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,141 @@ class ContentOptions:
     """A resource claim of this size takes no more contents; a content that is larger gets one of its own."""
     is_synced: bool = True
     """False only where events may be lost by a power failure too."""
+
+
+class OpenClaim:
+    """A resource claim that is being written.
+
+    Its header is durable before the file gets its name, and the name before the first content.
+    """
+
+    def __init__(self, fs: FileSystem, path: Path, header: ClaimHeader, *, is_synced: bool) -> None:
+        self._fs = fs
+        self.path = path
+        self._is_synced = is_synced
+        self.resource = ResourceClaim(header.writer, header.container, header.section, header.identifier)
+        self.key = header.key
+        fs.make_directory(path.parent)
+        partial = temporary(path)
+        self._file: WritableFile = fs.create(partial)
+        try:
+            self._file.write(head(header))
+            self._file.sync()
+            fs.rename(partial, path)
+            fs.sync_directory(path.parent)
+        except BaseException as error:
+            self._file.close()
+            if isinstance(error, OSError):
+                with suppress(OSError):  # a full disk is tried again and again: nothing may pile up
+                    fs.remove(partial)
+            raise
+        self.bytes = self._file.tell()
+        self._opened = time.monotonic()
+        self.is_used = False
+        """Whether a content of it was acknowledged."""
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it was open for long enough."""
+        return time.monotonic() - self._opened > OPEN_SECONDS_MAX
+
+    def write(self, data: bytes) -> None:
+        """Append bytes; not durable."""
+        self._file.write(data)
+        self.bytes += len(data)
+
+    def acknowledge(self) -> None:
+        """Make durable what was written."""
+        if self._is_synced:
+            self._file.sync()
+        self.is_used = True
+
+    def close(self) -> None:
+        """Write no more."""
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Write no more, and remove a file that holds nothing that was acknowledged, if the disk lets us."""
+        with suppress(OSError):  # the file is a leftover then, and the failure before this one is the one to report
+            self._file.close()
+            if not self.is_used:
+                self._fs.remove(self.path)
+
+
+@dataclass(slots=True)
+class _Append:
+    """Contents that one caller appends together."""
+
+    contents: Sequence[tuple[bytes, Digest]]
+    stored: list[StoredContent] = field(default_factory=list)
+
+
+class ClaimAppender:
+    """Appends small contents to the one open resource claim of a container, with group commit.
+
+    A file that failed is never written again: what the disk holds of it is unknown, and the next contents go to a new
+    one.
+
+    Args:
+        container: the container's name.
+        create: makes a new resource claim.
+        claim_bytes: the size from which on nothing more is appended to one.
+    """
+
+    def __init__(self, container: str, create: Callable[[], OpenClaim], claim_bytes: int) -> None:
+        self._create = create
+        self._claim_bytes = claim_bytes
+        self._open: OpenClaim | None = None
+        self._queue: GroupCommitQueue[_Append] = GroupCommitQueue(f"content container {container!r}", self._commit)
+
+    def append(self, contents: Sequence[tuple[bytes, Digest]]) -> list[StoredContent]:
+        """Append contents, each with its digest; return them once they are durable.
+
+        Raises:
+            ClosedError: the appender was closed.
+            StorageError: the disk refused; none of the contents counts as stored.
+        """
+        append = _Append(contents)
+        self._queue.put(append)
+        return append.stored
+
+    def close(self) -> None:
+        """Close the file once what is under way has ended."""
+        self._queue.close(_CLOSED)
+        claim, self._open = self._open, None
+        if claim is not None:
+            claim.close()
+
+    def _commit(self, batch: list[_Append]) -> None:
+        """Store what several threads append; the queue keeps all others off the file meanwhile."""
+        try:
+            self._store(batch)
+        except BaseException:
+            if self._open is not None:
+                self._open.abandon()
+                self._open = None
+            raise
+
+    def _store(self, batch: list[_Append]) -> None:
+        buffer: list[bytes] = []
+        size = 0
+        for append in batch:
+            for data, digest in append.contents:
+                claim = self._open
+                if claim is not None and (claim.bytes + size >= self._claim_bytes or claim.is_old):
+                    _flush(claim, buffer)
+                    claim.close()
+                    claim = self._open = None
+                    buffer, size = [], 0
+                if claim is None:
+                    claim = self._open = self._create()
+                record = digest.record(claim.bytes + size)
+                encoded = record.encode(claim.key)
+                buffer += (data, encoded)
+                size += len(data) + len(encoded)
+                append.stored.append(_stored(claim, record))
+        if self._open is not None:
+            _flush(self._open, buffer)
 
 
 class ContentWriter:
@@ -57,10 +196,11 @@ class ContentWriter:
         self._numbers = count()
         self._turns = count()
         self._lock = Lock()
-        self._resting: dict[str, float] = {}
+        self._retry_at: dict[str, float] = {}
         self._is_closed = False
-        self._lanes = {
-            name: ContentLane(partial(self._make, name), self._options.claim_bytes) for name in self._options.containers
+        self._appenders = {
+            name: ClaimAppender(name, partial(self._new_claim, name), self._options.claim_bytes)
+            for name in self._options.containers
         }
 
     def put(self, data: bytes) -> StoredContent:
@@ -86,8 +226,8 @@ class ContentWriter:
                 digest.update(data)
                 small.append((number, (data, digest)))
         if small:
-            done = self._put_small([piece for _, piece in small])
-            stored.update(zip((number for number, _ in small), done, strict=True))
+            stored_small = self._put_small([content for _, content in small])
+            stored.update(zip((number for number, _ in small), stored_small, strict=True))
         return [stored[number] for number in range(len(contents))]
 
     def put_stream(self, chunks: Iterable[bytes]) -> StoredContent:
@@ -107,18 +247,18 @@ class ContentWriter:
     def close(self) -> None:
         """End; contents under way are finished first."""
         self._is_closed = True
-        for lane in self._lanes.values():
-            lane.close()
+        for appender in self._appenders.values():
+            appender.close()
 
     def own_claim(self) -> OpenClaim:
         """Return a new resource claim for one large content, on the first container that takes it."""
         failure: OSError | None = None
         for name in self._order():
             try:
-                return self._make(name)
+                return self._new_claim(name)
             except OSError as error:
                 failure = error
-                self._rest(name)
+                self._pass_over(name)
         raise failure or StorageError("no content container is configured.")
 
     @property
@@ -130,32 +270,32 @@ class ContentWriter:
         """Store one content that is known already."""
         return self._put_small([(data, digest)])[0]
 
-    def _put_small(self, pieces: Sequence[tuple[bytes, Digest]]) -> list[StoredContent]:
+    def _put_small(self, contents: Sequence[tuple[bytes, Digest]]) -> list[StoredContent]:
         failure: OSError | None = None
         for name in self._order():
             try:
-                return self._lanes[name].put(pieces)
+                return self._appenders[name].append(contents)
             except OSError as error:
                 failure = error
-                self._rest(name)
+                self._pass_over(name)
         raise failure or StorageError("no content container is configured.")
 
     def _order(self) -> list[str]:
         """Return the containers in turn, those that refused a moment ago last."""
         if self._is_closed:
-            raise ClosedError("the content writer is closed. Open the repository's writer again.")
+            raise ClosedError(_CLOSED)
         names = self._options.containers
         with self._lock:
             shift = next(self._turns) % len(names)
             turned = names[shift:] + names[:shift]
             now = time.monotonic()
-            return sorted(turned, key=lambda name: self._resting.get(name, 0.0) > now)
+            return sorted(turned, key=lambda name: self._retry_at.get(name, 0.0) > now)
 
-    def _rest(self, name: str) -> None:
+    def _pass_over(self, name: str) -> None:
         with self._lock:
-            self._resting[name] = time.monotonic() + RETRY_SECONDS
+            self._retry_at[name] = time.monotonic() + RETRY_SECONDS
 
-    def _make(self, container: str) -> OpenClaim:
+    def _new_claim(self, container: str) -> OpenClaim:
         now_ms = self._clock.now_ms()
         while True:
             with self._lock:
@@ -217,7 +357,7 @@ class ContentSink:
         self._claim.write(record.encode(self._claim.key))
         self._claim.acknowledge()
         self._claim.close()
-        self._stored = StoredContent(self._claim.resource.claim(record.offset, record.length), record.sha256.hex())
+        self._stored = _stored(self._claim, record)
         return self._stored
 
     def __enter__(self) -> Self:
@@ -229,3 +369,13 @@ class ContentSink:
         # A process that dies cleans up nothing: only what Python's own errors leave is removed.
         if self._claim is not None and self._stored is None and (error is None or isinstance(error, Exception)):
             self._claim.abandon()
+
+
+def _flush(claim: OpenClaim, buffer: list[bytes]) -> None:
+    if buffer:
+        claim.write(b"".join(buffer))
+        claim.acknowledge()
+
+
+def _stored(claim: OpenClaim, record: ContentRecord) -> StoredContent:
+    return StoredContent(claim.resource.claim(record.offset, record.length), record.sha256.hex())

@@ -1,0 +1,212 @@
+"""Group commit: many callers share one write and one sync.
+
+Callers queue items. One commit runs at a time and takes what is queued, oldest first; what comes meanwhile shares the
+next one. So the more callers there are, the fewer syncs each of them costs, and nothing else touches the file during a
+commit.
+
+A caller that waits (`put`) leads a commit itself when none runs. One that must not block (`put_nowait`) leaves it to a
+thread of the queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from queue import Full
+from threading import Condition, Thread
+from typing import Generic, TypeVar
+
+from custody.errors import ClosedError, StorageError
+
+_LOGGER = logging.getLogger(__name__)
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class _Entry(Generic[Item]):
+    """A queued item and how its commit ended."""
+
+    __slots__ = ("error", "is_done", "item")
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        self.is_done = False
+        self.error: BaseException | None = None
+
+
+class GroupCommitQueue(Generic[Item]):
+    """Hands queued items to `commit`, in the order in which they came, one batch at a time.
+
+    Args:
+        name: what is written to, for messages.
+        commit: stores a batch; when it returns, each item of it is acknowledged.
+        batch_length: how many of the queued items, at least 1, form the next batch; all of them if not given.
+        size_max: how many items may be queued or under way; `put_nowait` refuses more.
+        is_poisoned_by_failure: whether one failed commit ends the queue for good. It has to where the state of the
+            file is unknown after a failure and the file is not replaced: a second sync may succeed and say nothing of
+            the pages that the first one lost.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        commit: Callable[[list[Item]], None],
+        *,
+        batch_length: Callable[[Sequence[Item]], int] = len,
+        size_max: int | None = None,
+        is_poisoned_by_failure: bool = False,
+    ) -> None:
+        self._name = name
+        self._commit = commit
+        self._batch_length = batch_length
+        self._size_max = size_max
+        self._is_poisoned_by_failure = is_poisoned_by_failure
+        self._changed = Condition()
+        self._queue: list[_Entry[Item]] = []
+        self._batch: list[_Entry[Item]] = []
+        self._is_busy = False
+        self._close_reason: str | None = None
+        self._thread: Thread | None = None
+        self.failure: BaseException | None = None
+        """What poisoned the queue."""
+
+    @property
+    def size(self) -> int:
+        """How many items are queued or being committed."""
+        return len(self._queue) + len(self._batch)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a commit, or exclusive work, runs."""
+        return self._is_busy
+
+    def put(self, item: Item) -> None:
+        """Queue an item and return once it is committed.
+
+        Raises:
+            ClosedError: the queue is closed or poisoned; the item was not queued.
+            StorageError: the commit that another caller led failed, and this item with it. The leader gets the error
+                of the commit itself.
+        """
+        entry = _Entry(item)
+        with self._changed:
+            self._refuse_if_closed()
+            self._queue.append(entry)
+            try:
+                while not entry.is_done:
+                    if self._is_busy:
+                        self._changed.wait()
+                    else:
+                        self._lead_for(entry)
+            except BaseException:
+                # An interrupted caller leaves nobody to lead the commit of its item: `close` would wait for ever.
+                if entry in self._queue:
+                    self._queue.remove(entry)
+                    self._changed.notify_all()
+                raise
+        if entry.error is not None:
+            raise self._shared_failure(entry.error)
+
+    def put_nowait(self, item: Item) -> None:
+        """Queue an item for the queue's own thread and return at once; `commit` has to answer for it, well or not.
+
+        Raises:
+            ClosedError: the queue is closed or poisoned.
+            queue.Full: too many items are queued or under way.
+        """
+        with self._changed:
+            self._refuse_if_closed()
+            if self._size_max is not None and self.size >= self._size_max:
+                raise Full
+            if self._thread is None:
+                self._thread = Thread(target=self._work, name=f"custody-{self._name}", daemon=True)
+                self._thread.start()
+            self._queue.append(_Entry(item))
+            self._changed.notify_all()
+
+    def run_exclusively(self, work: Callable[[], Result]) -> Result:
+        """Run something while no commit runs, and none begins; a failure counts as that of a commit."""
+        with self._changed:
+            while self._is_busy:
+                self._changed.wait()
+            return self._run([], work)
+
+    def close(self, reason: str) -> None:
+        """Refuse further items with this reason, and return once all that was queued is committed."""
+        with self._changed:
+            self._close_reason = reason
+            self._changed.notify_all()
+            while self._is_busy or self._queue:
+                self._changed.wait()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _refuse_if_closed(self) -> None:
+        if self.failure is not None:
+            raise ClosedError(
+                f"{self._name}: an earlier append failed ({self.failure}); nothing more is written to it."
+            )
+        if self._close_reason is not None:
+            raise ClosedError(self._close_reason)
+
+    def _lead_for(self, entry: _Entry[Item]) -> None:
+        """Commit the next batch; raise its failure only when the caller's own entry failed with it."""
+        try:
+            self._commit_batch()
+        except Exception:
+            if entry.is_done:
+                raise
+            # The batch held only items of others, who are told; the turn of this one comes.
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while self._is_busy or not self._queue:
+                    if self._close_reason is not None and not self._queue:
+                        return
+                    self._changed.wait()
+                try:
+                    self._commit_batch()
+                except Exception:
+                    _LOGGER.exception("%s: a commit failed and answered nobody", self._name)
+                except BaseException as error:
+                    # The thread ends here: what is queued has nobody to commit it, and `close` must not wait for it.
+                    self.failure, self._queue = error, []
+                    raise
+
+    def _commit_batch(self) -> None:
+        """Commit the oldest items; called with the lock held and no commit running."""
+        count = self._batch_length([entry.item for entry in self._queue])
+        batch, self._queue = self._queue[:count], self._queue[count:]
+        self._run(batch, lambda: self._commit([entry.item for entry in batch]))
+
+    def _run(self, batch: list[_Entry[Item]], work: Callable[[], Result]) -> Result:
+        """Run what nothing else may run beside; called with the lock held, which others can take meanwhile."""
+        self._is_busy, self._batch = True, batch
+        error: BaseException | None = None
+        self._changed.release()
+        try:
+            return work()
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            self._changed.acquire()
+            self._finish(error)
+
+    def _finish(self, error: BaseException | None) -> None:
+        done = self._batch
+        if error is not None and self._is_poisoned_by_failure:
+            # Those that queued while the commit failed would go to the same file: they fail with it.
+            self.failure = self.failure or error
+            done, self._queue = done + self._queue, []
+        for entry in done:
+            entry.error, entry.is_done = error, True
+        self._is_busy, self._batch = False, []
+        self._changed.notify_all()
+
+    def _shared_failure(self, error: BaseException) -> StorageError:
+        """Return an error of this caller's own: one that several threads raise grows with each traceback."""
+        failure = StorageError(f"{self._name}: an append of another thread failed ({error}), this one with it.")
+        failure.errno = error.errno if isinstance(error, OSError) else None
+        return failure
