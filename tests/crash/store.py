@@ -17,8 +17,8 @@ from whoosh.query import Every
 
 from custody.catalog import CatalogState
 from custody.catalog.codec import decode
-from custody.catalog.forgotten import SINCE
 from custody.catalog.keys import HINT
+from custody.catalog.second_copies import SINCE
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.eventlog import EventLog, TableOfContents, read_staged
@@ -37,7 +37,7 @@ from custody.format.names import (
 )
 from custody.index import Indexed, OpenShard, builder
 from custody.index.manifest import Manifest
-from custody.index.writer import write_segment
+from custody.index.segment_writer import write_segment
 from custody.journal import JournalFile, JournalWriter
 from custody.journal.incarnations import decode_claim
 from custody.journal.writer_state import decode_state

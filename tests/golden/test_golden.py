@@ -11,8 +11,8 @@ import pytest
 
 from custody.catalog import Forgotten, Transaction
 from custody.catalog.codec import decode, digest
-from custody.catalog.forgotten import says
 from custody.catalog.keys import Objects
+from custody.catalog.second_copies import says
 from custody.catalog.state import EMPTY
 from custody.clock import ManualClock
 from custody.eventlog import EventLog, TableOfContents, read_staged

@@ -5,12 +5,12 @@ from custody.catalog.catalog import Catalog, open_catalog, store_of
 from custody.catalog.chain import Difference, last_commit_ms
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
 from custody.catalog.footers import describe, stored_footer
-from custody.catalog.forgotten import Copies, Forgotten, added_by, known_to, names_in
 from custody.catalog.garbage import collect, kept_files
 from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, prune, raise_floor, readable_checkpoints
 from custody.catalog.rebuild import Surviving, rebuild, scan, set_aside, shard_of, surviving, what_is_lost, wipe
 from custody.catalog.remnants import erased_among, live_groups, merged_remnant, source_keys
 from custody.catalog.repair import RepairPlan, plan_repair, repair, restored_to
+from custody.catalog.second_copies import Copies, Forgotten, added_by, known_to, names_in
 from custody.catalog.state import (
     CatalogState,
     CommitConflictError,

@@ -21,8 +21,8 @@ from uuid import UUID
 from custody.catalog.chain import Chain, Difference, revision_at
 from custody.catalog.checkpoints import remove_checkpoint, write_checkpoint, write_newest_hint
 from custody.catalog.codec import FEATURES_WRITTEN, decode, digest, encode
-from custody.catalog.forgotten import Forgotten
 from custody.catalog.keys import Objects
+from custody.catalog.second_copies import Forgotten
 from custody.catalog.state import (
     EMPTY,
     CatalogState,

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from custody.catalog.catalog import Catalog
-from custody.catalog.forgotten import added_by, names_in
+from custody.catalog.second_copies import added_by, names_in
 from custody.catalog.state import PrunedError
 from custody.catalog.transaction_pb2 import AddFile
 from custody.clock import Clock

@@ -33,8 +33,8 @@ import pyarrow.parquet as pq
 from custody.catalog.catalog import Catalog
 from custody.catalog.codec import decode
 from custody.catalog.footers import describe, parse_footer, read_footer
-from custody.catalog.forgotten import Copies, Forgotten
 from custody.catalog.keys import Objects
+from custody.catalog.second_copies import Copies, Forgotten
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange, Transaction
 from custody.catalog.wellformed import check_action, have_ids_in_common
 from custody.clock import Clock

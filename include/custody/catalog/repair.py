@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from custody.catalog.catalog import Catalog
 from custody.catalog.codec import decode
-from custody.catalog.forgotten import Copy, Forgotten, known_to
 from custody.catalog.keys import Found, Objects
 from custody.catalog.rebuild import replace_from, scan, shard_of
+from custody.catalog.second_copies import Copy, Forgotten, known_to
 from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError
 from custody.catalog.transaction_pb2 import (
     EXPIRED,

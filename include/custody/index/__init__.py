@@ -17,9 +17,9 @@ from custody.index.fields import (
     whoosh_schema,
     words,
 )
-from custody.index.patterns import matching
 from custody.index.shard import DAY, DAY_MS, OpenShard, Shards, day_name, describe_shard, search_shard
-from custody.index.values import Values, term
+from custody.index.terms import Values, term
+from custody.index.wildcards import matching
 
 __all__ = [
     "ATTRIBUTE_PREFIX",

@@ -20,7 +20,7 @@ import pyarrow as pa
 from custody.errors import ConfigurationError
 from custody.index import manifest, whoosh_writer
 from custody.index.fields import STANDARD_FIELDS, Indexed
-from custody.index.writer import write_segment
+from custody.index.segment_writer import write_segment
 from custody.vfs import FileSystem
 
 ATTEMPT_PREFIX = "building-"

@@ -28,9 +28,9 @@ import pyarrow as pa
 from whoosh.filedb.structfile import StructFile
 
 from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put, raw, starts, take
+from custody.index.inverted_field import FieldTerms
 from custody.index.manifest import Description
-from custody.index.pages import CheckedFile, numbers, window
-from custody.index.posting_lists import FieldTerms
+from custody.index.paged_file import CheckedFile, numbers, window
 from custody.index.postings import (
     DATA_OPEN,
     FIRST_BYTES,
@@ -46,7 +46,7 @@ from custody.index.postings import (
 )
 from custody.index.postings_cache import KeptLists
 from custody.index.term_sets import Hashes, TermSet
-from custody.index.values import Codes
+from custody.index.terms import Codes
 
 _POLYNOMIAL = 0xEDB88320
 _BULK = 16  # fewer keys of one length are cheaper one by one

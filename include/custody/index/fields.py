@@ -27,7 +27,7 @@ from whoosh.columns import NumericColumn
 from custody.errors import ConfigurationError, InvalidInputError
 from custody.index.arrays import flags, integers, number
 from custody.index.arrays import texts as to_texts
-from custody.index.values import Rows, Values, attribute, column, elements, whole
+from custody.index.terms import Rows, Values, attribute, column, elements, whole
 
 WORDS = SimpleAnalyzer()
 

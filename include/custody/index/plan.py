@@ -9,12 +9,12 @@ import numpy as np
 from whoosh import query
 
 from custody.errors import InvalidInputError
-from custody.index.columns import NumberColumn
 from custody.index.dictionary import Dictionary
+from custody.index.doc_sets import All, AllOf, AnyOf, InRange, Known, Listed, Node, NoneOf, Nothing, phrase
 from custody.index.fields import NUMBER_FIELDS, TIME_FIELDS
-from custody.index.nodes import All, AllOf, AnyOf, InRange, Known, Listed, Node, NoneOf, Nothing, phrase
-from custody.index.patterns import literal_prefix, matching
+from custody.index.number_columns import NumberColumn
 from custody.index.term_sets import alternatives, encoded
+from custody.index.wildcards import literal_prefix, matching
 
 _SMALLEST, _GREATEST = -(1 << 63), (1 << 63) - 2
 _MANY_TERMS = 16

@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put, put_same, raw, starts
-from custody.index.pages import CheckedFile, numbers
-from custody.index.posting_lists import FieldTerms, Positions
+from custody.index.inverted_field import FieldTerms, Positions
+from custody.index.paged_file import CheckedFile, numbers
 from custody.index.postings_cache import KeptLists, WholeList
 from custody.index.safe_pickle import plain_data, plain_prefix
 

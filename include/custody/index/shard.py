@@ -20,14 +20,14 @@ from whoosh import query
 from custody.errors import CorruptionError, NotFoundError, StorageError
 from custody.index import manifest
 from custody.index.arrays import Ints, to_arrow
-from custody.index.columns import NumberColumn
 from custody.index.dictionary import Dictionary
+from custody.index.doc_sets import Node
 from custody.index.fields import ABSENT, POINTER_COLUMN
 from custody.index.manifest import Description, Manifest, pages_of
-from custody.index.nodes import Node
-from custody.index.pages import CheckedFile
+from custody.index.number_columns import NumberColumn
+from custody.index.paged_file import CheckedFile
 from custody.index.plan import plan
-from custody.index.values import Codes
+from custody.index.terms import Codes
 from custody.vfs import FileSystem
 
 EventIds = npt.NDArray[np.int64]

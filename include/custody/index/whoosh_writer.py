@@ -23,9 +23,9 @@ from whoosh.index import TOC
 from whoosh.writing import IndexWriter
 
 from custody.index.arrays import to_arrow
-from custody.index.columns import zones
 from custody.index.fields import ABSENT, NUMBER_FIELDS, POINTER_COLUMN, TEXT_FIELD, TIME_FIELDS, Indexed, numbers
 from custody.index.manifest import Description, Manifest, ShardFile, checksums_of
+from custody.index.number_columns import zones
 from custody.vfs import FileSystem
 
 _WRITER_MEGABYTES = 4096  # below the working set Whoosh pickles every posting to run files

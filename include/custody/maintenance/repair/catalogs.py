@@ -17,7 +17,7 @@ from custody.catalog import (
     scan,
     shard_of,
 )
-from custody.catalog.forgotten import says
+from custody.catalog.second_copies import says
 from custody.errors import ConflictError, NotFoundError
 from custody.format.names import TIME_DIGITS
 from custody.maintenance.repair.actions import loss

@@ -26,7 +26,7 @@ from custody.catalog import (
     store_of,
     verify,
 )
-from custody.catalog.forgotten import says
+from custody.catalog.second_copies import says
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CustodyError

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.index.arrays import Bytes, Ints, integers, raw, starts, to_arrow
-from custody.index.values import Values
+from custody.index.terms import Values
 
 Documents = npt.NDArray[np.uint32]
 _DOCUMENT_BITS = np.uint64(32)

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from custody.index.arrays import Ints
-from custody.index.columns import NumberColumn
 from custody.index.fields import ABSENT
 from custody.index.manifest import ZONE_DOCUMENTS
+from custody.index.number_columns import NumberColumn
 from custody.index.postings import Block, PostingList
 from custody.index.safe_pickle import plain_data
 

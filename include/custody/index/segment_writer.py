@@ -24,12 +24,12 @@ import pyarrow as pa
 
 from custody.format.batches import read_batch
 from custody.index.arrays import integers, to_arrow
-from custody.index.columns import empty_stored, plain_column, sortable_column, zones
 from custody.index.dictionary import HEADER, DictionaryWriter
 from custody.index.fields import ABSENT, NUMBER_FIELDS, NUMBER_STEP_BITS, POINTER_COLUMN, TIME_FIELDS, Indexed, numbers
+from custody.index.inverted_field import FieldTerms, grouped, number_terms
 from custody.index.manifest import Description, Manifest, PagedFile, ShardFile, Zones
-from custody.index.posting_lists import FieldTerms, grouped, number_terms
-from custody.index.values import Values
+from custody.index.number_columns import empty_stored, plain_column, sortable_column, zones
+from custody.index.terms import Values
 from custody.index.whoosh_writer import NAME as CONTENTS_NAME
 from custody.index.whoosh_writer import contents, segment_name
 from custody.vfs import FileSystem, WritableFile
