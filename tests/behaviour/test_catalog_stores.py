@@ -18,7 +18,7 @@ from custody.catalog import (
     PrunedError,
     SealedError,
     absorb,
-    collect,
+    collect_garbage,
     prune,
     seal,
     wipe,
@@ -300,17 +300,17 @@ def test_garbage_goes_to_the_trash_then_for_good_and_what_is_needed_stays(place:
     catalog.commit([add(_log(0), 0)])
     catalog.commit([add(_log(1), 1)])
     catalog.commit([remove(_log(1))])  # still needed by revision 1
-    assert collect(catalog, clock, dry_run=True).moved == [_log(2), _log(4)]
+    assert collect_garbage(catalog, clock, dry_run=True).moved == [_log(2), _log(4)]
     assert store.head(f"main/provenance/{_log(2)}") is not None
-    made = collect(catalog, clock)
+    made = collect_garbage(catalog, clock)
     assert (made.moved, made.young, made.unknown) == ([_log(2), _log(4)], [_log(3)], ["data/notes.txt"])
     assert store.head(f"main/provenance/{_log(2)}") is None
     assert catalog.at(1).files.keys() == {_log(0), _log(1)}
     catalog.commit([add(_log(4), 4)])  # a writer that was slower than the threshold
-    assert collect(catalog, clock).restored == [_log(4)]
+    assert collect_garbage(catalog, clock).restored == [_log(4)]
     assert store.get(f"main/provenance/{_log(4)}") == b"data"
     clock.advance(8 * 24 * 3_600_000)
-    assert collect(catalog, clock).deleted == [_log(2)]
+    assert collect_garbage(catalog, clock).deleted == [_log(2)]
     assert [key.partition("/data/")[2] for key in store.keys("main/provenance/trash/")] == [_log(3)[5:]]
 
 
@@ -320,7 +320,7 @@ def test_a_damaged_catalog_stops_the_collection_before_anything_is_touched(place
     build(place.catalog())
     store.put(place.objects(ends=".txn")[1], b"broken")
     with pytest.raises(CorruptionError):
-        collect(place.catalog(), ManualClock(START_MS * 2), older_than_ms=0)
+        collect_garbage(place.catalog(), ManualClock(START_MS * 2), older_than_ms=0)
     assert store.get(f"main/provenance/{_log(0)}") == b"data"
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from custody.catalog import Action, Note, collect, is_remnant
+from custody.catalog import Action, Note, collect_garbage, is_remnant
 from custody.cli.main import cli
 from custody.config import SETTINGS_FILE
 from custody.errors import ConflictError
@@ -176,8 +176,8 @@ def test_after_pruning_and_collecting_no_byte_of_it_is_on_disk(repository: Repos
     custody("-r", root, "catalog", "prune", "--before", str(revision - 2), "--yes")
     catalog = Repository.open(root).workspace().catalog
     clock = opened.workspace().clock
-    collect(catalog, clock, older_than_ms=-1)
-    collect(catalog, clock, older_than_ms=-1, trash_kept_ms=-1)
+    collect_garbage(catalog, clock, older_than_ms=-1)
+    collect_garbage(catalog, clock, older_than_ms=-1, trash_kept_ms=-1)
     assert holders(root, MARK) == []
     custody("-r", root, "verify")
     assert [found.event_id for found in Repository.open(root).events()] == [1, 2]

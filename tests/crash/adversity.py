@@ -19,7 +19,7 @@ from custody.catalog import (
     CatalogState,
     PrunedError,
     RemoveFile,
-    collect,
+    collect_garbage,
     prune,
     repair,
     verify,
@@ -120,7 +120,7 @@ def _prune(world: World, fs: FileSystem) -> None:
 
 
 def _gc(world: World, fs: FileSystem) -> None:
-    collect(world.catalog(fs), ManualClock(NOW_MS), older_than_ms=HOUR_MS)
+    collect_garbage(world.catalog(fs), ManualClock(NOW_MS), older_than_ms=HOUR_MS)
 
 
 def _repair(world: World, fs: FileSystem) -> None:

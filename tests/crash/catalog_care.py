@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from custody.catalog import Action, AddFile, Catalog, RemoveFile, collect, prune, repair, verify
+from custody.catalog import Action, AddFile, Catalog, RemoveFile, collect_garbage, prune, repair, verify
 from custody.clock import ManualClock
 from custody.store import LocalStore
 from custody.vfs import FileSystem
@@ -97,7 +97,7 @@ class Collecting(_Care):
         catalog = open_catalog(fs)
         for later in (0, 1000):
             clock = ManualClock(NOW_MS + later)
-            collect(catalog, clock, older_than_ms=0, trash_kept_ms=500)
+            collect_garbage(catalog, clock, older_than_ms=0, trash_kept_ms=500)
 
 
 class Repairing(_Care):

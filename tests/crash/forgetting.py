@@ -12,11 +12,11 @@ from custody.catalog import (
     AddMark,
     AddTombstone,
     Catalog,
-    Forgotten,
     RemoveFile,
     RemoveMark,
     RemoveTombstone,
-    names_in,
+    SecondCopyStore,
+    copied_ids,
     repair,
 )
 from custody.clock import ManualClock
@@ -40,7 +40,7 @@ class LetGo:
 def open_catalog(fs: FileSystem) -> Catalog:
     """The catalog, opened by a process that just started."""
     catalog = Catalog(LocalStore(fs, Path("/store")), "main", "provenance", ManualClock(NOW_MS))
-    catalog.copies = Forgotten(catalog.objects)
+    catalog.copies = SecondCopyStore(catalog.objects)
     return catalog
 
 
@@ -76,13 +76,13 @@ class Forgetting(Scenario[LetGo]):
     def check(self, fs: FileSystem, record: LetGo) -> None:
         catalog = open_catalog(fs)
         state = catalog.load()
-        known = names_in(state)
+        known = copied_ids(state)
         assert record.acknowledged <= known, "something is given out again"
         assert known <= record.tried
         if known:
-            copies = Forgotten(catalog.objects).read()
-            assert not copies.unread
-            assert known <= set(copies.found), "something is kept once only"
+            copies = SecondCopyStore(catalog.objects).read()
+            assert not copies.unreadable
+            assert known <= set(copies.by_id), "something is kept once only"
             assert copies.since is not None
 
     def use(self, fs: FileSystem, record: LetGo) -> None:
@@ -93,9 +93,9 @@ class Forgetting(Scenario[LetGo]):
         plan, after = repair(open_catalog(fs), ManualClock(NOW_MS + 1))
         assert not plan.more
         assert plan.lost == (before.revision,)
-        assert names_in(after) >= names_in(before)
+        assert copied_ids(after) >= copied_ids(before)
         assert set(after.files) <= set(before.files)
-        record.tried |= names_in(after)
+        record.tried |= copied_ids(after)
 
 
 def forget(catalog: Catalog, record: LetGo) -> None:

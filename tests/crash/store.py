@@ -17,8 +17,8 @@ from whoosh.query import Every
 
 from custody.catalog import CatalogState
 from custody.catalog.codec import decode
-from custody.catalog.forgotten import SINCE
 from custody.catalog.keys import HINT
+from custody.catalog.second_copies import SINCE
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.eventlog import EventLog, TableOfContents, read_staged
@@ -35,9 +35,9 @@ from custody.format.names import (
     parse_staged_unit,
     parse_transaction,
 )
-from custody.index import Indexed, OpenShard, builder
+from custody.index import IndexedFields, OpenShard, builder
 from custody.index.manifest import Manifest
-from custody.index.writer import write_segment
+from custody.index.segment_writer import write_segment
 from custody.journal import JournalFile, JournalWriter
 from custody.journal.incarnations import decode_claim
 from custody.journal.writer_state import decode_state
@@ -111,11 +111,11 @@ def run_pass(fs: FileSystem, *names: str, settings: Settings = SETTINGS, is_segm
                 STEPS[name].run(Workspace(settings, unit.writer, fs, clock), unit)
 
 
-_SEGMENTS: dict[tuple[Indexed, tuple[bytes, ...]], tuple[Manifest, dict[str, bytes]]] = {}
+_SEGMENTS: dict[tuple[IndexedFields, tuple[bytes, ...]], tuple[Manifest, dict[str, bytes]]] = {}
 
 
 def copied_segment(
-    fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: Indexed, memory_bytes: int
+    fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: IndexedFields, memory_bytes: int
 ) -> Manifest:
     found = list(tables)
     key = indexed, tuple(batch.serialize().to_pybytes() for table in found for batch in table.to_batches())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from custody.catalog import Forgotten
+from custody.catalog import SecondCopyStore
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.adopting import TakingOver
 from tests.crash.backfilling import BackFilling
@@ -281,5 +281,5 @@ def test_a_crash_while_events_are_forgotten_leaves_them_hidden_twice_or_not_at_a
 
 
 def test_a_forget_without_a_second_copy_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forgotten, "_put", lambda self, name, data: None)
+    monkeypatch.setattr(SecondCopyStore, "_put", lambda self, name, data: None)
     assert enumerate_crashes(Forgetting(), seeds=1, first_alarm_only=True).alarms

@@ -10,10 +10,10 @@ import pytest
 
 from custody.capture import nifi_json, values
 from custody.errors import InvalidInputError
-from custody.index.values import TERM_BYTES_MAX
+from custody.index.terms import TERM_BYTES_MAX
 from custody.model import EVENT_SCHEMA
 from custody.query import parse_query
-from custody.query.tokens import QUERY_CHARACTERS_MAX
+from custody.query.tokenizer import QUERY_CHARACTERS_MAX
 from custody.recovery import STEPS
 from tests.docs import update
 from tests.docs.pages import DOCS, ROOT, links, pages, read, section, table

@@ -24,9 +24,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from custody.catalog import Action, AddMark, AddTombstone, Forgotten, Transaction
+from custody.catalog import Action, AddMark, AddTombstone, SecondCopyStore, Transaction
 from custody.catalog.codec import encode
-from custody.catalog.keys import Objects
+from custody.catalog.keys import CatalogObjects
 from custody.catalog.state import EMPTY
 from custody.clock import ManualClock
 from custody.config import load_settings
@@ -142,7 +142,9 @@ def make_good(root: Path, document: dict[str, object]) -> None:
 def make_copies(folder: Path) -> None:
     """Write second copies of a tombstone and of a mark, as a store has them that holds nothing else."""
     store = LocalStore(PosixFileSystem(), folder)
-    Forgotten(Objects(store, "main", "provenance")).keep(EMPTY, [Action(add_tombstone=STONE), Action(add_mark=MARKED)])
+    SecondCopyStore(CatalogObjects(store, "main", "provenance")).keep(
+        EMPTY, [Action(add_tombstone=STONE), Action(add_mark=MARKED)]
+    )
 
 
 def make_swh(folder: Path) -> None:

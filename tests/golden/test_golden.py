@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from custody.catalog import Forgotten, Transaction
+from custody.catalog import SecondCopyStore, Transaction
 from custody.catalog.codec import decode, digest
-from custody.catalog.forgotten import says
-from custody.catalog.keys import Objects
+from custody.catalog.keys import CatalogObjects
+from custody.catalog.second_copies import copied_entry
 from custody.catalog.state import EMPTY
 from custody.clock import ManualClock
 from custody.eventlog import EventLog, TableOfContents, read_staged
@@ -280,9 +280,12 @@ def test_a_ledger_entry_says_what_became_of_a_file(golden: Path) -> None:
 
 
 def test_second_copies_say_what_was_forgotten_and_what_expired(golden: Path) -> None:
-    copies = Forgotten(Objects(LocalStore(FS, golden.parent / COPIES), "main", "provenance")).read()
-    assert (copies.since, copies.unread) == (0, {})
-    assert [(copy.revision, says(copy.action)) for _, copy in sorted(copies.found.items())] == [(0, STONE), (0, MARKED)]
+    copies = SecondCopyStore(CatalogObjects(LocalStore(FS, golden.parent / COPIES), "main", "provenance")).read()
+    assert (copies.since, copies.unreadable) == (0, {})
+    assert [(copy.revision, copied_entry(copy.action)) for _, copy in sorted(copies.by_id.items())] == [
+        (0, STONE),
+        (0, MARKED),
+    ]
 
 
 def test_the_mark_of_a_watcher_says_which_groups_it_has_told(golden: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.index.peers.base import Answer, InProcess
 from benchmarks.index.peers.whoosh_peer import as_whoosh
 from benchmarks.index.workload import ATTRIBUTES, LIMIT, Question, Rows
-from custody.index import Shards, build_shard
+from custody.index import ShardCache, build_shard
 from custody.query.shard_set import time_bounds
 from custody.vfs import PosixFileSystem
 
@@ -23,7 +23,7 @@ class Custody(InProcess):
         self.about = "shards of a piece each, all fields of custody, words of details too; synced"
         self._folder = folder
         self._fs = PosixFileSystem()
-        self._shards = Shards(self._fs)
+        self._shards = ShardCache(self._fs)
         self._built: list[tuple[Path, int, int]] = []
 
     def prepare(self, rows: Rows) -> Any:

@@ -5,12 +5,12 @@ from custody.catalog.catalog import Catalog, open_catalog, store_of
 from custody.catalog.chain import Difference, last_commit_ms
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
 from custody.catalog.footers import describe, stored_footer
-from custody.catalog.forgotten import Copies, Forgotten, added_by, known_to, names_in
-from custody.catalog.garbage import collect, kept_files
+from custody.catalog.garbage import collect_garbage, kept_files
 from custody.catalog.prune import drop_revisions, left_below_floor, plan_prune, prune, raise_floor, readable_checkpoints
-from custody.catalog.rebuild import Surviving, rebuild, scan, set_aside, shard_of, surviving, what_is_lost, wipe
+from custody.catalog.rebuild import Salvaged, rebuild, rebuild_losses, salvage, scan_footers, set_aside, shard_of, wipe
 from custody.catalog.remnants import erased_among, live_groups, merged_remnant, source_keys
-from custody.catalog.repair import RepairPlan, plan_repair, repair, restored_to
+from custody.catalog.repair import RepairPlan, plan_repair, repair, restore_copies
+from custody.catalog.second_copies import SecondCopies, SecondCopyStore, copied_entries, copied_ids, ids_added_by
 from custody.catalog.state import (
     CatalogState,
     CommitConflictError,
@@ -21,7 +21,7 @@ from custody.catalog.state import (
     PrunedError,
     SealedError,
 )
-from custody.catalog.tombstones import columns_needed, is_remnant, may_mean, meant, visible
+from custody.catalog.tombstones import columns_needed, is_remnant, matching_rows, may_match, visible
 from custody.catalog.transaction_pb2 import (
     EXPIRED,
     Absorb,
@@ -48,7 +48,7 @@ from custody.catalog.transaction_pb2 import (
     Transaction,
     Upgrade,
 )
-from custody.catalog.verify import Defect, Verification, check_file, check_toc, verify
+from custody.catalog.verify import Defect, Verification, verify, verify_file, verify_toc
 
 __all__ = [
     "EXPIRED",
@@ -67,14 +67,12 @@ __all__ = [
     "CommitConflictError",
     "Condition",
     "Conflict",
-    "Copies",
     "Defect",
     "Difference",
     "Draft",
     "FederatedState",
     "Federation",
     "FencedError",
-    "Forgotten",
     "ForkError",
     "MarkedShard",
     "Note",
@@ -86,35 +84,35 @@ __all__ = [
     "RemoveTombstone",
     "RepairPlan",
     "RespectHolds",
+    "Salvaged",
     "Seal",
     "SealedError",
+    "SecondCopies",
+    "SecondCopyStore",
     "SourceKeys",
     "SourceRange",
-    "Surviving",
     "Transaction",
     "Upgrade",
     "Verification",
     "absorb",
-    "added_by",
     "attest",
-    "check_file",
-    "check_toc",
-    "collect",
+    "collect_garbage",
     "columns_needed",
     "compare",
+    "copied_entries",
+    "copied_ids",
     "describe",
     "drop_revisions",
     "erased_among",
+    "ids_added_by",
     "is_remnant",
     "kept_files",
-    "known_to",
     "last_commit_ms",
     "left_below_floor",
     "live_groups",
-    "may_mean",
-    "meant",
+    "matching_rows",
+    "may_match",
     "merged_remnant",
-    "names_in",
     "new_key",
     "open_catalog",
     "plan_prune",
@@ -125,18 +123,20 @@ __all__ = [
     "read_attestation",
     "readable_checkpoints",
     "rebuild",
+    "rebuild_losses",
     "repair",
-    "restored_to",
-    "scan",
+    "restore_copies",
+    "salvage",
+    "scan_footers",
     "seal",
     "set_aside",
     "shard_of",
     "source_keys",
     "store_of",
     "stored_footer",
-    "surviving",
     "verify",
+    "verify_file",
+    "verify_toc",
     "visible",
-    "what_is_lost",
     "wipe",
 ]

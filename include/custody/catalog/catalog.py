@@ -21,8 +21,8 @@ from uuid import UUID
 from custody.catalog.chain import Chain, Difference, revision_at
 from custody.catalog.checkpoints import remove_checkpoint, write_checkpoint, write_newest_hint
 from custody.catalog.codec import FEATURES_WRITTEN, decode, digest, encode
-from custody.catalog.forgotten import Forgotten
-from custody.catalog.keys import Objects
+from custody.catalog.keys import CatalogObjects
+from custody.catalog.second_copies import SecondCopyStore
 from custody.catalog.state import (
     EMPTY,
     CatalogState,
@@ -62,7 +62,7 @@ class CatalogReader:
     """
 
     def __init__(self, store: ObjectStore, writer: str, database: str) -> None:
-        self.objects = Objects(store, writer, database)
+        self.objects = CatalogObjects(store, writer, database)
         self.chain = Chain(self.objects)
         self.notices: list[str] = []
         """What was found and could be passed over, such as a damaged checkpoint."""
@@ -250,7 +250,7 @@ class Catalog(CatalogReader):
         super().__init__(store, writer, database)
         self.epoch: int | None = None
         """The epoch of this writer, when it has begun one; a greater one in the catalog stops it."""
-        self.copies: Forgotten | None = None
+        self.copies: SecondCopyStore | None = None
         """Where what is not to be given out any more is kept a second time; None for a catalog that hides nothing."""
         self._clock = clock
         self._settled_revision = -1
@@ -525,7 +525,7 @@ class Catalog(CatalogReader):
         )
 
 
-def _conflict(objects: Objects, state: CatalogState, conflict: Conflict) -> CommitConflictError:
+def _conflict(objects: CatalogObjects, state: CatalogState, conflict: Conflict) -> CommitConflictError:
     return CommitConflictError(f"{objects} revision {state.revision}: {conflict}", state.revision, conflict)
 
 
@@ -541,5 +541,5 @@ def store_of(settings: Settings, fs: FileSystem) -> ObjectStore:
 def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) -> Catalog:
     """Return the catalog of a writer's event logs, which keeps twice what it lets go; raises as `store_of` does."""
     catalog = Catalog(store_of(settings, fs), writer, settings.repository.database, clock)
-    catalog.copies = Forgotten(catalog.objects)
+    catalog.copies = SecondCopyStore(catalog.objects)
     return catalog

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from custody.catalog.codec import decode, digest
-from custody.catalog.keys import Found, Objects, uuid_text
+from custody.catalog.keys import CatalogObject, CatalogObjects, uuid_text
 from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError, PrunedError
 from custody.catalog.transaction_pb2 import AddFile, AddShard, Transaction
 from custody.catalog.wellformed import check_delta, check_full, check_hint
@@ -42,7 +42,7 @@ class Opened:
 class Chain:
     """Follows the transactions of one catalog."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: CatalogObjects) -> None:
         self.objects = objects
         self._store = objects.store
 
@@ -81,7 +81,7 @@ class Chain:
                 return Checkpointed(found.state, found.size_bytes, tuple(passed_over))
         return Checkpointed(EMPTY, 0, tuple(passed_over))
 
-    def checkpoint(self, item: Found, passed_over: list[str]) -> Checkpointed | None:
+    def checkpoint(self, item: CatalogObject, passed_over: list[str]) -> Checkpointed | None:
         """Return what a checkpoint says; None, with a notice, when it cannot be read.
 
         Raises:
@@ -177,7 +177,7 @@ class Chain:
             return None
         key = self.objects.key(hinted.revision, hinted.uuid, checkpoint=True)
         try:
-            found = self.checkpoint(Found(hinted.revision, UUID(bytes=hinted.uuid), True, key), [])
+            found = self.checkpoint(CatalogObject(hinted.revision, UUID(bytes=hinted.uuid), True, key), [])
             if found is None or found.state.catalog_id.bytes != hinted.catalog_id:
                 return None
             return self._followed(found)
@@ -360,7 +360,7 @@ class Difference:
     shards_removed: Mapping[str, AddShard]
 
 
-def last_commit_ms(objects: Objects) -> int | None:
+def last_commit_ms(objects: CatalogObjects) -> int | None:
     """Return when the newest object that can be read was committed, in ms; None when none can be.
 
     For a catalog that cannot be opened: each object is trusted for its own checksum, none for its place in the chain.
@@ -428,7 +428,7 @@ class _Times:
         said = f" {reasons[0]}" if reasons else ""
         raise CorruptionError(f"{self._objects}: expected revision {revision}, got no file that can be read.{said}")
 
-    def _own(self, revision: int) -> list[Found]:
+    def _own(self, revision: int) -> list[CatalogObject]:
         """Return the objects of the chain at a revision: only those when there are others beside them."""
         found = self._objects.at(revision)
         if len({item.uuid for item in found}) < 2:

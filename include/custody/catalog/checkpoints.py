@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from custody.catalog.chain import Chain
 from custody.catalog.codec import decode, digest, encode
-from custody.catalog.keys import Objects
+from custody.catalog.keys import CatalogObjects
 from custody.catalog.state import CatalogState
 from custody.catalog.statistics import statistics_table, table_key, write_statistics
 from custody.catalog.transaction_pb2 import Transaction
@@ -35,7 +35,7 @@ def checkpoint_message(state: CatalogState) -> Transaction:
     )
 
 
-def write_checkpoint(objects: Objects, state: CatalogState) -> ObjectInfo:
+def write_checkpoint(objects: CatalogObjects, state: CatalogState) -> ObjectInfo:
     """Write a state's checkpoint, verify it, and write table and hint; a whole one that is there is kept.
 
     Durability: on return the checkpoint survives power loss.
@@ -58,7 +58,7 @@ def write_checkpoint(objects: Objects, state: CatalogState) -> ObjectInfo:
     return ObjectInfo(key, len(found), state.commit_time_ms)
 
 
-def write_newest_hint(objects: Objects, chain: Chain, state: CatalogState | None = None) -> None:
+def write_newest_hint(objects: CatalogObjects, chain: Chain, state: CatalogState | None = None) -> None:
     """Write where the newest checkpoint lies: it spares a listing, and shows a lost tail.
 
     It never moves back: where there is a newer checkpoint than that of `state`, or becomes one while this is done, the
@@ -73,7 +73,7 @@ def write_newest_hint(objects: Objects, chain: Chain, state: CatalogState | None
         write_hint(objects, state)
 
 
-def write_hint(objects: Objects, state: CatalogState) -> None:
+def write_hint(objects: CatalogObjects, state: CatalogState) -> None:
     """Write that the newest checkpoint is that of a state."""
     hint = Transaction(
         revision=state.revision, uuid=state.uuid.bytes, previous_digest=state.digest, catalog_id=state.catalog_id.bytes
@@ -81,19 +81,19 @@ def write_hint(objects: Objects, state: CatalogState) -> None:
     objects.store.put(objects.hint, encode(hint))
 
 
-def remove_checkpoint(objects: Objects, state: CatalogState) -> None:
+def remove_checkpoint(objects: CatalogObjects, state: CatalogState) -> None:
     """Delete the checkpoint of a state that is none of the catalog's any more, and its table of statistics."""
     objects.store.delete(table_key(objects, state))
     objects.store.delete(objects.key(state.revision, state.uuid, checkpoint=True))
     objects.store.drop_folder(objects.folder(state.revision))
 
 
-def checkpoint_digest(objects: Objects, state: CatalogState) -> bytes:
+def checkpoint_digest(objects: CatalogObjects, state: CatalogState) -> bytes:
     """Return the SHA-256 of the checkpoint object at a state's revision."""
     return digest(objects.store.get(objects.key(state.revision, state.uuid, checkpoint=True)))
 
 
-def _newest_behind(objects: Objects, chain: Chain, revision: int) -> CatalogState | None:
+def _newest_behind(objects: CatalogObjects, chain: Chain, revision: int) -> CatalogState | None:
     """Return the state of the newest checkpoint behind a revision that can be read, None without any."""
     for item in reversed([item for item in objects.list(after=revision) if item.is_checkpoint]):
         try:
@@ -110,7 +110,7 @@ def _is_hinted(chain: Chain, state: CatalogState) -> bool:
     return hint is not None and (hint.uuid, hint.previous_digest) == (state.uuid.bytes, state.digest)
 
 
-def _is_whole(objects: Objects, key: str, state: CatalogState) -> bool:
+def _is_whole(objects: CatalogObjects, key: str, state: CatalogState) -> bool:
     try:
         message = decode(objects.store.get(key), objects.store.locate(key))
     except CustodyError:

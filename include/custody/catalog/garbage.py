@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from custody.catalog.catalog import Catalog
-from custody.catalog.forgotten import added_by, names_in
+from custody.catalog.second_copies import copied_ids, ids_added_by
 from custody.catalog.state import PrunedError
 from custody.catalog.transaction_pb2 import AddFile
 from custody.clock import Clock
@@ -28,7 +28,7 @@ _READ_ATTEMPTS = 5
 
 
 @dataclass
-class Collection:
+class GarbageReport:
     """What a run found: keys relative to the database, and bytes."""
 
     moved: list[str] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Collection:
     """How many files more would be moved without the limit."""
 
 
-def collect(
+def collect_garbage(
     catalog: Catalog,
     clock: Clock,
     *,
@@ -52,7 +52,7 @@ def collect(
     trash_kept_ms: int = TRASH_KEPT_MS,
     limit: int | None = None,
     dry_run: bool = False,
-) -> Collection:
+) -> GarbageReport:
     """Move unlisted files to the trash and delete what has been there long enough; a dry run only looks.
 
     With a `limit` at most so many files are moved and at most so many deleted; the next run goes on.
@@ -77,9 +77,9 @@ def _let_go(catalog: Catalog) -> set[str]:
     state = catalog.load()
     if state.revision < 0:
         return set()
-    known = names_in(catalog.at(state.floor))
+    known = copied_ids(catalog.at(state.floor))
     for transaction in catalog.timeline(state.floor):
-        known.update(added_by(transaction.actions))
+        known.update(ids_added_by(transaction.actions))
     return known
 
 
@@ -143,7 +143,7 @@ class _Run:
         self._now = now_ms
         self._older_than_ms = older_than_ms
         self._dry_run = dry_run
-        self.found = Collection()
+        self.found = GarbageReport()
         self._kept = _kept(catalog)
 
     def empty_trash(self, trash: list[ObjectInfo], before_ms: int, limit: int | None) -> None:

@@ -22,7 +22,7 @@ HINT = "newest-checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CatalogObject:
     """A transaction or checkpoint in a listing."""
 
     revision: int
@@ -31,7 +31,7 @@ class Found:
     key: str
 
 
-class Objects:
+class CatalogObjects:
     """The keys of one writer's catalog of one database, and listings of them."""
 
     def __init__(self, store: ObjectStore, writer: str, database: str) -> None:
@@ -62,26 +62,26 @@ class Objects:
             return self.first_uuid
         return derived(catalog_id, f"{revision + 1}:{uuid_text(uuid)}")
 
-    def at(self, revision: int) -> list_of[Found]:
+    def at(self, revision: int) -> list_of[CatalogObject]:
         """Return the transactions and checkpoints of one revision."""
         return list(self._parsed(self.store.keys(self.folder(revision))))
 
-    def list(self, *, after: int = -1) -> Iterator[Found]:
+    def list(self, *, after: int = -1) -> Iterator[CatalogObject]:
         """Yield all transactions and checkpoints, oldest revision first; `after` leaves out revisions up to it."""
         offset = "" if after < 0 else f"{self.prefix}{revision_folder(after)}/z"  # behind every uuid
         return self._parsed(self.store.keys(self.prefix, after=offset))
 
-    def checkpoints(self, *, up_to: int | None = None) -> list_of[Found]:
+    def checkpoints(self, *, up_to: int | None = None) -> list_of[CatalogObject]:
         """Return all checkpoints up to a revision, newest first; lists the whole catalog."""
         found = [item for item in self.list() if item.is_checkpoint and (up_to is None or item.revision <= up_to)]
         return found[::-1]
 
-    def _parsed(self, keys: Iterator[str]) -> Iterator[Found]:
+    def _parsed(self, keys: Iterator[str]) -> Iterator[CatalogObject]:
         for key in keys:
             folder, _, name = key.removeprefix(self.prefix).partition("/")
             revision, parsed = parse_revision(folder), parse_transaction(name)
             if revision is not None and parsed is not None:
-                yield Found(revision, parsed[0], parsed[1], key)
+                yield CatalogObject(revision, parsed[0], parsed[1], key)
 
 
 def uuid_text(uuid: bytes) -> str:

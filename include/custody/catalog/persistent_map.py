@@ -21,30 +21,30 @@ V = TypeVar("V")
 _LAYER_MIN = 256
 
 
-class Gone:
+class Removed:
     """Stands in a layer for a key of the base that is there no more."""
 
 
-GONE: Final = Gone()
+REMOVED: Final = Removed()
 
 
-class LayeredMap(Mapping[str, V], Generic[V]):
+class PersistentMap(Mapping[str, V], Generic[V]):
     """A map from text; equal to a dict with the same items."""
 
     __slots__ = ("_base", "_layer", "_length")
 
     def __init__(self, base: dict[str, V] | None = None) -> None:
         self._base: dict[str, V] = {} if base is None else base
-        self._layer: dict[str, V | Gone] = {}
+        self._layer: dict[str, V | Removed] = {}
         self._length = len(self._base)
 
-    def changed(self, changes: Mapping[str, V | Gone]) -> LayeredMap[V]:
-        """Return the map after changes: a value for a key that is set, GONE for one that is removed."""
+    def changed(self, changes: Mapping[str, V | Removed]) -> PersistentMap[V]:
+        """Return the map after changes: a value for a key that is set, REMOVED for one that is removed."""
         if not changes:
             return self
         made = self._empty()
         made._length = self._length + sum(
-            (value is not GONE) - (key in self) for key, value in changes.items()
+            (value is not REMOVED) - (key in self) for key, value in changes.items()
         )  # True counts 1
         made._base = self._base
         made._layer = {**self._layer, **changes}
@@ -52,13 +52,13 @@ class LayeredMap(Mapping[str, V], Generic[V]):
             made._merge()
         return made
 
-    def _empty(self) -> LayeredMap[V]:
-        return LayeredMap()
+    def _empty(self) -> PersistentMap[V]:
+        return PersistentMap()
 
     def _merge(self) -> None:
         merged = dict(self._base)
         for key, value in self._layer.items():
-            if isinstance(value, Gone):
+            if isinstance(value, Removed):
                 merged.pop(key, None)
             else:
                 merged[key] = value
@@ -68,18 +68,18 @@ class LayeredMap(Mapping[str, V], Generic[V]):
         value = self._layer.get(key)
         if value is None:
             return self._base[key]
-        if isinstance(value, Gone):
+        if isinstance(value, Removed):
             raise KeyError(key)
         return value
 
     def __contains__(self, key: object) -> bool:
         value = self._layer.get(key)  # type: ignore[call-overload]
-        return key in self._base if value is None else value is not GONE
+        return key in self._base if value is None else value is not REMOVED
 
     def __iter__(self) -> Iterator[str]:
         layer = self._layer
         yield from (key for key in self._base if key not in layer)
-        yield from (key for key, value in layer.items() if value is not GONE)
+        yield from (key for key, value in layer.items() if value is not REMOVED)
 
     def __len__(self) -> int:
         return self._length
@@ -102,7 +102,7 @@ class _Base(dict[str, AddFile | bytes]):
         self.by_id: tuple[list[str], npt.NDArray[np.uint64], npt.NDArray[np.uint64]] | None = None
 
 
-class FileMap(LayeredMap[AddFile]):
+class FileMap(PersistentMap[AddFile]):
     """Live files by path; built from undecoded messages, so that opening a large catalog decodes none."""
 
     __slots__ = ()
@@ -120,8 +120,8 @@ class FileMap(LayeredMap[AddFile]):
         made._length = len(made._base)
         return made
 
-    def changed(self, changes: Mapping[str, AddFile | Gone]) -> FileMap:
-        """Return the files after changes, as LayeredMap does."""
+    def changed(self, changes: Mapping[str, AddFile | Removed]) -> FileMap:
+        """Return the files after changes, as PersistentMap does."""
         made = super().changed(changes)
         assert isinstance(made, FileMap)  # noqa: S101 - `_empty` makes one
         return made

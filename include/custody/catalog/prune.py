@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from custody.catalog.catalog import Catalog
 from custody.catalog.checkpoints import checkpoint_digest
-from custody.catalog.keys import Found
+from custody.catalog.keys import CatalogObject
 from custody.catalog.state import CommitConflictError
 from custody.catalog.transaction_pb2 import Action, Prune
 from custody.errors import CustodyError, NotFoundError
@@ -118,7 +118,7 @@ def _keys_below(catalog: Catalog, floor: int) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _is_readable(catalog: Catalog, item: Found) -> bool:
+def _is_readable(catalog: Catalog, item: CatalogObject) -> bool:
     """Whether a reader can begin at a checkpoint: it is whole, of this catalog, and of the transaction beside it."""
     try:
         found = catalog.chain.checkpoint(item, [])

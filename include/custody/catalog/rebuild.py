@@ -13,7 +13,7 @@ A catalog made again from the footers of the data files alone, when nothing else
 Two range reads a file: its last 8 bytes, then its footer, whose key-value metadata says which events it holds and, if
 it was embedded, by which transaction it was added. What footers cannot tell is stated as lost: removals, the index
 shards, and the revisions that only such actions made. Tombstones, holds, marks and losses are taken over as far as
-objects of the old catalog can be read (`surviving`). The old objects are moved aside, never deleted.
+objects of the old catalog can be read (`salvage`). The old objects are moved aside, never deleted.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ import pyarrow.parquet as pq
 from custody.catalog.catalog import Catalog
 from custody.catalog.codec import decode
 from custody.catalog.footers import describe, parse_footer, read_footer
-from custody.catalog.forgotten import Copies, Forgotten
-from custody.catalog.keys import Objects
+from custody.catalog.keys import CatalogObjects
+from custody.catalog.second_copies import SecondCopies, SecondCopyStore
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange, Transaction
 from custody.catalog.wellformed import check_action, have_ids_in_common
 from custody.clock import Clock
@@ -54,7 +54,7 @@ KINDS = ("tombstones", "holds", "marks", "losses")
 
 
 @dataclass
-class Surviving:
+class Salvaged:
     """What could be read, by kind and name, as the actions that say it again."""
 
     actions: dict[str, dict[str, Action]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
@@ -64,7 +64,7 @@ class Surviving:
     """Objects that could not be read and that no later checkpoint makes up for."""
     _of: dict[tuple[str, str], bytes] = field(default_factory=dict)
     """Which catalog said it last, by kind and name."""
-    copies: Copies = field(default_factory=Copies)
+    copies: SecondCopies = field(default_factory=SecondCopies)
     """The second copies of tombstones and marks."""
 
     def all(self) -> list[Action]:
@@ -128,13 +128,13 @@ class Surviving:
                 self.actions[kind].pop(name, None)
 
 
-def surviving(objects: Objects) -> Surviving:
+def salvage(objects: CatalogObjects) -> Salvaged:
     """Read what is left of a catalog; nothing is changed.
 
     Raises:
         FormatVersionError: a newer custody wrote here: that is no damage.
     """
-    found = Surviving()
+    found = Salvaged()
     asides = [name for name in objects.store.folders(objects.home) if name.startswith(REPLACED_PREFIX)]
     for prefix in (*(f"{objects.home}{name}/" for name in sorted(asides)), objects.prefix):
         for key in _keys(objects, prefix):
@@ -142,14 +142,14 @@ def surviving(objects: Objects) -> Surviving:
                 found.follow(decode(objects.store.get(key), key), key)
             except (CorruptionError, StorageError, NotFoundError):
                 found.unread.append(key)
-    found.copies = Forgotten(objects).read()
-    for name, copy in found.copies.found.items():
+    found.copies = SecondCopyStore(objects).read()
+    for name, copy in found.copies.by_id.items():
         kind = "tombstones" if copy.action.HasField("add_tombstone") else "marks"
         found.actions[kind].setdefault(name, copy.action)
     return found
 
 
-def _keys(objects: Objects, prefix: str) -> Iterator[str]:
+def _keys(objects: CatalogObjects, prefix: str) -> Iterator[str]:
     """Yield the objects below a prefix, oldest revision first, a checkpoint behind its transaction."""
     found = []
     for key in objects.store.keys(prefix):
@@ -181,7 +181,7 @@ METADATA_KEY = b"custody"
 
 
 @dataclass
-class Scanned:
+class FooterScan:
     """What the data files say."""
 
     files: list[AddFile] = field(default_factory=list)
@@ -206,9 +206,9 @@ class Rebuilt:
     """Where the old objects were moved, empty when there were none."""
 
 
-def scan(objects: Objects, *, hashes: bool = False, leave_out: Iterable[str] = ()) -> Scanned:
+def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: Iterable[str] = ()) -> FooterScan:
     """Read the footer of every event log; with `hashes` the whole file, for its digest."""
-    found, without = Scanned(), set(leave_out)
+    found, without = FooterScan(), set(leave_out)
     for info in objects.store.list(f"{objects.home}data/"):
         path = info.key.removeprefix(objects.home)
         if "." not in path.rpartition("/")[2]:
@@ -247,7 +247,7 @@ def shard_of(file: AddFile, containers: Sequence[str]) -> AddShard:
     )
 
 
-def what_is_lost(scanned: Scanned, kept: Surviving, containers: Sequence[str] = ()) -> list[str]:
+def rebuild_losses(scanned: FooterScan, kept: Salvaged, containers: Sequence[str] = ()) -> list[str]:
     """Return what a catalog made of these will not know."""
     lost = list(scanned.skipped)
     known = sorted(set(scanned.transactions.values()))
@@ -266,9 +266,9 @@ def what_is_lost(scanned: Scanned, kept: Surviving, containers: Sequence[str] = 
 def rebuild(
     catalog: Catalog,
     clock: Clock,
-    scanned: Scanned,
+    scanned: FooterScan,
     containers: Sequence[str] = (),
-    kept: Surviving | None = None,
+    kept: Salvaged | None = None,
 ) -> Rebuilt:
     """Write a new catalog that lists the scanned files; the old one's objects are moved aside first.
 
@@ -278,11 +278,11 @@ def rebuild(
     Durability: on return the new catalog survives power loss. A crash before leaves the old objects aside and a
     catalog that is not complete; run it again.
     """
-    kept = Surviving() if kept is None else kept
+    kept = Salvaged() if kept is None else kept
     aside = set_aside(catalog.objects, clock, "replaced")
     fresh = Catalog(catalog.objects.store, catalog.objects.writer, catalog.objects.database, clock)
     fresh.copies = catalog.copies
-    lost, gaps = what_is_lost(scanned, kept, containers), _gaps(sorted(set(scanned.transactions.values())))
+    lost, gaps = rebuild_losses(scanned, kept, containers), _gaps(sorted(set(scanned.transactions.values())))
     order = sorted(scanned.files, key=lambda file: (_revision_of(scanned, file), file.first_event_id))
     note = Note(kind=Note.REBUILT, text="; ".join(lost), lost_revisions=gaps)
     extra = [Action(note=note), *kept.all()]
@@ -305,7 +305,7 @@ def _gaps(known: Sequence[int]) -> list[int]:
     return sorted(set(range(known[0], known[-1] + 1)) - set(known)) if known else []
 
 
-def set_aside(objects: Objects, clock: Clock, why: str, from_revision: int = 0) -> str:
+def set_aside(objects: CatalogObjects, clock: Clock, why: str, from_revision: int = 0) -> str:
     """Move the catalog's objects from a revision on to a folder beside it; return its prefix, empty if none moved."""
     target = f"{objects.home}transactions-{why}-{clock.now_ms():0{TIME_DIGITS}d}/"
     first = objects.folder(from_revision)
@@ -319,7 +319,7 @@ def set_aside(objects: Objects, clock: Clock, why: str, from_revision: int = 0) 
     return target if moved else ""
 
 
-def wipe(objects: Objects, confirm: str) -> int:
+def wipe(objects: CatalogObjects, confirm: str) -> int:
     """Delete a catalog for good and return how many objects went; data files, second copies and foreign files stay.
 
     Only who asks for it by name calls this: `confirm` names the catalog, as `<writer>/<database>`.
@@ -340,7 +340,7 @@ def wipe(objects: Objects, confirm: str) -> int:
     return len(keys)
 
 
-def replace_from(objects: Objects, clock: Clock, revision: int, key: str, data: bytes) -> None:
+def replace_from(objects: CatalogObjects, clock: Clock, revision: int, key: str, data: bytes) -> None:
     """Let one object take the place of all from a revision on, after these were copied to a folder beside.
 
     Where names are derived the key is that of the revision's own transaction: one write decides.
@@ -368,7 +368,9 @@ def replace_from(objects: Objects, clock: Clock, revision: int, key: str, data: 
             store.drop_folder(found.rpartition("/")[0] + "/")
 
 
-def _described(objects: Objects, path: str, size: int, *, hashes: bool) -> tuple[AddFile, int | None, UUID | None]:
+def _described(
+    objects: CatalogObjects, path: str, size: int, *, hashes: bool
+) -> tuple[AddFile, int | None, UUID | None]:
     key = objects.home + path
     store, where = objects.store, objects.store.locate(key)
     data = store.get(key) if hashes else None
@@ -436,7 +438,7 @@ def _range(node: str, first: int, last: int) -> SourceRange:
     return SourceRange(node=node, first_ordinal=first, last_ordinal=last)
 
 
-def _drop_covered(found: Scanned) -> None:
+def _drop_covered(found: FooterScan) -> None:
     """Leave out files whose events another file holds: what a compaction read and did not remove yet."""
     kept: list[AddFile] = []
     for file in found.files:
@@ -447,9 +449,9 @@ def _drop_covered(found: Scanned) -> None:
     found.files = kept
 
 
-def _added_by(scanned: Scanned, file: AddFile) -> tuple[int, UUID | None]:
+def _added_by(scanned: FooterScan, file: AddFile) -> tuple[int, UUID | None]:
     return _revision_of(scanned, file), scanned.attempts.get(file.path)
 
 
-def _revision_of(scanned: Scanned, file: AddFile) -> int:
+def _revision_of(scanned: FooterScan, file: AddFile) -> int:
     return scanned.transactions.get(file.path, -1)

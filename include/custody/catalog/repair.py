@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from custody.catalog.catalog import Catalog
 from custody.catalog.codec import decode
-from custody.catalog.forgotten import Copy, Forgotten, known_to
-from custody.catalog.keys import Found, Objects
-from custody.catalog.rebuild import replace_from, scan, shard_of
+from custody.catalog.keys import CatalogObject, CatalogObjects
+from custody.catalog.rebuild import replace_from, scan_footers, shard_of
+from custody.catalog.second_copies import SecondCopy, SecondCopyStore, copied_entries
 from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError
 from custody.catalog.transaction_pb2 import (
     EXPIRED,
@@ -37,7 +37,7 @@ from custody.format.names import LEASES, parse_revision
 
 
 @dataclass
-class Restored:
+class RestoredCopies:
     """What brings copies back."""
 
     actions: list[Action] = field(default_factory=list)
@@ -53,16 +53,16 @@ class Restored:
         return tuple(self.restored)
 
 
-def restored_to(draft: Draft, copies: Iterable[Copy]) -> Restored:
+def restore_copies(draft: Draft, copies: Iterable[SecondCopy]) -> RestoredCopies:
     """Apply copies to a draft that lacks what they say.
 
     What expired is not let go again while a hold stands: nobody knows whether it was made before.
     """
-    found = Restored()
+    found = RestoredCopies()
     for copy in copies:
         state = draft.state()
         name = next(iter(_names(copy)))
-        if name in known_to(state):
+        if name in copied_entries(state):
             continue
         actions = [copy.action]
         if copy.action.HasField("add_mark"):
@@ -82,7 +82,7 @@ def restored_to(draft: Draft, copies: Iterable[Copy]) -> Restored:
     return found
 
 
-def _names(copy: Copy) -> list[str]:
+def _names(copy: SecondCopy) -> list[str]:
     action = copy.action
     return [(action.add_tombstone.id if action.HasField("add_tombstone") else action.add_mark.id).hex()]
 
@@ -173,8 +173,8 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
                 taken.append(action)
             if action.HasField("remove_file"):
                 removed.add(action.remove_file.path)
-    copies = Forgotten(catalog.objects).read()
-    again = restored_to(draft, copies.behind(good.revision, _let_go_by(taken)))
+    copies = SecondCopyStore(catalog.objects).read()
+    again = restore_copies(draft, copies.behind(good.revision, _let_go_by(taken)))
     known = _from_footers(catalog, draft, good, removed | again.expired)
     from_footers = [file for file in known if file.path not in leave_out]
     next_event_id = max([next_event_id, *(file.last_event_id + 1 for file in from_footers)])
@@ -246,7 +246,7 @@ def _repaired(
     return plan, state
 
 
-def _set_aside(objects: Objects, key: str, target: str) -> None:
+def _set_aside(objects: CatalogObjects, key: str, target: str) -> None:
     """Move a checkpoint out of the way; one that somebody wrote anew in this moment gets its place again."""
     seen = objects.store.get(key)
     objects.store.move(key, target)
@@ -290,7 +290,7 @@ def _last_good(catalog: Catalog) -> tuple[CatalogState, bool, list[str]]:
     Raises:
         ForkError: a later checkpoint contradicts what lies beside it: it may be right, so nothing is given up for it.
     """
-    start, forks = EMPTY, list[tuple[Found, ForkError]]()
+    start, forks = EMPTY, list[tuple[CatalogObject, ForkError]]()
     for item in catalog.objects.checkpoints():
         try:
             found = catalog.chain.checkpoint(item, [])
@@ -364,7 +364,7 @@ class _Names:
                 return message
         return None
 
-    def _is_named(self, item: Found) -> bool:
+    def _is_named(self, item: CatalogObject) -> bool:
         if self._good.revision < 0 or self._good.naming == Transaction.RANDOM:
             return True
         while self._revision < item.revision:
@@ -382,4 +382,8 @@ def _from_footers(catalog: Catalog, draft: Draft, good: CatalogState, removed: s
     except CustodyError:
         pass  # older history is damaged too: what was removed in it may come back, which the note says
     ends = max((good.files[path].last_event_id + 1 for path in good.files), default=0)
-    return [file for file in scan(catalog.objects, hashes=True, leave_out=known).files if file.first_event_id >= ends]
+    return [
+        file
+        for file in scan_footers(catalog.objects, hashes=True, leave_out=known).files
+        if file.first_event_id >= ends
+    ]

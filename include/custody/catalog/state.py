@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from custody.catalog.persistent_map import GONE, FileMap, Gone, LayeredMap
+from custody.catalog.persistent_map import REMOVED, FileMap, PersistentMap, Removed
 from custody.catalog.transaction_pb2 import (
     Absorb,
     Action,
@@ -100,17 +100,17 @@ class CatalogState:
     reader_features: frozenset[str] = frozenset()
     files: FileMap = field(default_factory=FileMap)
     """Live Parquet files by path, relative to the database's folder."""
-    shards: Mapping[str, AddShard] = field(default_factory=LayeredMap)
+    shards: Mapping[str, AddShard] = field(default_factory=PersistentMap)
     """Live index shards by name."""
-    tombstones: Mapping[str, AddTombstone] = field(default_factory=LayeredMap)
+    tombstones: Mapping[str, AddTombstone] = field(default_factory=PersistentMap)
     """What readers no longer give out, by the tombstone's id in hexadecimal digits."""
-    absorbed: Mapping[str, Absorb] = field(default_factory=LayeredMap)
+    absorbed: Mapping[str, Absorb] = field(default_factory=PersistentMap)
     """Whose files these files stand for, by `<writer>/<database>`."""
-    losses: Mapping[str, AddLoss] = field(default_factory=LayeredMap)
+    losses: Mapping[str, AddLoss] = field(default_factory=PersistentMap)
     """Which events are known to be lost, by the loss's id in hexadecimal digits."""
-    holds: Mapping[str, AddHold] = field(default_factory=LayeredMap)
+    holds: Mapping[str, AddHold] = field(default_factory=PersistentMap)
     """What is neither expired nor erased, by the hold's name."""
-    marks: Mapping[str, AddMark] = field(default_factory=LayeredMap)
+    marks: Mapping[str, AddMark] = field(default_factory=PersistentMap)
     """What expired and may still lie on disk, by the mark's id in hexadecimal digits."""
     naming: int = Transaction.DERIVED
     epoch: int = 0
@@ -257,12 +257,12 @@ class Draft:
     def _remove(self, kind: str, changes: _Changes, base: Mapping[str, Any], name: str) -> None:
         if not self._has(changes, base, name):
             raise NotApplicableError(Conflict(kind, name, "is not live"))
-        changes[name] = GONE
+        changes[name] = REMOVED
 
     @staticmethod
     def _has(changes: _Changes, base: Mapping[str, Any], name: str) -> bool:
         value = changes.get(name)
-        return name in base if value is None else not isinstance(value, Gone)
+        return name in base if value is None else not isinstance(value, Removed)
 
     def _add_file(self, action: Action) -> None:
         file = action.add_file
@@ -351,4 +351,4 @@ _APPLY: dict[str, Callable[[Draft, Action], None]] = {
 
 
 def _changed(base: Mapping[str, Any], changes: _Changes) -> Mapping[str, Any]:
-    return base.changed(changes) if isinstance(base, LayeredMap) else LayeredMap({**base}).changed(changes)
+    return base.changed(changes) if isinstance(base, PersistentMap) else PersistentMap({**base}).changed(changes)

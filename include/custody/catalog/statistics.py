@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError
 
 from custody.catalog.codec import decode
-from custody.catalog.keys import Objects
+from custody.catalog.keys import CatalogObjects
 from custody.catalog.state import CatalogState
 from custody.catalog.transaction_pb2 import AddFile, FileStatistics, Transaction
 from custody.errors import CorruptionError, CustodyError
@@ -57,12 +57,12 @@ _TYPES = {
 }
 
 
-def table_key(objects: Objects, state: CatalogState) -> str:
+def table_key(objects: CatalogObjects, state: CatalogState) -> str:
     """Return where the table of a state's checkpoint lies."""
     return objects.folder(state.revision) + statistics_file(state.uuid)
 
 
-def write_statistics(objects: Objects, state: CatalogState, table: pa.Table) -> None:
+def write_statistics(objects: CatalogObjects, state: CatalogState, table: pa.Table) -> None:
     """Write the table of a state beside its checkpoint."""
     sink = pa.BufferOutputStream()
     marked = table.replace_schema_metadata({_KEY: f"{state.catalog_id}:{state.revision}"})
@@ -77,7 +77,7 @@ def write_statistics(objects: Objects, state: CatalogState, table: pa.Table) -> 
     objects.store.put(table_key(objects, state), data)
 
 
-def statistics_table(objects: Objects, state: CatalogState) -> pa.Table:
+def statistics_table(objects: CatalogObjects, state: CatalogState) -> pa.Table:
     """Return the table of a state: rows of the last checkpoint's table that still hold, and new ones for the rest."""
     former = _former(objects, state)
     if former is None:
@@ -93,7 +93,7 @@ def statistics_table(objects: Objects, state: CatalogState) -> pa.Table:
     return pa.concat_tables([kept, fresh], promote_options="permissive") if fresh.num_rows else kept
 
 
-def read_statistics(objects: Objects, state: CatalogState, columns: list[str] | None = None) -> pa.Table | None:
+def read_statistics(objects: CatalogObjects, state: CatalogState, columns: list[str] | None = None) -> pa.Table | None:
     """Return the table beside the checkpoint of this very state, None when it is lost, damaged or of another one."""
     try:
         found = _opened(objects.store.get(table_key(objects, state)))
@@ -177,7 +177,7 @@ def _bound(column: Any, bound: str, kind: str) -> Any:  # noqa: ANN401 - any of 
     return None if value is None or value.WhichOneof("kind") != kind else getattr(value, kind)
 
 
-def _former(objects: Objects, state: CatalogState) -> pa.Table | None:
+def _former(objects: CatalogObjects, state: CatalogState) -> pa.Table | None:
     """Return the table of the newest checkpoint that the hint names; its rows hold as long as their files are live."""
     try:
         hint: Transaction = decode(objects.store.get(objects.hint), objects.hint)

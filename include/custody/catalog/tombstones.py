@@ -68,10 +68,10 @@ def visible(tombstones: Iterable[AddTombstone], table: pa.Table) -> pa.ChunkedAr
 
     Needs the columns that `columns_needed` names.
     """
-    return pc.invert(meant([stone for stone in tombstones if not is_remnant(stone)], table))
+    return pc.invert(matching_rows([stone for stone in tombstones if not is_remnant(stone)], table))
 
 
-def meant(parts: Iterable[AddTombstone | Condition], table: pa.Table) -> pa.ChunkedArray | pa.Array:
+def matching_rows(parts: Iterable[AddTombstone | Condition], table: pa.Table) -> pa.ChunkedArray | pa.Array:
     """Return which rows of a table at least one of some tombstones or conditions means: booleans, shape (rows,)."""
     found = pa.array(np.zeros(table.num_rows, np.bool_))
     for part in parts:
@@ -80,7 +80,7 @@ def meant(parts: Iterable[AddTombstone | Condition], table: pa.Table) -> pa.Chun
 
 
 def columns_needed(parts: Iterable[AddTombstone | Condition]) -> list[str]:
-    """Return the columns that `visible` or `meant` looks at, so that a reader decodes no others."""
+    """Return the columns that `visible` or `matching_rows` looks at, so that a reader decodes no others."""
     wanted: set[str] = set()
     for stone in filterfalse(is_remnant, parts):
         wanted |= {"event_id"} if stone.event_ids or stone.before_event_id else set()
@@ -92,7 +92,7 @@ def columns_needed(parts: Iterable[AddTombstone | Condition]) -> list[str]:
     return sorted(wanted)
 
 
-def may_mean(
+def may_match(
     stone: AddTombstone | Condition, first_event_id: int, last_event_id: int, first_ms: int, last_ms: int
 ) -> bool:
     """Whether a tombstone can mean an event of a file with these bounds (times in ms); False needs no reading."""
@@ -125,7 +125,7 @@ def _meant(stone: AddTombstone | Condition, table: pa.Table) -> pa.ChunkedArray 
         found = pc.and_(found, condition)
     found = pc.fill_null(found, False)
     if isinstance(stone, AddTombstone) and stone.unless:
-        found = pc.and_not(found, meant(stone.unless, table))
+        found = pc.and_not(found, matching_rows(stone.unless, table))
     return found
 
 

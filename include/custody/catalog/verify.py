@@ -17,7 +17,7 @@ from custody.catalog.catalog import Catalog
 from custody.catalog.checkpoints import checkpoint_message
 from custody.catalog.codec import decode, digest
 from custody.catalog.footers import fingerprint, parse_footer, read_footer, stored_footer
-from custody.catalog.keys import Found, Objects
+from custody.catalog.keys import CatalogObject, CatalogObjects
 from custody.catalog.state import EMPTY, CatalogState, Draft, NotApplicableError
 from custody.catalog.statistics import read_statistics, table_key
 from custody.catalog.transaction_pb2 import AddFile, Transaction
@@ -58,7 +58,7 @@ class Findings(Protocol):
     notices: list[str]
 
 
-def scrub_files(objects: Objects, state: CatalogState, found: Findings, progress: Progress) -> None:
+def scrub_files(objects: CatalogObjects, state: CatalogState, found: Findings, progress: Progress) -> None:
     """Read every live file and table of contents and add what is wrong with them to `found`."""
     total = sum(state.files[path].size_bytes for path in state.files)
     unknown = 0
@@ -66,14 +66,14 @@ def scrub_files(objects: Objects, state: CatalogState, found: Findings, progress
         file = state.files[path]
         found.files += 1
         unknown += not file.sha256
-        found.defects += [*check_file(objects, file), *check_toc(objects, file)]
+        found.defects += [*verify_file(objects, file), *verify_toc(objects, file)]
         found.bytes += file.size_bytes
         progress(found.bytes, total)
     if unknown:
         found.notices.append(f"{unknown} files have no digest in the catalog, only their footers were compared.")
 
 
-def check_file(objects: Objects, file: AddFile) -> list[Defect]:
+def verify_file(objects: CatalogObjects, file: AddFile) -> list[Defect]:
     """Read a live file and return what is wrong with it: its damaged blocks, or one defect of the whole."""
     key = objects.home + file.path
     where = objects.store.locate(key)
@@ -88,7 +88,7 @@ def check_file(objects: Objects, file: AddFile) -> list[Defect]:
     return _check_footer(where, data, file)
 
 
-def check_toc(objects: Objects, file: AddFile) -> list[Defect]:
+def verify_toc(objects: CatalogObjects, file: AddFile) -> list[Defect]:
     """Read the table of contents beside a live file, if it has one, and return what is wrong with it."""
     if not file.toc_path:
         return []
@@ -199,7 +199,7 @@ class _Walk:
 
     def run(self) -> CatalogState | None:
         """Return the newest state, None when it cannot be told."""
-        by_revision: dict[int, list[Found]] = {}
+        by_revision: dict[int, list[CatalogObject]] = {}
         for item in self._objects.list():
             by_revision.setdefault(item.revision, []).append(item)
         if not by_revision:
@@ -272,7 +272,7 @@ class _Walk:
                 kept.append(defect)
         self.found.defects[:] = kept
 
-    def _transaction(self, revision: int, items: list[Found], *, begins: bool) -> None:
+    def _transaction(self, revision: int, items: list[CatalogObject], *, begins: bool) -> None:
         """Read the transaction of a revision; what cannot be followed leaves the state unknown."""
         item = self._choose(revision, items)
         if item is None:
@@ -296,7 +296,7 @@ class _Walk:
         self._apply(item, transaction, digest(data), begins=begins)
         self._digest, self._uuid = digest(data), transaction.uuid
 
-    def _choose(self, revision: int, items: list[Found]) -> Found | None:
+    def _choose(self, revision: int, items: list[CatalogObject]) -> CatalogObject | None:
         """Return the transaction of the right name; every other one is foreign, or with random names a fork."""
         random = self._draft is not None and self._draft.naming == Transaction.RANDOM
         wanted: bytes | None = None
@@ -312,7 +312,7 @@ class _Walk:
                 self._defect(item.key, message, part="object", revision=revision)
         return right[0] if right else None
 
-    def _check_link(self, item: Found, transaction: Transaction, revision: int, *, begins: bool) -> None:
+    def _check_link(self, item: CatalogObject, transaction: Transaction, revision: int, *, begins: bool) -> None:
         wrong = []
         if transaction.revision != revision or transaction.uuid != item.uuid.bytes:
             wrong.append(f"its name says {revision}, {item.uuid}, it says {transaction.revision}")
@@ -325,7 +325,7 @@ class _Walk:
         for message in wrong:
             self._defect(item.key, message, revision=revision)
 
-    def _apply(self, item: Found, transaction: Transaction, its_digest: bytes, *, begins: bool) -> None:
+    def _apply(self, item: CatalogObject, transaction: Transaction, its_digest: bytes, *, begins: bool) -> None:
         if begins and transaction.revision > 0:
             self._draft = None  # its checkpoint tells the state
         if self._draft is None:
@@ -336,7 +336,7 @@ class _Walk:
             self._defect(item.key, str(error), revision=transaction.revision)
             self._draft = None
 
-    def _checkpoint(self, item: Found) -> None:
+    def _checkpoint(self, item: CatalogObject) -> None:
         """Compare a checkpoint with the state; where the state is unknown, go on from it."""
         self.found.checkpoints += 1
         try:

@@ -10,16 +10,16 @@ import click
 
 from custody.catalog import (
     Catalog,
-    collect,
+    collect_garbage,
     last_commit_ms,
     plan_prune,
     plan_repair,
     prune,
     rebuild,
+    rebuild_losses,
     repair,
-    scan,
-    surviving,
-    what_is_lost,
+    salvage,
+    scan_footers,
     wipe,
 )
 from custody.cli.catalog_cmd import catalog
@@ -129,7 +129,7 @@ def gc(
     """
     doing = confirm(yes=yes, dry_run=dry_run)
     _, found = opened(repository, writer)
-    made = collect(
+    made = collect_garbage(
         found,
         SystemClock(),
         older_than_ms=duration_ms(older_than),
@@ -225,14 +225,14 @@ def rebuild_from_files(
     settings, found = opened(repository, writer)
     containers = [str(path) for path in settings.repository.containers]
     with undisturbed(settings, found.objects.writer) if doing else nullcontext():
-        kept = surviving(found.objects)
-        scanned = scan(found.objects, hashes=hashes, leave_out=kept.marked)
+        kept = salvage(found.objects)
+        scanned = scan_footers(found.objects, hashes=hashes, leave_out=kept.marked)
         document: dict[str, object] = {
             "files": len(scanned.files),
             "events": sum(file.rows for file in scanned.files),
             "skipped": scanned.skipped,
             "kept": kept.counts(),
-            "lost": what_is_lost(scanned, kept, containers),
+            "lost": rebuild_losses(scanned, kept, containers),
             "may_give_out_more": kept.more,
             "done": doing,
         }

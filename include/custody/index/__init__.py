@@ -10,16 +10,16 @@ from custody.index.fields import (
     STANDARD_FIELDS,
     TEXT_FIELD,
     TIME_FIELDS,
-    Indexed,
+    IndexedFields,
     identifier_fields,
     parse_time,
     searched_fields,
     whoosh_schema,
     words,
 )
-from custody.index.patterns import matching
-from custody.index.shard import DAY, DAY_MS, OpenShard, Shards, day_name, describe_shard, search_shard
-from custody.index.values import Values, term
+from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard, search_shard
+from custody.index.terms import TermValues, term
+from custody.index.wildcards import matching
 
 __all__ = [
     "ATTRIBUTE_PREFIX",
@@ -32,10 +32,10 @@ __all__ = [
     "TEXT_FIELD",
     "TIME_FIELDS",
     "BuiltShard",
-    "Indexed",
+    "IndexedFields",
     "OpenShard",
-    "Shards",
-    "Values",
+    "ShardCache",
+    "TermValues",
     "build_shard",
     "day_name",
     "describe_shard",

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from custody.errors import ConfigurationError
 from custody.index import manifest, whoosh_writer
-from custody.index.fields import STANDARD_FIELDS, Indexed
-from custody.index.writer import write_segment
+from custody.index.fields import STANDARD_FIELDS, IndexedFields
+from custody.index.segment_writer import write_segment
 from custody.vfs import FileSystem
 
 ATTEMPT_PREFIX = "building-"
@@ -72,7 +72,7 @@ def build_shard(
                 fs,
                 attempt,
                 [tables] if isinstance(tables, pa.Table) else tables,
-                Indexed.checked(attributes, standard, ranges),
+                IndexedFields.checked(attributes, standard, ranges),
                 writer,
                 memory_bytes,
             )
@@ -99,7 +99,7 @@ def _write(
     fs: FileSystem,
     folder: Path,
     tables: Iterable[pa.Table],
-    indexed: Indexed,
+    indexed: IndexedFields,
     writer: Literal["bulk", "stock"] | None,
     memory_bytes: int,
 ) -> None:

@@ -28,25 +28,25 @@ import pyarrow as pa
 from whoosh.filedb.structfile import StructFile
 
 from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put, raw, starts, take
+from custody.index.inverted_field import InvertedField
 from custody.index.manifest import Description
-from custody.index.pages import CheckedFile, numbers, window
-from custody.index.posting_lists import FieldTerms
+from custody.index.paged_file import CheckedFile, numbers, window
 from custody.index.postings import (
     DATA_OPEN,
     FIRST_BYTES,
     INLINE_MAX,
     NONE,
     InlineList,
-    Occurrences,
+    PositionEncoder,
     PostingList,
     SingleBlocks,
     blocks,
     inline,
     single_blocks,
 )
-from custody.index.postings_cache import KeptLists
+from custody.index.postings_cache import PostingsCache
 from custody.index.term_sets import Hashes, TermSet
-from custody.index.values import Codes
+from custody.index.terms import Codes
 
 _POLYNOMIAL = 0xEDB88320
 _BULK = 16  # fewer keys of one length are cheaper one by one
@@ -122,14 +122,14 @@ class DictionaryWriter:
         self._places: list[Ints] = []
         self._hashes: list[Hashes] = []
 
-    def add(self, name: str, field: FieldTerms) -> tuple[Bytes, Bytes]:
+    def add(self, name: str, field: InvertedField) -> tuple[Bytes, Bytes]:
         """Return the records of a field's terms and the blocks of their postings; fields come in a fixed order."""
         number = self.fields[name] = len(self.fields)
-        occurrences = None if field.positions is None else Occurrences(field.positions)
+        positions_encoder = None if field.positions is None else PositionEncoder(field.positions)
         is_inline = field.frequencies <= INLINE_MAX
         long, short = np.flatnonzero(~is_inline), np.flatnonzero(is_inline)
-        far = blocks(field, long, occurrences)
-        near = inline(field, short, occurrences)
+        far = blocks(field, long, positions_encoder)
+        near = inline(field, short, positions_encoder)
         extents = np.empty(len(long), EXTENT)
         extents["place"], extents["length"] = far.places + self._postings_size, far.lengths
         records, places = _records(number, field, near, extents, short, long, _weights(field))
@@ -151,7 +151,7 @@ class DictionaryWriter:
         return b"".join([tables.tobytes(), directory.tobytes(), extras, order, end]), len(places), code
 
 
-def _weights(field: FieldTerms) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _weights(field: InvertedField) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the sum and the greatest of the weights of each term's postings."""
     if field.positions is None:
         return field.frequencies.astype(np.float64), np.ones(len(field.frequencies))
@@ -161,7 +161,7 @@ def _weights(field: FieldTerms) -> tuple[npt.NDArray[np.float64], npt.NDArray[np
 
 def _records(
     number: int,
-    field: FieldTerms,
+    field: InvertedField,
     near: Pieces,
     extents: npt.NDArray[np.void],
     short: Ints,
@@ -192,7 +192,7 @@ def _records(
     return out, places
 
 
-def _hashes(number: int, field: FieldTerms) -> Hashes:
+def _hashes(number: int, field: InvertedField) -> Hashes:
     return crc32_of(field.text, starts(field.lengths), field.lengths, before=struct.pack(">H", number))
 
 
@@ -413,7 +413,7 @@ class Dictionary:
         self._layout: Literal["bulk", "stock"] = description.layout
         self._records = Records(terms, description)
         self._ranges: dict[str, tuple[int, int]] = {}
-        self._kept = KeptLists()
+        self._kept = PostingsCache()
         self._texts: tuple[tuple[int, int], pa.StringArray] = (-1, -1), pa.nulls(0, pa.string())
 
     def find(self, field: str, term: bytes) -> PostingList | None:

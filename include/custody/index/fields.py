@@ -27,7 +27,7 @@ from whoosh.columns import NumericColumn
 from custody.errors import ConfigurationError, InvalidInputError
 from custody.index.arrays import flags, integers, number
 from custody.index.arrays import texts as to_texts
-from custody.index.values import Rows, Values, attribute, column, elements, whole
+from custody.index.terms import Rows, TermValues, attribute, column, elements, whole
 
 WORDS = SimpleAnalyzer()
 
@@ -40,7 +40,7 @@ def words(text: str) -> list[str]:
     return [token.text for token in WORDS(text)]
 
 
-def text_values(texts: pa.StringArray) -> Values:
+def text_values(texts: pa.StringArray) -> TermValues:
     """Return the words of each row's text and where in the text they stand; each distinct text is cut once."""
     encoded = pc.dictionary_encode(texts)
     distinct = encoded.dictionary
@@ -54,10 +54,10 @@ def text_values(texts: pa.StringArray) -> Values:
     begins = np.cumsum(counts) - counts
     within = np.arange(int(counts.sum())) - np.repeat(begins, counts)
     source = np.repeat(first[:-1][code_of], counts) + within
-    return Values(found.terms, found.codes[source], np.repeat(kept, counts), within.astype(np.int32))
+    return TermValues(found.terms, found.codes[source], np.repeat(kept, counts), within.astype(np.int32))
 
 
-def _plain_words(texts: pa.StringArray, plain: npt.NDArray[np.bool_]) -> Values:
+def _plain_words(texts: pa.StringArray, plain: npt.NDArray[np.bool_]) -> TermValues:
     """Return the words of ASCII texts; the rows are the texts' numbers and go up."""
     texts = pc.ascii_lower(pa.concat_arrays([texts]))
     _, offsets_buffer, characters = texts.buffers()
@@ -67,7 +67,7 @@ def _plain_words(texts: pa.StringArray, plain: npt.NDArray[np.bool_]) -> Values:
     words = pa.StringArray.from_buffers(*_sliced(data, begin, end))
     encoded = words.dictionary_encode()
     rows = np.searchsorted(offsets, begin, side="right") - 1
-    return Values(encoded.dictionary, integers(encoded.indices, np.int32), rows)
+    return TermValues(encoded.dictionary, integers(encoded.indices, np.int32), rows)
 
 
 def _bounds(data: npt.NDArray[np.uint8], offsets: Rows) -> tuple[Rows, Rows]:
@@ -99,12 +99,12 @@ def _sliced(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> tuple[int, p
     return len(begin), pa.py_buffer(offsets.tobytes()), pa.py_buffer(characters.tobytes())
 
 
-def _any_words(texts: pa.StringArray) -> Values:
+def _any_words(texts: pa.StringArray) -> TermValues:
     """Return the words of texts, one text after the other."""
     found = [words(text) for text in texts.to_pylist()]
     flat = to_texts([word for row in found for word in row]).dictionary_encode()
     rows = np.repeat(np.arange(len(found)), [len(row) for row in found])
-    return Values(flat.dictionary, integers(flat.indices, np.int32), rows)
+    return TermValues(flat.dictionary, integers(flat.indices, np.int32), rows)
 
 
 ATTRIBUTE_PREFIX = "attribute."
@@ -121,32 +121,32 @@ class SearchField:
 
     name: str
     help: str
-    values: Callable[[pa.Table], Values]
+    values: Callable[[pa.Table], TermValues]
 
 
-def _column(name: str) -> Callable[[pa.Table], Values]:
+def _column(name: str) -> Callable[[pa.Table], TermValues]:
     return lambda table: whole(column(table, name))
 
 
-def _uuids(table: pa.Table) -> Values:
+def _uuids(table: pa.Table) -> TermValues:
     """Give an event's own FlowFile and all that it came from or led to."""
     related = [elements(column(table, name)) for name in ("parent_uuids", "child_uuids")]
-    return Values.joined([whole(column(table, "flowfile_uuid")), *related])
+    return TermValues.joined([whole(column(table, "flowfile_uuid")), *related])
 
 
-def _claim(part: str) -> Callable[[pa.Table], Values]:
-    def values(table: pa.Table) -> Values:
+def _claim(part: str) -> Callable[[pa.Table], TermValues]:
+    def values(table: pa.Table) -> TermValues:
         claims = [pc.struct_field(column(table, name), part) for name in ("content_claim", "previous_content_claim")]
-        return Values.joined([whole(claim) for claim in claims])
+        return TermValues.joined([whole(claim) for claim in claims])
 
     return values
 
 
-def _attribute(name: str) -> Callable[[pa.Table], Values]:
+def _attribute(name: str) -> Callable[[pa.Table], TermValues]:
     return partial(attribute, name=name)
 
 
-def _text(name: str) -> Callable[[pa.Table], Values]:
+def _text(name: str) -> Callable[[pa.Table], TermValues]:
     return lambda table: text_values(column(table, name))
 
 
@@ -227,7 +227,7 @@ def identifier() -> fields.FieldType:
 
 
 @dataclass(frozen=True, slots=True)
-class Indexed:
+class IndexedFields:
     """What an index has: standard fields, attributes, and the number fields that get terms besides their column."""
 
     attributes: tuple[str, ...] = ()
@@ -235,7 +235,7 @@ class Indexed:
     ranges: tuple[str, ...] = ()
 
     @classmethod
-    def checked(cls, attributes: Iterable[str], standard: Iterable[str], ranges: Iterable[str]) -> Indexed:
+    def checked(cls, attributes: Iterable[str], standard: Iterable[str], ranges: Iterable[str]) -> IndexedFields:
         """Return it with the names of fields in a fixed order.
 
         Raises:

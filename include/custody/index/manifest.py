@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, frame, frames
-from custody.index.fields import ATTRIBUTE_PREFIX, NUMBER_FIELDS, TIME_FIELDS, Indexed
+from custody.index.fields import ATTRIBUTE_PREFIX, NUMBER_FIELDS, TIME_FIELDS, IndexedFields
 from custody.vfs import FileSystem, WritableFile
 
 NAME = "custody.shard"
@@ -66,7 +66,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
         attributes = (ATTRIBUTE_PREFIX + name for name in self.attributes)
         return frozenset((*self.standard, *attributes, *TIME_FIELDS, *NUMBER_FIELDS))
 
-    def is_of(self, indexed: Indexed) -> bool:
+    def is_of(self, indexed: IndexedFields) -> bool:
         """Whether a shard that is built now would have the same fields."""
         found = (self.attributes, self.standard, self.ranges)
         wanted = (indexed.attributes, indexed.standard, indexed.ranges)
@@ -151,7 +151,7 @@ def checksums_of(data: bytes | memoryview) -> list[int]:
     return [zlib.crc32(view[start : start + PAGE_BYTES]) for start in range(0, len(view), PAGE_BYTES)]
 
 
-class PagedFile:
+class PagedFileWriter:
     """A file that is written once, from its beginning to its end, and checksummed by pages on the way."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:

@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put, put_same, raw, starts
-from custody.index.pages import CheckedFile, numbers
-from custody.index.posting_lists import FieldTerms, Positions
-from custody.index.postings_cache import KeptLists, WholeList
+from custody.index.inverted_field import InvertedField, Positions
+from custody.index.paged_file import CheckedFile, numbers
+from custody.index.postings_cache import DecodedPostings, PostingsCache
 from custody.index.safe_pickle import plain_data, plain_prefix
 
 LIST_OPEN, LIST_CLOSE = b"](", b"e."
@@ -35,7 +35,7 @@ _LONG_VALUE = 256
 _FIXED = 4 + len(LIST_OPEN) + len(LIST_CLOSE)
 
 
-class Occurrences:
+class PositionEncoder:
     """The encoded values of all postings of a field, one behind the other."""
 
     def __init__(self, found: Positions) -> None:
@@ -121,7 +121,7 @@ WIDTHS = ((2, b"K"), (3, b"M"), (5, b"J"))
 """Bytes of a difference and the code before it: unsigned 8 and 16 bits, signed 32 bits."""
 
 
-def blocks(field: FieldTerms, lists: Ints, occurrences: Occurrences | None) -> Pieces:
+def blocks(field: InvertedField, lists: Ints, positions_encoder: PositionEncoder | None) -> Pieces:
     """Return the blocks of some of a field's lists, which are named by the numbers of their terms."""
     frequencies, list_first = field.frequencies[lists], field.first[lists]
     block_counts = -(-frequencies // BLOCK_POSTINGS)
@@ -133,14 +133,14 @@ def blocks(field: FieldTerms, lists: Ints, occurrences: Occurrences | None) -> P
     postings = end - first
 
     deltas, widths = _differences(field.documents, first, postings)
-    tails = _tails(len(first)) if occurrences is None else occurrences.tails(first, end)
+    tails = _tails(len(first)) if positions_encoder is None else positions_encoder.tails(first, end)
     data_lengths = len(DATA_OPEN) + FIRST_BYTES + (postings - 1) * widths + tails.lengths
     lengths = HEAD_BYTES + data_lengths + is_first * len(LIST_MARK)
     places = starts(lengths)
     out = np.empty(int(lengths.sum()), np.uint8)
     put_same(out, places[is_first], LIST_MARK)
     head_places = places + is_first * len(LIST_MARK)
-    put(out, head_places, _heads(field, first, end, data_lengths, is_last, occurrences))
+    put(out, head_places, _heads(field, first, end, data_lengths, is_last, positions_encoder))
     data_places = head_places + HEAD_BYTES
     put_same(out, data_places, DATA_OPEN)
     put(out, data_places + len(DATA_OPEN), _number(b"J", field.documents[first].astype("<u4")))
@@ -152,10 +152,12 @@ def blocks(field: FieldTerms, lists: Ints, occurrences: Occurrences | None) -> P
     return Pieces(out, list_places, list_lengths)
 
 
-def inline(field: FieldTerms, lists: Ints, occurrences: Occurrences | None) -> Pieces:
+def inline(field: InvertedField, lists: Ints, positions_encoder: PositionEncoder | None) -> Pieces:
     """Return short lists as they lie in the dictionary: all documents as J, not as differences."""
     frequencies, first = field.frequencies[lists], field.first[lists]
-    tails = _empty_tails(frequencies) if occurrences is None else occurrences.tails(first, first + frequencies)
+    tails = (
+        _empty_tails(frequencies) if positions_encoder is None else positions_encoder.tails(first, first + frequencies)
+    )
     lengths = len(DATA_OPEN) + FIRST_BYTES * frequencies + tails.lengths
     places = starts(lengths)
     out = np.empty(int(lengths.sum()), np.uint8)
@@ -207,12 +209,12 @@ def _put_differences(
 
 
 def _heads(
-    field: FieldTerms,
+    field: InvertedField,
     first: Ints,
     end: Ints,
     data_lengths: Ints,
     is_last: npt.NDArray[np.bool_],
-    occurrences: Occurrences | None,
+    positions_encoder: PositionEncoder | None,
 ) -> Bytes:
     heads = np.empty((len(first), HEAD_BYTES), np.uint8)
     lengths = len(ABOUT) + data_lengths
@@ -221,8 +223,8 @@ def _heads(
     about[:] = ABOUT
     about[:, ABOUT_POSTINGS : ABOUT_POSTINGS + 4] = raw((end - first).astype("<i4"))
     about[:, ABOUT_LAST : ABOUT_LAST + 4] = raw(field.documents[end - 1].astype("<u4"))
-    if occurrences is not None:
-        about[:, ABOUT_WEIGHT : ABOUT_WEIGHT + 8] = raw(occurrences.greatest(first, end).astype(">f8"))
+    if positions_encoder is not None:
+        about[:, ABOUT_WEIGHT : ABOUT_WEIGHT + 8] = raw(positions_encoder.greatest(first, end).astype(">f8"))
     return heads
 
 
@@ -274,7 +276,7 @@ class PostingList:
         frequency: int,
         first: int,
         last: int,
-        kept: KeptLists | None = None,
+        kept: PostingsCache | None = None,
     ) -> None:
         self.frequency = frequency
         self._place = place
@@ -341,7 +343,7 @@ class PostingList:
         """Whether the list is in memory as a whole; after some blocks the rest is decoded at once, and kept."""
         if self._whole is None and self._decodings > _BLOCKS_ALONE and self._kept is not None:
             parts = [documents for _, documents in self.blocks()]
-            self._whole = WholeList(np.concatenate(parts).astype(np.int32))
+            self._whole = DecodedPostings(np.concatenate(parts).astype(np.int32))
             self._kept.put(self._place, self._whole)
         return self._whole is not None
 

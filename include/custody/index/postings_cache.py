@@ -16,7 +16,7 @@ _BITS = 32
 _SPARSE = 64
 
 
-class WholeList:
+class DecodedPostings:
     """The documents of a term, going up, at least one; as bits, too, where that takes less room than the numbers."""
 
     def __init__(self, documents: Documents) -> None:
@@ -69,20 +69,20 @@ class WholeList:
         return np.packbits(has, bitorder="little")
 
 
-class KeptLists:
+class PostingsCache:
     """Whole lists of one shard, within a bound of bytes; may be used by several threads."""
 
     def __init__(self, bytes_max: int = 1 << 20) -> None:
         self._bytes_max = bytes_max
-        self._lists: dict[int, WholeList] = {}
+        self._lists: dict[int, DecodedPostings] = {}
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def get(self, place: int) -> WholeList | None:
+    def get(self, place: int) -> DecodedPostings | None:
         """Return the list that lies at a place, None when it is not kept."""
         return self._lists.get(place)
 
-    def put(self, place: int, found: WholeList) -> None:
+    def put(self, place: int, found: DecodedPostings) -> None:
         """Keep a list; those that were kept first go."""
         with self._lock:
             if place in self._lists or found.nbytes > self._bytes_max:

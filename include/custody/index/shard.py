@@ -21,14 +21,14 @@ from whoosh import query
 from custody.errors import CorruptionError, NotFoundError, StorageError
 from custody.index import manifest
 from custody.index.arrays import Ints, to_arrow
-from custody.index.columns import NumberColumn
 from custody.index.dictionary import Dictionary
+from custody.index.doc_sets import DocSet
 from custody.index.fields import ABSENT, POINTER_COLUMN
 from custody.index.manifest import Description, Manifest, pages_of
-from custody.index.nodes import Node
-from custody.index.pages import CheckedFile
+from custody.index.number_columns import NumberColumn
+from custody.index.paged_file import CheckedFile
 from custody.index.plan import plan
-from custody.index.values import Codes
+from custody.index.terms import Codes
 from custody.vfs import FileSystem
 
 EventIds = npt.NDArray[np.int64]
@@ -155,7 +155,7 @@ class OpenShard:
             chosen = np.flatnonzero(counts[1:])
             return dict(zip(texts.take(to_arrow(chosen)).to_pylist(), counts[1:][chosen].tolist(), strict=True))
 
-    def _days(self, node: Node) -> dict[str, int]:
+    def _days(self, node: DocSet) -> dict[str, int]:
         counts: Counter[int] = Counter()
         for documents in node.chunks(node.low, node.high):
             days, found = np.unique(self.numbers(_TIME).of(documents) // DAY_MS, return_counts=True)
@@ -165,7 +165,7 @@ class OpenShard:
     def _ids(self) -> NumberColumn:
         return self.numbers(POINTER_COLUMN)
 
-    def _window(self, node: Node, below: int | None, above: int | None) -> tuple[int, int]:
+    def _window(self, node: DocSet, below: int | None, above: int | None) -> tuple[int, int]:
         """Return the documents to look at; the ids of the documents go down."""
         low, high = node.low, node.high
         if below is not None and below <= self.description.last_event_id:
@@ -215,7 +215,7 @@ def _newest(chunks: Iterator[Ints], limit: int | None) -> Ints:
     return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
 
 
-def _backwards(node: Node, low: int, high: int) -> Iterator[Ints]:
+def _backwards(node: DocSet, low: int, high: int) -> Iterator[Ints]:
     """Yield the documents from the last to the first, in windows that grow."""
     window = _BACKWARDS
     while high > low:
@@ -229,7 +229,7 @@ SHARDS_MAX = 128
 """Shards that are open at a time; each keeps up to eight files mapped."""
 
 
-class Shards:
+class ShardCache:
     """The shards of one file system, the last used open; may be used by several threads."""
 
     def __init__(self, fs: FileSystem, open_max: int = SHARDS_MAX) -> None:

@@ -23,16 +23,16 @@ from whoosh.index import TOC
 from whoosh.writing import IndexWriter
 
 from custody.index.arrays import to_arrow
-from custody.index.columns import zones
-from custody.index.fields import ABSENT, NUMBER_FIELDS, POINTER_COLUMN, TEXT_FIELD, TIME_FIELDS, Indexed, numbers
+from custody.index.fields import ABSENT, NUMBER_FIELDS, POINTER_COLUMN, TEXT_FIELD, TIME_FIELDS, IndexedFields, numbers
 from custody.index.manifest import Description, Manifest, ShardFile, checksums_of
+from custody.index.number_columns import zones
 from custody.vfs import FileSystem
 
 _WRITER_MEGABYTES = 4096  # below the working set Whoosh pickles every posting to run files
 _NUMBERS = (*TIME_FIELDS, *NUMBER_FIELDS)
 
 
-def write_segment(fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: Indexed) -> Manifest:
+def write_segment(fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: IndexedFields) -> Manifest:
     """Write the events of some tables into an empty folder; all of them are in memory at once.
 
     Durability: on return the content of the files survives power loss; their names when the folder is synced.
@@ -58,7 +58,7 @@ def _newest_first(tables: Iterable[pa.Table]) -> pa.Table:
     return table.take(to_arrow(np.arange(table.num_rows - 1, -1, -1)))
 
 
-def _add_documents(writer: IndexWriter, table: pa.Table, indexed: Indexed) -> None:
+def _add_documents(writer: IndexWriter, table: pa.Table, indexed: IndexedFields) -> None:
     names: list[str] = []
     columns: list[list[object]] = []
     for field in indexed.searched:
@@ -75,7 +75,7 @@ def _add_documents(writer: IndexWriter, table: pa.Table, indexed: Indexed) -> No
         writer.add_document(**{name: value for name, value in zip(names, row, strict=True) if value is not None})
 
 
-def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: Indexed) -> Manifest:
+def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: IndexedFields) -> Manifest:
     """Return the manifest of what Whoosh has just written here; makes the content of its files durable."""
     [segment] = index.open_dir(str(folder), readonly=True)._segments()
     with index.open_dir(str(folder), readonly=True).reader() as reader:

@@ -38,8 +38,8 @@ from custody.catalog import (
     SourceKeys,
     columns_needed,
     live_groups,
-    may_mean,
-    meant,
+    matching_rows,
+    may_match,
     source_keys,
     stored_footer,
     visible,
@@ -118,7 +118,7 @@ def groups_on_disk(workspace: Workspace) -> frozenset[int]:
 def meaning(state: CatalogState, file: AddFile) -> list[AddTombstone]:
     """Return the tombstones that may mean an event of a log, in a fixed order."""
     bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
-    return [stone for _, stone in sorted(state.tombstones.items()) if may_mean(stone, *bounds)]
+    return [stone for _, stone in sorted(state.tombstones.items()) if may_match(stone, *bounds)]
 
 
 def open_file(workspace: Workspace, file: AddFile) -> EventLog:
@@ -130,13 +130,13 @@ def open_file(workspace: Workspace, file: AddFile) -> EventLog:
 def erasable(stones: Sequence[AddTombstone], held: Sequence[Condition], table: pa.Table) -> pa.ChunkedArray | pa.Array:
     """Return which events of a table tombstones mean and no hold does: booleans, shape (rows,)."""
     hidden = pc.invert(visible(stones, table))
-    return pc.and_not(hidden, meant(held, table)) if held else hidden
+    return pc.and_not(hidden, matching_rows(held, table)) if held else hidden
 
 
 def held_in(held: Mapping[str, Condition], file: AddFile) -> list[Condition]:
     """Return the conditions of holds that may mean an event of a log."""
     bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
-    return [part for part in held.values() if may_mean(part, *bounds)]
+    return [part for part in held.values() if may_match(part, *bounds)]
 
 
 def count_forgotten(

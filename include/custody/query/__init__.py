@@ -5,20 +5,20 @@ from custody.query.facets import SEVERAL_VALUES, check_facets, facets_of, facets
 from custody.query.parser import parse_query
 from custody.query.scan import Scan
 from custody.query.search import search_state
-from custody.query.shard_set import ALWAYS, Bounds, Explained, Found, LiveShards, Window, time_bounds
+from custody.query.shard_set import ALL_TIMES, IdRange, SearchHits, SearchStats, ShardSet, TimeBounds, time_bounds
 from custody.query.structured import structured_query
-from custody.query.tree import QueryError
+from custody.query.syntax_tree import QueryError
 
 __all__ = [
-    "ALWAYS",
+    "ALL_TIMES",
     "SEVERAL_VALUES",
-    "Bounds",
-    "Explained",
-    "Found",
-    "LiveShards",
+    "IdRange",
     "QueryError",
     "Scan",
-    "Window",
+    "SearchHits",
+    "SearchStats",
+    "ShardSet",
+    "TimeBounds",
     "check_facets",
     "facets_of",
     "facets_of_table",

@@ -29,7 +29,7 @@ from custody.index import (
     words,
 )
 from custody.model import EventType
-from custody.query.tree import did_you_mean
+from custody.query.syntax_tree import did_you_mean
 
 _DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -94,7 +94,7 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]+")
 _WORD_PATTERN = re.compile(r"(?:[\w.*?]|\[[^\]]*\])+")
 
 
-class Refused(Exception):
+class ConditionError(Exception):
     """A condition that makes no sense; `args` are what is wrong and, or None, what may help."""
 
     def __init__(self, what: str, correction: str | None = None, *, is_last: bool = False) -> None:
@@ -155,11 +155,15 @@ class Conditions:
             names = [one for one in self._texts if one != TEXT_FIELD.name or _WORD_PATTERN.fullmatch(text)]
             return _any_of([self.pattern(one, text, is_exact=True) for one in names])
         if is_numeric(name):
-            raise Refused(f"{name} is a number or a time, which has no patterns.", f"Write a range, or {name}:*.")
+            raise ConditionError(
+                f"{name} is a number or a time, which has no patterns.", f"Write a range, or {name}:*."
+            )
         if name == TEXT_FIELD.name and not _WORD_PATTERN.fullmatch(text):
-            raise Refused(f"a pattern in {name} is of one word, got {short(text)}.", "Ask for each word by itself.")
+            raise ConditionError(
+                f"a pattern in {name} is of one word, got {short(text)}.", "Ask for each word by itself."
+            )
         if not text:
-            raise Refused("expected a pattern, got an empty text.")
+            raise ConditionError("expected a pattern, got an empty text.")
         if name == TYPE_FIELD and not is_exact:
             _check_type_pattern(text)
         self._patterned()
@@ -181,20 +185,20 @@ class Conditions:
             start = None if first is None else self.span(name, first)[0]
             end = None if last is None else self._last(name, last)
             if start is not None and end is not None and start + without_first > end - without_last:
-                raise Refused(*_no_range(first, last, is_reversed=start > end))
+                raise ConditionError(*_no_range(first, last, is_reversed=start > end))
             return query.NumericRange(name, start, end, without_first, without_last)
         low, high = (None if end is None else term(str(end)) for end in (first, last))
         if low is not None and high is not None:
             is_reversed = low.encode() > high.encode()
             if is_reversed or (low == high and (without_first or without_last)):
-                raise Refused(*_no_range(first, last, is_reversed=is_reversed))
+                raise ConditionError(*_no_range(first, last, is_reversed=is_reversed))
         return query.TermRange(name, low, high, without_first, without_last)
 
     def phrase(self, name: str, text: str) -> query.Query:
         """Return the query for words side by side."""
         self._counted()
         if name != TEXT_FIELD.name:
-            raise Refused(f"expected a phrase in {TEXT_FIELD.name} only.")
+            raise ConditionError(f"expected a phrase in {TEXT_FIELD.name} only.")
         return _words(text, is_phrase=True)
 
     def span(self, name: str, value: object) -> Span:
@@ -205,28 +209,28 @@ class Conditions:
             try:
                 first, last = time_span(value, self._now_ms)
             except InvalidInputError as error:
-                raise Refused(str(error)) from error
+                raise ConditionError(str(error)) from error
             return bounded(first), bounded(last)
         if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
             return bounded(int(value)), bounded(int(value))
-        raise Refused(f"expected a {'time' if name in TIME_FIELDS else 'whole number'}, got {short(value)}.")
+        raise ConditionError(f"expected a {'time' if name in TIME_FIELDS else 'whole number'}, got {short(value)}.")
 
     def _last(self, name: str, value: object) -> int:
         try:
             return self.span(name, value)[1]
-        except Refused as refused:
-            raise Refused(refused.what, refused.correction, is_last=True) from None
+        except ConditionError as refused:
+            raise ConditionError(refused.what, refused.correction, is_last=True) from None
 
     def _patterned(self) -> None:
         self._counted()
         self._patterns += 1
         if self._patterns > PATTERNS_MAX:
-            raise Refused(f"expected at most {PATTERNS_MAX} patterns, got more.", "Name the field of each.")
+            raise ConditionError(f"expected at most {PATTERNS_MAX} patterns, got more.", "Name the field of each.")
 
     def _counted(self) -> None:
         self._count += 1
         if self._count > CONDITIONS_MAX:
-            raise Refused(f"expected at most {CONDITIONS_MAX} conditions, got more.", "Ask in parts.")
+            raise ConditionError(f"expected at most {CONDITIONS_MAX} conditions, got more.", "Ask in parts.")
 
 
 def is_numeric(name: str) -> bool:
@@ -237,7 +241,7 @@ def is_numeric(name: str) -> bool:
 def bounded(number: int) -> int:
     """Return a number that Whoosh can compare: near the ends of 64 bits it fails while it searches, or matches all."""
     if not -_NUMBER_MAX <= number <= _NUMBER_MAX:
-        raise Refused(f"expected a number from -2^62 to 2^62, got {number}.")
+        raise ConditionError(f"expected a number from -2^62 to 2^62, got {number}.")
     return number
 
 
@@ -249,14 +253,14 @@ def short(value: object) -> str:
 
 def _any_of(found: list[query.Query]) -> query.Query:
     if not found:
-        raise Refused("no field of the index can have this text.", "Name a field.")
+        raise ConditionError("no field of the index can have this text.", "Name a field.")
     return found[0] if len(found) == 1 else query.Or(found)
 
 
 def _words(text: str, *, is_phrase: bool) -> query.Query:
     name, found = TEXT_FIELD.name, words(text)
     if not found:
-        raise Refused(f"expected words of letters and digits, got {short(text)}.")
+        raise ConditionError(f"expected words of letters and digits, got {short(text)}.")
     if len(found) == 1:
         return query.Term(name, found[0])
     return query.Phrase(name, found) if is_phrase else query.And([query.Term(name, word) for word in found])
@@ -272,12 +276,12 @@ def _check_type(text: str) -> None:
         near = did_you_mean(text, EventType)
         quoted = f'event_type:"{text}" looks for a type that custody does not know.'
         known = f"Known types: {', '.join(EventType)}."
-        raise Refused(f"unknown event type {short(text)}.", " ".join(filter(None, (near, known, quoted))))
+        raise ConditionError(f"unknown event type {short(text)}.", " ".join(filter(None, (near, known, quoted))))
 
 
 def _check_type_pattern(text: str) -> None:
     if not any(fnmatchcase(known, text.upper()) for known in EventType):
-        raise Refused(f"no event type matches {text}.", f"Known types: {', '.join(EventType)}.")
+        raise ConditionError(f"no event type matches {text}.", f"Known types: {', '.join(EventType)}.")
 
 
 def _no_range(first: object, last: object, *, is_reversed: bool) -> tuple[str, str]:

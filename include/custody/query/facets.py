@@ -14,7 +14,7 @@ from custody.catalog import AddShard
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError, NotFoundError
 from custody.index import DAY, DAY_MS, STANDARD_FIELDS, day_name, identifier_fields
 from custody.query.scan import Scan
-from custody.query.shard_set import EventIds, LiveShards, OldShards, fields_of, time_bounds
+from custody.query.shard_set import EventIds, OldShards, ShardSet, fields_of, time_bounds
 
 SEVERAL_VALUES = ("flowfile_uuid", "content_claim_container", "content_claim_section", "content_claim_identifier")
 """Fields that may have several terms an event, or none."""
@@ -31,7 +31,7 @@ def check_facets(fields: Sequence[str], attributes: Iterable[str], standard: Ite
 
 
 def facets_of(
-    live: LiveShards,
+    live: ShardSet,
     log_tables: Callable[[AddShard], Iterable[pa.Table]],
     readable: Callable[[EventIds], npt.NDArray[np.bool_]],
     question: query.Query,

@@ -1,6 +1,6 @@
 """The grammar of queries: lark's LALR parser over custody's tokens; what it does not describe is refused.
 
-A text of values, fields, ranges and brackets becomes a tree (`custody.query.tree`). AND binds tighter than OR, NOT
+A text of values, fields, ranges and brackets becomes a syntax tree. AND binds tighter than OR, NOT
 tighter than both; a space stands for AND, but not beside an OR, where it would be a guess what was meant.
 
 The query language: a strict grammar on custody's fields, with whole identifiers, ISO times and strict field names.
@@ -23,9 +23,22 @@ from lark.lexer import Lexer, LexerState
 from whoosh import query
 
 from custody.index import STANDARD_FIELDS
-from custody.query.conditions import Conditions, Refused
-from custody.query.tokens import Piece, Tokens
-from custody.query.tree import And, Everything, Exists, Leaf, Node, Not, Or, Pattern, QueryError, Range, Text, begin
+from custody.query.conditions import ConditionError, Conditions
+from custody.query.syntax_tree import (
+    And,
+    Everything,
+    Exists,
+    Leaf,
+    Node,
+    Not,
+    Or,
+    Pattern,
+    QueryError,
+    Range,
+    Text,
+    begin,
+)
+from custody.query.tokenizer import QueryToken, Tokenizer
 
 _GRAMMAR = """
 ?query: either
@@ -112,16 +125,16 @@ class _Tree(Transformer[Token, Node]):
         [node] = _nodes(children)
         return replace(node, implied_at=None) if isinstance(node, And) else node
 
-    def text(self, token: Piece) -> Leaf:
+    def text(self, token: QueryToken) -> Leaf:
         text, at = str(token), token.start_pos or 0
         if not set(text) - {"*"}:
             return Everything(at) if token.scope is None else Exists(token.scope, at)
         return (Pattern if "*" in text or "?" in text else Text)(token.scope, text, at=at)
 
-    def text_in_quotes(self, token: Piece) -> Leaf:
+    def text_in_quotes(self, token: QueryToken) -> Leaf:
         return Text(token.scope, str(token), is_quoted=True, at=token.start_pos or 0)
 
-    def range(self, opened: Piece, *rest: Piece) -> Leaf:
+    def range(self, opened: QueryToken, *rest: QueryToken) -> Leaf:
         *ends, closed = rest
         middle = next(number for number, token in enumerate(ends) if token.type == "TO")
         first, last = ends[:middle], ends[middle + 1 :]
@@ -164,7 +177,7 @@ def parse_tree(text: str, known: Collection[str]) -> Node:
     """
     if not text.strip():
         return Everything()
-    tokens: Any = Tokens(text, known)
+    tokens: Any = Tokenizer(text, known)
     try:
         tree: Any = _parser().parse(tokens)
     except UnexpectedToken as error:
@@ -220,7 +233,7 @@ def _query(node: Node, text: str, conditions: Conditions) -> query.Query:
             return query.Or([_query(part, text, conditions) for part in parts])
     try:
         return _condition(node, conditions)
-    except Refused as refused:
+    except ConditionError as refused:
         at = node.last_at if isinstance(node, Range) and refused.is_last else node.at
         raise QueryError(text, at, refused.what, refused.correction) from refused
 

@@ -18,7 +18,7 @@ from custody.errors import InvalidInputError
 from custody.index import (
     NUMBER_FIELDS,
     TIME_FIELDS,
-    Values,
+    TermValues,
     flags,
     integers,
     matching,
@@ -36,7 +36,7 @@ class Scan:
     def __init__(self, table: pa.Table, attributes: Iterable[str] = ()) -> None:
         self._table = table
         self._fields = {field.name: field for field in searched_fields(attributes)}
-        self._values: dict[str, Values] = {}
+        self._values: dict[str, TermValues] = {}
 
     def match(self, question: query.Query) -> Mask:
         """Return which rows match, shape (rows,).
@@ -64,7 +64,7 @@ class Scan:
         column = self._table.column(name).cast(pa.int64())
         return integers(column.fill_null(number(0)), np.int64), flags(column.is_valid())
 
-    def values(self, name: str) -> Values | None:
+    def values(self, name: str) -> TermValues | None:
         """Return the terms of a field, None for a field that no event has."""
         if name not in self._values and name in self._fields:
             self._values[name] = self._fields[name].values(self._table)

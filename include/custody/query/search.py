@@ -24,11 +24,11 @@ from custody.index import OpenShard
 from custody.query.shard_set import (
     NO_IDS,
     EventIds,
-    Explained,
-    Found,
-    LiveShards,
+    IdRange,
     OldShards,
-    Window,
+    SearchHits,
+    SearchStats,
+    ShardSet,
     fields_of,
     time_bounds,
 )
@@ -38,14 +38,14 @@ _Answer = TypeVar("_Answer")
 
 
 def search_state(
-    live: LiveShards,
+    live: ShardSet,
     scan_logs: Callable[[AddShard, query.Query], EventIds],
     question: query.Query,
-    window: Window | None = None,
+    window: IdRange | None = None,
     *,
     count: bool = True,
     pool: Executor | None = None,
-) -> Found:
+) -> SearchHits:
     """Ask the live shards; `scan_logs` gives the ids of those events of a shard's logs that match, found without it.
 
     Shards that are not open yet are opened by the threads of `pool`.
@@ -54,22 +54,22 @@ def search_state(
         InvalidInputError: a kind of query that custody does not know.
     """
     begun = time.perf_counter()
-    search = _Search(live, scan_logs, question, window or Window())
+    search = _Search(live, scan_logs, question, window or IdRange())
     event_ids, total = search.run(count, pool)
     search.explained.old = len(search._old.names)
     search.notices += search._old.notices()
     search.explained.seconds = time.perf_counter() - begun
-    return Found(event_ids, total if count else None, tuple(search.notices), search.explained)
+    return SearchHits(event_ids, total if count else None, tuple(search.notices), search.explained)
 
 
 @dataclass
 class _Search:
-    live: LiveShards
+    live: ShardSet
     scan_logs: Callable[[AddShard, query.Query], EventIds]
     question: query.Query
-    window: Window
+    window: IdRange
     notices: list[str] = field(default_factory=list)
-    explained: Explained = field(default_factory=Explained)
+    explained: SearchStats = field(default_factory=SearchStats)
 
     def __post_init__(self) -> None:
         self._fields = fields_of(self.question)
@@ -150,7 +150,7 @@ class _Search:
                 shown = _without(found, buried)
                 return shown[:limit], len(shown) if is_all else None
         everything = self._everything(shard)
-        return Window(limit, window.below, window.above, window.oldest_first).of(everything), len(everything)
+        return IdRange(limit, window.below, window.above, window.oldest_first).of(everything), len(everything)
 
     def _count(self, shard: AddShard) -> int:
         if self.live.is_whole(shard):

@@ -15,36 +15,36 @@ import numpy.typing as npt
 from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
-from custody.index import OpenShard, Shards
+from custody.index import OpenShard, ShardCache
 
 TIME = "event_time"
-ALWAYS = (-(1 << 63), (1 << 63) - 1)
-NEVER = (ALWAYS[1], ALWAYS[0])
+ALL_TIMES = (-(1 << 63), (1 << 63) - 1)
+NO_TIMES = (ALL_TIMES[1], ALL_TIMES[0])
 
-Bounds = tuple[int, int]
+TimeBounds = tuple[int, int]
 
 
-def time_bounds(question: query.Query) -> Bounds:
+def time_bounds(question: query.Query) -> TimeBounds:
     """Return the least and the greatest event time that can match, ms since the epoch, both included."""
     match question:
         case query.NumericRange() if question.fieldname == TIME:
-            first = ALWAYS[0] if question.start is None else int(question.start) + bool(question.startexcl)
-            last = ALWAYS[1] if question.end is None else int(question.end) - bool(question.endexcl)
+            first = ALL_TIMES[0] if question.start is None else int(question.start) + bool(question.startexcl)
+            last = ALL_TIMES[1] if question.end is None else int(question.end) - bool(question.endexcl)
             return first, last
         case query.And() | query.Require():
-            return reduce(_both, map(time_bounds, question.children()), ALWAYS)
+            return reduce(_both, map(time_bounds, question.children()), ALL_TIMES)
         case query.Or():
-            return reduce(_either, map(time_bounds, question.children()), NEVER)
+            return reduce(_either, map(time_bounds, question.children()), NO_TIMES)
         case query.AndNot() | query.AndMaybe():
             return time_bounds(question.a)
-    return ALWAYS
+    return ALL_TIMES
 
 
-def _both(one: Bounds, other: Bounds) -> Bounds:
+def _both(one: TimeBounds, other: TimeBounds) -> TimeBounds:
     return max(one[0], other[0]), min(one[1], other[1])
 
 
-def _either(one: Bounds, other: Bounds) -> Bounds:
+def _either(one: TimeBounds, other: TimeBounds) -> TimeBounds:
     return min(one[0], other[0]), max(one[1], other[1])
 
 
@@ -59,7 +59,7 @@ _NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class IdRange:
     """Which of the events that match are wanted: at most `limit`, the newest first or the oldest first.
 
     `below` and `above` leave out the events with these ids and all on the other side of them.
@@ -107,10 +107,10 @@ class OldShards:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveShards:
+class ShardSet:
     """The shards that a catalog lists, where they are, and which live events must not be given out, sorted by id."""
 
-    opened: Shards
+    opened: ShardCache
     state: CatalogState
     path: Callable[[AddShard], Path]
     buried: EventIds = field(default_factory=lambda: NO_IDS)
@@ -147,7 +147,7 @@ class LiveShards:
 
 
 @dataclass(slots=True)
-class Explained:
+class SearchStats:
     """What a search did: shards by what became of them, and how long it took."""
 
     shards: int = 0
@@ -166,10 +166,10 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchHits:
     """The ids of the events that are wanted, in the wanted order; `total` counts all that match, None if not asked."""
 
     event_ids: EventIds
     total: int | None
     notices: tuple[str, ...]
-    explained: Explained
+    explained: SearchStats

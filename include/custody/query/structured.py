@@ -12,8 +12,8 @@ from whoosh import query
 
 from custody.errors import InvalidInputError
 from custody.index import NUMBER_FIELDS, STANDARD_FIELDS, TEXT_FIELD
-from custody.query.conditions import CONDITIONS_MAX, TYPE_FIELD, Conditions, Refused, is_numeric, short
-from custody.query.tokens import DEPTH_MAX, QUERY_CHARACTERS_MAX, unknown_field
+from custody.query.conditions import CONDITIONS_MAX, TYPE_FIELD, ConditionError, Conditions, is_numeric, short
+from custody.query.tokenizer import DEPTH_MAX, QUERY_CHARACTERS_MAX, unknown_field
 
 
 class _Builder:
@@ -50,7 +50,7 @@ class _Builder:
             raise InvalidInputError("query: " + " ".join(unknown_field(name, self._conditions.known)))
         try:
             return self._condition(name, condition)
-        except Refused as refused:
+        except ConditionError as refused:
             help = f" {refused.correction}" if refused.correction else ""
             raise InvalidInputError(f"query: field {name!r}: {refused.what}{help}") from refused
 
@@ -67,7 +67,7 @@ class _Builder:
 
     def _number(self, name: str, condition: Mapping[str, object]) -> query.Query:
         if set(condition) != {"equals"}:
-            raise Refused(f"expected equals, exists, from or to, got {short(condition)}.")
+            raise ConditionError(f"expected equals, exists, from or to, got {short(condition)}.")
         value = _number_or_time(name, condition["equals"])
         return self._conditions.between(name, value, value)
 
@@ -83,7 +83,9 @@ class _Builder:
                 return self._conditions.prefix(name, _text(name, value), is_exact=is_unknown)
             case {"phrase": value, **rest} if not rest:
                 return self._conditions.phrase(name, _text(name, value))
-        raise Refused(f"expected exists, from, to or one of equals, prefix, wildcard, phrase, got {short(condition)}.")
+        raise ConditionError(
+            f"expected exists, from, to or one of equals, prefix, wildcard, phrase, got {short(condition)}."
+        )
 
 
 def structured_query(
@@ -100,15 +102,15 @@ def structured_query(
 
 def _number_or_time(name: str, value: object) -> object:
     if value is None or (isinstance(value, str) and name in NUMBER_FIELDS):
-        raise Refused(f"expected a {'whole number' if name in NUMBER_FIELDS else 'time'}, got {short(value)}.")
+        raise ConditionError(f"expected a {'whole number' if name in NUMBER_FIELDS else 'time'}, got {short(value)}.")
     return value
 
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise Refused(f"expected a text, got {short(value)}.")
+        raise ConditionError(f"expected a text, got {short(value)}.")
     if name == TEXT_FIELD.name and len(value) > QUERY_CHARACTERS_MAX:
-        raise Refused(f"expected at most {QUERY_CHARACTERS_MAX} characters, got {len(value)}.")
+        raise ConditionError(f"expected at most {QUERY_CHARACTERS_MAX} characters, got {len(value)}.")
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise Refused(f"expected Unicode text, got half of a character in {short(value)}.")
+        raise ConditionError(f"expected Unicode text, got half of a character in {short(value)}.")
     return value

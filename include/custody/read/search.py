@@ -27,9 +27,9 @@ from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
 from custody.errors import InvalidInputError
-from custody.index import Shards, integers
+from custody.index import ShardCache, integers
 from custody.model import Event
-from custody.query import Explained, Found, LiveShards, Scan, Window, search_state
+from custody.query import IdRange, Scan, SearchHits, SearchStats, ShardSet, search_state
 
 EventIds = npt.NDArray[np.int64]
 
@@ -56,16 +56,16 @@ class Source:
     count_blocks: Callable[[Sequence[int]], int]
     """How many blocks of logs `get_many` reads."""
 
-    def shards(self, opened: Shards) -> LiveShards:
+    def shards(self, opened: ShardCache) -> ShardSet:
         """Return the writer's live shards."""
-        return LiveShards(opened, self.state, self.shard_path, self.buried)
+        return ShardSet(opened, self.state, self.shard_path, self.buried)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What is asked of each writer."""
 
-    shards: Shards
+    shards: ShardCache
     asked: query.Query
     attributes: Sequence[str]
     oldest_first: bool
@@ -186,11 +186,11 @@ class Matches:
         ids, self._ids = self._ids[:count], self._ids[count:]
         return ids
 
-    def _ask(self, *, is_first: bool = False) -> Found:
+    def _ask(self, *, is_first: bool = False) -> SearchHits:
         """Ask for the ids behind the place."""
         question, source = self._question, self._source
         above, below = (self.place, None) if question.oldest_first else (None, self.place)
-        window = Window(self._window, below, above, question.oldest_first)
+        window = IdRange(self._window, below, above, question.oldest_first)
 
         def scan_logs(shard: AddShard, asked: query.Query) -> EventIds:
             return scanned(source.log_tables(shard), asked, question.attributes)
@@ -239,7 +239,7 @@ class SearchResult:
     cursor: str | None = None
     lost: int = 0
     """How many events that match were passed over on the way to this page because they cannot be read."""
-    explained: Mapping[str, Explained] = field(default_factory=dict, compare=False)
+    explained: Mapping[str, SearchStats] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class _Cursor(msgspec.Struct, frozen=True):
 
 def search(
     sources: Iterable[Source],
-    shards: Shards,
+    shards: ShardCache,
     asked: query.Query,
     attributes: Sequence[str],
     page: Page,

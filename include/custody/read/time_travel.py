@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import filterfalse
 
 from custody.catalog import AddTombstone, CatalogState, is_remnant
-from custody.catalog.persistent_map import GONE, LayeredMap
+from custody.catalog.persistent_map import REMOVED, PersistentMap
 from custody.errors import NotFoundError
 from custody.eventlog import Damage, OnDamage
 from custody.model import EVENT_SCHEMA
@@ -39,7 +39,7 @@ def past(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snapshot | N
         return None
     state = workspace.catalog.at(revision)
     tombstones = {**state.tombstones, **_later_tombstones(workspace, revision, newest.revision)}
-    state = replace(state, tombstones=LayeredMap(tombstones))
+    state = replace(state, tombstones=PersistentMap(tombstones))
     return Snapshot(_without_lost_logs(workspace, state, on_damage), EVENT_SCHEMA.empty_table())
 
 
@@ -71,4 +71,4 @@ def _without_lost_logs(workspace: Workspace, state: CatalogState, on_damage: OnD
     for file in lost:
         problem = f"expected a log of revision {state.revision}, found no file: it expired since, or was compacted"
         on_damage(Damage(home / file.path, None, file.first_event_id, file.last_event_id, problem))
-    return replace(state, files=state.files.changed({file.path: GONE for file in lost}))
+    return replace(state, files=state.files.changed({file.path: REMOVED for file in lost}))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.catalog import AddFile, AddTombstone, CatalogState, columns_needed, may_mean, visible
+from custody.catalog import AddFile, AddTombstone, CatalogState, columns_needed, may_match, visible
 from custody.eventlog import Damage, EventLog, OnDamage
 from custody.read.cache import caches_of, open_log
 from custody.workspace import Workspace
@@ -39,7 +39,7 @@ def buried_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -
     parts = [_NONE]
     for file in caches.live(workspace, state).files:
         bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
-        meant = [stone for stone in stones if may_mean(stone, *bounds)]
+        meant = [stone for stone in stones if may_match(stone, *bounds)]
         if not meant:
             continue
         key = ("buried", workspace.paths.home, file.path, file.sha256, names)
@@ -74,7 +74,7 @@ def _buried_in(
             parts.append(np.asarray(buried.column("event_id").combine_chunks()))
     for damage in unread:
         bounds = _bounds(damage, file, log)
-        parts += [_maybe(stone, *bounds[:2]) for stone in stones if may_mean(stone, *bounds)]
+        parts += [_maybe(stone, *bounds[:2]) for stone in stones if may_match(stone, *bounds)]
     found = np.unique(np.concatenate(parts).astype(np.int64))
     return found, log is not None and not unread
 

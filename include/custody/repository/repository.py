@@ -23,14 +23,14 @@ from custody.catalog import AddShard, CatalogState, Transaction
 from custody.clock import Clock, SystemClock
 from custody.config import Settings
 from custody.errors import ConfigurationError, NotFoundError, StorageError
-from custody.index import Shards
+from custody.index import ShardCache
 from custody.lineage import Lineage, trace
 from custody.model import Event
 from custody.quarantine import Quarantine
 from custody.query import (
-    ALWAYS,
-    Bounds,
+    ALL_TIMES,
     Scan,
+    TimeBounds,
     check_facets,
     facets_of,
     facets_of_table,
@@ -90,7 +90,7 @@ class Grounds:
         self.settings = settings
         self._fs: FileSystem = fs or PosixFileSystem()
         self._clock: Clock = clock or SystemClock()
-        self._shards = Shards(self._fs, settings.query.open_shards_max)
+        self._shards = ShardCache(self._fs, settings.query.open_shards_max)
         self._workspaces: dict[str, Workspace] = {}
         self.quarantine = Quarantine(self._fs, settings.quarantine, settings.repository.quarantine_bytes_max)
 
@@ -312,7 +312,7 @@ class Asked(Grounds):
         return replace(found, notices=(*found.notices, *damage))
 
     def _sources(
-        self, damage: Notices, writer: str | None = None, as_of: AsOf | None = None, times: Bounds = ALWAYS
+        self, damage: Notices, writer: str | None = None, as_of: AsOf | None = None, times: TimeBounds = ALL_TIMES
     ) -> Iterator[Source]:
         """Yield the writers' events; logs with events of these times, ms, that are gone are named."""
         if isinstance(as_of, int):

@@ -21,8 +21,8 @@ from custody.catalog import (
     CatalogState,
     Condition,
     columns_needed,
-    may_mean,
-    meant,
+    matching_rows,
+    may_match,
 )
 from custody.errors import CorruptionError, NotFoundError
 from custody.format.names import toc_path
@@ -128,16 +128,16 @@ class Surveyed:
 
     def _means(self, file: AddFile, part: Condition) -> bool:
         bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
-        if not may_mean(part, *bounds):
+        if not may_match(part, *bounds):
             return False
         try:
-            return any(pc.any(meant([part], table)).as_py() for table in self._tables(file, [part]))
+            return any(pc.any(matching_rows([part], table)).as_py() for table in self._tables(file, [part]))
         except (CorruptionError, NotFoundError):
             return True  # nobody knows what the damaged part holds
 
     def _all_meant(self, file: AddFile, stones: Sequence[AddTombstone]) -> bool:
         try:
-            return all(pc.all(meant(stones, table)).as_py() for table in self._tables(file, stones))
+            return all(pc.all(matching_rows(stones, table)).as_py() for table in self._tables(file, stones))
         except (CorruptionError, NotFoundError):
             return False
 

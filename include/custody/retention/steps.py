@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import msgspec
 
-from custody.catalog import collect, left_below_floor
+from custody.catalog import collect_garbage, left_below_floor
 from custody.catalog.garbage import TRASH_KEPT_MS
 from custody.config import Settings
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
@@ -194,7 +194,7 @@ class CollectGarbage(RetentionStep):
 
     def _collect(self, workspace: Workspace, *, dry_run: bool) -> tuple[int, int]:
         kept_ms = 0 if _is_over(workspace) else TRASH_KEPT_MS
-        found = collect(workspace.catalog, workspace.clock, trash_kept_ms=kept_ms, dry_run=dry_run)
+        found = collect_garbage(workspace.catalog, workspace.clock, trash_kept_ms=kept_ms, dry_run=dry_run)
         return len(found.moved) + len(found.deleted) + len(found.restored), found.deleted_bytes
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from custody.catalog import Action, AddFile, AddShard, SourceRange, describe, kept_files
 from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, read_staged, write_log
-from custody.index import BuiltShard, Indexed, build_shard, describe_shard
+from custody.index import BuiltShard, IndexedFields, build_shard, describe_shard
 from custody.journal import suspects
 from custody.model import require_keeping
 from custody.workspace.run_reports import UnitReport
@@ -181,7 +181,7 @@ def is_old(workspace: Workspace, path: Path) -> bool:
         found = describe_shard(workspace.fs, path)
     except (NotFoundError, CorruptionError, FormatVersionError):
         return True
-    return not found.is_of(Indexed.checked(index.attributes, index.fields, index.ranges))
+    return not found.is_of(IndexedFields.checked(index.attributes, index.fields, index.ranges))
 
 
 def old_shards(workspace: Workspace) -> Iterator[int]:

@@ -36,8 +36,8 @@ from custody.catalog import (
     live_groups,
     plan_prune,
     plan_repair,
+    salvage,
     stored_footer,
-    surviving,
     verify,
 )
 from custody.catalog.checkpoints import checkpoint_message
@@ -227,7 +227,7 @@ def _ask(fs: MemoryFileSystem) -> None:
     _answered(lambda: _look_at(catalog, catalog.load()))
     _answered(lambda: verify(opened(fs), files=False))
     _answered(lambda: plan_repair(opened(fs)))
-    _answered(lambda: surviving(catalog.objects).lost)
+    _answered(lambda: salvage(catalog.objects).lost)
     _answered(lambda: list(opened(fs).timeline()))
     _answered(lambda: opened(fs).at(1))
     _answered(lambda: opened(fs).revision_at(NOW_MS + 1))

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from custody.catalog import Catalog, last_commit_ms, rebuild, scan, surviving, verify
+from custody.catalog import Catalog, last_commit_ms, rebuild, salvage, scan_footers, verify
 from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.model import to_batch
@@ -57,7 +57,7 @@ def opened(root: Path) -> Catalog:
 def test_history_comes_back_where_files_tell_it(tmp_path: Path) -> None:
     paths = [write(tmp_path, 10 * n, 5, revision) for n, revision in enumerate((2, 2, 5))]
     catalog = opened(tmp_path)
-    made = rebuild(catalog, CLOCK, scan(catalog.objects))
+    made = rebuild(catalog, CLOCK, scan_footers(catalog.objects))
     found = opened(tmp_path)
     assert made.revision == found.load().revision == 1
     assert sorted(found.at(0).files) == paths[:2]
@@ -76,7 +76,7 @@ def test_a_rebuild_reads_footers_and_no_events(tmp_path: Path) -> None:
 
     write(tmp_path, 0, 50)
     store = NoWholeFiles(LocalStore(PosixFileSystem(), tmp_path))
-    scanned = scan(Catalog(store, "main", "provenance", CLOCK).objects)
+    scanned = scan_footers(Catalog(store, "main", "provenance", CLOCK).objects)
     [file] = scanned.files
     assert (file.rows, file.first_event_id, file.last_event_id, file.sha256) == (50, 0, 49, b"")
     assert [(found.node, found.first_ordinal, found.last_ordinal) for found in file.sources] == [("node-0", 0, 49)]
@@ -84,7 +84,7 @@ def test_a_rebuild_reads_footers_and_no_events(tmp_path: Path) -> None:
 
 def test_events_are_read_where_a_block_holds_several_nodes(tmp_path: Path) -> None:
     write(tmp_path, 0, 9, nodes=3)
-    [file] = scan(opened(tmp_path).objects).files
+    [file] = scan_footers(opened(tmp_path).objects).files
     found = [(source.node, source.first_ordinal, source.last_ordinal) for source in file.sources]
     assert found == [("node-0", 0, 6), ("node-1", 1, 7), ("node-2", 2, 8)]
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_read_or_is_held_twice_is_left_out_and_said(tmp_path: Pat
     bad = tmp_path / "main/provenance" / write(tmp_path, 50, 5)
     bad.write_bytes(b"broken")
     (bad.parent / "notes.parquet").write_bytes(b"mine")
-    scanned = scan(opened(tmp_path).objects, hashes=True)
+    scanned = scan_footers(opened(tmp_path).objects, hashes=True)
     assert [file.path for file in scanned.files] == [whole]
     assert len(scanned.skipped) == 2
     assert any(str(bad) in text for text in scanned.skipped)
@@ -111,7 +111,7 @@ def test_a_folder_that_is_a_link_is_said_and_not_passed_over(tmp_path: Path, at:
     folder = tmp_path / "store/main/provenance" / at
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
-    scanned = scan(opened(tmp_path / "store").objects)
+    scanned = scan_footers(opened(tmp_path / "store").objects)
     assert scanned.files == []
     [said] = scanned.skipped
     assert f"{folder}: expected a folder, got a link" in said
@@ -133,10 +133,10 @@ def test_when_the_last_commit_was_is_told_of_a_damaged_catalog(tmp_path: Path) -
 def test_an_old_catalog_is_moved_aside_and_not_deleted(tmp_path: Path) -> None:
     write(tmp_path, 0, 5)
     first = opened(tmp_path)
-    rebuild(first, CLOCK, scan(first.objects))
+    rebuild(first, CLOCK, scan_footers(first.objects))
     old = opened(tmp_path).load()
     again = opened(tmp_path)
-    made = rebuild(again, CLOCK, scan(again.objects))
+    made = rebuild(again, CLOCK, scan_footers(again.objects))
     assert opened(tmp_path).load().catalog_id != old.catalog_id
     aside = [key for key in LocalStore(PosixFileSystem(), tmp_path).keys(made.set_aside) if key.endswith(".txn")]
     assert len(aside) == 1
@@ -192,5 +192,5 @@ def test_a_checkpoint_makes_up_for_what_cannot_be_read_before_it(repository: Rep
     catalog.write_checkpoint()
     for path in repository.workspace().paths.transactions.rglob("*.txn"):
         path.write_bytes(b"broken")
-    found = surviving(catalog.objects)
+    found = salvage(catalog.objects)
     assert (found.counts()["holds"], found.lost) == (1, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from custody.catalog import AddTombstone, Attribute, columns_needed, may_mean, visible
+from custody.catalog import AddTombstone, Attribute, columns_needed, may_match, visible
 from custody.catalog.tombstones import check_tombstone
 from custody.errors import InvalidInputError
 from custody.model import to_batch
@@ -46,7 +46,7 @@ def test_a_tombstone_buries_the_events_that_meet_all_its_conditions(stone: AddTo
     needed = columns_needed([stone])
     assert visible([stone], TABLE.select(needed)).to_pylist() == visible([stone], TABLE).to_pylist()
     bounds = (100, 104, START, START + 4000)
-    assert may_mean(stone, *bounds) or not expected
+    assert may_match(stone, *bounds) or not expected
 
 
 def test_several_tombstones_bury_what_any_of_them_means() -> None:
@@ -57,12 +57,12 @@ def test_several_tombstones_bury_what_any_of_them_means() -> None:
 
 
 def test_a_file_outside_a_tombstone_s_bounds_need_not_be_read() -> None:
-    assert not may_mean(AddTombstone(event_ids=[5]), 6, 9, 0, 9)
-    assert may_mean(AddTombstone(event_ids=[5, 7]), 6, 9, 0, 9)
-    assert not may_mean(AddTombstone(from_time_ms=10, to_time_ms=20), 0, 9, 0, 9)
-    assert not may_mean(AddTombstone(from_time_ms=10, to_time_ms=20), 0, 9, 20, 29)
-    assert may_mean(AddTombstone(from_time_ms=10, to_time_ms=20), 0, 9, 19, 29)
-    assert not may_mean(AddTombstone(flowfile_uuids=["a"], before_event_id=6), 6, 9, 0, 9)
+    assert not may_match(AddTombstone(event_ids=[5]), 6, 9, 0, 9)
+    assert may_match(AddTombstone(event_ids=[5, 7]), 6, 9, 0, 9)
+    assert not may_match(AddTombstone(from_time_ms=10, to_time_ms=20), 0, 9, 0, 9)
+    assert not may_match(AddTombstone(from_time_ms=10, to_time_ms=20), 0, 9, 20, 29)
+    assert may_match(AddTombstone(from_time_ms=10, to_time_ms=20), 0, 9, 19, 29)
+    assert not may_match(AddTombstone(flowfile_uuids=["a"], before_event_id=6), 6, 9, 0, 9)
 
 
 @pytest.mark.parametrize(

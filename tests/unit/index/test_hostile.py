@@ -20,12 +20,12 @@ from whoosh import query
 from custody.errors import CorruptionError, InvalidInputError
 from custody.index import build_shard, search_shard
 from custody.index.manifest import NAME, Manifest, checksums_of
-from custody.index.postings_cache import KeptLists, WholeList
+from custody.index.postings_cache import DecodedPostings, PostingsCache
 from custody.index.safe_pickle import NotPlainDataError, plain_data
 from custody.index.shard import OpenShard
 from custody.model import EVENT_SCHEMA, to_batch
 from custody.query import Scan, parse_query
-from custody.query.tokens import QUERY_CHARACTERS_MAX
+from custody.query.tokenizer import QUERY_CHARACTERS_MAX
 from custody.vfs import PosixFileSystem
 from tests.support import event, python, sample
 from tests.unit.index.test_shards import table_of
@@ -308,8 +308,8 @@ def test_long_lists_answer_alike_in_blocks_and_when_they_are_kept(tmp_path: Path
 
 
 def test_no_more_of_the_long_lists_is_kept_than_the_bound() -> None:
-    kept = KeptLists(bytes_max=1000)
+    kept = PostingsCache(bytes_max=1000)
     for place in range(10):
-        kept.put(place, WholeList(np.arange(100, dtype=np.int32)))
-    kept.put(99, WholeList(np.arange(1000, dtype=np.int32)))
+        kept.put(place, DecodedPostings(np.arange(100, dtype=np.int32)))
+    kept.put(99, DecodedPostings(np.arange(1000, dtype=np.int32)))
     assert [place for place in range(100) if kept.get(place) is not None] == [8, 9]

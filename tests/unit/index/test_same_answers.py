@@ -17,8 +17,8 @@ from custody.model import Event, to_batch
 from custody.query import Scan
 from custody.vfs import PosixFileSystem
 from tests.support import sample
-from tests.unit.index.oracle import matches
-from tests.unit.index.queries import ATTRIBUTES, EVENTS, NUMBERS, QUERIES
+from tests.unit.index.naive_search import matches
+from tests.unit.index.query_strategies import ATTRIBUTES, EVENTS, NUMBERS, QUERIES
 
 FS = PosixFileSystem()
 FIRST = 1000

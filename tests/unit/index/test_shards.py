@@ -22,7 +22,7 @@ from custody.index import (
 )
 from custody.index.builder import ATTEMPT_PREFIX
 from custody.index.shard import OpenShard
-from custody.index.values import TERM_BYTES_MAX
+from custody.index.terms import TERM_BYTES_MAX
 from custody.model import Event, to_batch
 from custody.query import parse_query
 from custody.vfs import PosixFileSystem

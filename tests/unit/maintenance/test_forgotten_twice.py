@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from custody.catalog import Forgotten, collect, prune
+from custody.catalog import SecondCopyStore, collect_garbage, prune
 from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.errors import ConflictError
@@ -197,9 +197,9 @@ def test_copies_go_with_what_they_are_copies_of(forgot: Sample) -> None:
     repository.compact()
     catalog = forgot.workspace().catalog
     state = catalog.load()
-    copies = Forgotten(catalog.objects).read()
-    assert set(state.tombstones) < set(copies.found), "what a user asked for stays"
-    assert len(copies.found) == len(state.tombstones) + 2
+    copies = SecondCopyStore(catalog.objects).read()
+    assert set(state.tombstones) < set(copies.by_id), "what a user asked for stays"
+    assert len(copies.by_id) == len(state.tombstones) + 2
     assert not forgot.damage()
     for number in range(4):
         repository.forget(Meant(event_ids=(1000 + number,)), "nothing")
@@ -207,8 +207,8 @@ def test_copies_go_with_what_they_are_copies_of(forgot: Sample) -> None:
     catalog = forgot.workspace().catalog
     assert prune(catalog, catalog.load().revision).floor > state.revision
     assert not forgot.damage()
-    collect(catalog, ManualClock(NOW_MS + 3_600_000), older_than_ms=0)
-    assert set(Forgotten(catalog.objects).read().found) == set(catalog.load().tombstones)
+    collect_garbage(catalog, ManualClock(NOW_MS + 3_600_000), older_than_ms=0)
+    assert set(SecondCopyStore(catalog.objects).read().by_id) == set(catalog.load().tombstones)
     assert not forgot.damage()
     assert set(forgot.answered()) == set(before) - {70}
 
@@ -221,4 +221,4 @@ def test_the_file_that_says_since_when_copies_are_kept_is_mended(
     forgot.repair()
     forgot.workspace().catalog.write_checkpoint()
     assert not forgot.damage()
-    assert Forgotten(forgot.workspace().catalog.objects).read().since is not None
+    assert SecondCopyStore(forgot.workspace().catalog.objects).read().since is not None

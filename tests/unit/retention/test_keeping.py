@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.catalog import Condition, meant
+from custody.catalog import Condition, matching_rows
 from custody.catalog.tombstones import check_tombstone
 from custody.config import KeepRule
 from custody.config.parsing import span_ms
@@ -57,7 +57,7 @@ def too_old(found: Event, age_max: int | None, rules: list[KeepRule]) -> bool:
 def test_the_columns_answer_as_the_rules_say(events: list[Event], age_max: int | None, rules: list[KeepRule]) -> None:
     keeping = Keeping(NOW_MS, age_max, rules)
     expected = [too_old(found, age_max, rules) for found in events]
-    assert meant(keeping.expired, table_of(events)).to_pylist() == expected
+    assert matching_rows(keeping.expired, table_of(events)).to_pylist() == expected
     for found, is_old in zip(events, expected, strict=True):
         if keeping.surely_ms is not None and found.event_time < keeping.surely_ms:
             assert is_old
@@ -71,10 +71,10 @@ def test_nothing_is_hidden_that_is_not_too_old_or_that_is_held(
 ) -> None:
     held = Condition(event_types=["SEND"], to_time_ms=NOW_MS - 9 * DAY_MS)
     table = table_of(events)
-    hidden = meant(Keeping(NOW_MS, age_max, rules).hiding([held]), table)
-    old = meant(Keeping(NOW_MS, age_max, rules).expired, table)
+    hidden = matching_rows(Keeping(NOW_MS, age_max, rules).hiding([held]), table)
+    old = matching_rows(Keeping(NOW_MS, age_max, rules).expired, table)
     assert not pc.any(pc.and_not(hidden, old)).as_py()
-    assert not pc.any(pc.and_(hidden, meant([held], table))).as_py()
+    assert not pc.any(pc.and_(hidden, matching_rows([held], table))).as_py()
     for stone in Keeping(NOW_MS, age_max, rules).hiding([held]):
         check_tombstone(stone)
 

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from custody.catalog import Action as CatalogAction
 from custody.catalog import (
     Draft,
-    Forgotten,
     Note,
     RepairPlan,
-    known_to,
+    SecondCopyStore,
+    copied_entries,
     plan_repair,
     repair,
-    restored_to,
-    scan,
+    restore_copies,
+    scan_footers,
     shard_of,
 )
-from custody.catalog.forgotten import says
+from custody.catalog.second_copies import copied_entry
 from custody.errors import ConflictError, NotFoundError
 from custody.format.names import TIME_DIGITS
 from custody.maintenance.repair.actions import loss
@@ -63,9 +63,9 @@ def forget_again(workspace: Workspace, names: list[str]) -> str:
     """Tell the catalog again what it lost: tombstones and marks of which only the second copies know."""
     catalog = workspace.catalog
     state = catalog.settle()
-    copies = Forgotten(catalog.objects).read()
-    left = [copies.found[name] for name in lost_copies(workspace, state, copies) if name in names]
-    again = restored_to(Draft(state), left)
+    copies = SecondCopyStore(catalog.objects).read()
+    left = [copies.by_id[name] for name in lost_copies(workspace, state, copies) if name in names]
+    again = restore_copies(Draft(state), left)
     if again.more:
         raise ConflictError("; ".join(again.more))
     if not again.actions:
@@ -78,15 +78,15 @@ def forget_again(workspace: Workspace, names: list[str]) -> str:
 def write_copies(workspace: Workspace) -> str:
     """Write the second copies that are missing or damaged from what the catalog says; damaged ones are moved aside."""
     catalog = workspace.catalog
-    state, forgotten = catalog.settle(), Forgotten(catalog.objects)
+    state, forgotten = catalog.settle(), SecondCopyStore(catalog.objects)
     copies = forgotten.read()
-    known = known_to(state)
+    known = copied_entries(state)
     other = [
         copy.key
-        for name, copy in copies.found.items()
-        if copy.action.HasField("add_tombstone") and name in known and says(copy.action) != known[name]
+        for name, copy in copies.by_id.items()
+        if copy.action.HasField("add_tombstone") and name in known and copied_entry(copy.action) != known[name]
     ]
-    damaged = [*copies.unread, *other]
+    damaged = [*copies.unreadable, *other]
     target = f"{catalog.objects.home}transactions-damaged-{workspace.clock.now_ms():0{TIME_DIGITS}d}/"
     forgotten.set_aside(damaged, target)
     made = forgotten.complete(state)
@@ -101,7 +101,9 @@ def coming_logs(workspace: Workspace) -> set[str]:
     for manifest in workspace.manifests():
         on_disk.update(manifest.groups)
     objects = workspace.catalog.objects
-    return {file.path for file in scan(objects).files if on_disk.intersection(file.groups)} if on_disk else set()
+    return (
+        {file.path for file in scan_footers(objects).files if on_disk.intersection(file.groups)} if on_disk else set()
+    )
 
 
 def set_object_aside(workspace: Workspace, where: str) -> str:
@@ -133,7 +135,7 @@ def list_again(workspace: Workspace, paths: list[str]) -> str:
     """List logs whose transactions are lost, from their footers, with shards that the index step builds."""
     state = workspace.catalog.settle()
     ready = {path for path in paths if path not in state.files} - coming_logs(workspace)
-    scanned = scan(workspace.catalog.objects, hashes=True, leave_out=set(state.files))
+    scanned = scan_footers(workspace.catalog.objects, hashes=True, leave_out=set(state.files))
     files = [file for file in scanned.files if file.path in ready]
     if not files:
         return "nothing is left to do"

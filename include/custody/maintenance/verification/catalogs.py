@@ -16,17 +16,17 @@ from custody.catalog import (
     AddLoss,
     Catalog,
     CatalogState,
-    Copies,
     Defect,
-    Forgotten,
+    SecondCopies,
+    SecondCopyStore,
     Verification,
-    added_by,
-    known_to,
-    names_in,
+    copied_entries,
+    copied_ids,
+    ids_added_by,
     store_of,
     verify,
 )
-from custody.catalog.forgotten import says
+from custody.catalog.second_copies import copied_entry
 from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CustodyError
@@ -91,41 +91,41 @@ def _readable_revision(workspace: Workspace) -> int | None:
 
 def check_forgotten(workspace: Workspace, state: CatalogState) -> Iterator[Finding]:
     """Yield the copies that are missing, cannot be read, or say what no kept revision says."""
-    forgotten = Forgotten(workspace.catalog.objects)
+    forgotten = SecondCopyStore(workspace.catalog.objects)
     copies = forgotten.read()
-    for key, text in sorted(copies.unread.items()):
+    for key, text in sorted(copies.unreadable.items()):
         yield _copy_finding(workspace, "forgotten-damaged", key, text, key)
-    known = known_to(state)
-    for name in sorted(names_in(state) - set(copies.found)):
+    known = copied_entries(state)
+    for name in sorted(copied_ids(state) - set(copies.by_id)):
         where = workspace.catalog.objects.store.locate(forgotten.prefix)
-        if not copies.unread:
+        if not copies.unreadable:
             kind = "forgotten-missing" if copies.since is not None else "catalog-notice"
             text = f"{where}: expected a copy of {name}, which the catalog has; the next checkpoint writes it."
             yield _copy_finding(workspace, kind, forgotten.prefix, text, name)
-    for name, copy in copies.found.items():
+    for name, copy in copies.by_id.items():
         stone = known.get(name)
-        if stone is not None and copy.action.HasField("add_tombstone") and says(copy.action) != stone:
+        if stone is not None and copy.action.HasField("add_tombstone") and copied_entry(copy.action) != stone:
             text = f"{copy.key}: expected what the catalog says of the tombstone {name}, got something else."
             yield _copy_finding(workspace, "forgotten-damaged", copy.key, text, copy.key)
     yield from _lost(workspace, state, copies)
 
 
-def lost_copies(workspace: Workspace, state: CatalogState, copies: Copies) -> list[str]:
+def lost_copies(workspace: Workspace, state: CatalogState, copies: SecondCopies) -> list[str]:
     """Return the ids of what was to be let go and stands in no kept revision; none when the history cannot be read."""
-    left = {name for name, copy in copies.found.items() if copy.revision >= state.floor} - names_in(state)
+    left = {name for name, copy in copies.by_id.items() if copy.revision >= state.floor} - copied_ids(state)
     if not left:
         return []
     try:
         for transaction in workspace.catalog.timeline():
-            left.difference_update(added_by(transaction.actions))
+            left.difference_update(ids_added_by(transaction.actions))
     except CustodyError:
         return []
     return sorted(left)
 
 
-def _lost(workspace: Workspace, state: CatalogState, copies: Copies) -> Iterator[Finding]:
+def _lost(workspace: Workspace, state: CatalogState, copies: SecondCopies) -> Iterator[Finding]:
     for name in lost_copies(workspace, state, copies):
-        copy = copies.found[name]
+        copy = copies.by_id[name]
         text = (
             f"{workspace.catalog.objects.store.locate(copy.key)}: says what was forgotten or expired at revision "
             f"{copy.revision}, and no kept revision says it: it was interrupted, or its transaction is lost."

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from whoosh.query import Every
 
-from custody.catalog import AddFile, AddShard, CatalogState, Defect, check_file, check_toc
+from custody.catalog import AddFile, AddShard, CatalogState, Defect, verify_file, verify_toc
 from custody.errors import CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import Damage, EventLog
 from custody.format.framing import misplaced_parts
@@ -35,16 +35,16 @@ def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level
     file = state.files[path]
     where = workspace.paths.home / path
     if not workspace.fs.exists(where):
-        yield _whole(workspace, file, "log-missing", check_file(workspace.catalog.objects, file)[0])
+        yield _whole(workspace, file, "log-missing", verify_file(workspace.catalog.objects, file)[0])
         return
     toc_is_there = workspace.fs.exists(workspace.paths.home / file.toc_path)
     if level is Level.QUICK:
         if workspace.fs.size(where) != file.size_bytes:
-            yield from _explained(workspace, state, file, check_file(workspace.catalog.objects, file))
-        tocs = [] if toc_is_there else check_toc(workspace.catalog.objects, file)
+            yield from _explained(workspace, state, file, verify_file(workspace.catalog.objects, file))
+        tocs = [] if toc_is_there else verify_toc(workspace.catalog.objects, file)
     else:
-        yield from _explained(workspace, state, file, check_file(workspace.catalog.objects, file))
-        tocs = check_toc(workspace.catalog.objects, file)
+        yield from _explained(workspace, state, file, verify_file(workspace.catalog.objects, file))
+        tocs = verify_toc(workspace.catalog.objects, file)
     for defect in tocs:
         yield Finding(
             kind="toc-damaged", writer=workspace.writer, path=defect.file, message=str(defect), name=file.path
@@ -155,7 +155,7 @@ def _decoded(workspace: Workspace, file: AddFile) -> Iterator[Finding]:
             log.check(log.metadata)  # the table beside it, the one within it and the footer say the same
     except (CustodyError, OSError, pa.ArrowException, ValueError) as error:
         wrong = [str(error)]
-    if wrong and not damaged and not check_file(workspace.catalog.objects, file):
+    if wrong and not damaged and not verify_file(workspace.catalog.objects, file):
         defect = Defect(str(log.path), None, wrong[0])
         yield _whole(workspace, file, "log-changed", defect, "its bytes are those that were listed", events=0)
 

@@ -14,7 +14,7 @@ from custody.catalog import (
     erased_among,
     is_remnant,
     live_groups,
-    may_mean,
+    may_match,
     merged_remnant,
     source_keys,
     visible,
@@ -61,6 +61,6 @@ def test_a_remnant_hides_nothing_and_its_groups_count_as_live() -> None:
     stone = check_tombstone(merged_remnant([AddTombstone(erased_groups=[7]), AddTombstone(erased=keys({1}))], 5))
     assert is_remnant(stone)
     assert len(stone.id) == 16
-    assert not may_mean(stone, 0, 9, 0, 9)
+    assert not may_match(stone, 0, 9, 0, 9)
     assert visible([stone], EVENT_SCHEMA.empty_table()).to_pylist() == []
     assert live_groups(replace(EMPTY, tombstones={"x": stone})) == {7}

@@ -6,24 +6,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.catalog import AddFile, persistent_map
-from custody.catalog.persistent_map import GONE, FileMap, Gone, LayeredMap
+from custody.catalog.persistent_map import REMOVED, FileMap, PersistentMap, Removed
 
 CHANGES = st.lists(
-    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9) | st.just(GONE), max_size=4), max_size=30
+    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9) | st.just(REMOVED), max_size=4), max_size=30
 )
 
 
 @given(CHANGES)
-def test_a_layered_map_is_a_dict_at_every_step(steps: list[dict[str, int | Gone]]) -> None:
+def test_a_layered_map_is_a_dict_at_every_step(steps: list[dict[str, int | Removed]]) -> None:
     small, persistent_map._LAYER_MIN = persistent_map._LAYER_MIN, 2  # so that layers are merged often
     try:
-        found: LayeredMap[int] = LayeredMap({"a": 1, "z": 2})
+        found: PersistentMap[int] = PersistentMap({"a": 1, "z": 2})
         model: dict[str, int] = {"a": 1, "z": 2}
         history = []
         for changes in steps:
             found = found.changed(changes)
             for key, value in changes.items():
-                if isinstance(value, Gone):
+                if isinstance(value, Removed):
                     model.pop(key, None)
                 else:
                     model[key] = value
@@ -52,7 +52,7 @@ def test_a_file_is_found_by_each_id_in_its_range_and_by_no_other(ranges: set[tup
         one = found.file_of(event_id)
         assert (one is None) == (not holding)
         assert one is None or one.path in holding
-    gone = found.changed({file.path: GONE for file in files})
+    gone = found.changed({file.path: REMOVED for file in files})
     assert all(gone.file_of(event_id) is None for event_id in range(75))
 
 

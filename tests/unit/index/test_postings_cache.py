@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.index.postings_cache import WholeList
+from custody.index.postings_cache import DecodedPostings
 
 DOCUMENTS = 5000
 
@@ -21,7 +21,7 @@ def test_a_list_has_what_it_was_made_of(held: set[int], asked: set[int], around:
     """Far apart and close together, at the ends and behind them; every `step`-th document makes a list dense."""
     run = set(range(around, around + 400, step))
     for own in (held, held | run, run):
-        whole = WholeList(np.array(sorted(own), np.int32))
+        whole = DecodedPostings(np.array(sorted(own), np.int32))
         for wanted in (asked, asked | run, run):
             documents = np.array(sorted(wanted), np.int64)
             assert documents[whole.among(documents)].tolist() == sorted(own & wanted)

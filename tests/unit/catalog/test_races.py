@@ -18,12 +18,12 @@ from custody.catalog import (
     ForkError,
     PrunedError,
     RemoveFile,
-    collect,
+    collect_garbage,
     kept_files,
     plan_repair,
     prune,
     repair,
-    surviving,
+    salvage,
     verify,
 )
 from custody.catalog import catalog as log_module
@@ -119,7 +119,7 @@ def test_an_old_hint_and_a_damaged_transaction_between_two_checkpoints_open_at_t
     _, state = repair(open_catalog(tmp_path), CLOCK)
     assert value(state) == expected
     assert set(state.tombstones) == {STONE.id.hex()}
-    assert surviving(catalog.objects).counts()["tombstones"] == 1
+    assert salvage(catalog.objects).counts()["tombstones"] == 1
 
 
 def test_a_reader_whose_revision_has_a_late_checkpoint_does_not_take_it_for_the_newest(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_file_that_is_listed_while_it_is_on_its_way_to_the_trash_is_put_back(t
     late = Catalog(Stopped(PosixFileSystem(), tmp_path), "main", "provenance", CLOCK)
     for number in (7, 8):
         late.objects.store.put(f"main/provenance/{_log(number)}", b"data")
-    made = collect(late, ManualClock(START_MS * 2), older_than_ms=0)
+    made = collect_garbage(late, ManualClock(START_MS * 2), older_than_ms=0)
     assert (made.moved, made.restored) == ([_log(8)], [_log(7)])
     assert (tmp_path / "main/provenance" / _log(7)).read_bytes() == b"data"
 
@@ -313,7 +313,7 @@ def test_a_file_that_was_written_anew_since_it_was_seen_is_left_alone(tmp_path: 
 
     late = Catalog(Stopped(PosixFileSystem(), tmp_path), "main", "provenance", CLOCK)
     now = ManualClock(int(path.stat().st_mtime * 1000) + 1000)
-    made = collect(late, now, older_than_ms=3_600_000)
+    made = collect_garbage(late, now, older_than_ms=3_600_000)
     assert (made.moved, made.young) == ([], [_log(7)])
 
 
@@ -330,7 +330,7 @@ def test_a_file_that_is_written_anew_between_the_look_and_the_move_is_put_back(t
     late.objects.store.put(f"main/provenance/{_log(7)}", b"old")
     written = path.stat().st_mtime
     os.utime(path, (written - 7200, written - 7200))
-    made = collect(late, ManualClock(int(written * 1000)), older_than_ms=3_600_000)
+    made = collect_garbage(late, ManualClock(int(written * 1000)), older_than_ms=3_600_000)
     assert (made.moved, made.young, path.read_bytes()) == ([], [_log(7)], b"new")
 
 
@@ -339,10 +339,10 @@ def test_a_collection_can_be_limited_and_the_next_one_goes_on(tmp_path: Path) ->
     for number in range(5):
         catalog.objects.store.put(f"main/provenance/{_log(number)}", b"data")
     now = ManualClock(START_MS * 2)
-    made = [collect(open_catalog(tmp_path), now, older_than_ms=0, limit=2) for _ in range(3)]
+    made = [collect_garbage(open_catalog(tmp_path), now, older_than_ms=0, limit=2) for _ in range(3)]
     assert [(len(each.moved), each.left) for each in made] == [(2, 3), (2, 1), (1, 0)]
     later = ManualClock(START_MS * 3)
-    made = [collect(open_catalog(tmp_path), later, older_than_ms=0, limit=3) for _ in range(2)]
+    made = [collect_garbage(open_catalog(tmp_path), later, older_than_ms=0, limit=3) for _ in range(2)]
     assert [len(each.deleted) for each in made] == [3, 2]
 
 

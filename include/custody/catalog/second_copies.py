@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from custody.catalog.codec import decode, encode
-from custody.catalog.keys import Objects
+from custody.catalog.keys import CatalogObjects
 from custody.catalog.state import CatalogState
 from custody.catalog.tombstones import is_remnant
 from custody.catalog.transaction_pb2 import Action, AddMark, AddTombstone, Transaction
@@ -28,7 +28,7 @@ _COPY = re.compile(r"([0-9a-f]{32})\.kept")
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class SecondCopy:
     """One copy: what the transaction of a revision said, or was about to say."""
 
     key: str
@@ -37,11 +37,11 @@ class Copy:
 
 
 @dataclass
-class Copies:
+class SecondCopies:
     """All copies of one catalog that can be read, by the id of tombstone or mark, hexadecimal."""
 
-    found: dict[str, Copy] = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
+    by_id: dict[str, SecondCopy] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
     """By key, what is wrong with a copy that cannot be read."""
     since: int | None = None
     """The first revision of which copies were written; None when that is not known."""
@@ -53,21 +53,21 @@ class Copies:
         if older:
             named = ", ".join(map(str, older))
             said.append(f"what the revisions {named} forgot or let expire cannot be known: no copies were kept then")
-        if self.unread and lost:
-            named = ", ".join(sorted(self.unread))
+        if self.unreadable and lost:
+            named = ", ".join(sorted(self.unreadable))
             said.append(f"what was forgotten or expired cannot be known, because copies cannot be read: {named}")
         return said
 
-    def behind(self, revision: int, known: Iterable[str]) -> list[Copy]:
+    def behind(self, revision: int, known: Iterable[str]) -> list[SecondCopy]:
         """Return what revisions behind one said that is not among the ids that are `known`."""
         left = set(known)
-        return [copy for name, copy in sorted(self.found.items()) if copy.revision > revision and name not in left]
+        return [copy for name, copy in sorted(self.by_id.items()) if copy.revision > revision and name not in left]
 
 
-class Forgotten:
+class SecondCopyStore:
     """The folder of copies of one catalog."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: CatalogObjects) -> None:
         self._objects = objects
         self._store = objects.store
         self.prefix = f"{objects.home}{FORGOTTEN}/"
@@ -95,7 +95,7 @@ class Forgotten:
         wanted = dict(_narrowing(state.other_actions()))
         if not wanted:
             return 0
-        there = self.read().found
+        there = self.read().by_id
         missing = [name for name in sorted(wanted) if name not in there]
         for name in missing:
             self._put(name, _encoded(state, state.revision, [wanted[name]]))
@@ -131,16 +131,16 @@ class Forgotten:
         `known` are the ids of all tombstones and marks that a kept revision has.
         """
         left, gone = set(known), []
-        for name, copy in self.read().found.items():
+        for name, copy in self.read().by_id.items():
             made = copy.action.add_tombstone.created_ms or copy.action.add_mark.created_ms
             if name not in left and made < before_ms:
                 self._store.delete(copy.key)
                 gone.append(copy.key)
         return gone
 
-    def read(self) -> Copies:
+    def read(self) -> SecondCopies:
         """Read all copies; what cannot be read is named."""
-        copies = Copies()
+        copies = SecondCopies()
         for key in self._store.keys(self.prefix):
             name = key.removeprefix(self.prefix)
             match = _COPY.fullmatch(name)
@@ -155,12 +155,14 @@ class Forgotten:
             except NotFoundError:
                 continue  # let go in this moment
             except (CustodyError, ValueError) as error:
-                copies.unread[key] = str(error)
+                copies.unreadable[key] = str(error)
                 continue
             if match is not None and said == match[1]:
-                copies.found[said] = Copy(key, message.revision, action)
+                copies.by_id[said] = SecondCopy(key, message.revision, action)
             else:
-                copies.unread[key] = f"{self._store.locate(key)}: expected the copy of its name, got that of {said}."
+                copies.unreadable[key] = (
+                    f"{self._store.locate(key)}: expected the copy of its name, got that of {said}."
+                )
         return copies
 
     def set_aside(self, keys: Iterable[str], target: str) -> None:
@@ -176,22 +178,22 @@ class Forgotten:
             self._store.put(self._key(name), data)
 
 
-def names_in(state: CatalogState) -> set[str]:
+def copied_ids(state: CatalogState) -> set[str]:
     """Return the ids of all tombstones and marks of a state, hexadecimal."""
     return {*state.tombstones, *state.marks}
 
 
-def says(action: Action) -> AddTombstone | AddMark:
+def copied_entry(action: Action) -> AddTombstone | AddMark:
     """Return what is kept twice of an action."""
     return action.add_tombstone if action.HasField("add_tombstone") else action.add_mark
 
 
-def known_to(state: CatalogState) -> Mapping[str, AddTombstone | AddMark]:
+def copied_entries(state: CatalogState) -> Mapping[str, AddTombstone | AddMark]:
     """Return the tombstones and marks of a state by id."""
     return {**state.tombstones, **state.marks}
 
 
-def added_by(actions: Iterable[Action]) -> Iterator[str]:
+def ids_added_by(actions: Iterable[Action]) -> Iterator[str]:
     """Yield the ids of the tombstones and marks that actions add."""
     return (name for name, _ in _narrowing(actions))
 

@@ -24,12 +24,20 @@ import pyarrow as pa
 
 from custody.format.batches import read_batch
 from custody.index.arrays import integers, to_arrow
-from custody.index.columns import empty_stored, plain_column, sortable_column, zones
 from custody.index.dictionary import HEADER, DictionaryWriter
-from custody.index.fields import ABSENT, NUMBER_FIELDS, NUMBER_STEP_BITS, POINTER_COLUMN, TIME_FIELDS, Indexed, numbers
-from custody.index.manifest import Description, Manifest, PagedFile, ShardFile, Zones
-from custody.index.posting_lists import FieldTerms, grouped, number_terms
-from custody.index.values import Values
+from custody.index.fields import (
+    ABSENT,
+    NUMBER_FIELDS,
+    NUMBER_STEP_BITS,
+    POINTER_COLUMN,
+    TIME_FIELDS,
+    IndexedFields,
+    numbers,
+)
+from custody.index.inverted_field import InvertedField, invert, invert_numbers
+from custody.index.manifest import Description, Manifest, PagedFileWriter, ShardFile, Zones
+from custody.index.number_columns import empty_stored, plain_column, sortable_column, zones
+from custody.index.terms import TermValues
 from custody.index.whoosh_writer import NAME as CONTENTS_NAME
 from custody.index.whoosh_writer import contents, segment_name
 from custody.vfs import FileSystem, WritableFile
@@ -40,22 +48,22 @@ _PLACES = pa.schema([("codes", pa.int32()), ("rows", pa.int64())])
 _TEXT_PLACES = _PLACES.append(pa.field("positions", pa.int32()))
 
 
-class Runs:
+class SpillBuffer:
     """Values of successive tables by field; `rows` in them count from the first row of the first table."""
 
     def __init__(self, fs: FileSystem, folder: Path, memory_bytes: int) -> None:
         self._fs = fs
         self._path = folder / SPILL_NAME
         self._memory_bytes = memory_bytes
-        self._kept: dict[str, list[Values]] = {}
+        self._kept: dict[str, list[TermValues]] = {}
         self._kept_bytes = 0
         self._file: WritableFile | None = None
         self._spilled: dict[str, list[tuple[int, int, pa.Schema]]] = {}
 
-    def add(self, name: str, values: Values, first_row: int) -> None:
+    def add(self, name: str, values: TermValues, first_row: int) -> None:
         """Take a field's values of the next table."""
         if len(values.rows):
-            moved = Values(values.terms, values.codes, values.rows + first_row, values.positions)
+            moved = TermValues(values.terms, values.codes, values.rows + first_row, values.positions)
             self._kept.setdefault(name, []).append(moved)
             self._kept_bytes += _bytes(moved)
 
@@ -71,7 +79,7 @@ class Runs:
         self._kept.clear()
         self._kept_bytes = 0
 
-    def take(self, name: str) -> list[Values]:
+    def take(self, name: str) -> list[TermValues]:
         """Return a field's values, in the order of the tables, and forget them."""
         places = self._spilled.pop(name, [])
         if places:
@@ -90,13 +98,13 @@ class Runs:
             self._file = None
 
 
-def _bytes(values: Values) -> int:
+def _bytes(values: TermValues) -> int:
     positions = 0 if values.positions is None else values.positions.nbytes
     terms: int = values.terms.nbytes
     return terms + values.codes.nbytes + values.rows.nbytes + positions
 
 
-def _batches(values: Values) -> list[pa.RecordBatch]:
+def _batches(values: TermValues) -> list[pa.RecordBatch]:
     columns = [to_arrow(values.codes), to_arrow(values.rows)]
     if values.positions is not None:
         columns.append(to_arrow(values.positions))
@@ -113,10 +121,10 @@ def _spill(file: WritableFile, batch: pa.RecordBatch) -> tuple[int, int, pa.Sche
     return place, size, batch.schema
 
 
-def _values(terms: pa.RecordBatch, places: pa.RecordBatch) -> Values:
+def _values(terms: pa.RecordBatch, places: pa.RecordBatch) -> TermValues:
     codes, rows = integers(places.column(0), np.int32), integers(places.column(1), np.int64)
     positions = integers(places.column(2), np.int32) if places.num_columns > 2 else None
-    return Values(terms.column(0), codes, rows, positions)
+    return TermValues(terms.column(0), codes, rows, positions)
 
 
 NUMBERS = (*TIME_FIELDS, *NUMBER_FIELDS)
@@ -130,7 +138,7 @@ Numbers = npt.NDArray[np.int64]
 class _Taken:
     """What was taken from all tables: values by field, and numbers in the order of the events."""
 
-    runs: Runs
+    runs: SpillBuffer
     rows: int = 0
     numbers: dict[str, list[Numbers]] = field(default_factory=dict)
 
@@ -150,12 +158,12 @@ class _Files:
     checksums: list[int] = field(default_factory=list)
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
-        with closing(PagedFile(self.fs, self.folder / name)) as file:
+        with closing(PagedFileWriter(self.fs, self.folder / name)) as file:
             for piece in pieces:
                 file.write(piece)
             self.add(file)
 
-    def add(self, file: PagedFile) -> None:
+    def add(self, file: PagedFileWriter) -> None:
         described, checksums = file.finish()
         self.files.append(described)
         self.checksums += checksums
@@ -165,14 +173,14 @@ def write_segment(
     fs: FileSystem,
     folder: Path,
     tables: Iterable[pa.Table],
-    indexed: Indexed,
+    indexed: IndexedFields,
     memory_bytes: int,
 ) -> Manifest:
     """Write the events of some tables, which come in the order of their ids, into an empty folder.
 
     Durability: on return the content of the files survives power loss; their names when the folder is synced.
     """
-    with closing(Runs(fs, folder, memory_bytes)) as runs:
+    with closing(SpillBuffer(fs, folder, memory_bytes)) as runs:
         taken = _take(runs, tables, indexed)
         event_ids = taken.column(POINTER_COLUMN)
         first, last = (int(event_ids[-1]), int(event_ids[0])) if len(event_ids) else (0, -1)
@@ -209,7 +217,7 @@ def write_segment(
     return Manifest(description=description, checksums=np.array(files.checksums, np.uint32), zones=bounds)
 
 
-def _take(runs: Runs, tables: Iterable[pa.Table], indexed: Indexed) -> _Taken:
+def _take(runs: SpillBuffer, tables: Iterable[pa.Table], indexed: IndexedFields) -> _Taken:
     taken = _Taken(runs)
     fields = indexed.searched
     for table in _pieces(tables):
@@ -237,14 +245,14 @@ def _pieces(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _write_terms(
-    files: _Files, runs: Runs, with_terms: dict[str, Numbers], indexed: Indexed, documents: int
+    files: _Files, runs: SpillBuffer, with_terms: dict[str, Numbers], indexed: IndexedFields, documents: int
 ) -> tuple[DictionaryWriter, int, str]:
     """Write dictionary and postings field by field, in the order of their names, as Whoosh does."""
     names = sorted([*(searched.name for searched in indexed.searched), *with_terms])
     dictionary = DictionaryWriter()
     with ExitStack() as opened:
-        terms = opened.enter_context(closing(PagedFile(files.fs, files.folder / f"{files.segment}.trm")))
-        postings = opened.enter_context(closing(PagedFile(files.fs, files.folder / f"{files.segment}.pst")))
+        terms = opened.enter_context(closing(PagedFileWriter(files.fs, files.folder / f"{files.segment}.trm")))
+        postings = opened.enter_context(closing(PagedFileWriter(files.fs, files.folder / f"{files.segment}.pst")))
         terms.write(HEADER)
         for name in names:
             found = _terms(runs, with_terms, name, documents)
@@ -259,11 +267,11 @@ def _write_terms(
     return dictionary, count, code
 
 
-def _terms(runs: Runs, with_terms: dict[str, Numbers], name: str, documents: int) -> FieldTerms | None:
+def _terms(runs: SpillBuffer, with_terms: dict[str, Numbers], name: str, documents: int) -> InvertedField | None:
     """Return the terms of a field, None when no document has one."""
     if name not in with_terms:
         taken = runs.take(name)
-        return grouped(taken, documents) if taken else None
+        return invert(taken, documents) if taken else None
     column = with_terms.pop(name)
     having = np.flatnonzero(column != ABSENT)
-    return number_terms(column[having], having.astype(np.uint32), NUMBER_STEP_BITS) if len(having) else None
+    return invert_numbers(column[having], having.astype(np.uint32), NUMBER_STEP_BITS) if len(having) else None

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from custody.index.arrays import Ints
 from custody.index.fields import ABSENT
 from custody.index.manifest import ZONE_DOCUMENTS, Zones
-from custody.index.pages import CheckedFile
+from custody.index.paged_file import CheckedFile
 
 _SIGN = np.uint64(1 << 63)
 _OFFSETS_FROM = 1 << 15  # Whoosh writes where each value begins only for more documents than these

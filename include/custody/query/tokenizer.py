@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from lark import Token
 
 from custody.index import NUMBER_FIELDS, TIME_FIELDS
-from custody.query.tree import TO, QueryError, did_you_mean, quoted
+from custody.query.syntax_tree import TO, QueryError, did_you_mean, quoted
 
 QUERY_CHARACTERS_MAX = 4096
 DEPTH_MAX = 64
@@ -38,13 +38,13 @@ _MEANS = {
 }
 
 
-class Piece(Token):
+class QueryToken(Token):
     """A token and the field that it belongs to, None where no field was named."""
 
     scope: str | None = None
 
 
-class Tokens:
+class Tokenizer:
     """The tokens of one query. `known` are the names of the fields; an attribute's name may hold any sign."""
 
     def __init__(self, text: str, known: Collection[str]) -> None:
@@ -58,7 +58,7 @@ class Tokens:
         self._nots = 0
         self._depth = 0
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[QueryToken]:
         """Yield the tokens.
 
         Raises:
@@ -78,7 +78,7 @@ class Tokens:
             if "\ud800" <= character <= "\udfff":
                 raise self._error("half of a character that is no Unicode text.", None, at)
 
-    def _next(self) -> Iterator[Piece]:
+    def _next(self) -> Iterator[QueryToken]:
         character = self._text[self._at]
         scope = self._scope
         if character == "(":
@@ -94,7 +94,7 @@ class Tokens:
     def _scope(self) -> str | None:
         return self._open[-1][1] if self._open else None
 
-    def _fielded(self, name: str) -> Iterator[Piece]:
+    def _fielded(self, name: str) -> Iterator[QueryToken]:
         if self._scope is not None:
             what = f"a field inside of the brackets that belong to {self._scope}."
             raise self._error(what, f"Close them first, or quote the text: {quoted(name + ':…')}.")
@@ -113,7 +113,7 @@ class Tokens:
         else:
             yield from self._value(name)
 
-    def _value(self, scope: str | None) -> Iterator[Piece]:
+    def _value(self, scope: str | None) -> Iterator[QueryToken]:
         character = self._text[self._at]
         if character in _QUOTES:
             yield self._quoted("QUOTED", scope)
@@ -127,7 +127,7 @@ class Tokens:
         else:
             yield self._bare(scope)
 
-    def _bare(self, scope: str | None) -> Piece:
+    def _bare(self, scope: str | None) -> QueryToken:
         start, text = self._at, self._run()
         is_first = start == 0 or self._text[start - 1] != ":"  # not right behind its field
         following = self._text[start + len(text) : start + len(text) + 1]
@@ -149,7 +149,7 @@ class Tokens:
             end += 1
         return self._text[self._at : end]
 
-    def _operator(self, word: str) -> Piece:
+    def _operator(self, word: str) -> QueryToken:
         if word == "NOT":
             self._nots += 1
             self._deeper()
@@ -197,7 +197,7 @@ class Tokens:
             what, correction = unknown_field(colon[1], self._known, text[colon.end() :])
             raise self._error(what, correction)
 
-    def _quoted(self, kind: str, scope: str | None) -> Piece:
+    def _quoted(self, kind: str, scope: str | None) -> QueryToken:
         start, quote = self._at, self._text[self._at]
         parts: list[str] = []
         begin = start + 1
@@ -219,7 +219,7 @@ class Tokens:
         self._at = end + 1
         return piece
 
-    def _range(self, scope: str | None) -> Iterator[Piece]:
+    def _range(self, scope: str | None) -> Iterator[QueryToken]:
         opened = self._at
         if scope is None:
             raise self._error(
@@ -235,7 +235,7 @@ class Tokens:
             yield self._end(scope)
         raise self._error("this range is not closed.", "Write ] where it ends, or } to leave its last end out.", opened)
 
-    def _end(self, scope: str) -> Piece:
+    def _end(self, scope: str) -> QueryToken:
         character = self._text[self._at]
         if character in _QUOTES:
             return self._quoted("END", scope)
@@ -259,13 +259,13 @@ class Tokens:
         if following and not following.isspace() and following != ")":
             raise self._error(f"expected a space behind the range, got {_shown(following)}.", None)
 
-    def _opened(self, scope: str | None) -> Piece:
+    def _opened(self, scope: str | None) -> QueryToken:
         self._open.append((self._at, scope, self._nots))
         self._nots = 0
         self._deeper()
         return self._piece("LPAR", "(", scope)
 
-    def _closed(self) -> Piece:
+    def _closed(self) -> QueryToken:
         if not self._open:
             raise self._error("this bracket was never opened.", "Remove it, or quote a text that holds it.")
         _, scope, before = self._open.pop()
@@ -288,9 +288,9 @@ class Tokens:
             self._at += 1
         return self._at < len(self._text)
 
-    def _piece(self, kind: str, text: str, scope: str | None) -> Piece:
+    def _piece(self, kind: str, text: str, scope: str | None) -> QueryToken:
         """Return a token that begins here, and go behind it."""
-        piece = Piece(kind, text, start_pos=self._at)
+        piece = QueryToken(kind, text, start_pos=self._at)
         piece.scope = scope
         self._at += len(text)
         return piece

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from custody.index.arrays import Ints
-from custody.index.columns import NumberColumn
 from custody.index.fields import ABSENT
 from custody.index.manifest import ZONE_DOCUMENTS
+from custody.index.number_columns import NumberColumn
 from custody.index.postings import Block, PostingList
 from custody.index.safe_pickle import plain_data
 
@@ -29,7 +29,7 @@ _CHUNK = 4096
 _WINDOW_MAX = 1 << 16
 
 
-class Node(Protocol):
+class DocSet(Protocol):
     """A set of documents of one shard."""
 
     size: int
@@ -65,7 +65,7 @@ class _Counted(ABC):
     def chunks(self, low: int, high: int) -> Iterator[Ints]: ...
 
 
-class Nothing:
+class EmptySet:
     """No document."""
 
     size = low = high = 0
@@ -83,7 +83,7 @@ class Nothing:
         return 0
 
 
-class All:
+class AllDocs:
     """All documents of a shard."""
 
     def __init__(self, documents: int) -> None:
@@ -105,7 +105,7 @@ class All:
         return self.size
 
 
-class Listed:
+class TermDocs:
     """The documents of one term."""
 
     def __init__(self, postings: PostingList) -> None:
@@ -119,7 +119,7 @@ class Listed:
         return self.size
 
 
-class Known:
+class DocList:
     """Documents that were found already, going up."""
 
     def __init__(self, documents: Ints) -> None:
@@ -147,7 +147,7 @@ class Known:
         return self.size
 
 
-class InRange(_Counted):
+class RangeDocs(_Counted):
     """The documents whose number lies in a range, both ends included."""
 
     def __init__(self, column: NumberColumn, documents: int, first: int, last: int, *, has_absent: bool) -> None:
@@ -190,10 +190,10 @@ class InRange(_Counted):
         return found
 
 
-class AllOf(_Counted):
+class Intersection(_Counted):
     """The documents that are in each of some sets: the smallest leads, the others say which of its documents stay."""
 
-    def __init__(self, parts: Sequence[Node]) -> None:
+    def __init__(self, parts: Sequence[DocSet]) -> None:
         ordered = sorted(parts, key=lambda part: part.size)
         self._lead, self._others = ordered[0], ordered[1:]
         self.size = self._lead.size
@@ -225,10 +225,10 @@ class AllOf(_Counted):
         return documents
 
 
-class AnyOf(_Counted):
+class Union(_Counted):
     """The documents that are in any of some sets, window by window."""
 
-    def __init__(self, parts: Sequence[Node]) -> None:
+    def __init__(self, parts: Sequence[DocSet]) -> None:
         self._parts = [part for part in parts if part.high > part.low]
         self.low = min((part.low for part in self._parts), default=0)
         self.high = max((part.high for part in self._parts), default=0)
@@ -264,12 +264,12 @@ class AnyOf(_Counted):
         return np.flatnonzero(has) + start
 
 
-class NoneOf:
+class Complement:
     """The documents that are not in a set."""
 
-    def __init__(self, part: Node, documents: int) -> None:
+    def __init__(self, part: DocSet, documents: int) -> None:
         self._part = part
-        self._everything = All(documents)
+        self._everything = AllDocs(documents)
         self.low, self.high = 0, documents
         self.size = documents
 
@@ -296,22 +296,22 @@ _SIMPLE = np.frombuffer(b"C\x0a\0\0\0\x01](K\0e.", np.uint8)
 _SIMPLE_PLACE = 9
 
 
-def phrase(words: Sequence[PostingList]) -> Node:
+def phrase(words: Sequence[PostingList]) -> DocSet:
     """Return the documents in which these words stand one behind the other.
 
     Each occurrence is one number, document above place; a phrase is where the numbers of all words, each moved back by
     its distance from the first, are the same.
     """
-    together = AllOf([Listed(found) for found in words])
+    together = Intersection([TermDocs(found) for found in words])
     documents = np.concatenate([np.empty(0, np.int64), *together.chunks(together.low, together.high)])
     if len(words) == 1 or not len(documents):
-        return Known(documents)
+        return DocList(documents)
     begins = [
         np.concatenate([np.empty(0, np.int64), *_occurrences(word, documents)]) - distance
         for distance, word in enumerate(words)
     ]
     found = reduce(partial(np.intersect1d, assume_unique=True), begins)
-    return Known(np.unique(found >> _PLACE_BITS))
+    return DocList(np.unique(found >> _PLACE_BITS))
 
 
 def _occurrences(word: PostingList, documents: Ints) -> Iterator[Ints]:

@@ -23,7 +23,7 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class TermValues:
     """The terms of one field in some rows; `codes`, `rows` and `positions` have shape (n,).
 
     Row rows[i] has the term terms[codes[i]]; in a text, at the place positions[i]. A row may have no term or several.
@@ -35,7 +35,7 @@ class Values:
     positions: Codes | None = None
 
     @classmethod
-    def joined(cls, parts: list[Values]) -> Values:
+    def joined(cls, parts: list[TermValues]) -> TermValues:
         """Return the values of several parts, all in rows of one table."""
         bases = np.cumsum([0, *(len(part.terms) for part in parts[:-1])])
         terms = pa.concat_arrays([part.terms for part in parts])
@@ -73,12 +73,12 @@ def _changed(values: pa.StringArray, where: pa.BooleanArray) -> pa.StringArray:
     return pc.replace_with_mask(values, where, texts([term(value) for value in values.filter(where).to_pylist()]))
 
 
-def whole(values: pa.Array, rows: Rows | None = None) -> Values:
+def whole(values: pa.Array, rows: Rows | None = None) -> TermValues:
     """Return whole values as terms; `rows` says which row has each, without it the i-th value belongs to row i."""
     encoded = values if pa.types.is_dictionary(values.type) else pc.dictionary_encode(values)
     codes, kept = _codes(encoded.indices)
     rows = np.arange(len(values)) if rows is None else rows
-    return Values(terms(encoded.dictionary.cast(pa.string())), codes, rows if kept is None else rows[kept])
+    return TermValues(terms(encoded.dictionary.cast(pa.string())), codes, rows if kept is None else rows[kept])
 
 
 def _codes(indices: pa.Array) -> tuple[Codes, npt.NDArray[np.bool_] | None]:
@@ -94,21 +94,21 @@ def column(table: pa.Table, name: str) -> pa.Array:
     return one(table.column(name))
 
 
-def elements(lists: pa.ListArray) -> Values:
+def elements(lists: pa.ListArray) -> TermValues:
     """Return the elements of lists as whole values."""
     offsets = integers(lists.offsets, np.int32)
     rows = np.repeat(np.arange(len(lists)), np.diff(offsets))
     return whole(lists.values.slice(offsets[0], offsets[-1] - offsets[0]), rows)
 
 
-def attribute(table: pa.Table, name: str) -> Values:
+def attribute(table: pa.Table, name: str) -> TermValues:
     """Return an attribute's value after each event: the updated one where the event touched it, else the previous."""
     previous, has_previous = _attribute(column(table, "previous_attributes"), name)
     updated, has_updated = _attribute(column(table, "updated_attributes"), name)
     only_previous = np.flatnonzero(has_previous & ~has_updated)
     before = whole(previous.take(to_arrow(only_previous)), only_previous)
     after = whole(updated)  # null where it is not there, or was removed
-    return Values.joined([before, after]) if len(before.rows) else after
+    return TermValues.joined([before, after]) if len(before.rows) else after
 
 
 def _attribute(maps: pa.MapArray, name: str) -> tuple[pa.Array, npt.NDArray[np.bool_]]:

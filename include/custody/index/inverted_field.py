@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.index.arrays import Bytes, Ints, integers, raw, starts, to_arrow
-from custody.index.values import Values
+from custody.index.terms import TermValues
 
 Documents = npt.NDArray[np.uint32]
 _DOCUMENT_BITS = np.uint64(32)
@@ -31,7 +31,7 @@ class Positions:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldTerms:
+class InvertedField:
     """The terms of a field in the order of their bytes, and their posting lists one behind the other.
 
     `text` holds the bytes of all terms, `lengths` and `frequencies` (documents that have the term) one number a term,
@@ -50,7 +50,7 @@ class FieldTerms:
         return starts(self.frequencies)
 
 
-def grouped(runs: Sequence[Values], documents: int) -> FieldTerms:
+def invert(runs: Sequence[TermValues], documents: int) -> InvertedField:
     """Return the lists of a field from the values of successive rows; the last of `documents` rows is document 0."""
     distinct, codes = _distinct(runs)
     order = integers(pc.array_sort_indices(distinct), np.uint64).astype(np.int64)
@@ -76,7 +76,7 @@ def grouped(runs: Sequence[Values], documents: int) -> FieldTerms:
         text, lengths = _kept(text, lengths, used)
     found = (keys & ((keys.dtype.type(1) << bits) - keys.dtype.type(1))).astype(np.uint32)
     positions = None if places is None else Positions(places, counts)
-    return FieldTerms(text, lengths, frequencies[used], found, positions)
+    return InvertedField(text, lengths, frequencies[used], found, positions)
 
 
 def _keys(
@@ -89,7 +89,7 @@ def _keys(
     return (ranks.astype(np.uint64) << np.uint64(bits)) | documents.astype(np.uint64), np.uint64(bits)
 
 
-def _distinct(runs: Sequence[Values]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+def _distinct(runs: Sequence[TermValues]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """Return the distinct terms of all runs and the number of each value's term."""
     size = sum(run.terms.nbytes for run in runs)
     kind = pa.string() if size <= _ARRAY_BYTES_MAX else pa.large_string()
@@ -112,7 +112,7 @@ def _kept(text: Bytes, lengths: Ints, used: npt.NDArray[np.bool_]) -> tuple[Byte
     return text[np.repeat(used, lengths)], lengths[used]
 
 
-def number_terms(values: npt.NDArray[np.int64], documents: Documents, step_bits: int) -> FieldTerms:
+def invert_numbers(values: npt.NDArray[np.int64], documents: Documents, step_bits: int) -> InvertedField:
     """Return the terms of signed 64-bit numbers as Whoosh makes them, documents[i] having values[i].
 
     A term is one byte, how many bits the number was shifted right, and the shifted number with its sign bit turned
@@ -140,4 +140,4 @@ def number_terms(values: npt.NDArray[np.int64], documents: Documents, step_bits:
     text = np.concatenate([tier[0] for tier in tiers])
     frequencies = np.concatenate([tier[1] for tier in tiers])
     found = np.concatenate([tier[2] for tier in tiers])
-    return FieldTerms(text.ravel(), np.full(len(text), 9, np.int64), frequencies, found)
+    return InvertedField(text.ravel(), np.full(len(text), 9, np.int64), frequencies, found)
