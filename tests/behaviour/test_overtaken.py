@@ -38,7 +38,7 @@ from custody.config import load_settings
 from custody.errors import CustodyError
 from custody.lease import Attempt
 from custody.recovery import STEPS
-from custody.rollover import Workspace, take_rollover
+from custody.workspace import Workspace, take_rollover
 settings = load_settings(Path(sys.argv[1]))
 lease = take_rollover(settings, "main", Attempt.parse(sys.argv[3]))
 units = STEPS["compress"].units(settings)

@@ -36,7 +36,7 @@ from pathlib import Path
 from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import Workspace
+from custody.workspace import Workspace
 
 def events(first, count):
     return [

@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import AddFile, erased_among
-from custody.errors import ConflictError, NotFoundError, StorageError
+from custody.errors import NotFoundError, StorageError
 from custody.eventlog import EventLog
 from custody.journal import JournalFile
 from custody.model import EVENT_SCHEMA, Event
 from custody.read.cache import require_expired
-from custody.workspace import Workspace
+from custody.workspace import Moment, Workspace, read_at_one_moment
 
 Column = npt.NDArray[np.int64]
 
@@ -65,7 +65,6 @@ Key = tuple[str, int]
 _COLUMNS = ["event_id", "source_node", "source_ordinal"]
 _NO_KEYS = EVENT_SCHEMA.empty_table().select(_COLUMNS)
 _LOGS_CACHED = 16
-_LOOKS_MAX = 10
 
 
 class Stored(NamedTuple):
@@ -184,20 +183,15 @@ class KnownSources:
         if workspace.writer != self._writer:
             _make_durable(workspace)
         known = former.sealed if former else {}
-        for _ in range(_LOOKS_MAX):
-            groups = workspace.groups()  # before the catalog, so that no event falls in between
-            state = workspace.catalog.load()
-            waiting = [group for group in groups if not workspace.is_committed(state, group.first_event_id)]
-            try:
-                sealed = {path: known.get(path) or _keys_of(workspace, path) for g in waiting for path in g.sealed}
-                growing = [_keys_of(workspace, path) for group in waiting for path in group.open]
-            except StorageError as error:
-                if error.errno == errno.ENOENT:
-                    continue  # sealed or swept in this moment
-                raise
+
+        def read(moment: Moment) -> _View:
+            paths = [path for group in moment.waiting for path in group.sealed]
+            sealed = {path: known.get(path) or _keys_of(workspace, path) for path in paths}
+            growing = [_keys_of(workspace, path) for group in moment.waiting for path in group.open]
             tail = pa.concat_tables([_NO_KEYS, *sealed.values(), *growing])
-            return _View(workspace, tuple(state.files.values()), sealed, tail)
-        raise ConflictError(f"writer {workspace.writer!r}: its journals change too fast to be read. Try again.")
+            return _View(workspace, tuple(moment.state.files.values()), sealed, tail)
+
+        return read_at_one_moment(workspace, read)[1]
 
     def _tables(self, node: str, first: int, last: int) -> Iterator[tuple[str, pa.Table]]:
         for view in self._views:
