@@ -119,7 +119,7 @@ CLIENT = """
 import sys, time
 from pathlib import Path
 sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
-from tests.unit.sql.test_process import LIMITS, NOTHING
+from tests.unit.sql.test_client import LIMITS, NOTHING
 from custody.sql import EngineQuery
 query = EngineQuery(sys.argv[2], (), LIMITS)
 query.tables()
@@ -204,7 +204,7 @@ BOMB = """
 import resource, sys
 from pathlib import Path
 sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
-from tests.unit.sql.test_process import LIMITS, NOTHING, answer, batches
+from tests.unit.sql.test_client import LIMITS, NOTHING, answer, batches
 from custody.errors import InvalidInputError
 from custody.sql import EngineQuery
 answer("select 1")
