@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 from soak.asking import Asker, Known, expired_now, found_of
 from soak.events import CASE, flowfile_of
 from soak.judge import Found, Verdict, judge, judge_amount
@@ -151,7 +151,7 @@ class Soak:
 
     def _run(self) -> Outcome:
         repository = Repository.open(self.root)
-        repository.hold("case-17", Meant(attributes={"case": CASE}), "soak", "soak")
+        repository.hold("case-17", EventSelection(attributes={"case": CASE}), "soak", "soak")
         self.say("starting the pipeline")
         self.pipeline.start()
         started = time.monotonic()

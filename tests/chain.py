@@ -11,9 +11,8 @@ from custody.model import Event
 from custody.recovery import STEPS, find
 from custody.repository import Repository
 from custody.retention import RETENTION_STEPS
-from custody.rollover import Step
 from custody.vfs import FileSystem
-from custody.workspace import ROLLOVER_LEASE, Workspace, take_lease, take_rollover
+from custody.workspace import ROLLOVER_LEASE, Step, Workspace, take_lease, take_rollover
 
 QUESTIONS = (
     "",

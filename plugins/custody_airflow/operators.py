@@ -89,13 +89,13 @@ class CommitOperator(SparkStepOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the provider's has no result
         """Submit, wait, add the event if there is one, and return the report."""
         from custody.config import load_settings
-        from custody.rollover import commits_since
+        from custody.rollover import new_logs_since
 
         report = super().execute(context)
         asset = commits()
         newest = context["inlet_events"][asset].ascending(False).limit(_EVENTS_LOOKED_AT)
         settings = load_settings(repository_folder())
-        news = commits_since(settings, told_revisions(str(settings.root), (event.extra for event in newest)))
+        news = new_logs_since(settings, told_revisions(str(settings.root), (event.extra for event in newest)))
         if news is not None:
             self.log.info("told: %s", news)
             context["outlet_events"][commits_of_a_run()].add(asset, extra=as_dict(news))

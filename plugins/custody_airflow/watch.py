@@ -19,7 +19,7 @@ from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 from custody.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from custody.rollover import GroupWatch, News
+    from custody.rollover import GroupWatch, WaitingGroups
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class JournalStream(SharedStreamProducer):
         self._again_ms = int(again_seconds * 1000)
         self._watch: GroupWatch | None = None
 
-    async def open_stream(self) -> AsyncIterator[tuple[dict[str, Any], News]]:
+    async def open_stream(self) -> AsyncIterator[tuple[dict[str, Any], WaitingGroups]]:
         """Look again and again; yield what is news, plain and as the library has it."""
         # Reading folders blocks; in the event loop it would hold up all other triggers.
         self._watch = watch = await asyncio.to_thread(self._open)
@@ -100,13 +100,13 @@ class JournalStream(SharedStreamProducer):
             if not item.outcome.is_clean:
                 raise RuntimeError(f"{self._folder}: Airflow did not keep the event of {item.broker_payload}")
             if self._watch is not None:
-                await asyncio.to_thread(self._watch.took, item.broker_payload)
+                await asyncio.to_thread(self._watch.confirm, item.broker_payload)
 
-    def _look(self, watch: GroupWatch) -> News | None:
+    def _look(self, watch: GroupWatch) -> WaitingGroups | None:
         from custody.errors import CustodyError
 
         try:
-            return watch.look()
+            return watch.poll()
         except CustodyError:
             # A disk that is gone for a while comes back; Airflow would start a failed trigger anew every second.
             _LOG.exception("%s: cannot look for journals; looking again", self._folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 from custody.config import Settings
 from custody.errors import CustodyError, NotFoundError
 from custody.model import Event
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 from tests.support import append, run_steps, sample
 
 MAIN, EDGE = "main", "edge"
@@ -41,7 +41,7 @@ def build(root: Path) -> None:
             append(repository, events[start:end])
             run_steps(repository.settings)
             if start == 0:
-                repository.forget(Meant(event_ids=[3, 4]), "erased at once")
+                repository.forget(EventSelection(event_ids=[3, 4]), "erased at once")
                 repository.compact(writer)
             start = end
         half = (start + len(events)) // 2
@@ -50,10 +50,10 @@ def build(root: Path) -> None:
         [(name, value), *_] = events[start + 1].updated_attributes.items() or [("filename", "none")]
         # Of each kind that `forget` knows: what only columns tell, and what ids and times tell.
         for meant in (
-            Meant(attributes={name: value or ""}),
-            Meant(flowfile_uuids=[events[12].flowfile_uuid, events[-1].flowfile_uuid]),
-            Meant(event_ids=[21, 22, len(events) - 3]),
-            Meant(from_ms=events[16].event_time, to_ms=events[16].event_time + 1),
+            EventSelection(attributes={name: value or ""}),
+            EventSelection(flowfile_uuids=[events[12].flowfile_uuid, events[-1].flowfile_uuid]),
+            EventSelection(event_ids=[21, 22, len(events) - 3]),
+            EventSelection(from_ms=events[16].event_time, to_ms=events[16].event_time + 1),
         ):
             repository.forget(meant, "asked for")
 

@@ -19,7 +19,7 @@ from custody.config import SETTINGS_FILE
 from custody.errors import ConflictError
 from custody.maintenance import Unit, compaction, leftover_shards, planned, rewriting, run, waiting
 from custody.model import Event
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 from custody.workspace import Workspace
 from tests.behaviour.test_forget import SECRET, ids_everywhere
 from tests.support import append, event, flipped, run_steps, write_samples
@@ -85,15 +85,15 @@ def test_no_log_grows_beyond_its_target_nor_reaches_over_a_day_or_a_waiting_grou
 @pytest.mark.parametrize(
     ("meant", "gone"),
     [
-        (Meant(attributes=SECRET), {0, 3, 6, 9}),
-        (Meant(event_ids=[0, 1, 2, 3]), {0, 1, 2, 3}),
-        (Meant(event_ids=[11]), {11}),
-        (Meant(event_ids=range(12)), set(range(12))),
+        (EventSelection(attributes=SECRET), {0, 3, 6, 9}),
+        (EventSelection(event_ids=[0, 1, 2, 3]), {0, 1, 2, 3}),
+        (EventSelection(event_ids=[11]), {11}),
+        (EventSelection(event_ids=range(12)), set(range(12))),
     ],
     ids=["attribute", "a whole log", "the last", "all"],
 )
 def test_forgotten_events_leave_the_logs_and_the_others_stay(
-    repository: Repository, meant: Meant, gone: set[int]
+    repository: Repository, meant: EventSelection, gone: set[int]
 ) -> None:
     opened = begun(repository, 4, 4, 4)
     kept = [found for found in opened.events() if found.event_id not in gone]
@@ -116,7 +116,7 @@ def test_forgotten_events_leave_the_logs_and_the_others_stay(
 def test_what_is_not_live_yet_keeps_its_tombstone(repository: Repository) -> None:
     opened = begun(repository, 6)
     append(opened, [made(number) for number in range(6, 12)])
-    opened.forget(Meant(attributes=SECRET), "asked for")
+    opened.forget(EventSelection(attributes=SECRET), "asked for")
     reports = opened.compact()
     assert (sum(item.erased for item in reports), sum(item.tombstones_removed for item in reports)) == (2, 0)
     assert ids_everywhere(opened) == [1, 2, 4, 5, 7, 8, 10, 11]
@@ -133,10 +133,10 @@ def test_an_ingest_does_not_bring_back_what_was_erased(repository: Repository, t
         stored = ingest.file(path).stored
     run_steps(repository.settings)
     victim = next(iter(repository.events())).flowfile_uuid
-    [done] = repository.count_meant(Meant(flowfile_uuids=[victim])).values()
+    [done] = repository.count_selected(EventSelection(flowfile_uuids=[victim])).values()
     with repository.ingest() as early:  # it looked at what is stored before the compaction
         assert early.file(path).stored == 0
-        repository.forget(Meant(flowfile_uuids=[victim]), "asked for")
+        repository.forget(EventSelection(flowfile_uuids=[victim]), "asked for")
         assert sum(report.erased for report in Repository.open(repository.settings.root).compact()) == done > 0
         assert early.file(path).stored == 0
     with Repository.open(repository.settings.root).ingest() as ingest:
@@ -191,7 +191,7 @@ def custody(*words: object) -> str:
 
 def test_the_command_says_first_what_it_would_do(repository: Repository) -> None:
     opened = begun(repository, 6, 6)
-    opened.forget(Meant(attributes=SECRET), "asked for")
+    opened.forget(EventSelection(attributes=SECRET), "asked for")
     root = opened.settings.root
     [plan] = json.loads(custody("-r", root, "compact", "--dry-run", "--json"))
     assert (plan["events"], plan["forgotten"], len(plan["paths"])) == (12, 4, 2)
@@ -203,7 +203,7 @@ def test_the_command_says_first_what_it_would_do(repository: Repository) -> None
 
 def test_of_two_compactions_of_the_same_logs_one_wins(repository: Repository) -> None:
     opened = begun(repository, 4, 4)
-    opened.forget(Meant(attributes=SECRET), "asked for")
+    opened.forget(EventSelection(attributes=SECRET), "asked for")
     barrier = Barrier(2)
     original = rewriting.write_anew
 
@@ -250,7 +250,7 @@ def test_a_damaged_log_is_named_and_stays_and_the_others_are_done(repository: Re
     opened = begun(repository, 4, 4)
     first = min(opened.workspace().catalog.load().files)
     path = opened.workspace().paths.home / first
-    opened.forget(Meant(attributes=SECRET), "asked for")
+    opened.forget(EventSelection(attributes=SECRET), "asked for")
     path.write_bytes(flipped(path.read_bytes(), 8 * 60))
     reports = Repository.open(opened.settings.root).compact()
     assert [first in (report.error or "") for report in reports] == [True, False]
@@ -288,7 +288,7 @@ def test_events_before_are_events_after_without_the_forgotten(
                 run_steps(repository.settings)
         elif action == "forget" and total:
             chosen = data.draw(st.sets(st.integers(0, total - 1), min_size=1))
-            repository.forget(Meant(event_ids=sorted(chosen)), "asked for")
+            repository.forget(EventSelection(event_ids=sorted(chosen)), "asked for")
             gone |= chosen
         else:
             assert not any(report.error for report in repository.compact())
@@ -311,7 +311,7 @@ def test_a_rollover_that_was_held_up_does_not_make_an_erased_group_live_again(re
     late = {path.relative_to(staging): path.read_bytes() for path in staging.rglob("*") if path.is_file()}
     run_steps(repository.settings)
     opened = Repository.open(repository.settings.root)
-    opened.forget(Meant(event_ids=[0, 1]), "asked for")
+    opened.forget(EventSelection(event_ids=[0, 1]), "asked for")
     assert [report.logs_after for report in opened.compact() if report.logs_before] == [0]
     for path, data in late.items():
         (staging / path).parent.mkdir(exist_ok=True)

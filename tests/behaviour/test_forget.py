@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.errors import InvalidInputError, NotFoundError
 from custody.model import Event
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 from tests.support import append, event, run_steps, write_samples
 
 SECRET = {"customer": "4711"}
@@ -60,16 +60,16 @@ def ids_everywhere(repository: Repository) -> list[int]:
 @pytest.mark.parametrize(
     ("meant", "gone"),
     [
-        (Meant(attributes=SECRET), {0, 3, 6, 9}),
-        (Meant(event_ids=[1, 7, 99]), {1, 7}),
-        (Meant(flowfile_uuids=[events()[8].flowfile_uuid]), {8}),
-        (Meant(from_ms=events()[2].event_time, to_ms=events()[5].event_time), {2, 3, 4}),
-        (Meant(attributes=SECRET, event_ids=[0, 1]), {0}),
+        (EventSelection(attributes=SECRET), {0, 3, 6, 9}),
+        (EventSelection(event_ids=[1, 7, 99]), {1, 7}),
+        (EventSelection(flowfile_uuids=[events()[8].flowfile_uuid]), {8}),
+        (EventSelection(from_ms=events()[2].event_time, to_ms=events()[5].event_time), {2, 3, 4}),
+        (EventSelection(attributes=SECRET, event_ids=[0, 1]), {0}),
     ],
     ids=["attribute", "ids", "flowfile", "time", "both conditions"],
 )
-def test_what_is_forgotten_is_given_out_by_nothing(opened: Repository, meant: Meant, gone: set[int]) -> None:
-    assert opened.count_meant(meant) == {"main": len(gone)}
+def test_what_is_forgotten_is_given_out_by_nothing(opened: Repository, meant: EventSelection, gone: set[int]) -> None:
+    assert opened.count_selected(meant) == {"main": len(gone)}
     assert len(ids_everywhere(opened)) == 12
     [done] = opened.forget(meant, "asked for")
     left = [number for number in range(12) if number not in gone]
@@ -82,7 +82,7 @@ def test_what_is_forgotten_is_given_out_by_nothing(opened: Repository, meant: Me
 
 
 def test_later_events_are_not_meant(opened: Repository) -> None:
-    opened.forget(Meant(attributes=SECRET), "asked for")
+    opened.forget(EventSelection(attributes=SECRET), "asked for")
     append(opened, [event(12, updated_attributes=SECRET)])
     assert ids_everywhere(opened) == [1, 2, 4, 5, 7, 8, 10, 11, 12]
     run_steps(opened.settings)
@@ -92,7 +92,7 @@ def test_later_events_are_not_meant(opened: Repository) -> None:
 def test_a_lineage_does_not_show_what_is_forgotten(opened: Repository) -> None:
     uuid = events()[3].flowfile_uuid
     assert opened.lineage([uuid]).events == 1
-    opened.forget(Meant(flowfile_uuids=[uuid]), "asked for")
+    opened.forget(EventSelection(flowfile_uuids=[uuid]), "asked for")
     with pytest.raises(NotFoundError):
         opened.lineage([uuid])
 
@@ -103,8 +103,8 @@ def test_an_ingest_of_the_same_file_does_not_bring_it_back(repository: Repositor
         stored = ingest.file(path).stored
     run_steps(repository.settings)
     victim = next(iter(repository.events())).flowfile_uuid
-    [done] = repository.count_meant(Meant(flowfile_uuids=[victim])).values()
-    repository.forget(Meant(flowfile_uuids=[victim]), "asked for")
+    [done] = repository.count_selected(EventSelection(flowfile_uuids=[victim])).values()
+    repository.forget(EventSelection(flowfile_uuids=[victim]), "asked for")
     with repository.ingest() as ingest:
         again = ingest.file(path)
     assert (again.stored, again.repeated, again.rejected) == (0, stored, 0)
@@ -113,7 +113,7 @@ def test_an_ingest_of_the_same_file_does_not_bring_it_back(repository: Repositor
 
 def test_a_tombstone_without_a_condition_is_refused(opened: Repository) -> None:
     with pytest.raises(InvalidInputError, match="expected event ids"):
-        opened.forget(Meant(), "everything")
+        opened.forget(EventSelection(), "everything")
     assert len(list(opened.events())) == 12
 
 

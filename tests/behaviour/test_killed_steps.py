@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from custody.config import load_settings
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 from custody.vfs import PosixFileSystem
 from custody.vfs.posix import PosixFile
 from tests.chain import CHAIN, Answers, answers, run_chain
@@ -95,7 +95,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for numbers in (range(2), range(2, 4)):
         append(opened, [event(number) for number in numbers])
         run_chain(opened.settings, PosixFileSystem())
-    opened.hold("case", Meant(flowfile_uuids=[event(2).flowfile_uuid]), "asked for", "legal")
+    opened.hold("case", EventSelection(flowfile_uuids=[event(2).flowfile_uuid]), "asked for", "legal")
     now = opened._clock.now_ms()
     append(opened, [event(number, event_time=now + 1000 * DAYS_MS, details="a text") for number in range(4, 7)])
     append(opened, [event(number, event_time=now + 1000 * DAYS_MS) for number in range(7, 9)])

@@ -19,12 +19,12 @@ from custody.maintenance.findings import Level
 from custody.maintenance.verification import verify_repository
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.repository.containers import container_list, forget_container
-from custody.repository.soft_delete import Meant
+from custody.repository.containers import container_statuses, forget_container
+from custody.repository.soft_delete import EventSelection
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, run_steps
 from tests.unit.capture.documents import document
-from tests.unit.repository.test_ingest import write
+from tests.unit.ingest.test_ingest import write
 
 EVENTS = 400
 
@@ -101,7 +101,7 @@ def test_what_is_left_goes_on_once_a_lost_disk_is_dropped(settings: Settings) ->
     write_journals(PosixFileSystem(), settings, tables(EVENTS), group_events=EVENTS, batch_events=50)
     away = take_out(settings)
     shutil.rmtree(away)
-    [lost] = [found for found in container_list(settings) if found.is_missing]
+    [lost] = [found for found in container_statuses(settings) if found.is_missing]
     forget_container(settings, lost.container)
     run_steps(settings)
     left = ids(settings)
@@ -212,7 +212,7 @@ def test_every_answer_names_a_disk_that_is_away(settings: Settings) -> None:
     for level in Level:
         assert "container-missing" in found_kinds(settings, level)
     with pytest.raises(StorageError, match="is missing"):
-        asked.forget(Meant(event_ids=[missing[0]]), "asked for")
+        asked.forget(EventSelection(event_ids=[missing[0]]), "asked for")
     put_back(settings)
     assert asked.search("").total == EVENTS + 1, "the same process sees it again"
     assert asked.search("").notices == ()

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from custody.catalog import Action, PrunedError, RemoveFile, RemoveShard
 from custody.cli.main import cli
 from custody.errors import ConflictError, NotFoundError
-from custody.repository import Hold, Meant, Repository
+from custody.repository import EventSelection, Hold, Repository
 from custody.retention import RETENTION_STEPS, choose, mark, measure
 from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
@@ -215,7 +215,7 @@ def test_a_rule_that_is_taken_back_hides_no_more_what_was_not_erased(root: Path)
 
 def test_a_log_with_a_held_event_stays_and_the_others_go(root: Path) -> None:
     opened = repository_at(root, 4000, age_max="30 days")
-    opened.hold("case-17", Meant(attributes={"customer": "acme"}), "court order", "legal")
+    opened.hold("case-17", EventSelection(attributes={"customer": "acme"}), "court order", "legal")
     plan = opened.plan_retention()
     assert [(log.holds, log.writer) for log in plan.held] == [(("case-17",), "main")] * 2
     assert [log.first_event_id for log in plan.expiring] == [0, 9, 12]
@@ -238,14 +238,14 @@ def test_a_log_with_a_held_event_stays_and_the_others_go(root: Path) -> None:
 @pytest.mark.parametrize(
     ("meant", "kept"),
     [
-        (Meant(flowfile_uuids=[event(4).flowfile_uuid]), [3, 4, 5]),
-        (Meant(event_ids=[7, 99]), [6, 7, 8]),
-        (Meant(from_ms=START_MS + 30 * DAY_MS, to_ms=START_MS + 31 * DAY_MS), [9, 10, 11]),
-        (Meant(attributes={"customer": "nobody"}), []),
+        (EventSelection(flowfile_uuids=[event(4).flowfile_uuid]), [3, 4, 5]),
+        (EventSelection(event_ids=[7, 99]), [6, 7, 8]),
+        (EventSelection(from_ms=START_MS + 30 * DAY_MS, to_ms=START_MS + 31 * DAY_MS), [9, 10, 11]),
+        (EventSelection(attributes={"customer": "nobody"}), []),
     ],
     ids=["flowfile", "ids", "time", "nothing"],
 )
-def test_a_hold_means_what_its_conditions_say(root: Path, meant: Meant, kept: list[int]) -> None:
+def test_a_hold_means_what_its_conditions_say(root: Path, meant: EventSelection, kept: list[int]) -> None:
     opened = repository_at(root, 4000, age_max="30 days")
     opened.hold("case", meant, "asked for", "legal")
     opened.apply_retention()
@@ -255,7 +255,7 @@ def test_a_hold_means_what_its_conditions_say(root: Path, meant: Meant, kept: li
 def test_a_limit_that_holds_stand_against_is_reported_and_nothing_held_goes(root: Path) -> None:
     (root / "store/ballast").write_bytes(bytes(3 << 20))
     opened = repository_at(root, 41, bytes_max=1 << 20)
-    opened.hold("case-17", Meant(attributes={"customer": "acme"}), "court order", "legal")
+    opened.hold("case-17", EventSelection(attributes={"customer": "acme"}), "court order", "legal")
     plan = opened.plan_retention()
     assert plan.problem is not None
     assert "case-17" in plan.problem
@@ -275,7 +275,7 @@ def test_a_limit_that_holds_stand_against_is_reported_and_nothing_held_goes(root
 def test_a_hold_that_is_made_between_the_plan_and_the_mark_stops_the_mark(root: Path) -> None:
     opened = repository_at(root, 4000, age_max="30 days")
     choice = choose(opened.settings, PosixFileSystem(), opened._clock, opened.workspaces())
-    repository_at(root, 4000).hold("case", Meant(event_ids=[0]), "asked for", "legal")
+    repository_at(root, 4000).hold("case", EventSelection(event_ids=[0]), "asked for", "legal")
     with pytest.raises(ConflictError, match="case"):
         mark(choice)
     assert ids(opened) == list(range(15))
@@ -283,8 +283,8 @@ def test_a_hold_that_is_made_between_the_plan_and_the_mark_stops_the_mark(root: 
 
 def test_a_held_event_that_was_forgotten_stays_hidden_and_on_disk_until_the_hold_ends(root: Path) -> None:
     opened = repository_at(root, 41)
-    opened.hold("case", Meant(event_ids=[5]), "asked for", "legal", writer="main")
-    opened.forget(Meant(attributes={"customer": "acme"}), "asked for")
+    opened.hold("case", EventSelection(event_ids=[5]), "asked for", "legal", writer="main")
+    opened.forget(EventSelection(attributes={"customer": "acme"}), "asked for")
     opened.compact()
     assert ids(opened) == [n for n in range(15) if n not in (5, 8)]
     rows = {file.first_event_id: file.rows for file in opened.workspace().catalog.load().files.values()}
@@ -297,7 +297,7 @@ def test_a_held_event_that_was_forgotten_stays_hidden_and_on_disk_until_the_hold
 
 def test_a_held_event_is_not_hidden_by_a_rule(root: Path) -> None:
     opened = repository_at(root, 48, rules=RULES)
-    opened.hold("case", Meant(event_ids=[4]), "asked for", "legal", writer="main")
+    opened.hold("case", EventSelection(event_ids=[4]), "asked for", "legal", writer="main")
     opened.apply_retention()
     assert 4 in ids(opened)
     opened.compact()
@@ -308,7 +308,7 @@ def test_a_held_event_is_not_hidden_by_a_rule(root: Path) -> None:
 
 
 def test_a_hold_counts_for_a_writer_that_comes_later(root: Path) -> None:
-    repository_at(root, 41).hold("case", Meant(attributes={"customer": "acme"}), "asked for", "legal")
+    repository_at(root, 41).hold("case", EventSelection(attributes={"customer": "acme"}), "asked for", "legal")
     settings = repository_at(root, 41).settings
     other = settings.model_copy(update={"repository": settings.repository.model_copy(update={"writer": "other"})})
     later = Repository(other, clock=repository_at(root, 41)._clock)
@@ -322,9 +322,9 @@ def test_a_hold_counts_for_a_writer_that_comes_later(root: Path) -> None:
 def test_a_name_is_given_to_one_hold_and_the_same_one_can_be_made_again(root: Path) -> None:
     opened = repository_at(root, 41)
     for _ in range(2):
-        opened.hold("case", Meant(event_ids=[4]), "asked for", "legal")
+        opened.hold("case", EventSelection(event_ids=[4]), "asked for", "legal")
     with pytest.raises(ConflictError, match="another hold"):
-        opened.hold("case", Meant(event_ids=[5]), "asked for", "legal")
+        opened.hold("case", EventSelection(event_ids=[5]), "asked for", "legal")
     with pytest.raises(NotFoundError):
         opened.release("another", "?", "legal")
 

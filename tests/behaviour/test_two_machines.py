@@ -22,7 +22,7 @@ from custody.maintenance.verification import verify_repository
 from custody.model import Event
 from custody.recovery import find
 from custody.repository import Repository
-from custody.repository.containers import claim_name
+from custody.repository.containers import claim_writer_name
 from custody.store import open_store
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, run_steps, unnumbered
@@ -182,7 +182,7 @@ def test_a_name_that_was_taken_over_is_lost_to_who_had_it(machines: tuple[Reposi
     run_steps(one.settings)
     with one.writer() as writer:
         writer.append(events(2))  # waits on `one`, which is thought to be gone
-        claim = claim_name(other.settings, "main")
+        claim = claim_writer_name(other.settings, "main")
         assert (claim.number, claim.first_event_id) == (2, 2)
         writer.seal()
         with pytest.raises(ClosedError, match="lost its name"):
@@ -206,7 +206,7 @@ def test_a_commit_of_the_machine_that_lost_the_name_does_not_come_behind(
     run_steps(one.settings)
     append(one, events(2, 3))
     run_steps(one.settings, "rollover", "compress", "index")
-    claim = claim_name(other.settings, "main")
+    claim = claim_writer_name(other.settings, "main")
     assert claim.first_event_id == 4, "what is staged has its ids"
     append(other, events(10))
     run_steps(other.settings)
@@ -285,7 +285,7 @@ def test_containers_that_were_replaced_by_hand_get_the_name_by_a_command(
         shutil.rmtree(one.settings.containers[0])
         with pytest.raises(ConfigurationError, match="If these are not mounted, mount them"):
             append(one, events(2))
-        claim_name(one.settings, "main")
+        claim_writer_name(one.settings, "main")
         append(one, events(2))
     run_steps(one.settings)
     assert sorted(found.event.event_id for found in one.search("").events) == [0, 1, 2]

@@ -10,7 +10,7 @@ from pathlib import Path
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.repository import Repository
-from custody.repository.containers import claim_name
+from custody.repository.containers import claim_writer_name
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.enumeration import Scenario
@@ -58,7 +58,7 @@ class TakingOver(Scenario[Numbers]):
         return Numbers(record)
 
     def run(self, fs: FileSystem, record: Numbers) -> None:
-        claim_name(OTHER, "main", fs, ManualClock(NOW_MS))
+        claim_writer_name(OTHER, "main", fs, ManualClock(NOW_MS))
         _append(fs, OTHER, record, 10)
         _opened(fs, ONE).recover(adopt=True, take_over=True)
 
@@ -69,7 +69,7 @@ class TakingOver(Scenario[Numbers]):
 
     def use(self, fs: FileSystem, record: Numbers) -> None:
         """Go on after the crash: done again, all is brought in, and each event is there once."""
-        claim_name(OTHER, "main", fs, ManualClock(NOW_MS))
+        claim_writer_name(OTHER, "main", fs, ManualClock(NOW_MS))
         _append(fs, OTHER, record, 11)
         _opened(fs, ONE).recover(adopt=True, take_over=True)
         found = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from custody.clock import ManualClock
 from custody.maintenance import run, waiting
-from custody.repository import Meant
+from custody.repository import EventSelection
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import Workspace
@@ -32,7 +32,7 @@ class Compacting(Prepared):
             with repository(disk).writer() as writer:
                 self._promises.append(writer, count)
             run_pass(disk)
-        repository(disk).forget(Meant(event_ids=FORGOTTEN), "asked for")
+        repository(disk).forget(EventSelection(event_ids=FORGOTTEN), "asked for")
         for event_id in FORGOTTEN:
             del self._promises.acknowledged[event_id]
         self._disk = disk

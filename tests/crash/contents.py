@@ -12,7 +12,7 @@ from custody.config.sections import RetentionSection
 from custody.flow.content import with_content
 from custody.flow.content.file import ContentRecord, read_header, scan
 from custody.format.names import is_claim
-from custody.repository import Meant, SlotWriter
+from custody.repository import EventSelection, SlotWriter
 from custody.repository.retention_api import apply_retention
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
@@ -105,7 +105,7 @@ class Dropping(StoreScenario):
                 writer.seal()
                 run_pass(disk, settings=LIMITED)
         self._contents.tried = 2
-        repository(disk).hold("case", Meant(flowfile_uuids=[event(HELD).flowfile_uuid]), "asked for", "legal")
+        repository(disk).hold("case", EventSelection(flowfile_uuids=[event(HELD).flowfile_uuid]), "asked for", "legal")
         self._disk = disk
 
     def start(self) -> MemoryFileSystem:

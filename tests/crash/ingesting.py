@@ -13,7 +13,7 @@ from custody.vfs import FileSystem
 from tests.crash.enumeration import Scenario
 from tests.crash.store import EVERYTHING
 from tests.unit.capture.documents import document
-from tests.unit.repository.test_ingest import write
+from tests.unit.ingest.test_ingest import write
 
 SETTINGS = Settings.model_validate(
     {

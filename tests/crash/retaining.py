@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from custody.clock import ManualClock
 from custody.config.sections import RetentionSection
-from custody.repository import Meant
+from custody.repository import EventSelection
 from custody.repository.retention_api import apply_retention
 from custody.rollover import STEPS
 from custody.vfs import FileSystem
@@ -52,7 +52,9 @@ class Retaining(Prepared):
             with repository(disk).writer() as writer:
                 self._promises.append(writer, len(events))
             run_pass(disk, *[name for name in STEPS if name != "sweep" or events != ACTIVE])
-        repository(disk).hold("case", Meant(flowfile_uuids=[event(HELD[0]).flowfile_uuid]), "asked for", "legal")
+        repository(disk).hold(
+            "case", EventSelection(flowfile_uuids=[event(HELD[0]).flowfile_uuid]), "asked for", "legal"
+        )
         for event_id in OLD:
             del self._promises.acknowledged[event_id]
         self._disk = disk

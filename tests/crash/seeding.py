@@ -19,10 +19,9 @@ from custody.recovery import STEPS
 from custody.repository import retention_api
 from custody.retention import Choice, deleting, planning
 from custody.retention.deleting import due_marks
-from custody.rollover import Unit
 from custody.rollover.publish import waiting_units
 from custody.vfs import FileSystem, WritableFile
-from custody.workspace import UnitManifest, UnitReport, Workspace
+from custody.workspace import Unit, UnitManifest, UnitReport, Workspace
 
 
 def delete_before_commit() -> AbstractContextManager[object]:
@@ -87,7 +86,7 @@ def commit_log_by_log() -> AbstractContextManager[object]:
             for log in manifest.logs:
                 yield msgspec.structs.replace(manifest, logs=(log,))
 
-    return patch("custody.rollover.steps.waiting_units", wrong)
+    return patch("custody.rollover.rollover_steps.waiting_units", wrong)
 
 
 def loss_noted_later() -> AbstractContextManager[object]:

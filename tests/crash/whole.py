@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from custody.clock import ManualClock
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 from custody.repository.retention_api import apply_retention
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
@@ -33,7 +33,9 @@ class WholeChain(Prepared):
             with repository(disk).writer() as writer:
                 self._promises.append(writer, len(events))
             run_pass(disk)
-        repository(disk).hold("case", Meant(flowfile_uuids=[event(HELD[0]).flowfile_uuid]), "asked for", "legal")
+        repository(disk).hold(
+            "case", EventSelection(flowfile_uuids=[event(HELD[0]).flowfile_uuid]), "asked for", "legal"
+        )
         with repository(disk).writer() as writer:
             self._promises.append(writer, 2)
         for event_id in OLD:

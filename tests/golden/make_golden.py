@@ -44,7 +44,7 @@ from custody.model import Event
 from custody.ngsi_sink.sink import Sink
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import GroupWatch, News
+from custody.rollover import GroupWatch, WaitingGroups
 from custody.store import LocalStore
 from custody.swh.table_file import write_table_file
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
@@ -126,7 +126,7 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     (root / "maintenance/scrub").write_bytes(encode_scrub(scrub))
     Ledger(PosixFileSystem(), root / "landed").add(Path("/landing/07/part-1.json"), TAKEN)
     watch = GroupWatch(PosixFileSystem(), repository.settings, clock, again_ms=60_000)
-    watch.took(News(groups={"main": 3}, again=False))
+    watch.confirm(WaitingGroups(groups={"main": 3}, again=False))
     with Sink.open(PosixFileSystem(), root / "ngsi", root / "hdfs", ManualClock(1), SUNK) as sink:
         sink.write(items(SUNK, 0, 4), {"main": 4})  # the files of its destinations are no format of custody's
     shutil.rmtree(root / "hdfs")

@@ -17,7 +17,7 @@ from custody.maintenance.findings import Level
 from custody.maintenance.verification import verify_repository
 from custody.model import EVENT_SCHEMA, Event
 from custody.recovery import STEPS
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 from custody.workspace import Workspace
 from tests.golden.newer import make_newer
 from tests.support import append, event, files_below, run_steps
@@ -114,7 +114,7 @@ def test_a_log_is_neither_joined_nor_rewritten_and_what_was_forgotten_stays_hidd
     [path] = [path for path in settings.store.rglob("*.parquet") if path.name.startswith("0" * 20)]
     before = path.read_bytes()
     assert [item.logs_after for item in newer.compact()] == []
-    newer.forget(Meant(event_ids=[1]), "on request")
+    newer.forget(EventSelection(event_ids=[1]), "on request")
     reports = newer.compact()
     assert [(item.error, item.note) for item in reports] == [
         (None, "left to the newer custody whose columns would be lost")

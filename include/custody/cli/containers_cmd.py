@@ -8,7 +8,7 @@ import click
 
 from custody.cli.output import json_option, print_json, print_table, size_text
 from custody.config import load_settings
-from custody.repository.containers import claim_name, container_list, forget_container
+from custody.repository.containers import claim_writer_name, container_statuses, forget_container
 
 
 @click.group()
@@ -26,7 +26,7 @@ def list_containers(repository: Path, as_json: bool) -> None:
     Example:
       custody -r demo containers list
     """
-    found = container_list(load_settings(repository))
+    found = container_statuses(load_settings(repository))
     if as_json:
         print_json(found)
         return
@@ -82,5 +82,5 @@ def claim(repository: Path, writer: str, yes: bool) -> None:
     settings = load_settings(repository)
     if not yes:
         click.confirm(f"The machine that has the writer name {writer} now cannot go on with it. Claim it?", abort=True)
-    made = claim_name(settings, writer)
+    made = claim_writer_name(settings, writer)
     click.echo(f"writer {writer}: incarnation {made.incarnation}, from event id {made.first_event_id} on")

@@ -9,7 +9,7 @@ import click
 
 from custody.cli.output import clean, json_option, print_json, print_table, stderr
 from custody.errors import InvalidInputError
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 
 
 @click.command()
@@ -44,14 +44,14 @@ def forget(
     Example:
       custody -r demo forget --attribute customer=4711 --reason "request of 2026-03-02" --yes
     """
-    meant = Meant(
+    meant = EventSelection(
         event_ids=event_ids, flowfile_uuids=uuids, from_ms=from_ms, to_ms=to_ms, attributes=attribute_pairs(pairs)
     )
     opened = Repository.open(repository)
     if event_ids and writer is None:
         raise InvalidInputError("--event-id: expected --writer with it, because each writer counts its own event ids.")
     if not yes:
-        counted = opened.count_meant(meant, writer)
+        counted = opened.count_selected(meant, writer)
         for notice in counted.notices:
             stderr().print(clean(notice))
         print_json(counted) if as_json else print_table(

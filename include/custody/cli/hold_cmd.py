@@ -10,7 +10,7 @@ import click
 from custody.cli.forget_cmd import attribute_pairs
 from custody.cli.output import json_option, print_json, print_table, time_text
 from custody.errors import InvalidInputError
-from custody.repository import Hold, Meant, Repository
+from custody.repository import EventSelection, Hold, Repository
 
 
 @click.group()
@@ -54,7 +54,7 @@ def add(
     """
     if event_ids and writer is None:
         raise InvalidInputError("--event-id: expected --writer with it, because each writer counts its own event ids.")
-    meant = Meant(
+    meant = EventSelection(
         event_ids=event_ids, flowfile_uuids=uuids, from_ms=from_ms, to_ms=to_ms, attributes=attribute_pairs(pairs)
     )
     opened = Repository.open(repository)

@@ -1,9 +1,9 @@
-"""Numbers and what each stands for, in sorted columns: 16 bytes an entry, added a batch at a time.
+"""Deduplication: which events of a source are stored already.
 
-Which events of a source are stored already: the key is (source node, the source's own number of the event).
-
-All writers of the repository are looked at, not only the slots of this process: an event is stored once however it came
-in, also when slots were renamed or their number was changed.
+An event is known by its key, the source node and the node's own number of the event. All writers of the repository are
+searched, not only the slots of this process: an event is stored once however it came in, also when slots were renamed
+or their number was changed. Of logs only the columns of the key are read, and only where the bounds that the catalog
+keeps for each source overlap the question.
 """
 
 from __future__ import annotations
@@ -21,18 +21,172 @@ import pyarrow.compute as pc
 from cachetools import LRUCache
 
 from custody.catalog import AddFile, erased_among
-from custody.errors import ConflictError, NotFoundError, StorageError
-from custody.eventlog import EventLog
+from custody.errors import NotFoundError, StorageError
+from custody.eventlog import BoundedCache, EventLog
 from custody.journal import JournalFile
 from custody.model import EVENT_SCHEMA, Event
 from custody.read.cache import require_expired
-from custody.workspace import Workspace
+from custody.workspace import Moment, Workspace, read_at_one_moment
 
 Column = npt.NDArray[np.int64]
 
+Key = tuple[str, int]
+_COLUMNS = ["event_id", "source_node", "source_ordinal"]
+_NO_KEYS = EVENT_SCHEMA.empty_table().select(_COLUMNS)
+_LOGS_CACHED = 16
 
-class Runs:
-    """A few sorted runs, each at least twice as long as the next; of a number added again the newer value holds."""
+
+class StoredAt(NamedTuple):
+    """Where an event is stored."""
+
+    writer: str
+    event_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What one writer had stored at one moment: its logs, and the keys in its journals."""
+
+    workspace: Workspace
+    logs: tuple[AddFile, ...]
+    sealed: dict[Path, pa.Table]
+    """By sealed journal: such a file never changes, so it is read once."""
+    tail: pa.Table
+
+
+def key_of(event: Event) -> Key | None:
+    """Return the key of an event at its source, None for an event that has none."""
+    if event.source_node is None or event.source_ordinal is None:
+        return None
+    return event.source_node, event.source_ordinal
+
+
+class StoredKeys:
+    """Finds stored events by their keys.
+
+    Args:
+        workspaces: returns the writers of the repository, looked up anew each time.
+        writer: the one whose events are added here; other writers' journals are made durable before they are trusted.
+    """
+
+    def __init__(self, workspaces: Callable[[], Sequence[Workspace]], writer: str) -> None:
+        self._workspaces = workspaces
+        self._writer = writer
+        self._views: list[_View] = []
+        self._log_keys: BoundedCache[tuple[str, str], pa.Table] = BoundedCache(_LOGS_CACHED)
+        self._added: dict[str, SortedRuns] = {}
+
+    def refresh(self) -> None:
+        """Read what the writers have stored until now; of the own one only what was there before the first `add`.
+
+        Durability: on return the events that `find` finds survive power loss, whoever appended them.
+
+        Raises:
+            CorruptionError: a journal or a catalog is damaged.
+            StorageError: a container of a writer is missing, which may hold events of any source.
+        """
+        former = {view.workspace.writer: view for view in self._views}
+        views = []
+        for workspace in self._workspaces():
+            view = former.get(workspace.writer)
+            if view is None or workspace.writer != self._writer:
+                view = self._view(workspace if view is None else view.workspace, view)
+            views.append(view)
+        for view in views:
+            view.workspace.require_containers()  # after the reading: what went away meanwhile was not read
+        self._views = views
+
+    def forget(self) -> None:
+        """Drop everything; it has to be read anew."""
+        self._views, self._added = [], {}
+
+    def workspace(self, writer: str) -> Workspace:
+        """Return the files of a writer that `find` named."""
+        return next(view.workspace for view in self._views if view.workspace.writer == writer)
+
+    def add(self, events: Sequence[Event], event_ids: range) -> None:
+        """Note events that were just appended."""
+        by_node: dict[str, tuple[list[int], list[int]]] = {}
+        for event, event_id in zip(events, event_ids, strict=True):
+            key = key_of(event)
+            if key is not None:
+                ordinals, ids = by_node.setdefault(key[0], ([], []))
+                ordinals.append(key[1])
+                ids.append(event_id)
+        for node, (ordinals, ids) in by_node.items():
+            self._added.setdefault(node, SortedRuns()).add(ordinals, ids)
+
+    def find(self, events: Iterable[Event]) -> dict[Key, StoredAt]:
+        """Return where the events with these keys are stored."""
+        by_node = _ordinals_by_node(events)
+        places: dict[Key, StoredAt] = {}
+        for node, ordinals in by_node.items():
+            searched = pa.array(ordinals, pa.int64())
+            for writer, table in self._tables(node, min(ordinals), max(ordinals)):
+                matches = table.filter(
+                    pc.and_(pc.equal(table["source_node"], node), pc.is_in(table["source_ordinal"], searched))
+                )
+                for event_id, _, ordinal in zip(*(column.to_pylist() for column in matches.columns), strict=True):
+                    places[node, ordinal] = StoredAt(writer, event_id)
+            if node in self._added:
+                added = self._added[node].find(ordinals)
+                places.update(
+                    ((node, ordinal), StoredAt(self._writer, event_id)) for ordinal, event_id in added.items()
+                )
+        return places
+
+    def erased(self, events: Iterable[Event]) -> set[Key]:
+        """Return which keys belong to events that were forgotten and erased: only tombstones know them."""
+        by_node = _ordinals_by_node(events)
+        keys: set[Key] = set()
+        for view in self._views:
+            # Newer than the view, so that what its logs do not hold any more is found here.
+            stones = view.workspace.catalog.load().tombstones.values()
+            for node, ordinals in by_node.items():
+                keys.update((node, ordinal) for ordinal in erased_among(stones, node, ordinals))
+        return keys
+
+    def _view(self, workspace: Workspace, former: _View | None) -> _View:
+        if workspace.writer != self._writer:
+            _make_durable(workspace)
+        former_sealed = former.sealed if former else {}
+
+        def read(moment: Moment) -> _View:
+            paths = [path for group in moment.waiting for path in group.sealed]
+            sealed = {path: former_sealed.get(path) or _keys_of(workspace, path) for path in paths}
+            growing = [_keys_of(workspace, path) for group in moment.waiting for path in group.open]
+            tail = pa.concat_tables([_NO_KEYS, *sealed.values(), *growing])
+            return _View(workspace, tuple(moment.state.files.values()), sealed, tail)
+
+        return read_at_one_moment(workspace, read)[1]
+
+    def _tables(self, node: str, first: int, last: int) -> Iterator[tuple[str, pa.Table]]:
+        for view in self._views:
+            writer = view.workspace.writer
+            for file in view.logs:
+                if any(s.node == node and s.first_ordinal <= last and first <= s.last_ordinal for s in file.sources):
+                    yield writer, self._keys(view, file)
+            yield writer, view.tail
+
+    def _keys(self, view: _View, file: AddFile) -> pa.Table:
+        name = view.workspace.writer, file.path
+        table = self._log_keys.get(name)
+        if table is None:
+            try:
+                table = EventLog(view.workspace.fs, view.workspace.paths.home / file.path).read(_COLUMNS)
+            except NotFoundError:
+                require_expired(view.workspace, file)
+                table = _NO_KEYS
+            self._log_keys.put(name, table, 1)
+        return table
+
+
+class SortedRuns:
+    """Maps numbers to numbers in sorted columns: 16 bytes an entry, added a batch at a time.
+
+    There are only a few runs, each at least twice as long as the next. Of a number that was added again, the newer
+    value holds.
+    """
 
     def __init__(self) -> None:
         self._runs: list[tuple[Column, Column]] = []
@@ -52,172 +206,20 @@ class Runs:
 
     def find(self, numbers: Sequence[int]) -> dict[int, int]:
         """Return the values of those numbers that were added."""
-        wanted = np.array(numbers, np.int64)
-        found: dict[int, int] = {}
+        searched = np.array(numbers, np.int64)
+        values_by_number: dict[int, int] = {}
         for keys, values in self._runs:
-            places = np.searchsorted(keys, wanted, side="right") - 1  # the newest of equal ones
-            hits = (places >= 0) & (keys[places] == wanted)
-            found.update(zip(wanted[hits].tolist(), values[places[hits]].tolist(), strict=True))
-        return found
+            places = np.searchsorted(keys, searched, side="right") - 1  # the newest of equal ones
+            hits = (places >= 0) & (keys[places] == searched)
+            values_by_number.update(zip(searched[hits].tolist(), values[places[hits]].tolist(), strict=True))
+        return values_by_number
 
 
-Key = tuple[str, int]
-_COLUMNS = ["event_id", "source_node", "source_ordinal"]
-_NO_KEYS = EVENT_SCHEMA.empty_table().select(_COLUMNS)
-_LOGS_CACHED = 16
-_LOOKS_MAX = 10
-
-
-class Stored(NamedTuple):
-    """Where an event is stored."""
-
-    writer: str
-    event_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """What one writer had stored when it was looked at: its logs, and the keys in its journals."""
-
-    workspace: Workspace
-    logs: tuple[AddFile, ...]
-    sealed: dict[Path, pa.Table]
-    """By sealed journal: such a file never changes, so that it is read once."""
-    tail: pa.Table
-
-
-def key_of(event: Event) -> Key | None:
-    """Return what identifies an event at its source, None for an event that has no such thing."""
-    if event.source_node is None or event.source_ordinal is None:
-        return None
-    return event.source_node, event.source_ordinal
-
-
-class KnownSources:
-    """Finds stored events by key. Only logs whose bounds overlap a question are read, and only three columns.
-
-    Args:
-        workspaces: tells the writers of the repository, anew each time.
-        writer: the one whose events are added here; another's journals are made durable before they are trusted.
-    """
-
-    def __init__(self, workspaces: Callable[[], Sequence[Workspace]], writer: str) -> None:
-        self._workspaces = workspaces
-        self._writer = writer
-        self._views: list[_View] = []
-        self._cache: LRUCache[tuple[str, str], pa.Table] = LRUCache(_LOGS_CACHED)
-        self._added: dict[str, Runs] = {}
-
-    def refresh(self) -> None:
-        """Look at what the writers have stored until now; of the own one only what was there before the first `add`.
-
-        Durability: on return the events that `find` finds survive power loss, whoever appended them.
-
-        Raises:
-            CorruptionError: a journal or a catalog is damaged.
-            StorageError: a container of a writer is missing, which may hold events of any source.
-        """
-        former = {view.workspace.writer: view for view in self._views}
-        views = []
-        for workspace in self._workspaces():
-            view = former.get(workspace.writer)
-            if view is None or workspace.writer != self._writer:
-                view = self._look(workspace if view is None else view.workspace, view)
-            views.append(view)
-        for view in views:
-            view.workspace.require_containers()  # behind the look: what went away meanwhile was not looked at
-        self._views = views
-
-    def forget(self) -> None:
-        """Drop all that is known; it has to be looked at anew."""
-        self._views, self._added = [], {}
-
-    def workspace(self, writer: str) -> Workspace:
-        """Return the files of a writer that was found."""
-        return next(view.workspace for view in self._views if view.workspace.writer == writer)
-
-    def add(self, events: Sequence[Event], event_ids: range) -> None:
-        """Note events that were just appended."""
-        by_node: dict[str, tuple[list[int], list[int]]] = {}
-        for event, event_id in zip(events, event_ids, strict=True):
-            key = key_of(event)
-            if key is not None:
-                ordinals, ids = by_node.setdefault(key[0], ([], []))
-                ordinals.append(key[1])
-                ids.append(event_id)
-        for node, (ordinals, ids) in by_node.items():
-            self._added.setdefault(node, Runs()).add(ordinals, ids)
-
-    def find(self, events: Iterable[Event]) -> dict[Key, Stored]:
-        """Return where the events with these keys are stored."""
-        by_node: dict[str, list[int]] = {}
-        for key in filter(None, map(key_of, events)):
-            by_node.setdefault(key[0], []).append(key[1])
-        found: dict[Key, Stored] = {}
-        for node, ordinals in by_node.items():
-            wanted = pa.array(ordinals, pa.int64())
-            for writer, table in self._tables(node, min(ordinals), max(ordinals)):
-                matches = table.filter(
-                    pc.and_(pc.equal(table["source_node"], node), pc.is_in(table["source_ordinal"], wanted))
-                )
-                for event_id, _, ordinal in zip(*(column.to_pylist() for column in matches.columns), strict=True):
-                    found[node, ordinal] = Stored(writer, event_id)
-            if node in self._added:
-                added = self._added[node].find(ordinals)
-                found.update(((node, ordinal), Stored(self._writer, event_id)) for ordinal, event_id in added.items())
-        return found
-
-    def erased(self, events: Iterable[Event]) -> set[Key]:
-        """Return which keys belong to events that were forgotten, and erased by a compaction: nothing else has them."""
-        by_node: dict[str, list[int]] = {}
-        for key in filter(None, map(key_of, events)):
-            by_node.setdefault(key[0], []).append(key[1])
-        found: set[Key] = set()
-        for view in self._views:
-            # Newer than the view: what its logs do not hold any more is told here.
-            stones = view.workspace.catalog.load().tombstones.values()
-            for node, ordinals in by_node.items():
-                found.update((node, ordinal) for ordinal in erased_among(stones, node, ordinals))
-        return found
-
-    def _look(self, workspace: Workspace, former: _View | None) -> _View:
-        if workspace.writer != self._writer:
-            _make_durable(workspace)
-        known = former.sealed if former else {}
-        for _ in range(_LOOKS_MAX):
-            groups = workspace.groups()  # before the catalog, so that no event falls in between
-            state = workspace.catalog.load()
-            waiting = [group for group in groups if not workspace.is_committed(state, group.first_event_id)]
-            try:
-                sealed = {path: known.get(path) or _keys_of(workspace, path) for g in waiting for path in g.sealed}
-                growing = [_keys_of(workspace, path) for group in waiting for path in group.open]
-            except StorageError as error:
-                if error.errno == errno.ENOENT:
-                    continue  # sealed or swept in this moment
-                raise
-            tail = pa.concat_tables([_NO_KEYS, *sealed.values(), *growing])
-            return _View(workspace, tuple(state.files.values()), sealed, tail)
-        raise ConflictError(f"writer {workspace.writer!r}: its journals change too fast to be read. Try again.")
-
-    def _tables(self, node: str, first: int, last: int) -> Iterator[tuple[str, pa.Table]]:
-        for view in self._views:
-            writer = view.workspace.writer
-            for file in view.logs:
-                if any(s.node == node and s.first_ordinal <= last and first <= s.last_ordinal for s in file.sources):
-                    yield writer, self._keys(view, file)
-            yield writer, view.tail
-
-    def _keys(self, view: _View, file: AddFile) -> pa.Table:
-        name = view.workspace.writer, file.path
-        table = self._cache.get(name)
-        if table is None:
-            try:
-                table = EventLog(view.workspace.fs, view.workspace.paths.home / file.path).read(_COLUMNS)
-            except NotFoundError:
-                require_expired(view.workspace, file)
-                table = _NO_KEYS
-            self._cache[name] = table
-        return table
+def _ordinals_by_node(events: Iterable[Event]) -> dict[str, list[int]]:
+    by_node: dict[str, list[int]] = {}
+    for key in filter(None, map(key_of, events)):
+        by_node.setdefault(key[0], []).append(key[1])
+    return by_node
 
 
 def _keys_of(workspace: Workspace, path: Path) -> pa.Table:
@@ -237,5 +239,5 @@ def _make_durable(workspace: Workspace) -> None:
                 workspace.fs.sync_file(path)
                 workspace.fs.sync_directory(path.parent)
             except StorageError as error:
-                if error.errno != errno.ENOENT:  # sealed in this moment, by who synced it
+                if error.errno != errno.ENOENT:  # sealed in this moment, by a process that synced it
                     raise

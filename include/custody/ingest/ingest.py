@@ -1,11 +1,9 @@
-"""What became of a file: counted while it is ingested, and reported at the end.
-
-Ingest: a file of events becomes acknowledged events, each exactly once; what is bad goes to the quarantine.
+"""Ingest: a file of events becomes acknowledged events, each exactly once; what is bad goes to the quarantine.
 
 An event that is stored already, by whichever writer, is known by its key. If its content is the same it is a repetition
-and counted as such, if it differs both cannot be true: the second one is rejected. Ingests of several processes take
-turns at a source, so that what one looks up is still true when it stores. A file is read once from its beginning to its
-end, in bounded memory.
+and counted as such; if it differs, both cannot be true, and the second one is rejected. Ingests of several processes
+lock the sources of their events, so that what one looks up is still true when it stores. A file is read once from its
+beginning to its end, in bounded memory.
 """
 
 from __future__ import annotations
@@ -35,9 +33,9 @@ from custody.capture import (
 )
 from custody.errors import FormatVersionError, InvalidInputError, NotFoundError, StorageError
 from custody.format.names import name_as_text
-from custody.ingest.dedup import Key, KnownSources, Stored, key_of
+from custody.ingest.dedup import Key, StoredAt, StoredKeys, key_of
 from custody.ingest.slots import SlotWriter
-from custody.ingest.source_locks import Turns
+from custody.ingest.source_locks import SourceLocks
 from custody.model import UNASSIGNED, Event, Problem, Severity, require_text
 from custody.ngsi.http_notification import Arrival, kept_arrival, told
 from custody.quarantine import Entry, Quarantine
@@ -46,7 +44,7 @@ from custody.workspace import Workspace
 
 
 class FileReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one file; the numbers count events, `rejected` also counts pieces that are no events.
+    """The result of one file; the numbers count events, `rejected` also counts pieces that are no events.
 
     The event ids are those of `writer`.
     """
@@ -57,7 +55,7 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
     stored: int
     repeated: int
     retold: int
-    """How many of the repeated ones told a name or an address anew; what was stored first stays."""
+    """How many of the repeated ones gave a name or an address anew; what was stored first stays."""
     rejected: int
     warned: int
     first_event_id: int | None
@@ -65,8 +63,8 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
-class Tally:
-    """Counts what happens to one file, and knows what goes into the quarantine with each of its pieces."""
+class FileTally:
+    """Counts what becomes of one file, and holds what goes into the quarantine with each of its pieces."""
 
     def __init__(self, file: str, format: Format, node: str | None) -> None:
         self.file = file
@@ -78,7 +76,7 @@ class Tally:
         self.problems: list[str] = []
 
     def report(self, writer: str) -> FileReport:
-        """Return what was counted; the ids are those of this writer."""
+        """Return the counts; the ids are those of this writer."""
         return FileReport(
             file=self.file,
             writer=writer,
@@ -108,8 +106,8 @@ class Ingest:
     Args:
         workspace: the files of the writer.
         writer: where the events go to; its first id is set.
-        workspaces: tells all writers of the repository.
-        quarantine: where what cannot be stored goes to.
+        workspaces: returns all writers of the repository.
+        quarantine: takes what cannot be stored.
     """
 
     def __init__(
@@ -123,8 +121,8 @@ class Ingest:
         self._writer = writer
         self._quarantine = quarantine
         settings = workspace.settings
-        self._known = KnownSources(workspaces, writer.name)
-        self._turns = Turns(workspace.fs, settings.turns, settings.capture.source_wait_seconds)
+        self._stored_keys = StoredKeys(workspaces, writer.name)
+        self._source_locks = SourceLocks(workspace.fs, settings.turns, settings.capture.source_wait_seconds)
 
     def file(
         self,
@@ -136,7 +134,7 @@ class Ingest:
     ) -> FileReport:
         """Ingest one file; `node` names the source of events that do not say it themselves.
 
-        Without a format the file's content says which one it is. Names are told as `name_as_text` says.
+        Without a format, the file's content decides. Messages show names as `name_as_text` does.
 
         Durability: on return the stored events are acknowledged; so are on raise those before the failure.
 
@@ -148,13 +146,13 @@ class Ingest:
         """
         limits = self._workspace.settings.capture
         require_text(node=node)
-        shown = name_as_text(str(path))
+        name = name_as_text(str(path))
         if not path.is_file():
-            raise NotFoundError(f"{shown}: expected a file, found none.")
+            raise NotFoundError(f"{name}: expected a file, found none.")
         status = path.stat()
         if status.st_size > limits.file_bytes_max:
             raise InvalidInputError(
-                f"{shown}: expected at most {limits.file_bytes_max} bytes (capture.file_bytes_max), "
+                f"{name}: expected at most {limits.file_bytes_max} bytes (capture.file_bytes_max), "
                 f"got {status.st_size}. Split the file or raise the limit."
             )
         context = Context(node, received_ms=int(status.st_mtime * 1000))
@@ -162,11 +160,11 @@ class Ingest:
             with path.open("rb", buffering=0) as stream:
                 format = format or detect_file(stream)
                 outcomes = read_stream(stream, self._limits, format=format, context=context)
-                return self._take(outcomes, Tally(shown, format, node), lambda: progress(stream.tell()))
+                return self._take(outcomes, FileTally(name, format, node), lambda: progress(stream.tell()))
         except StorageError:
             raise
         except OSError as error:
-            raise StorageError(f"{shown}: cannot read: {error.strerror}") from error
+            raise StorageError(f"{name}: cannot read: {error.strerror}") from error
 
     def resubmit(self, key: str, *, format: Format | None = None) -> FileReport:
         """Try a quarantined piece again, as the format that it came in; it leaves the quarantine when all is stored.
@@ -181,19 +179,19 @@ class Ingest:
         context = Context(entry.node, entry.received_ms)
         place = Place(entry.index, entry.offset)
         outcomes = read_piece(raw, place, self._limits, format=format, context=context)
-        tally = Tally(entry.file, format, entry.node)
+        tally = FileTally(entry.file, format, entry.node)
         if format is Format.NGSI and entry.format == format and urlsplit(entry.file).scheme in _URL_SCHEMES:
             # One notification as a whole: what is rejected of it again is the same entry.
             same = (replace(item, place=place) if isinstance(item, Rejected) else item for item in outcomes)
             arrival = kept_arrival(raw, entry.file, entry.received_ms)
-            report = self._take(same, tally, store=partial(self._append_arrived, arrival))
+            report = self._take(same, tally, store=partial(self._append_notification, arrival))
         else:
             report = self._take(outcomes, tally)
         if report.rejected == 0:
             self._quarantine.remove(key)
         return report
 
-    def _append_arrived(self, arrival: Arrival | None, events: Sequence[Event]) -> range:
+    def _append_notification(self, arrival: Arrival | None, events: Sequence[Event]) -> range:
         """Append the events of a notification that a receiver had kept, as it would have: with the body as content."""
         if arrival is None or not events:
             return self._writer.append(events)
@@ -207,7 +205,7 @@ class Ingest:
     def _take(
         self,
         outcomes: Iterable[Outcome],
-        tally: Tally,
+        tally: FileTally,
         progress: Callable[[], None] = lambda: None,
         store: Callable[[Sequence[Event]], range] | None = None,
     ) -> FileReport:
@@ -221,22 +219,22 @@ class Ingest:
                 self._store(tally, accepted, store or self._writer.append)
                 progress()
         except BaseException:
-            # An append may have failed: what is stored has to be looked at again.
-            self._turns.forget()
-            self._known.forget()
+            # An append may have failed: what is stored has to be read again.
+            self._source_locks.forget()
+            self._stored_keys.forget()
             raise
         finally:
-            self._turns.end()
+            self._source_locks.end()
         return tally.report(self._writer.name)
 
-    def _store(self, tally: Tally, accepted: list[Accepted], store: Callable[[Sequence[Event]], range]) -> None:
+    def _store(self, tally: FileTally, accepted: list[Accepted], store: Callable[[Sequence[Event]], range]) -> None:
         tally.read += len(accepted)
         nodes = {key[0] for item in accepted if (key := key_of(item.event)) is not None}
-        if nodes and self._turns.take(nodes):
-            self._known.refresh()
-        fresh = self._without_known(tally, accepted)
+        if nodes and self._source_locks.take(nodes):
+            self._stored_keys.refresh()
+        fresh = self._without_stored(tally, accepted)
         ids = store([item.event for item in fresh])
-        self._known.add([item.event for item in fresh], ids)
+        self._stored_keys.add([item.event for item in fresh], ids)
         if fresh:
             tally.stored += len(fresh)
             tally.first = ids.start if tally.first is None else tally.first
@@ -246,15 +244,15 @@ class Ingest:
                 tally.warned += 1
                 self._quarantine_piece(tally, item.raw, item.place, problem)
 
-    def _without_known(self, tally: Tally, accepted: list[Accepted]) -> list[Accepted]:
-        """Return the events that are new; count repetitions, reject contradictions."""
-        places = self._known.find(item.event for item in accepted)
+    def _without_stored(self, tally: FileTally, accepted: list[Accepted]) -> list[Accepted]:
+        """Return the events that are not stored yet; count repetitions, reject contradictions."""
+        places = self._stored_keys.find(item.event for item in accepted)
         stored = self._stored_events(places)
-        buried = self._buried(places, stored.keys()) | self._known.erased(item.event for item in accepted)
+        hidden = self._hidden(places, stored.keys()) | self._stored_keys.erased(item.event for item in accepted)
         fresh = []
         for item in accepted:
             key = key_of(item.event)
-            if key in buried:  # it was forgotten on purpose, so it does not come back
+            if key in hidden:  # it was forgotten on purpose, so it must not come back
                 tally.repeated += 1
                 continue
             writer, former = stored.get(key, ("", None)) if key is not None else ("", None)
@@ -279,28 +277,28 @@ class Ingest:
                 self._reject(tally, item.raw, item.place, problem)
         return fresh
 
-    def _stored_events(self, places: dict[Key, Stored]) -> dict[Key, tuple[str, Event | None]]:
+    def _stored_events(self, places: dict[Key, StoredAt]) -> dict[Key, tuple[str, Event | None]]:
         """Return the events that are stored, each with its writer."""
         ids: dict[str, list[int]] = defaultdict(list)
         for writer, event_id in places.values():
             ids[writer].append(event_id)
-        events: dict[Stored, Event] = {}
-        for writer, wanted in ids.items():
-            for event in get_many(self._known.workspace(writer), wanted):
-                events[Stored(writer, event.event_id)] = event
+        events: dict[StoredAt, Event] = {}
+        for writer, event_ids in ids.items():
+            for event in get_many(self._stored_keys.workspace(writer), event_ids):
+                events[StoredAt(writer, event.event_id)] = event
         return {key: (place.writer, events[place]) for key, place in places.items() if place in events}
 
-    def _buried(self, places: dict[Key, Stored], given_out: Collection[Key]) -> set[Key]:
-        """Return the keys of stored events that a tombstone means."""
-        hidden = {key: place.writer for key, place in places.items() if key not in given_out}
-        stones = {name: self._known.workspace(name).catalog.load().tombstones for name in set(hidden.values())}
-        return {key for key, writer in hidden.items() if stones[writer]}
+    def _hidden(self, places: dict[Key, StoredAt], readable: Collection[Key]) -> set[Key]:
+        """Return the keys of stored events that a tombstone hides."""
+        unread = {key: place.writer for key, place in places.items() if key not in readable}
+        stones = {name: self._stored_keys.workspace(name).catalog.load().tombstones for name in set(unread.values())}
+        return {key for key, writer in unread.items() if stones[writer]}
 
-    def _reject(self, tally: Tally, raw: bytes, place: Place, problem: Problem) -> None:
+    def _reject(self, tally: FileTally, raw: bytes, place: Place, problem: Problem) -> None:
         tally.rejected += 1
         self._quarantine_piece(tally, raw, place, problem)
 
-    def _quarantine_piece(self, tally: Tally, raw: bytes, place: Place, problem: Problem) -> Entry:
+    def _quarantine_piece(self, tally: FileTally, raw: bytes, place: Place, problem: Problem) -> Entry:
         entry = self._quarantine.add(
             raw,
             severity=problem.severity,
@@ -318,7 +316,7 @@ class Ingest:
 
 
 def _batches(outcomes: Iterable[Outcome], size: int) -> Iterator[list[Outcome]]:
-    """Yield the outcomes in lists, shorter ones where the pieces are large."""
+    """Yield the outcomes in lists; where the pieces are large, the lists are shorter."""
     batch: list[Outcome] = []
     held = 0
     for outcome in outcomes:

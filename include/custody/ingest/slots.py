@@ -1,8 +1,8 @@
 """Slots: the writer names that the processes of a repository share, each held by one of them at a time.
 
 A slot is a writer like any other, with a lock, an id sequence and a catalog of its own. A process takes the first free
-one, so that there are never more names than processes that write at once; what a dead process left in its slot is
-recovered by the next one that takes it.
+one, so there are never more names than processes that write at once. What a dead process left in its slot is recovered
+by the next one that takes it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from custody.model import Event, require_valid
 from custody.quarantine import keep_cut
 from custody.vfs import FileSystem
 
-# Who only looks whether a slot is taken holds its lock for an instant: one look proves nothing.
-_LOOK_SECONDS = 1.0
+# A process that only checks whether a slot is taken holds its lock for an instant: one check proves nothing.
+_CHECK_SECONDS = 1.0
 _POLL_SECONDS = 0.02
 
 
@@ -54,7 +54,7 @@ class SlotWriter(JournalWriter):
 
     @property
     def content(self) -> ContentWriter:
-        """Where contents are stored under this name, before the events that speak of them.
+        """The writer of contents under this name; a content is stored before the events that refer to it.
 
         Raises:
             ConfigurationError: the store is no folder of this machine.
@@ -65,7 +65,7 @@ class SlotWriter(JournalWriter):
             return self._content
 
     def append_with_content(self, events: Sequence[Event], content: bytes | Iterable[bytes]) -> range:
-        """Store a content and append the events that speak of it, all of them of the same; return their ids.
+        """Store a content and append the events that refer to it; return their ids.
 
         A content in pieces may be larger than memory. The events get its claim, its size and its digest.
 
@@ -81,7 +81,7 @@ class SlotWriter(JournalWriter):
         return self.append([with_content(event, stored) for event in events])
 
     def close(self) -> None:
-        """Seal, end the contents, and let the writer name go."""
+        """Seal the journals, close the contents, and release the writer name."""
         try:
             if self._content is not None:
                 self._content.close()
@@ -90,18 +90,18 @@ class SlotWriter(JournalWriter):
 
 
 def _usable(fs: FileSystem, containers: Sequence[Path]) -> Sequence[Path]:
-    """Return the containers without the places where a disk of any writer may not be mounted.
+    """Return the containers without those whose disk may not be mounted, as any writer knows it.
 
-    A writer that never was on the missing one goes on without it: a folder that it made there would be hidden by the
-    disk. One that was refuses to start, by what the others know.
+    A writer that never was on the missing disk goes on without it: a folder that it made there would be hidden by the
+    disk. One that was refuses to start, by the states on the other containers.
 
     Raises:
-        StorageError: the first one is missing, on which the locks lie.
+        StorageError: the first container is missing, on which the locks lie.
     """
-    away = suspects(fs, containers)
-    if containers[0] in away:
-        raise StorageError(str(away[containers[0]]))
-    return [root for root in containers if root not in away]
+    missing = suspects(fs, containers)
+    if containers[0] in missing:
+        raise StorageError(str(missing[containers[0]]))
+    return [root for root in containers if root not in missing]
 
 
 def take_slot(fs: FileSystem, settings: Settings, clock: Clock, wait_seconds: float | None = None) -> SlotWriter:
@@ -116,7 +116,7 @@ def take_slot(fs: FileSystem, settings: Settings, clock: Clock, wait_seconds: fl
     wait = settings.repository.writer_wait_seconds if wait_seconds is None else wait_seconds
     if len(slots) == 1 and not wait:
         return SlotWriter(fs, settings, slots[0], clock)  # the lock's own error names the holder
-    deadline = time.monotonic() + max(wait, _LOOK_SECONDS)
+    deadline = time.monotonic() + max(wait, _CHECK_SECONDS)
     while True:
         writer = _take_any(fs, settings, clock, slots)
         if writer is not None:
@@ -127,26 +127,26 @@ def take_slot(fs: FileSystem, settings: Settings, clock: Clock, wait_seconds: fl
 
 
 def taken_slots(fs: FileSystem, settings: Settings) -> list[str]:
-    """Return the slots that live processes hold at this moment."""
+    """Return the slots that live processes hold now."""
     return [name for name in settings.repository.slots if fs.is_locked(lock_path(settings.containers, name))]
 
 
 def journal_options(settings: Settings) -> JournalOptions:
-    """Return how journals are written, as the settings say."""
-    chosen = settings.journal
+    """Return the options of journals that the settings ask for."""
+    journal = settings.journal
     return JournalOptions(
-        journals=chosen.journals,
-        sync=SyncPolicy(chosen.sync),
-        sync_interval_ms=chosen.sync_interval_ms,
-        seal_ms=int(chosen.seal_seconds * 1000),
-        seal_bytes=chosen.seal_bytes,
-        waiting_bytes_max=chosen.waiting_bytes_max,
-        backpressure_seconds=chosen.backpressure_seconds,
+        journals=journal.journals,
+        sync=SyncPolicy(journal.sync),
+        sync_interval_ms=journal.sync_interval_ms,
+        seal_ms=int(journal.seal_seconds * 1000),
+        seal_bytes=journal.seal_bytes,
+        waiting_bytes_max=journal.waiting_bytes_max,
+        backpressure_seconds=journal.backpressure_seconds,
     )
 
 
 def content_options(settings: Settings) -> ContentOptions:
-    """Return how contents are written, as the settings say; a policy that may lose events may lose contents."""
+    """Return the options of contents that the settings ask for; a policy that may lose events may lose contents."""
     is_synced = SyncPolicy(settings.journal.sync) is not SyncPolicy.NEVER
     return ContentOptions(settings.content.containers, settings.content.claim_bytes, is_synced)
 
@@ -160,7 +160,7 @@ def _take_any(fs: FileSystem, settings: Settings, clock: Clock, slots: Sequence[
         if not free:
             return None
         try:
-            # Those who lost a race for one slot would meet again at the next one; their process ids part them.
+            # Processes that lost a race for one slot would meet again at the next one; their process ids part them.
             return SlotWriter(fs, settings, free[os.getpid() % len(free) if lost else 0], clock)
         except LockedError:
             lost += 1

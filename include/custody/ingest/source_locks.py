@@ -1,9 +1,9 @@
-"""Turns: while an ingest looks up and stores events of a source, no other ingest stores events of that source.
+"""Source locks: while an ingest looks up and stores events of a source, no other ingest stores events of that source.
 
-Sources share a fixed number of stripes, by a digest of their name: `turns/<stripe>.lock` is held during a turn, and
-`turns/<stripe>.last` says which ingest had the last one. An ingest that finds another one's mark has to look at what is
-stored anew; one that finds its own mark knows that nothing was added meanwhile. The mark is set before anything is
-stored. A mark that is lost costs a look and nothing else.
+Sources share a fixed number of stripes, by a digest of their name. `turns/<stripe>.lock` is held while a source is
+locked, and `turns/<stripe>.last` names the ingest that locked it last. An ingest that finds another one's mark has to
+read what is stored anew; one that finds its own mark knows that nothing was added meanwhile. The mark is set before
+anything is stored. A mark that is lost costs a second look and nothing else.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from custody.vfs import FileSystem
 
 STRIPES = 16
 _POLL_SECONDS = 0.02
-_TURN_SECONDS = 5.0
+_HOLD_SECONDS = 5.0
 _GAP_SECONDS = 0.05
-"""Longer than others take to look again, so that a long ingest does not keep them out."""
+"""Longer than the others' interval between two attempts, so that a long ingest does not keep them out."""
 
 
-class Turns:
-    """The turns of one ingest.
+class SourceLocks:
+    """The sources that one ingest has locked.
 
     Args:
         fs: where the folder lies.
-        folder: where all ingests of a repository take turns.
-        wait_seconds: how long to wait for another one's turn to end.
+        folder: where all ingests of a repository lock sources.
+        wait_seconds: how long to wait for a source that another ingest has locked.
     """
 
     def __init__(self, fs: FileSystem, folder: Path, wait_seconds: float) -> None:
@@ -44,22 +44,22 @@ class Turns:
         self._since = 0.0
 
     def take(self, sources: Iterable[str]) -> bool:
-        """Hold the turn for some sources; return whether another ingest may have stored events of them since.
+        """Lock some sources; return whether another ingest may have stored events of them since.
 
-        What is held already stays held, but not for ever: others get their turn in between.
+        What is locked already stays locked, but not for ever: others get their turn in between.
 
         Raises:
-            LockedError: another ingest did not end its turn in time.
+            LockedError: another ingest did not release a source in time.
             StorageError: the disk refused.
         """
-        wanted = frozenset(map(stripe_of, sources))
-        if self._held and time.monotonic() - self._since > _TURN_SECONDS:
+        needed = frozenset(map(stripe_of, sources))
+        if self._held and time.monotonic() - self._since > _HOLD_SECONDS:
             self.end()
             time.sleep(_GAP_SECONDS)
-        if wanted <= self._held:
+        if needed <= self._held:
             return False
-        stripes = sorted(wanted | self._held)
-        self.end()  # all are taken anew in one order, so that two ingests never wait for each other
+        stripes = sorted(needed | self._held)
+        self.end()  # all are locked anew in one order, so that two ingests never wait for each other
         self._fs.make_directory(self._folder)
         deadline = time.monotonic() + self._wait_seconds
         try:
@@ -73,12 +73,12 @@ class Turns:
         return any(is_new)
 
     def end(self) -> None:
-        """Let others have their turn."""
+        """Unlock everything, so that others have their turn."""
         self._held = frozenset()
         self._locks.close()
 
     def forget(self) -> None:
-        """End the turn and trust no mark: what is stored is not known any more."""
+        """Unlock everything and trust no mark: what is stored is not known any more."""
         self._mark = uuid.uuid4().hex.encode()
         self.end()
 

@@ -94,7 +94,7 @@ def log_tables(log: EventLog) -> Iterator[pa.Table]:
 
 def readable_tables(workspace: Workspace, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield some columns of what can be read of journals and kept logs; what cannot be read is found elsewhere."""
-    for group in workspace.ownership.on_disk():
+    for group in workspace.groups_of_all_incarnations():
         for path in (*group.sealed, *group.open):
             try:
                 yield JournalFile.read(workspace.fs, path).table().select(columns)
@@ -122,7 +122,7 @@ def _listed(workspace: Workspace) -> set[str]:
 
 
 def _journal_tables(workspace: Workspace) -> Iterator[pa.Table]:
-    for group in workspace.ownership.on_disk():
+    for group in workspace.groups_of_all_incarnations():
         for path in (*group.sealed, *group.open):
             journal = JournalFile.read(workspace.fs, path)
             for damage in journal.damage:

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import msgspec
 
@@ -22,9 +21,9 @@ from custody.maintenance import compaction
 from custody.maintenance.findings import Finding, damages
 from custody.maintenance.scrub import Slice, advance, check, next_slice
 from custody.maintenance.verification import Piece
-from custody.rollover import Step, Unit, is_stale, rebuild_shard
+from custody.rollover import is_stale, rebuild_shard
 from custody.vfs import FileSystem, PosixFileSystem
-from custody.workspace import UnitReport, Workspace
+from custody.workspace import Step, Unit, UnitReport, Workspace
 
 
 class MaintenanceUnit(Unit, frozen=True):
@@ -45,23 +44,11 @@ class MaintenanceReport(UnitReport, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
-class MaintenanceStep(Step):
-    """A step whose units are told by names, and whose driver may keep something in the end."""
-
-    unit_type: ClassVar[type[MaintenanceUnit]] = MaintenanceUnit
-    report_type: ClassVar[type[MaintenanceReport]] = MaintenanceReport
-
-    def finish(
-        self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
-    ) -> list[UnitReport]:
-        """Do what is to be done once all units were tried; return their reports for the run's history."""
-        return list(reports)
-
-
-class Compact(MaintenanceStep):
+class Compact(Step):
     """Erases forgotten events and joins small logs."""
 
     name = "compact"
+    unit_type = MaintenanceUnit
     lease = COMPACT_LEASE
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
@@ -78,10 +65,11 @@ class Compact(MaintenanceStep):
         )
 
 
-class Rebuild(MaintenanceStep):
+class Rebuild(Step):
     """Builds shards anew that are gone, damaged at their begin, or of other settings."""
 
     name = "rebuild"
+    unit_type = MaintenanceUnit
     lease = COMPACT_LEASE
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
@@ -102,10 +90,12 @@ class Rebuild(MaintenanceStep):
         return UnitReport(unit=str(unit), events=built.documents, bytes=built.size_bytes, note=built.path.name)
 
 
-class ScrubStep(MaintenanceStep):
+class ScrubStep(Step):
     """Reads what is due of everything."""
 
     name = "scrub"
+    unit_type = MaintenanceUnit
+    report_type = MaintenanceReport
     lease = None
 
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
@@ -147,7 +137,7 @@ class ScrubStep(MaintenanceStep):
         return [msgspec.convert(msgspec.to_builtins(report), UnitReport) for report in reports]
 
 
-MAINTENANCE_STEPS: Mapping[str, MaintenanceStep] = {step.name: step for step in (Compact(), Rebuild(), ScrubStep())}
+MAINTENANCE_STEPS: Mapping[str, Step] = {step.name: step for step in (Compact(), Rebuild(), ScrubStep())}
 """The steps of a maintenance run by name, in their order."""
 
 

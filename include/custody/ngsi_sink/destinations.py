@@ -18,7 +18,7 @@ from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.persist import sink_folder
 from custody.ngsi_sink.send_events import SOURCE_FORMAT, WRITER
 from custody.ngsi_sink.sink_state import pending
-from custody.read.reader import tables
+from custody.read.reader import tables_from
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -43,7 +43,7 @@ def check_destinations(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
 def _told(workspace: Workspace, root: str) -> dict[str, int]:
     """Return by path how long files are, in bytes, as far as their rows were told of, below the target of today."""
     ends: list[pa.Table] = []
-    for events in tables(workspace):
+    for events in tables_from(workspace):
         is_ours = pc.and_kleene(
             pc.equal(events.column("source_format"), SOURCE_FORMAT),
             pc.starts_with(events.column("transit_uri"), root),

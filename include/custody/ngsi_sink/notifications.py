@@ -22,11 +22,11 @@ from custody.ngsi.http_notification import RECEIVED
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import Arrival, Record, Unplaced, records
 from custody.ngsi_sink.send_events import WRITER
-from custody.read.reader import get_many, tables
-from custody.read.results import Absence
+from custody.read.reader import get_many, tables_from
+from custody.read.results import Absence, NewerColumns
 from custody.repository.repository import Repository
 from custody.vfs import FileSystem
-from custody.workspace import Workspace
+from custody.workspace import Workspace, look_undisturbed
 
 _DIGITS_MAX = 16
 Content = Callable[[Event], bytes]
@@ -148,7 +148,7 @@ class LiveNotifications:
         """Yield the events of notifications with ids from `first` up to, not with, `bound`, in their order."""
         if first >= bound:
             return
-        for table in tables(self._repository.workspace(writer), first, bound - first, self._damaged):
+        for table in tables_from(self._repository.workspace(writer), first, bound - first, self._damaged):
             ids = table.column("event_id")
             chosen = table.filter(pc.and_(pc.less(ids, bound), _is_ours(table)))
             yield from (event for event in to_events(chosen) if is_notified(event))
@@ -165,23 +165,15 @@ class LiveNotifications:
         return lambda event: found.of(event).read()
 
     def _damaged(self, damage: Damage) -> None:
-        if isinstance(damage, Absence):
-            return  # it lies behind the bound
+        if isinstance(damage, Absence | NewerColumns):
+            return  # what is absent lies behind the bound; the sink needs no newer columns
         self.passed_over.append(str(damage))
 
 
 def _bound(workspace: Workspace) -> int:
     """Return the event id up to which nothing can become live any more: journals that wait come behind it."""
-    while True:
-        state = workspace.catalog.load()
-        waiting = [
-            group.first_event_id
-            for group in workspace.groups()
-            if not workspace.is_committed(state, group.first_event_id)
-        ]
-        # What became live while the journals were listed would be missed: the two have to be of one moment.
-        if workspace.catalog.load().revision == state.revision:
-            return min([state.next_event_id, *waiting])
+    moment = look_undisturbed(workspace)
+    return min([moment.state.next_event_id, *(group.first_event_id for group in moment.waiting)])
 
 
 def _is_ours(table: pa.Table) -> pa.ChunkedArray:

@@ -1,17 +1,15 @@
-"""Reading events of one writer: live logs first, then the journals that are not live yet.
+"""Reading the events of one writer: from live logs first, then from the journals that are not live yet.
 
-Whatever is asked for, journals are listed before the catalog is read, so that no event falls in between; an event that
-a live log holds is found without looking at journals at all.
+Every function obeys the snapshot rule of `custody.workspace.snapshot`, so that no event is missed while rollover moves
+it. An event that a live log holds is found without a look at the journals. What is damaged or absent goes to a
+callback, `on_damage`; without one, damage raises CorruptionError.
 """
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,24 +17,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import AddFile, CatalogState
-from custody.errors import ConflictError, StorageError
 from custody.eventlog import OnDamage, TableOfContents, refuse
 from custody.journal import Group, count_waiting
 from custody.model import INT64_MAX, Event, to_events
-from custody.read.cache import caches_of, open_log
-from custody.read.results import tell_absent
-from custody.read.tombstone_filter import shown
-from custody.rollover import is_live
-from custody.workspace import Workspace
+from custody.read.cache import caches_of, open_log, read_tail
+from custody.read.results import report_absent
+from custody.read.tombstone_filter import visible_events
+from custody.workspace import Workspace, attempts, read_at_one_moment
 
-_SNAPSHOT_ATTEMPTS = 10
 EventIds = npt.NDArray[np.int64]
-Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One writer's events at one moment: what is live, and the acknowledged events of its journals."""
+    """One writer's events at one moment: the catalog's state, and the acknowledged events that are not live."""
 
     state: CatalogState
     tail: pa.Table
@@ -48,107 +42,78 @@ class Snapshot:
         return max(self.state.next_event_id, 0 if last is None else last + 1)
 
     @property
-    def shown_tail(self) -> pa.Table:
-        """The events of the tail that may be given out."""
-        return shown(self.state, self.tail)
+    def visible_tail(self) -> pa.Table:
+        """The events of the tail without those that must not be given out."""
+        return visible_events(self.state, self.tail)
 
 
 def snapshot(
     workspace: Workspace,
     on_damage: OnDamage = refuse,
-    wanted: Callable[[list[Group]], list[Group]] = lambda waiting: waiting,
+    choose: Callable[[list[Group]], list[Group]] = lambda waiting: waiting,
 ) -> Snapshot:
-    """Take a snapshot; its tail holds the events of those groups that are `wanted` out of those that wait.
+    """Take a snapshot; its tail holds the events of the waiting groups that `choose` returns, all by default.
 
     Raises:
         CorruptionError: the catalog is damaged, or a journal is and `on_damage` does not pass it over; ids are not
             given out on a guess.
     """
-    found = of_one_moment(workspace, lambda waiting: _tail(workspace, wanted(waiting), on_damage))
-    tell_absent(workspace, found[0], on_damage)
-    return Snapshot(*found)
-
-
-def _tail(workspace: Workspace, groups: Sequence[Group], on_damage: OnDamage) -> pa.Table:
-    is_writer_live = partial(is_live, workspace.fs, workspace.settings, workspace.writer)
-    return caches_of(workspace).tail.read(workspace.fs, groups, on_damage, is_writer_live)
+    state, tail = read_at_one_moment(workspace, lambda moment: read_tail(workspace, choose(moment.waiting), on_damage))
+    report_absent(workspace, state, on_damage)
+    return Snapshot(state, tail)
 
 
 def next_event_id(workspace: Workspace) -> int:
     """Return one more than the greatest id that was given out, without reading what waits."""
-    state, waiting = of_one_moment(workspace, partial(count_waiting, workspace.fs))
+    state, waiting = read_at_one_moment(workspace, lambda moment: count_waiting(workspace.fs, moment.waiting))
     return max(state.next_event_id, waiting.next_event_id)
-
-
-def of_one_moment(workspace: Workspace, read: Callable[[list[Group]], Read]) -> tuple[CatalogState, Read]:
-    """Return the state of the catalog, and what is read of the groups that are not live in it.
-
-    Raises:
-        ConflictError: journals change too fast.
-        CorruptionError: the catalog is damaged; and what `read` raises.
-    """
-    caches = caches_of(workspace)
-    for _ in range(_SNAPSHOT_ATTEMPTS):
-        groups = workspace.groups()
-        state = caches.state(workspace)
-        committed = caches.live(workspace, state).groups
-        waiting = [group for group in groups if group.first_event_id not in committed]
-        try:
-            return state, read(waiting)
-        except StorageError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            # A journal was sealed or swept in this moment: look again.
-    raise _too_fast(workspace)
-
-
-def _too_fast(workspace: Workspace) -> ConflictError:
-    return ConflictError(f"writer {workspace.writer!r}: its journals change too fast to be read. Try again.")
 
 
 def get_many(
     workspace: Workspace, event_ids: Sequence[int], view: Snapshot | None = None, on_damage: OnDamage = refuse
 ) -> list[Event]:
     """Return the events with these ids, in id order; ids that do not exist are left out."""
-    wanted = np.unique(np.array([event_id for event_id in event_ids if 0 <= event_id <= INT64_MAX], np.int64))
+    ids = np.unique(np.array([event_id for event_id in event_ids if 0 <= event_id <= INT64_MAX], np.int64))
     caches = caches_of(workspace)
-    state = view.state if view else caches.state(workspace)
+    state = view.state if view else workspace.state()
     live = caches.live(workspace, state)
-    holders = live.holders(wanted)
+    holders = live.holders(ids)
     if view is None and (holders < 0).any():
-        view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, wanted[holders < 0]))
+        view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, ids[holders < 0]))
         live = caches.live(workspace, view.state)
-        holders = live.holders(wanted)
+        holders = live.holders(ids)
     tables = []
     for number in np.unique(holders[holders >= 0]).tolist():
         log = open_log(workspace, live.files[number], on_damage)
         if log is not None:
-            tables.append(shown(view.state if view else state, log.get_many(wanted[holders == number], on_damage)))
+            tables.append(
+                visible_events(view.state if view else state, log.get_many(ids[holders == number], on_damage))
+            )
     if view is not None and (holders < 0).any():
-        waiting = pc.is_in(view.tail.column("event_id"), pa.array(wanted[holders < 0], pa.int64()))
-        tables.append(shown(view.state, view.tail.filter(waiting)))
-    found = [event for table in tables if table.num_rows for event in to_events(table)]
+        waiting = pc.is_in(view.tail.column("event_id"), pa.array(ids[holders < 0], pa.int64()))
+        tables.append(visible_events(view.state, view.tail.filter(waiting)))
+    events = [event for table in tables if table.num_rows for event in to_events(table)]
     # A group may have become live before an older one.
-    return sorted(found, key=lambda event: event.event_id)
+    return sorted(events, key=lambda event: event.event_id)
 
 
 def readable(workspace: Workspace, event_ids: EventIds, view: Snapshot, on_damage: OnDamage) -> npt.NDArray[np.bool_]:
-    """Return which of some events can be read, shape (ids,), by the checksums of their blocks; decodes nothing.
+    """Return which of some events can be read, shape (ids,), by the checksums of their blocks, which are not decoded.
 
     Events that wait in journals count as readable: what of those is damaged has no ids.
     """
     live = caches_of(workspace).live(workspace, view.state)
     holders = live.holders(event_ids)
-    found = np.ones(len(event_ids), np.bool_)
+    is_readable = np.ones(len(event_ids), np.bool_)
     for number in np.unique(holders[holders >= 0]).tolist():
         here = holders == number
         log = open_log(workspace, live.files[number], on_damage)
-        found[here] = False if log is None else log.readable(event_ids[here], on_damage)
-    return found
+        is_readable[here] = False if log is None else log.readable(event_ids[here], on_damage)
+    return is_readable
 
 
 def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, int], on_damage: OnDamage) -> None:
-    """Name the live logs with events between two times, ms, both included, that are gone; folders are listed only.
+    """Report the live logs with events between two times, ms, both included, that are gone; only folders are listed.
 
     A log that is open can be read although its name is gone.
     """
@@ -167,20 +132,20 @@ def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, in
 
 def count_blocks(workspace: Workspace, event_ids: Sequence[int], view: Snapshot) -> int:
     """Return how many blocks of live logs hold events with these ids."""
-    wanted = np.unique(np.asarray(event_ids, np.int64))
+    ids = np.unique(np.asarray(event_ids, np.int64))
     caches = caches_of(workspace)
     live = caches.live(workspace, view.state)
-    holders = live.holders(wanted)
+    holders = live.holders(ids)
     blocks = 0
     for number in np.unique(holders[holders >= 0]).tolist():
         log = open_log(workspace, live.files[number], lambda _: None)
         if log is not None:
             firsts = log.toc.blocks["first_event_id"].astype(np.int64)
-            blocks += len(np.unique(np.searchsorted(firsts, wanted[holders == number], side="right")))
+            blocks += len(np.unique(np.searchsorted(firsts, ids[holders == number], side="right")))
     return blocks
 
 
-def tables(
+def tables_from(
     workspace: Workspace, first_event_id: int = 0, count: int | None = None, on_damage: OnDamage = refuse
 ) -> Iterator[pa.Table]:
     """Yield up to `count` events from an id on, in id order, a few blocks in a table; journals are read last."""
@@ -205,7 +170,7 @@ def tables_between(
 ) -> Iterator[pa.Table]:
     """Yield the events that happened from `start_ms` up to, not with, `end_ms`, in id order.
 
-    Logs are passed over by the times that the catalog tells, blocks by those of the table of contents.
+    Logs are skipped by the times in the catalog, blocks by the times in the table of contents.
     """
 
     def overlaps(file: AddFile) -> bool:
@@ -221,7 +186,7 @@ def tables_between(
             yield chosen
 
 
-def log_tables(
+def tables_of_logs(
     workspace: Workspace, state: CatalogState, paths: Sequence[str], on_damage: OnDamage = refuse
 ) -> Iterator[pa.Table]:
     """Yield all events of some logs that are live in a state, a few blocks in a table; one that expired has none."""
@@ -229,7 +194,7 @@ def log_tables(
         log = open_log(workspace, state.files[path], on_damage) if path in state.files else None
         if log is not None:
             for table in log.tables(range(len(log.toc.blocks)), None, on_damage):
-                yield shown(state, table)
+                yield visible_events(state, table)
 
 
 def _walk(
@@ -243,32 +208,22 @@ def _walk(
 
     A group's journals are read when it is its turn; when they are gone by then, its events are in a log.
     """
-    caches = caches_of(workspace)
-    for _ in range(_SNAPSHOT_ATTEMPTS):
-        groups = workspace.groups()
-        state = caches.state(workspace)
-        live = caches.live(workspace, state)
-        waiting = [group for group in groups if group.first_event_id not in live.groups]
-        parts: list[AddFile | Group] = [*live.files, *_groups_from(waiting, position)]
-        parts.sort(key=lambda part: part.first_event_id)
-        tell_absent(workspace, state, on_damage)
-        try:
+    for attempt in attempts(workspace):
+        with attempt as moment:
+            state, live = moment.state, caches_of(workspace).live(workspace, moment.state)
+            parts: list[AddFile | Group] = [*live.files, *_groups_from(moment.waiting, position)]
+            parts.sort(key=lambda part: part.first_event_id)
+            report_absent(workspace, state, on_damage)
             for part in parts:
                 if isinstance(part, Group):
-                    table = _from(_tail(workspace, [part], on_damage), position)
-                    yield shown(state, table)
+                    table = _from(read_tail(workspace, [part], on_damage), position)
+                    yield visible_events(state, table)
                     position = table.column("event_id")[-1].as_py() + 1 if table.num_rows else position
                 elif part.last_event_id >= position:
                     log = open_log(workspace, part, on_damage) if is_wanted(part) else None
                     for table in log.tables(blocks(log.toc, position), None, on_damage) if log else ():
-                        yield shown(state, _from(table, position))
+                        yield visible_events(state, _from(table, position))
                     position = part.last_event_id + 1
-        except StorageError as error:
-            if error.errno != errno.ENOENT:
-                raise
-        else:
-            return
-    raise _too_fast(workspace)
 
 
 def _from(table: pa.Table, first_event_id: int) -> pa.Table:
@@ -278,8 +233,8 @@ def _from(table: pa.Table, first_event_id: int) -> pa.Table:
 def _groups_of(waiting: list[Group], event_ids: EventIds) -> list[Group]:
     """Return the groups that may hold events with these ids."""
     firsts = np.array([group.first_event_id for group in waiting], np.int64)
-    found = np.unique(np.searchsorted(firsts, event_ids, side="right") - 1)
-    return [waiting[number] for number in found.tolist() if number >= 0]
+    numbers = np.unique(np.searchsorted(firsts, event_ids, side="right") - 1)
+    return [waiting[number] for number in numbers.tolist() if number >= 0]
 
 
 def _groups_from(waiting: list[Group], first_event_id: int) -> list[Group]:

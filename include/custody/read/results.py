@@ -1,9 +1,10 @@
-"""What an answer may lack although nothing is damaged: events on a container that is away, or of another incarnation.
+"""Results of reading: events, and notices of what could not be read.
 
-Nobody can say what a container holds that is not there. What is known: which ids nothing else holds, and from which id
-on nothing is known at all.
+Readers pass what they meet to a callback, `OnDamage`, as one kind of thing: a `Damage` to a file, an `Absence` of
+events that are out of reach, or `NewerColumns` that this custody cannot show. `Notices` collects them for an answer.
 
-What reading gives: events, and notices of what could not be read.
+An absence is no damage: nobody can say what a container holds that is not there. What is known is told: which ids
+nothing else holds, and from which id on nothing is known at all.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from custody.eventlog import Damage, OnDamage, refuse
 from custody.journal import Group, Missing, count_waiting
 from custody.maintenance.verification.ids import missing_ids
 from custody.model import Event, newer_notice, to_events
-from custody.rollover import strays
+from custody.rollover import stray_journals
 from custody.workspace import Workspace
 
-_RANGES_TOLD = 5
+_RANGES_SHOWN = 5
+_EVENTS_TOGETHER = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,121 +42,55 @@ class Absence(Damage):
         return event_id >= (self.first_event_id or 0) and (self.last_event_id is None or event_id <= self.last_event_id)
 
 
-def tell_absent(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> None:
-    """Tell what an answer of a writer lacks, or may lack; the journals were looked at before, and the catalog too."""
-    for missing in workspace.missing():
-        on_damage(_of_container(workspace, state, missing))
-    for absence in foreign_journals(workspace, state):
-        on_damage(absence)
+@dataclass(frozen=True, slots=True)
+class NewerColumns(Damage):
+    """Columns that a newer custody stored and this one does not show; the events themselves can be read."""
 
+    def __str__(self) -> str:
+        return self.problem
 
-def foreign_journals(workspace: Workspace, state: CatalogState) -> Iterator[Absence]:
-    """Yield the journals whose events are not the writer's, though they lie among its own."""
-    foreign = workspace.foreign_groups()
-    if foreign:
-        paths = [path for group in foreign for path in (*group.sealed, *group.open)]
-        yield _of_journals(workspace, paths, "of another incarnation of the name")
-    stray = list(strays(workspace, state, workspace.groups()))
-    if stray:
-        yield _of_journals(workspace, stray, "with ids that the live logs give to other events")
-
-
-def _of_container(workspace: Workspace, state: CatalogState, missing: Missing) -> Absence:
-    last = None if missing.reserved is None else missing.reserved - 1
-    if missing.host:
-        text = (
-            f"writer {missing.writer!r}: its container {missing.place} is on the machine {missing.host!r}: events that "
-            "are acknowledged there and not live yet are not part of this answer."
-        )
-        return Absence(missing.place, None, 0, last, text)
-    text = (
-        f"{missing}. Acknowledged events that are not live yet may lie on it; of the ids, nothing here holds "
-        f"{_unheld(workspace, state)}."
-    )
-    return Absence(missing.place, None, 0, last, text)
-
-
-def _unheld(workspace: Workspace, state: CatalogState) -> str:
-    try:
-        ranges = list(missing_ids(workspace, state))
-        waiting = [group for group in workspace.groups() if not workspace.is_committed(state, group.first_event_id)]
-        behind = max(state.next_event_id, count_waiting(workspace.fs, waiting).next_event_id)
-    except (CustodyError, OSError):
-        return "what nobody can tell, as other files cannot be read"
-    told = ", ".join(f"{first} to {last}" for first, last in ranges[:_RANGES_TOLD])
-    more = f", {len(ranges) - _RANGES_TOLD} more stretches" if len(ranges) > _RANGES_TOLD else ""
-    count = sum(last - first + 1 for first, last in ranges)
-    gaps = f"{told}{more} ({count} events at most), and " if ranges else ""
-    return f"{gaps}any from {behind} on"
-
-
-def _of_journals(workspace: Workspace, paths: Sequence[Path], what: str) -> Absence:
-    folders = ", ".join(dict.fromkeys(str(path.parent) for path in paths))
-    try:
-        held = count_waiting(workspace.fs, _as_groups(workspace, paths))
-    except StorageError:
-        count, last = "events", None
-    else:
-        count, last = f"{held.events} events up to id {held.next_event_id - 1}", held.next_event_id - 1
-    text = (
-        f"{folders}: {len(paths)} journals {what} {workspace.writer!r}: {count} are not part of this answer. "
-        "Bring them in under another writer name: custody recover --adopt"
-    )
-    return Absence(paths[0], None, 0, last, text)
-
-
-def _as_groups(workspace: Workspace, paths: Iterable[Path]) -> list[Group]:
-    return [Group(workspace.writer, 0, tuple(paths), ())]
-
-
-_EVENTS_TOGETHER = 512
+    @classmethod
+    def of(cls, path: Path, version: int, columns: Sequence[str]) -> NewerColumns:
+        """Return the notice for columns that a schema version added."""
+        return cls(path, None, None, None, newer_notice(version, columns), is_doubt=True)
 
 
 class Notices:
-    """Takes note of damage, each part of a file once; if `strict`, raises CorruptionError instead, unless in doubt.
+    """Collects what readers meet, each part of a file once; if `strict`, certain damage raises CorruptionError instead.
 
-    What is out of reach is never more than a note.
+    What is out of reach, or in doubt, is never more than a note.
     """
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
         self._texts: dict[str, None] = {}
         self.absent: list[Absence] = []
-        """What is out of reach, as far as it was met."""
+        """What is out of reach, as far as readers met it."""
 
     def __call__(self, damage: Damage) -> None:
-        """Take note, or raise."""
+        """Take note of it, or raise."""
         if isinstance(damage, Absence):
             self.absent.append(damage)
         elif self._strict:
             refuse(damage)
         self._texts[str(damage)] = None
 
-    def note(self, text: str) -> None:
-        """Take note of what is no damage, also if strict."""
-        self._texts[text] = None
-
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._texts))
 
 
-class Lost:
-    """Hands damage of one writer's logs on, and remembers the ids that it took."""
+class LossTracker:
+    """Passes damage of one writer's logs on, and remembers the ids that were lost to it."""
 
     def __init__(self, on_damage: OnDamage) -> None:
         self._on_damage = on_damage
         self._ranges: set[tuple[int, int]] = set()
 
     def __call__(self, damage: Damage) -> None:
-        """Take note, and hand it on."""
+        """Remember it, and pass it on."""
         self._on_damage(damage)
         if damage.first_event_id is not None and damage.last_event_id is not None:
             self._ranges.add((damage.first_event_id, damage.last_event_id))
-
-    def note(self, text: str) -> None:
-        """Hand a note on, where notes are taken."""
-        if isinstance(self._on_damage, Notices):
-            self._on_damage.note(text)
 
     def among(self, event_ids: npt.NDArray[np.int64]) -> int:
         """Return how many of some ids were lost; the others are gone rightly, with a log that expired meanwhile."""
@@ -164,12 +100,6 @@ class Lost:
         return int(lost.sum())
 
 
-def tell_newer(on_damage: OnDamage, version: int, columns: Sequence[str]) -> None:
-    """Take note, where notes are taken, that a newer custody stored events with columns that are not shown."""
-    if columns and isinstance(on_damage, Notices | Lost):
-        on_damage.note(newer_notice(version, columns))
-
-
 class Events(list[Event]):
     """A list of events, and what could not be read on the way."""
 
@@ -177,11 +107,11 @@ class Events(list[Event]):
         super().__init__(events)
         self.notices = tuple(notices)
         self.absent = tuple(notices.absent)
-        """What of this was out of reach, with the ids that it may hold."""
+        """What was out of reach, with the ids that it may hold."""
 
 
 class Counts(dict[str, int]):
-    """Numbers by writer, and what could not be read on the way: it is not counted."""
+    """Numbers by writer, and what could not be read and is not counted."""
 
     def __init__(self, counts: Mapping[str, int], notices: Iterable[str]) -> None:
         super().__init__(counts)
@@ -217,3 +147,66 @@ class EventStream(Iterator[Event]):
 
     def __next__(self) -> Event:
         return next(self._events)
+
+
+def report_absent(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> None:
+    """Report what an answer of a writer lacks, or may lack; called after its journals and catalog were read."""
+    for missing in workspace.missing():
+        on_damage(_of_container(workspace, state, missing))
+    for absence in foreign_journals(workspace, state):
+        on_damage(absence)
+
+
+def foreign_journals(workspace: Workspace, state: CatalogState) -> Iterator[Absence]:
+    """Yield the journals whose events are not the writer's, though they lie among its own."""
+    foreign = workspace.foreign_groups()
+    if foreign:
+        paths = [path for group in foreign for path in (*group.sealed, *group.open)]
+        yield _of_journals(workspace, paths, "of another incarnation of the name")
+    strays = list(stray_journals(workspace, state, workspace.groups()))
+    if strays:
+        yield _of_journals(workspace, strays, "with ids that the live logs give to other events")
+
+
+def _of_container(workspace: Workspace, state: CatalogState, missing: Missing) -> Absence:
+    last = None if missing.reserved is None else missing.reserved - 1
+    if missing.host:
+        text = (
+            f"writer {missing.writer!r}: its container {missing.place} is on the machine {missing.host!r}: events that "
+            "are acknowledged there and not live yet are not part of this answer."
+        )
+        return Absence(missing.place, None, 0, last, text)
+    text = (
+        f"{missing}. Acknowledged events that are not live yet may lie on it; of the ids, nothing here holds "
+        f"{_unheld(workspace, state)}."
+    )
+    return Absence(missing.place, None, 0, last, text)
+
+
+def _unheld(workspace: Workspace, state: CatalogState) -> str:
+    try:
+        ranges = list(missing_ids(workspace, state))
+        waiting = [group for group in workspace.groups() if not workspace.is_committed(state, group.first_event_id)]
+        behind = max(state.next_event_id, count_waiting(workspace.fs, waiting).next_event_id)
+    except (CustodyError, OSError):
+        return "what nobody can tell, as other files cannot be read"
+    shown = ", ".join(f"{first} to {last}" for first, last in ranges[:_RANGES_SHOWN])
+    more = f", {len(ranges) - _RANGES_SHOWN} more stretches" if len(ranges) > _RANGES_SHOWN else ""
+    count = sum(last - first + 1 for first, last in ranges)
+    gaps = f"{shown}{more} ({count} events at most), and " if ranges else ""
+    return f"{gaps}any from {behind} on"
+
+
+def _of_journals(workspace: Workspace, paths: Sequence[Path], what: str) -> Absence:
+    folders = ", ".join(dict.fromkeys(str(path.parent) for path in paths))
+    try:
+        held = count_waiting(workspace.fs, [Group(workspace.writer, 0, tuple(paths), ())])
+    except StorageError:
+        count, last = "events", None
+    else:
+        count, last = f"{held.events} events up to id {held.next_event_id - 1}", held.next_event_id - 1
+    text = (
+        f"{folders}: {len(paths)} journals {what} {workspace.writer!r}: {count} are not part of this answer. "
+        "Bring them in under another writer name: custody recover --adopt"
+    )
+    return Absence(paths[0], None, 0, last, text)

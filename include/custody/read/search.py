@@ -1,23 +1,20 @@
-"""One writer's part of a search: its events that match, one after the other, fetched as they are needed.
-
-An index knows of events that nobody can read any more. They are passed over and counted, wherever they lie: a page is
-filled with what can be read, and the place where the next one begins is behind all that was given out or passed over.
-
-One search over all writers: pages of events, a cursor to go on from, exact totals.
+"""Search: pages of matching events over all writers, with a cursor to go on from, exact totals and facets.
 
 Each writer's events come in the order of their ids; writers are merged by event time. A cursor names, for each writer
-that there was at the first page, the event after which the next page begins, whether it was given out, passed over
-for the offset, or cannot be read: events that arrive meanwhile have greater ids and change neither the pages nor
-their order.
+that there was at the first page, the event after which the next page begins, whether it was given out, passed over for
+the offset, or cannot be read. Events that arrive meanwhile have greater ids and change neither the pages nor their
+order.
+
+An index knows of events that nobody can read any more. They are passed over and counted, wherever they lie: a page is
+filled with what can be read, and the next one begins behind everything that was given out or passed over.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -25,195 +22,29 @@ import numpy.typing as npt
 import pyarrow as pa
 from whoosh import query
 
-from custody.catalog import AddShard, CatalogState
+from custody.catalog import AddShard
 from custody.errors import InvalidInputError
 from custody.index import ShardCache, integers
 from custody.model import Event
-from custody.query import IdRange, Scan, SearchHits, SearchStats, ShardSet, search_state
+from custody.query import (
+    ALWAYS,
+    Bounds,
+    Explained,
+    Found,
+    LiveShards,
+    Scan,
+    Window,
+    facets_of,
+    facets_of_table,
+    search_state,
+)
+from custody.read import reader
+from custody.read.results import LossTracker, Notices
+from custody.read.time_travel import AsOf, snapshot_at
+from custody.read.tombstone_filter import hidden_ids
+from custody.workspace import Workspace
 
 EventIds = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One writer's events at one moment, and how to get at them."""
-
-    writer: str
-    state: CatalogState
-    buried: EventIds
-    """Live events that must not be given out; `tail`, `log_tables` and `get_many` have none of them."""
-    tail: pa.Table
-    tail_scan: Scan
-    """Of `tail`: several searches of one moment take its terms once."""
-    next_event_id: int
-    shard_path: Callable[[AddShard], Path]
-    log_tables: Callable[[AddShard], Iterable[pa.Table]]
-    get_many: Callable[[Sequence[int]], list[Event]]
-    readable: Callable[[EventIds], npt.NDArray[np.bool_]]
-    """Which of some events can be read, found without decoding them."""
-    lost: Callable[[EventIds], int]
-    """How many of some events lie in what was found to be damaged by `get_many` or `readable`."""
-    count_blocks: Callable[[Sequence[int]], int]
-    """How many blocks of logs `get_many` reads."""
-
-    def shards(self, opened: ShardCache) -> ShardSet:
-        """Return the writer's live shards."""
-        return ShardSet(opened, self.state, self.shard_path, self.buried)
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked of each writer."""
-
-    shards: ShardCache
-    asked: query.Query
-    attributes: Sequence[str]
-    oldest_first: bool
-    pool: Executor | None
-
-
-class Matches:
-    """The events of one writer behind a place that match, in the order of their ids, up or down.
-
-    Args:
-        source: the writer's events.
-        question: what is asked, and which events come first.
-        place: the id behind which they begin.
-        expected: about how many will be taken or passed over.
-        together: how many are fetched at a time, at first.
-    """
-
-    def __init__(self, source: Source, question: Question, place: int, expected: int, together: int) -> None:
-        self.writer = source.writer
-        self.place = place
-        """The id of the last event that was taken or passed over."""
-        self.lost = 0
-        """How many were passed over because they cannot be read."""
-        self.notices: dict[str, None] = {}
-        self._source = source
-        self._question = question
-        self._window = expected
-        self._together = together
-        self._fetched: list[EventIds] = []
-        self._waiting = np.sort(matching(source.tail, source.tail_scan, question.asked))[::-1]
-        self._ids: EventIds = np.empty(0, np.int64)
-        """Ids that were found behind those of the chunk."""
-        self._may_follow = True
-        found = self._ask(is_first=True)
-        self.total = (found.total or 0) + len(self._waiting)
-        """All events of the writer that match, also those before the place and those that are lost."""
-        self.explained = found.explained
-        self._chunk: EventIds = np.empty(0, np.int64)
-        """Ids whose events were fetched; those before number `_passed` were taken or passed over."""
-        self._passed = 0
-        self._ready: deque[tuple[int, Event]] = deque()
-        """The events that could be read, each with its number in the chunk."""
-
-    def head(self) -> Event | None:
-        """Return the next event that can be read, None behind the last one."""
-        while True:
-            self._pass_to(self._ready[0][0] if self._ready else len(self._chunk))
-            if self._ready:
-                return self._ready[0][1]
-            ids = self._next(self._together)
-            if not len(ids):
-                return None
-            self._fetch(ids)
-            self._together *= 2
-
-    def take(self) -> Event | None:
-        """Return the next event that can be read, and go behind it."""
-        event = self.head()
-        if event is not None:
-            self._passed = self._ready.popleft()[0] + 1
-            self.place = event.event_id
-        return event
-
-    def skip(self, count: int) -> None:
-        """Go behind the next `count` events that can be read, or behind the last one; decodes nothing."""
-        while count > 0 and len(ids := self._next(count)):
-            found = self._source.readable(ids)
-            count -= int(found.sum())
-            self._pass_over(ids, ~found)
-
-    def has_more(self) -> bool:
-        """Whether an event follows that can be read; what cannot is passed over, and nothing is decoded."""
-        self._pass_to(self._ready[0][0] if self._ready else len(self._chunk))
-        together = 1
-        while not self._ready and len(ids := self._next(together)):
-            found = self._source.readable(ids)
-            if found.any():
-                first = int(found.argmax())
-                self._pass_over(ids[:first], ~found[:first])
-                self._ids = np.concatenate([ids[first:], self._ids])
-                return True
-            self._pass_over(ids, ~found)
-            together *= 2
-        return bool(self._ready)
-
-    def explain(self) -> None:
-        """Count the blocks of logs that events were fetched from."""
-        ids: list[int] = np.concatenate([np.empty(0, np.int64), *self._fetched]).tolist()
-        self.explained.blocks = self._source.count_blocks(ids)
-
-    def _fetch(self, ids: EventIds) -> None:
-        """Fetch events; called when nothing is ready."""
-        self._fetched.append(ids)
-        wanted = ids.tolist()
-        # An id that was given out twice, which verify names, has one number and both events.
-        numbers = {event_id: number for number, event_id in reversed(list(enumerate(wanted)))}
-        events = self._source.get_many(wanted)
-        ordered = events if self._question.oldest_first else events[::-1]
-        self._chunk, self._passed = ids, 0
-        self._ready.extend((numbers[event.event_id], event) for event in ordered)
-
-    def _pass_to(self, number: int) -> None:
-        """Pass over what could not be fetched before a number of the chunk."""
-        over = self._chunk[self._passed : number]
-        self._pass_over(over, np.ones(len(over), np.bool_))
-        self._passed = number
-
-    def _pass_over(self, ids: EventIds, unread: npt.NDArray[np.bool_]) -> None:
-        if len(ids):
-            self.place = int(ids[-1])
-            self.lost += self._source.lost(ids[unread])
-
-    def _next(self, count: int) -> EventIds:
-        """Return the next ids, at most `count`, none behind the last one; they are not given again."""
-        if not len(self._ids) and self._may_follow:
-            self._window *= 2
-            self._ask()
-        ids, self._ids = self._ids[:count], self._ids[count:]
-        return ids
-
-    def _ask(self, *, is_first: bool = False) -> SearchHits:
-        """Ask for the ids behind the place."""
-        question, source = self._question, self._source
-        above, below = (self.place, None) if question.oldest_first else (None, self.place)
-        window = IdRange(self._window, below, above, question.oldest_first)
-
-        def scan_logs(shard: AddShard, asked: query.Query) -> EventIds:
-            return scanned(source.log_tables(shard), asked, question.attributes)
-
-        shards = source.shards(question.shards)
-        found = search_state(shards, scan_logs, question.asked, window, count=is_first, pool=question.pool)
-        self.notices.update(dict.fromkeys(found.notices))
-        ids = np.unique(np.concatenate([found.event_ids, window.of(self._waiting)]))
-        ids = (ids if question.oldest_first else ids[::-1])[: self._window]
-        self._may_follow = len(ids) == self._window
-        self._ids = ids
-        return found
-
-
-def scanned(tables: Iterable[pa.Table], question: query.Query, attributes: Sequence[str]) -> EventIds:
-    """Return the ids of the events of some tables that match, found without an index."""
-    parts = [matching(table, Scan(table, attributes), question) for table in tables]
-    return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def matching(table: pa.Table, scan: Scan, question: query.Query) -> EventIds:
-    """Return the ids of the events of a table that match; `scan` is of that table."""
-    return integers(table.column("event_id"), np.int64)[scan.match(question)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +59,8 @@ class StoredEvent:
 class SearchResult:
     """A page of a search; `total` is exact and counts all matches, those included that cannot be read any more.
 
-    Each writer's events come in the order of their ids, the last stored first (or the first stored, when that was
-    asked for); writers are merged by event time. `cursor` asks for the next page, None when there is none.
+    Each writer's events come in the order of their ids, the last stored first (or the first stored, with
+    `oldest_first`); writers are merged by event time. `cursor` asks for the next page, None when there is none.
     `explained` says for each writer what was done.
     """
 
@@ -239,12 +70,12 @@ class SearchResult:
     cursor: str | None = None
     lost: int = 0
     """How many events that match were passed over on the way to this page because they cannot be read."""
-    explained: Mapping[str, SearchStats] = field(default_factory=dict, compare=False)
+    explained: Mapping[str, Explained] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which page of the matching events is wanted.
+    """A page of the matching events.
 
     With `cursor` it begins behind the page that gave it; `offset` is how many events are passed over from there, or
     from the first one, for good. Events that cannot be read do not count for limit and offset.
@@ -256,17 +87,78 @@ class Page:
     cursor: str | None = None
 
 
-class _Cursor(msgspec.Struct, frozen=True):
-    """For each writer the id of the event behind which the next page begins; what the text of a cursor holds."""
+class SearchSource:
+    """One writer's events at one moment, without those that must not be given out.
 
-    oldest_first: bool
-    places: dict[str, int]
+    Args:
+        workspace: the writer's files.
+        view: the moment.
+        attributes: the attributes of events that are indexed.
+        notices: take what is damaged or absent.
+    """
+
+    def __init__(
+        self, workspace: Workspace, view: reader.Snapshot, attributes: Sequence[str], notices: Notices
+    ) -> None:
+        self.writer = workspace.writer
+        self.view = view
+        self.tail = view.visible_tail
+        self.tail_scan = Scan(self.tail, attributes)
+        """Of `tail`: several searches of one moment take its terms once."""
+        self.hidden = hidden_ids(workspace, view.state, notices)
+        """The ids of live events that must not be given out; a shard knows them all the same."""
+        self._workspace = workspace
+        self._notices = notices
+        self._losses = LossTracker(notices)
+
+    def shards(self, opened: ShardCache) -> ShardSet:
+        """Return the writer's live shards."""
+        return LiveShards(opened, self.view.state, self._workspace.shard_path, self.hidden)
+
+    def log_tables(self, shard: AddShard) -> Iterator[pa.Table]:
+        """Yield the events of a shard's logs, a few blocks at a time."""
+        return reader.tables_of_logs(self._workspace, self.view.state, shard.log_paths, self._notices)
+
+    def get_many(self, event_ids: Sequence[int]) -> list[Event]:
+        """Return the events with these ids, in id order; those that cannot be read are left out."""
+        return reader.get_many(self._workspace, event_ids, self.view, self._losses)
+
+    def readable(self, event_ids: EventIds) -> npt.NDArray[np.bool_]:
+        """Return which of some events can be read, found without decoding them."""
+        return reader.readable(self._workspace, event_ids, self.view, self._losses)
+
+    def lost_among(self, event_ids: EventIds) -> int:
+        """Return how many of some events lie in what `get_many` or `readable` found to be damaged."""
+        return self._losses.among(event_ids)
+
+    def count_blocks(self, event_ids: Sequence[int]) -> int:
+        """Return how many blocks of logs `get_many` reads for these events."""
+        return reader.count_blocks(self._workspace, event_ids, self.view)
+
+
+def open_sources(
+    workspaces: Iterable[Workspace],
+    attributes: Sequence[str],
+    notices: Notices,
+    as_of: AsOf | None = None,
+    times: Bounds = ALWAYS,
+) -> Iterator[SearchSource]:
+    """Yield the events of writers, now or as of a revision or a time; logs of these times, ms, that are gone are named.
+
+    Raises:
+        NotFoundError, PrunedError, CorruptionError: as `snapshot_at` and `reader.snapshot`.
+    """
+    for workspace in workspaces:
+        view = reader.snapshot(workspace, notices) if as_of is None else snapshot_at(workspace, as_of, notices)
+        if view is not None:
+            reader.name_absent(workspace, view.state, times, notices)
+            yield SearchSource(workspace, view, attributes, notices)
 
 
 def search(
-    sources: Iterable[Source],
-    shards: ShardCache,
-    asked: query.Query,
+    sources: Iterable[SearchSource],
+    shards: Shards,
+    question: query.Query,
     attributes: Sequence[str],
     page: Page,
     pool: Executor | None = None,
@@ -280,56 +172,241 @@ def search(
         if number < 0:
             raise InvalidInputError(f"{name}: expected 0 or more, got {number}.")
     places = _places(sources, page)
-    question = Question(shards, asked, attributes, page.oldest_first, pool)
+    request = _Request(shards, question, attributes, page.oldest_first, pool)
     expected = page.offset + page.limit
-    together = page.limit if len(places) == 1 else -(-expected // max(len(places), 1))
-    found = [Matches(source, question, place, expected + 1, max(together, 1)) for source, place in places]
-    stored = _page(found, page)
-    has_more = [matches.has_more() for matches in found] if page.limit else []
-    for matches in found:
-        matches.explain()
-    notices = [notice for matches in found for notice in matches.notices]
-    text = _encoded(_Cursor(page.oldest_first, {matches.writer: matches.place for matches in found}))
+    # One writer gives the whole page; of several, each is likely to give its share.
+    at_a_time = page.limit if len(places) == 1 else -(-expected // max(len(places), 1))
+    matches = [WriterMatches(source, request, place, expected + 1, max(at_a_time, 1)) for source, place in places]
+    events = _page(matches, page)
+    has_more = [one.has_more() for one in matches] if page.limit else []
+    for one in matches:
+        one.explain()
+    cursor = _encoded(_Cursor(page.oldest_first, {one.writer: one.place for one in matches}))
     return SearchResult(
-        sum(matches.total for matches in found),
-        tuple(stored),
-        tuple(notices),
-        text if any(has_more) else None,
-        sum(matches.lost for matches in found),
-        {matches.writer: matches.explained for matches in found},
+        sum(one.total for one in matches),
+        tuple(events),
+        tuple(notice for one in matches for notice in one.notices),
+        cursor if any(has_more) else None,
+        sum(one.lost for one in matches),
+        {one.writer: one.explained for one in matches},
     )
 
 
-def _places(sources: Iterable[Source], page: Page) -> list[tuple[Source, int]]:
-    """Return the writers that are asked, and the id behind which the page begins for each."""
+def count_facets(
+    sources: Iterable[SearchSource],
+    shards: Shards,
+    question: query.Query,
+    attributes: Sequence[str],
+    fields: Sequence[str],
+) -> tuple[dict[str, Counter[str]], list[str]]:
+    """Return how many of the events that match have each value of some fields, and notices."""
+    counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
+    notices: list[str] = []
+    for source in sources:
+        live = source.shards(shards)
+        of_writer, told = facets_of(live, source.log_tables, source.readable, question, fields, attributes)
+        facets_of_table(of_writer, source.tail, question, attributes)
+        notices += told
+        for name, values in of_writer.items():
+            counts[name].update(values)
+    return counts, notices
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What every writer is searched for."""
+
+    shards: Shards
+    question: query.Query
+    attributes: Sequence[str]
+    oldest_first: bool
+    pool: Executor | None
+
+
+class WriterMatches:
+    """The events of one writer behind a place that match, in the order of their ids, up or down.
+
+    Ids come from the index, a window at a time; events are fetched as they are needed.
+
+    Args:
+        source: the writer's events.
+        request: the query, and the order of events.
+        place: the id behind which they begin.
+        expected: about how many will be taken or passed over.
+        at_a_time: how many are fetched at once, at first.
+    """
+
+    def __init__(self, source: SearchSource, request: _Request, place: int, expected: int, at_a_time: int) -> None:
+        self.writer = source.writer
+        self.place = place
+        """The id of the last event that was taken or passed over."""
+        self.lost = 0
+        """How many were passed over because they cannot be read."""
+        self.notices: dict[str, None] = {}
+        self._source = source
+        self._request = request
+        self._window = expected
+        self._at_a_time = at_a_time
+        self._fetched: list[EventIds] = []
+        self._waiting = np.sort(_matching(source.tail, source.tail_scan, request.question))[::-1]
+        self._ids: EventIds = np.empty(0, np.int64)
+        """Ids that were found behind those of the chunk."""
+        self._may_follow = True
+        answer = self._find_ids(is_first=True)
+        self.total = (answer.total or 0) + len(self._waiting)
+        """All events of the writer that match, also those before the place and those that are lost."""
+        self.explained = answer.explained
+        self._chunk: EventIds = np.empty(0, np.int64)
+        """Ids whose events were fetched; those before number `_passed` were taken or passed over."""
+        self._passed = 0
+        self._ready: deque[tuple[int, Event]] = deque()
+        """The events that could be read, each with its number in the chunk."""
+
+    def head(self) -> Event | None:
+        """Return the next event that can be read, None behind the last one."""
+        while True:
+            self._pass_to(self._ready[0][0] if self._ready else len(self._chunk))
+            if self._ready:
+                return self._ready[0][1]
+            ids = self._next(self._at_a_time)
+            if not len(ids):
+                return None
+            self._fetch(ids)
+            self._at_a_time *= 2
+
+    def take(self) -> Event | None:
+        """Return the next event that can be read, and go behind it."""
+        event = self.head()
+        if event is not None:
+            self._passed = self._ready.popleft()[0] + 1
+            self.place = event.event_id
+        return event
+
+    def skip(self, count: int) -> None:
+        """Go behind the next `count` events that can be read, or behind the last one; decodes nothing."""
+        while count > 0 and len(ids := self._next(count)):
+            is_readable = self._source.readable(ids)
+            count -= int(is_readable.sum())
+            self._pass_over(ids, ~is_readable)
+
+    def has_more(self) -> bool:
+        """Whether an event follows that can be read; what cannot is passed over, and nothing is decoded."""
+        self._pass_to(self._ready[0][0] if self._ready else len(self._chunk))
+        count = 1
+        while not self._ready and len(ids := self._next(count)):
+            is_readable = self._source.readable(ids)
+            if is_readable.any():
+                first = int(is_readable.argmax())
+                self._pass_over(ids[:first], ~is_readable[:first])
+                self._ids = np.concatenate([ids[first:], self._ids])
+                return True
+            self._pass_over(ids, ~is_readable)
+            count *= 2
+        return bool(self._ready)
+
+    def explain(self) -> None:
+        """Count the blocks of logs that events were fetched from."""
+        ids: list[int] = np.concatenate([np.empty(0, np.int64), *self._fetched]).tolist()
+        self.explained.blocks = self._source.count_blocks(ids)
+
+    def _fetch(self, ids: EventIds) -> None:
+        """Fetch events; called when nothing is ready."""
+        self._fetched.append(ids)
+        event_ids = ids.tolist()
+        # An id that was given out twice, which verify names, has one number and both events.
+        numbers = {event_id: number for number, event_id in reversed(list(enumerate(event_ids)))}
+        events = self._source.get_many(event_ids)
+        ordered = events if self._request.oldest_first else events[::-1]
+        self._chunk, self._passed = ids, 0
+        self._ready.extend((numbers[event.event_id], event) for event in ordered)
+
+    def _pass_to(self, number: int) -> None:
+        """Pass over what could not be fetched before a number of the chunk."""
+        over = self._chunk[self._passed : number]
+        self._pass_over(over, np.ones(len(over), np.bool_))
+        self._passed = number
+
+    def _pass_over(self, ids: EventIds, unread: npt.NDArray[np.bool_]) -> None:
+        if len(ids):
+            self.place = int(ids[-1])
+            self.lost += self._source.lost_among(ids[unread])
+
+    def _next(self, count: int) -> EventIds:
+        """Return the next ids, at most `count`, none behind the last one; they are not given again."""
+        if not len(self._ids) and self._may_follow:
+            # Twice as many each time: a search whose first matches cannot be read needs few rounds.
+            self._window *= 2
+            self._find_ids()
+        ids, self._ids = self._ids[:count], self._ids[count:]
+        return ids
+
+    def _find_ids(self, *, is_first: bool = False) -> Found:
+        """Look the next window of ids behind the place up, in the index and in the tail."""
+        request, source = self._request, self._source
+        above, below = (self.place, None) if request.oldest_first else (None, self.place)
+        window = Window(self._window, below, above, request.oldest_first)
+
+        def scan_logs(shard: AddShard, question: query.Query) -> EventIds:
+            return _scan_tables(source.log_tables(shard), question, request.attributes)
+
+        shards = source.shards(request.shards)
+        answer = search_state(shards, scan_logs, request.question, window, count=is_first, pool=request.pool)
+        self.notices.update(dict.fromkeys(answer.notices))
+        ids = np.unique(np.concatenate([answer.event_ids, window.of(self._waiting)]))
+        ids = (ids if request.oldest_first else ids[::-1])[: self._window]
+        self._may_follow = len(ids) == self._window
+        self._ids = ids
+        return answer
+
+
+class _Cursor(msgspec.Struct, frozen=True):
+    """For each writer the id of the event behind which the next page begins; what the text of a cursor holds."""
+
+    oldest_first: bool
+    places: dict[str, int]
+
+
+def _scan_tables(tables: Iterable[pa.Table], question: query.Query, attributes: Sequence[str]) -> EventIds:
+    """Return the ids of the events of some tables that match, found without an index."""
+    parts = [_matching(table, Scan(table, attributes), question) for table in tables]
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _matching(table: pa.Table, scan: Scan, question: query.Query) -> EventIds:
+    """Return the ids of the events of a table that match; `scan` is of that table."""
+    return integers(table.column("event_id"), np.int64)[scan.match(question)]
+
+
+def _places(sources: Iterable[SearchSource], page: Page) -> list[tuple[SearchSource, int]]:
+    """Return the writers that are searched, and the id behind which the page begins for each."""
     cursor = _decoded(page)
     places = []
     for source in sources:
         if cursor is not None and not page.oldest_first and source.writer not in cursor.places:
             continue  # a writer that was not there at the first page
         place = cursor.places.get(source.writer) if cursor else None
-        start = source.next_event_id if not page.oldest_first else -1
+        start = source.view.next_event_id if not page.oldest_first else -1
         places.append((source, start if place is None else place))
     return places
 
 
-def _page(found: Sequence[Matches], page: Page) -> list[StoredEvent]:
+def _page(matches: Sequence[WriterMatches], page: Page) -> list[StoredEvent]:
     """Take the events of a page; of several writers the next one by time."""
-    if page.limit and len(found) == 1:
-        found[0].skip(page.offset)
+    if page.limit and len(matches) == 1:
+        matches[0].skip(page.offset)
     elif page.limit:
         for _ in range(page.offset):
-            if _take_next(found, page) is None:
+            if _take_next(matches, page) is None:
                 break
-    stored: list[StoredEvent] = []
-    while len(stored) < page.limit and (item := _take_next(found, page)) is not None:
-        stored.append(item)
-    return stored
+    events: list[StoredEvent] = []
+    while len(events) < page.limit and (item := _take_next(matches, page)) is not None:
+        events.append(item)
+    return events
 
 
-def _take_next(found: Sequence[Matches], page: Page) -> StoredEvent | None:
+def _take_next(matches: Sequence[WriterMatches], page: Page) -> StoredEvent | None:
     # Each writer's events stay in the order of their ids: the first of the merge are the same however long a page is.
-    heads = [(event.event_time, matches) for matches in found if (event := matches.head()) is not None]
+    heads = [(event.event_time, one) for one in matches if (event := one.head()) is not None]
     if not heads:
         return None
     chosen = (min if page.oldest_first else max)(heads, key=lambda head: head[0])[1]
@@ -345,9 +422,9 @@ def _decoded(page: Page) -> _Cursor | None:
     if page.cursor is None:
         return None
     try:
-        found = msgspec.json.decode(bytes.fromhex(page.cursor), type=_Cursor)
+        cursor = msgspec.json.decode(bytes.fromhex(page.cursor), type=_Cursor)
     except (ValueError, msgspec.DecodeError) as error:
         raise InvalidInputError("cursor: expected what the page before gave, got something else.") from error
-    if found.oldest_first != page.oldest_first:
+    if cursor.oldest_first != page.oldest_first:
         raise InvalidInputError("cursor: it goes on with a search in the other order; give --oldest as before.")
-    return found
+    return cursor

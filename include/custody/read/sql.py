@@ -1,13 +1,10 @@
-"""The table `transactions` of SQL: what the catalogs' transactions that are kept did, counted.
+"""SQL over all events of all writers, answered by DuckDB in a process of its own.
 
-What SQL is asked of: all live logs of all writers, and the live tail.
-
-SQL over all events: DuckDB in a process of its own.
-
-The engine gets three tables and nothing else: no file, no network, no extension and no variable of this process can be
-reached from a query, its settings are locked, and only one SELECT is run. The logs are scanned by pyarrow, which reads
-the columns and blocks that the query needs and verifies the checksum of every page; DuckDB's own reader of Parquet does
-not verify them. What must not be given out is left out by the scan, so that the engine never has it.
+The tables are `events`, `logs` and `transactions`. The engine gets these and nothing else: no file, no network, no
+extension and no variable of this process can be reached from a query, its settings are locked, and only one SELECT is
+run. The logs are scanned by pyarrow, which reads the columns and blocks that the query needs and verifies the checksum
+of every page; DuckDB's own reader of Parquet does not verify them. Events that must not be given out are left out by
+the scan, so that the engine never has them.
 """
 
 from __future__ import annotations
@@ -31,12 +28,31 @@ from custody.model import EVENT_SCHEMA, lacking, to_present
 from custody.read import reader
 from custody.read.cache import caches_of, open_log, require_expired
 from custody.read.results import Notices
-from custody.read.tombstone_filter import buried_ids
-from custody.sql import Asking, EngineFailedError, Given, Limits, LogGoneError, LogPart
+from custody.read.tombstone_filter import hidden_ids
+from custody.sql import EngineFailedError, EngineQuery, LogGoneError, LogPart, QueryInput, QueryLimits
 from custody.workspace import Workspace
 
-NAME = "transactions"
-SCHEMA = pa.schema(
+SQL_SCHEMA = pa.schema([pa.field("writer", pa.string(), nullable=False), *EVENT_SCHEMA])
+"""The columns of the table `events`."""
+LOGS = "logs"
+_TIME = pa.timestamp("ms", tz="UTC")
+_HIDDEN = pa.schema([("writer", pa.string()), ("event_id", pa.int64())])
+_LOGS = pa.schema(
+    [
+        ("writer", pa.string()),
+        ("path", pa.string()),
+        ("partition", pa.string()),
+        ("rows", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("first_event_id", pa.int64()),
+        ("last_event_id", pa.int64()),
+        ("first_event_time", _TIME),
+        ("last_event_time", _TIME),
+        ("sha256", pa.string()),
+    ]
+)
+TRANSACTIONS = "transactions"
+TRANSACTIONS_SCHEMA = pa.schema(
     [
         ("writer", pa.string()),
         ("revision", pa.int64()),
@@ -53,223 +69,17 @@ SCHEMA = pa.schema(
         ("other", pa.list_(pa.string())),
     ]
 )
-_COUNTED = ("add_file", "add_shard", "remove_file", "remove_shard")
-
-
-def transactions(workspaces: Sequence[Workspace], notices: Notices) -> pa.Table:
-    """Return the transactions of all writers; each was checked against its predecessor, as far as that is there.
-
-    What cannot be read is left out and named: what a later transaction says is lost for good in any case, all else
-    only if `notices` take note of it.
-
-    Raises:
-        CorruptionError: a transaction is damaged or missing, and `notices` are strict.
-    """
-    rows = [_row(workspace, each) for workspace in workspaces for each in _of(workspace, notices)]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-def _of(workspace: Workspace, notices: Notices) -> list[Transaction]:
-    state = workspace.catalog.load()
-    if state.revision < 0:
-        return []
-    try:
-        return list(workspace.catalog.timeline())
-    except (CorruptionError, NotFoundError) as error:
-        whole, problems = _each(workspace, state.floor, state.revision)
-        if not problems:  # all can be read, but one does not follow from the other
-            notices(Damage(workspace.paths.home, None, None, None, str(error)))
-        known = {lost for each in whole for action in each.actions for lost in action.note.lost_revisions}
-        for revision, damage in problems.items():
-            if revision in known:
-                notices.note(f"{damage} A later revision says that revision {revision} is lost.")
-            else:
-                notices(damage)
-        return whole
-
-
-def _each(workspace: Workspace, first: int, last: int) -> tuple[list[Transaction], dict[int, Damage]]:
-    """Return the transactions that can be read by themselves, and what is wrong with the others, by revision."""
-    objects = workspace.catalog.objects
-    whole: dict[int, Transaction] = {}
-    problems = {
-        revision: Damage(
-            Path(objects.store.locate(objects.folder(revision).rstrip("/"))),
-            None,
-            None,
-            None,
-            f"revision {revision} has no transaction that can be read",
-        )
-        for revision in range(first, last + 1)
-    }
-    for item in objects.list():
-        if item.is_checkpoint or item.revision not in problems:
-            continue
-        where = objects.store.locate(item.key)
-        try:
-            found = decode(objects.store.get(item.key), where)
-        except (CorruptionError, NotFoundError) as error:
-            problems[item.revision] = Damage(Path(where), None, None, None, str(error))
-            continue
-        if (found.revision, found.uuid) == (item.revision, item.uuid.bytes):
-            whole[item.revision] = found
-            del problems[item.revision]
-    return [whole[revision] for revision in sorted(whole)], problems
-
-
-def _row(workspace: Workspace, transaction: Transaction) -> dict[str, object]:
-    kinds = [action.WhichOneof("kind") for action in transaction.actions]
-    files = [action.add_file for action in transaction.actions if action.HasField("add_file")]
-    return {
-        "writer": workspace.writer,
-        "revision": transaction.revision,
-        "committed": transaction.commit_time_ms,
-        "uuid": str(UUID(bytes=transaction.uuid)),
-        "previous_digest": transaction.previous_digest.hex(),
-        "next_event_id": transaction.next_event_id,
-        "files_added": len(files),
-        "events_added": sum(file.rows for file in files),
-        "bytes_added": sum(file.size_bytes for file in files),
-        "shards_added": kinds.count("add_shard"),
-        "files_removed": kinds.count("remove_file"),
-        "shards_removed": kinds.count("remove_shard"),
-        "other": [kind for kind in kinds if kind not in _COUNTED],
-    }
-
-
-SQL_SCHEMA = pa.schema([pa.field("writer", pa.string(), nullable=False), *EVENT_SCHEMA])
-"""The columns of the table `events`."""
-LOGS = "logs"
-_TIME = pa.timestamp("ms", tz="UTC")
-_BURIED = pa.schema([("writer", pa.string()), ("event_id", pa.int64())])
-_LOGS = pa.schema(
-    [
-        ("writer", pa.string()),
-        ("path", pa.string()),
-        ("partition", pa.string()),
-        ("rows", pa.int64()),
-        ("size_bytes", pa.int64()),
-        ("first_event_id", pa.int64()),
-        ("last_event_id", pa.int64()),
-        ("first_event_time", _TIME),
-        ("last_event_time", _TIME),
-        ("sha256", pa.string()),
-    ]
-)
-
-
-class SqlSources:
-    """The writers' events at one moment.
-
-    Footers are checked here, pages when they are read. With `skip_damaged` every block is checked here, which reads
-    the logs from end to end, and damaged ones are left out and named in the notices.
-
-    Raises:
-        CorruptionError: a log or a journal is damaged, and `skip_damaged` is off.
-    """
-
-    def __init__(self, workspaces: Sequence[Workspace], *, skip_damaged: bool) -> None:
-        self._workspaces = workspaces
-        self.notices = Notices(strict=not skip_damaged)
-        self._skip_damaged = skip_damaged
-        self.parts: list[LogPart] = []
-        self._files: list[tuple[Workspace, AddFile]] = []
-        tails, rows, buried = [SQL_SCHEMA.empty_table()], [], [_BURIED.empty_table()]
-        for workspace in workspaces:
-            view = reader.snapshot(workspace, self.notices)
-            for file in caches_of(workspace).live(workspace, view.state).files:
-                rows.append(_log_row(workspace, file))
-                self.parts += self._part(workspace, file)
-            tails.append(_with_writer(view.shown_tail, workspace.writer))
-            ids = buried_ids(workspace, view.state, self.notices)
-            buried.append(pa.table([pa.repeat(workspace.writer, len(ids)), ids], schema=_BURIED))
-        self.tail = pa.concat_tables(tails)
-        """The acknowledged events that are in no log yet, without those that must not be given out."""
-        self.buried = pa.concat_tables(buried)
-        """Writer and id of the events of logs that tombstones bury."""
-        self.logs = pa.Table.from_pylist(rows, schema=_LOGS)
-
-    def transactions(self) -> pa.Table:
-        """Return what the catalogs' transactions did.
-
-        Raises:
-            CorruptionError: a transaction is damaged or missing, and damage is not left out.
-        """
-        return transactions(self._workspaces, self.notices)
-
-    def damage(self) -> Iterator[Damage]:
-        """Look for damaged blocks, after a query failed, and yield them."""
-        for workspace, file in self._files:
-            found: list[Damage] = []
-            log = open_log(workspace, file, found.append)
-            if log is not None:
-                log.whole_blocks(found.append)
-            yield from found
-
-    def _is_there(self, workspace: Workspace, file: AddFile) -> bool:
-        """Whether a log, which may be open here, has its name: the engine opens it anew."""
-        path = workspace.paths.home / file.path
-        if workspace.fs.exists(path):
-            return True
-        try:
-            require_expired(workspace, file)
-        except CorruptionError as error:
-            self.notices(Damage(path, None, file.first_event_id, file.last_event_id, str(error)))
-        return False
-
-    def _part(self, workspace: Workspace, file: AddFile) -> Iterator[LogPart]:
-        """Yield what the engine has to know of a log."""
-        log = open_log(workspace, file, self.notices)
-        if log is None or not self._is_there(workspace, file):
-            return
-        self._files.append((workspace, file))
-        held = log.schema.names
-        yield LogPart(
-            path=os.fsencode(log.path),
-            writer=workspace.writer,
-            first_event_id=file.first_event_id,
-            last_event_id=file.last_event_id,
-            first_event_time_ms=file.first_event_time_ms,
-            last_event_time_ms=file.last_event_time_ms,
-            blocks=log.whole_blocks(self.notices) if self._skip_damaged else None,
-            footer=log.mended_footer(),
-            # What logs of an older schema version lack is what reading says of it; pyarrow alone would say null.
-            lacks={
-                field.name: lacking(field).as_py()
-                for field in EVENT_SCHEMA
-                if field.name not in held and not field.nullable
-            },
-        )
-
-
-def _with_writer(table: pa.Table, writer: str) -> pa.Table:
-    return to_present(table).add_column(0, SQL_SCHEMA.field(0), pa.array([writer] * table.num_rows, pa.string()))
-
-
-def _log_row(workspace: Workspace, file: AddFile) -> dict[str, object]:
-    return {
-        "writer": workspace.writer,
-        "path": str(workspace.paths.home / file.path),
-        "partition": file.partition,
-        "rows": file.rows,
-        "size_bytes": file.size_bytes,
-        "first_event_id": file.first_event_id,
-        "last_event_id": file.last_event_id,
-        "first_event_time": file.first_event_time_ms,
-        "last_event_time": file.last_event_time_ms,
-        "sha256": file.sha256.hex(),
-    }
-
-
+_COUNTED_ACTIONS = ("add_file", "add_shard", "remove_file", "remove_shard")
 _ATTEMPTS = 10
-_TABLES = ("events", "logs", NAME)
+_TABLES = ("events", LOGS, TRANSACTIONS)
 
 
 class SqlResult:
     """The rows of a query, which runs while they are read. To be closed, or used as a context.
 
     The engine works in a process of its own, which is killed when the query took too long, needs too much memory, or
-    is interrupted (Ctrl-C), and when this process ends. `sources` looks up what is asked, anew if that is gone.
+    is interrupted (Ctrl-C), and when this process ends. `sources` looks the writers' events up; it is called again when
+    a log expired meanwhile.
 
     Raises:
         InvalidInputError: the query cannot be read, is not one SELECT, asks for what is not allowed, or as `batches`.
@@ -280,7 +90,7 @@ class SqlResult:
         self, settings: Settings, sources: Callable[[], SqlSources], text: str, seconds_max: float | None = None
     ) -> None:
         query = settings.query
-        self._limits = Limits(
+        self._limits = QueryLimits(
             engine_bytes=min(query.sql_memory_bytes, query.sql_process_bytes_max // 2),
             process_bytes=query.sql_process_bytes_max,
             spill_bytes=query.sql_spill_bytes_max,
@@ -314,14 +124,14 @@ class SqlResult:
         """
         while True:
             with self._damage_named():
-                found = self._asking.next()
-            if not found:
+                batches = self._engine.next_batches()
+            if not batches:
                 return
-            yield from found
+            yield from batches
 
     def close(self) -> None:
-        """Stop the query, and remove what it put aside."""
-        self._asking.close()
+        """Stop the query, and remove what it spilled."""
+        self._engine.close()
 
     def __enter__(self) -> Self:
         return self
@@ -333,15 +143,15 @@ class SqlResult:
 
     def _begin(self, sources: Callable[[], SqlSources], text: str) -> None:
         # The engine starts while the sources are looked up.
-        self._asking = Asking(text, _TABLES, self._limits)
+        self._engine = EngineQuery(text, _TABLES, self._limits)
         try:
             self._sources = found = sources()
             with self._damage_named():
-                # A long history takes a while to read: only for those who ask for it.
-                is_asked = NAME in self._asking.names()
-                transactions = found.transactions() if is_asked else SCHEMA.empty_table()
-                tables = {LOGS: found.logs, NAME: transactions}
-                self._schema = self._asking.begin(Given(found.parts, found.tail, found.buried, tables))
+                # A long history takes a while to read: only for queries that read it.
+                is_read = TRANSACTIONS in self._engine.tables()
+                transactions = found.transactions() if is_read else TRANSACTIONS_SCHEMA.empty_table()
+                tables = {LOGS: found.logs, TRANSACTIONS: transactions}
+                self._schema = self._engine.start(QueryInput(found.parts, found.tail, found.hidden, tables))
         except BaseException:
             self.close()
             raise
@@ -355,3 +165,191 @@ class SqlResult:
             for damage in self._sources.damage():
                 raise CorruptionError(f"{damage} The option --skip-damaged leaves it out.") from error
             raise InvalidInputError(str(error)) from error.__cause__
+
+
+class SqlSources:
+    """The writers' events at one moment.
+
+    Footers are checked here, pages when they are read. With `skip_damaged` every block is checked here, which reads
+    the logs from end to end, and damaged ones are left out and named in the notices.
+
+    Raises:
+        CorruptionError: a log or a journal is damaged, and `skip_damaged` is off.
+    """
+
+    def __init__(self, workspaces: Sequence[Workspace], *, skip_damaged: bool) -> None:
+        self._workspaces = workspaces
+        self.notices = Notices(strict=not skip_damaged)
+        self._skip_damaged = skip_damaged
+        self.parts: list[LogPart] = []
+        self._files: list[tuple[Workspace, AddFile]] = []
+        tails, rows, hidden = [SQL_SCHEMA.empty_table()], [], [_HIDDEN.empty_table()]
+        for workspace in workspaces:
+            view = reader.snapshot(workspace, self.notices)
+            for file in caches_of(workspace).live(workspace, view.state).files:
+                rows.append(_log_row(workspace, file))
+                self.parts += self._part(workspace, file)
+            tails.append(_with_writer(view.visible_tail, workspace.writer))
+            ids = hidden_ids(workspace, view.state, self.notices)
+            hidden.append(pa.table([pa.repeat(workspace.writer, len(ids)), ids], schema=_HIDDEN))
+        self.tail = pa.concat_tables(tails)
+        """The acknowledged events that are in no log yet, without those that must not be given out."""
+        self.hidden = pa.concat_tables(hidden)
+        """Writer and id of the events of logs that tombstones hide."""
+        self.logs = pa.Table.from_pylist(rows, schema=_LOGS)
+
+    def transactions(self) -> pa.Table:
+        """Return what the catalogs' transactions did.
+
+        Raises:
+            CorruptionError: a transaction is damaged or missing, and damage is not left out.
+        """
+        return _transactions(self._workspaces, self.notices)
+
+    def damage(self) -> Iterator[Damage]:
+        """Look for damaged blocks, after a query failed, and yield them."""
+        for workspace, file in self._files:
+            damages: list[Damage] = []
+            log = open_log(workspace, file, damages.append)
+            if log is not None:
+                log.whole_blocks(damages.append)
+            yield from (damage for damage in damages if not damage.is_doubt)
+
+    def _is_there(self, workspace: Workspace, file: AddFile) -> bool:
+        """Whether a log still has its name: it may be open here, but the engine opens it anew."""
+        path = workspace.paths.home / file.path
+        if workspace.fs.exists(path):
+            return True
+        try:
+            require_expired(workspace, file)
+        except CorruptionError as error:
+            self.notices(Damage(path, None, file.first_event_id, file.last_event_id, str(error)))
+        return False
+
+    def _part(self, workspace: Workspace, file: AddFile) -> Iterator[LogPart]:
+        """Yield the description of a log for the engine."""
+        log = open_log(workspace, file, self.notices)
+        if log is None or not self._is_there(workspace, file):
+            return
+        self._files.append((workspace, file))
+        columns = log.schema.names
+        yield LogPart(
+            path=os.fsencode(log.path),
+            writer=workspace.writer,
+            first_event_id=file.first_event_id,
+            last_event_id=file.last_event_id,
+            first_event_time_ms=file.first_event_time_ms,
+            last_event_time_ms=file.last_event_time_ms,
+            blocks=log.whole_blocks(self.notices) if self._skip_damaged else None,
+            footer=log.mended_footer(),
+            # Columns that a log of an older schema version lacks get the values that reading gives them; pyarrow alone
+            # would say null.
+            lacks={
+                field.name: lacking(field).as_py()
+                for field in EVENT_SCHEMA
+                if field.name not in columns and not field.nullable
+            },
+        )
+
+
+def _transactions(workspaces: Sequence[Workspace], notices: Notices) -> pa.Table:
+    """Return the transactions of all writers; each was checked against its predecessor, as far as that is there.
+
+    What cannot be read is left out and named: what a later transaction says is lost for good in any case, all else
+    only if `notices` take note of it.
+
+    Raises:
+        CorruptionError: a transaction is damaged or missing, and `notices` are strict.
+    """
+    rows = [
+        _transaction_row(workspace, each) for workspace in workspaces for each in _kept_transactions(workspace, notices)
+    ]
+    return pa.Table.from_pylist(rows, schema=TRANSACTIONS_SCHEMA)
+
+
+def _kept_transactions(workspace: Workspace, notices: Notices) -> list[Transaction]:
+    state = workspace.catalog.load()
+    if state.revision < 0:
+        return []
+    try:
+        return list(workspace.catalog.timeline())
+    except (CorruptionError, NotFoundError) as error:
+        readable, problems = _read_each(workspace, state.floor, state.revision)
+        if not problems:  # all can be read, but one does not follow from the other
+            notices(Damage(workspace.paths.home, None, None, None, str(error)))
+        known_lost = {lost for each in readable for action in each.actions for lost in action.note.lost_revisions}
+        for revision, damage in problems.items():
+            if revision in known_lost:
+                text = f"{damage} A later revision says that revision {revision} is lost."
+                notices(Damage(damage.path, None, None, None, text, is_doubt=True))
+            else:
+                notices(damage)
+        return readable
+
+
+def _read_each(workspace: Workspace, first: int, last: int) -> tuple[list[Transaction], dict[int, Damage]]:
+    """Return the transactions that can be read by themselves, and what is wrong with the others, by revision."""
+    objects = workspace.catalog.objects
+    readable: dict[int, Transaction] = {}
+    problems = {
+        revision: Damage(
+            Path(objects.store.locate(objects.folder(revision).rstrip("/"))),
+            None,
+            None,
+            None,
+            f"revision {revision} has no transaction that can be read",
+        )
+        for revision in range(first, last + 1)
+    }
+    for item in objects.list():
+        if item.is_checkpoint or item.revision not in problems:
+            continue
+        where = objects.store.locate(item.key)
+        try:
+            transaction = decode(objects.store.get(item.key), where)
+        except (CorruptionError, NotFoundError) as error:
+            problems[item.revision] = Damage(Path(where), None, None, None, str(error))
+            continue
+        if (transaction.revision, transaction.uuid) == (item.revision, item.uuid.bytes):
+            readable[item.revision] = transaction
+            del problems[item.revision]
+    return [readable[revision] for revision in sorted(readable)], problems
+
+
+def _transaction_row(workspace: Workspace, transaction: Transaction) -> dict[str, object]:
+    kinds = [action.WhichOneof("kind") for action in transaction.actions]
+    files = [action.add_file for action in transaction.actions if action.HasField("add_file")]
+    return {
+        "writer": workspace.writer,
+        "revision": transaction.revision,
+        "committed": transaction.commit_time_ms,
+        "uuid": str(UUID(bytes=transaction.uuid)),
+        "previous_digest": transaction.previous_digest.hex(),
+        "next_event_id": transaction.next_event_id,
+        "files_added": len(files),
+        "events_added": sum(file.rows for file in files),
+        "bytes_added": sum(file.size_bytes for file in files),
+        "shards_added": kinds.count("add_shard"),
+        "files_removed": kinds.count("remove_file"),
+        "shards_removed": kinds.count("remove_shard"),
+        "other": [kind for kind in kinds if kind not in _COUNTED_ACTIONS],
+    }
+
+
+def _with_writer(table: pa.Table, writer: str) -> pa.Table:
+    return to_present(table).add_column(0, SQL_SCHEMA.field(0), pa.array([writer] * table.num_rows, pa.string()))
+
+
+def _log_row(workspace: Workspace, file: AddFile) -> dict[str, object]:
+    return {
+        "writer": workspace.writer,
+        "path": str(workspace.paths.home / file.path),
+        "partition": file.partition,
+        "rows": file.rows,
+        "size_bytes": file.size_bytes,
+        "first_event_id": file.first_event_id,
+        "last_event_id": file.last_event_id,
+        "first_event_time": file.first_event_time_ms,
+        "last_event_time": file.last_event_time_ms,
+        "sha256": file.sha256.hex(),
+    }

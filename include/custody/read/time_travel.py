@@ -1,6 +1,6 @@
-"""One writer's events as a catalog listed them at an earlier revision.
+"""Time travel: one writer's events as its catalog listed them at an earlier revision.
 
-What was waiting in journals then is not part of it: a revision lists what was live. What was forgotten since stays
+Events that waited in journals then are not part of it: a revision lists what was live. What was forgotten since stays
 forgotten, also where a compaction has erased it and the old log is still there.
 """
 
@@ -15,7 +15,6 @@ from custody.catalog.persistent_map import REMOVED, PersistentMap
 from custody.errors import NotFoundError
 from custody.eventlog import Damage, OnDamage
 from custody.model import EVENT_SCHEMA
-from custody.read.cache import caches_of
 from custody.read.reader import Snapshot
 from custody.workspace import Workspace
 
@@ -25,7 +24,7 @@ AsOf = int | datetime
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def past(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snapshot | None:
+def snapshot_at(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snapshot | None:
     """Return the events that were live at an earlier revision; None when nothing was committed until that time.
 
     Raises:
@@ -33,7 +32,7 @@ def past(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snapshot | N
         PrunedError: it is not kept any more.
         CorruptionError: the catalog is damaged.
     """
-    newest = caches_of(workspace).state(workspace)
+    newest = workspace.state()
     revision = as_of if isinstance(as_of, int) else _revision_at(workspace, newest, as_of)
     if revision is None:
         return None
@@ -59,13 +58,13 @@ def _revision_at(workspace: Workspace, newest: CatalogState, moment: datetime) -
 def _later_tombstones(workspace: Workspace, revision: int, newest: int) -> dict[str, AddTombstone]:
     if revision == newest:
         return {}
-    actions = (action for found in workspace.catalog.timeline(revision + 1, newest) for action in found.actions)
+    actions = (action for each in workspace.catalog.timeline(revision + 1, newest) for action in each.actions)
     stones = (action.add_tombstone for action in actions if action.HasField("add_tombstone"))
     return {stone.id.hex(): stone for stone in filterfalse(is_remnant, stones)}
 
 
 def _without_lost_logs(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> CatalogState:
-    """Leave out the logs that are gone since, and say so: they expired, or were compacted and collected."""
+    """Leave out the logs that are gone since, and report them: they expired, or were compacted and collected."""
     home = workspace.paths.home
     lost = [file for path, file in state.files.items() if not workspace.fs.exists(home / path)]
     for file in lost:

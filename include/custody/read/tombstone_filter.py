@@ -1,4 +1,8 @@
-"""Events that tombstones bury: they lie on disk until a compaction erases them, and are not given out any more."""
+"""Tombstone filter: keeps events that were forgotten out of every answer.
+
+Such events lie on disk until a compaction erases them. `visible_events` filters tables of events as they are read. An
+index knows only ids, so `hidden_ids` finds the ids of such events in advance, for searches and SQL.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +22,18 @@ EventIds = npt.NDArray[np.int64]
 _NONE = np.empty(0, np.int64)
 
 
-def shown(state: CatalogState, table: pa.Table) -> pa.Table:
+def visible_events(state: CatalogState, table: pa.Table) -> pa.Table:
     """Return the events of a table that may be given out; it has all columns of an event."""
     if not state.tombstones or not table.num_rows:
         return table
     return table.filter(visible(state.tombstones.values(), table))
 
 
-def buried_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> EventIds:
+def hidden_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> EventIds:
     """Return the ids of the events of the live logs that must not be given out, sorted.
 
-    Where what a tombstone asks for cannot be read, all ids that it may mean are among them: no answer gives out, or
-    counts, what may be forgotten. A log is looked at once for the same tombstones, unless a part of it is damaged.
+    Where the columns that a tombstone needs cannot be read, all ids that it may hide are among them: no answer gives
+    out, or counts, what may be forgotten. A log is read once for the same tombstones, unless a part of it is damaged.
     """
     if not state.tombstones:
         return _NONE
@@ -39,44 +43,45 @@ def buried_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -
     parts = [_NONE]
     for file in caches.live(workspace, state).files:
         bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
-        meant = [stone for stone in stones if may_match(stone, *bounds)]
-        if not meant:
+        affecting = [stone for stone in stones if may_mean(stone, *bounds)]
+        if not affecting:
             continue
         key = ("buried", workspace.paths.home, file.path, file.sha256, names)
-        found = caches.decoded.get(key)
-        if not isinstance(found, np.ndarray):
-            found, is_whole = _buried_in(workspace, file, meant, on_damage)
+        ids = caches.decoded.get(key)
+        if not isinstance(ids, np.ndarray):
+            ids, is_whole = _hidden_in(workspace, file, affecting, on_damage)
             if is_whole:
-                caches.decoded.put(key, found, found.nbytes + 100)
-        parts.append(found)
+                caches.decoded.put(key, ids, ids.nbytes + 100)
+        parts.append(ids)
     return np.sort(np.concatenate(parts))
 
 
-def _buried_in(
+def _hidden_in(
     workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone], on_damage: OnDamage
 ) -> tuple[EventIds, bool]:
-    """Return the ids of one log that tombstones mean, or may mean, and whether all of it could be read.
+    """Return the ids of one log that tombstones hide, or may hide, and whether all of it could be read.
 
-    Only the columns that the tombstones ask for are decoded.
+    Only the columns that the tombstones need are decoded.
     """
     unread: list[Damage] = []
 
-    def passed_over(damage: Damage) -> None:
+    def pass_over(damage: Damage) -> None:
+        if damage.is_doubt:
+            return  # nothing that these columns need
         on_damage(damage)
         unread.append(damage)
 
-    log = open_log(workspace, file, passed_over)
+    log = open_log(workspace, file, pass_over)
     parts = [_NONE]
     if log is not None:
         columns = sorted({"event_id", *columns_needed(stones)})
-        for table in log.tables(range(len(log.toc.blocks)), columns, passed_over):
-            buried = table.filter(pc.invert(visible(stones, table)))
-            parts.append(np.asarray(buried.column("event_id").combine_chunks()))
+        for table in log.tables(range(len(log.toc.blocks)), columns, pass_over):
+            hidden = table.filter(pc.invert(visible(stones, table)))
+            parts.append(np.asarray(hidden.column("event_id").combine_chunks()))
     for damage in unread:
         bounds = _bounds(damage, file, log)
-        parts += [_maybe(stone, *bounds[:2]) for stone in stones if may_match(stone, *bounds)]
-    found = np.unique(np.concatenate(parts).astype(np.int64))
-    return found, log is not None and not unread
+        parts += [_possible_ids(stone, *bounds[:2]) for stone in stones if may_mean(stone, *bounds)]
+    return np.unique(np.concatenate(parts).astype(np.int64)), log is not None and not unread
 
 
 def _bounds(damage: Damage, file: AddFile, log: EventLog | None) -> tuple[int, int, int, int]:
@@ -88,11 +93,11 @@ def _bounds(damage: Damage, file: AddFile, log: EventLog | None) -> tuple[int, i
     return damage.first_event_id, damage.last_event_id, *times
 
 
-def _maybe(stone: AddTombstone, first: int, last: int) -> EventIds:
-    """Return the ids from `first` to `last` that a tombstone may mean, whatever their events say."""
+def _possible_ids(stone: AddTombstone, first: int, last: int) -> EventIds:
+    """Return the ids from `first` to `last` that a tombstone may hide, whatever their events say."""
     if stone.event_ids:
         ids = np.array(stone.event_ids, np.int64)
-        found = ids[(ids >= first) & (ids <= last)]
+        possible = ids[(ids >= first) & (ids <= last)]
     else:
-        found = np.arange(first, last + 1)
-    return found[found < stone.before_event_id] if stone.before_event_id else found
+        possible = np.arange(first, last + 1)
+    return possible[possible < stone.before_event_id] if stone.before_event_id else possible

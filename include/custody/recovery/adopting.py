@@ -21,7 +21,7 @@ from custody.format.framing import Frame, frame, frames
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal import WriterContainers, lock_path, read_header
 from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
-from custody.rollover import strays
+from custody.rollover import stray_journals
 from custody.workspace import Workspace
 
 _DIGEST_DIGITS = 8
@@ -40,7 +40,7 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
 def journals_of_others(workspace: Workspace, state: CatalogState) -> Iterator[Path]:
     """Yield the journals of other incarnations, and those of live groups whose events no live log has."""
     yield from (path for group in workspace.foreign_groups() for path in (*group.sealed, *group.open))
-    yield from strays(workspace, state, workspace.groups())
+    yield from stray_journals(workspace, state, workspace.groups())
 
 
 def adopt(workspace: Workspace) -> list[Adopted]:
@@ -64,7 +64,7 @@ def adopt(workspace: Workspace) -> list[Adopted]:
 
 def _new_name(workspace: Workspace, path: Path) -> str:
     """Return a name for what an incarnation wrote; of the writer's own, for what it wrote on one container."""
-    incarnation = workspace.ownership.incarnation(path)
+    incarnation = workspace.incarnation_of(path)
     own = {claim.incarnation for claim in workspace.incarnations.known()}
     whence = f"{incarnation}/{path.parent if incarnation in own or not incarnation else ''}"
     digest = hashlib.sha256(f"{workspace.writer}/{whence}".encode()).hexdigest()[:_DIGEST_DIGITS]

@@ -13,7 +13,6 @@ import msgspec
 from custody.config import Settings
 from custody.format.names import BUILDING_PREFIX, COMPACT_LEASE, REMOVING_PREFIX, RETENTION_LEASE, ContainerPaths
 from custody.lease import is_dead, lease_status
-from custody.rollover import is_live
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, PosixFileSystem
 from custody.workspace import ROLLOVER_LEASE, Workspace, lease_folder
 
@@ -42,7 +41,7 @@ def leftovers(settings: Settings, fs: FileSystem | None = None) -> Leftovers:
 
 def _of_writer(workspace: Workspace) -> Iterator[str]:
     settings, fs, writer = workspace.settings, workspace.fs, workspace.writer
-    if not is_live(fs, settings, writer):
+    if not workspace.is_held():
         yield from (str(path) for group in workspace.groups() for path in group.open)
         for root in settings.containers:
             folder = ContainerPaths(root, writer).journals

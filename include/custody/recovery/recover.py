@@ -25,15 +25,17 @@ from custody.quarantine import keep_cut
 from custody.recovery.adopting import Adopted
 from custody.recovery.scan import Action, Finding, find
 from custody.rollover import STEPS as _ROLLOVER_STEPS
-from custody.rollover import Step, Unit, sweep_unit, swept_groups
+from custody.rollover import sweep_unit, swept_groups
 from custody.vfs import TEMPORARY_SUFFIX
 from custody.workspace import (
     ROLLOVER_LEASE,
+    Step,
+    Unit,
     UnitReport,
     Workspace,
     discard,
     lease_folder,
-    name_before,
+    name_before_removal,
     put_back,
     remove,
 )
@@ -133,7 +135,7 @@ def _deal(workspace: Workspace, item: Finding) -> None:
     elif item.action == "discard":
         discard(workspace, path)
     elif item.action == "put back":
-        put_back(workspace, path, path.with_name(name_before(path.name)))
+        put_back(workspace, path, path.with_name(name_before_removal(path.name)))
         remove(workspace.fs, path)
     elif item.action == "close":
         epoch = parse_epoch(path.name)
@@ -145,6 +147,7 @@ class Recover(Step):
     """Seals what a dead writer left open, and deals with what interrupted steps left."""
 
     name = "recover"
+    is_recovery = True
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Writers of whom anything was left, or whose last pass did not end well."""

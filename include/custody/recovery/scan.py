@@ -38,9 +38,9 @@ from custody.format.names import (
 )
 from custody.lease import is_dead, lease_status, read_holder
 from custody.recovery.adopting import journals_of_others
-from custody.rollover import is_live, swept_groups
+from custody.rollover import swept_groups
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
-from custody.workspace import ROLLOVER_LEASE, Workspace, lease_folder, name_before
+from custody.workspace import ROLLOVER_LEASE, Workspace, lease_folder, name_before_removal
 
 Action = Literal["seal", "remove", "discard", "put back", "sweep", "close", "keep", "adopt"]
 """seal: cut the torn tail, write the end record, give the final name. remove: nothing needs it, delete it. discard: get
@@ -151,13 +151,13 @@ class Search:
 
     def _journals(self) -> Iterator[Finding]:
         workspace = self.workspace
-        if is_live(self.fs, workspace.settings, workspace.writer):
+        if workspace.is_held():
             return
         for root in workspace.settings.containers:
             paths = ContainerPaths(root, workspace.writer)
             for partial in (*self._partials(paths.home), *self._partials(paths.journals)):
                 yield self._found(partial, "temporary file", "seal", "its writer is dead and never gave it a name")
-        for group in workspace.ownership.on_disk():  # whosever they are, and whatever becomes of them then
+        for group in workspace.groups_of_all_incarnations():  # whosever they are, and whatever becomes of them then
             for path in group.open:
                 why = "its writer is dead: no process holds the lock"
                 yield self._found(path, "open journal", "seal", why)
@@ -195,7 +195,7 @@ class Search:
             if not (parse_written_anew(path.name) and self._is_compacting):
                 yield self._found(path, "temporary file", "remove", "the attempt that wrote it ended")
         elif path.name.startswith(REMOVING_PREFIX):
-            before = name_before(path.name)
+            before = name_before_removal(path.name)
             if prefix + before in self._kept and not self.fs.exists(path.with_name(before)):
                 yield self._found(path, "listed file without its name", "put back", "its removal was superseded")
             else:

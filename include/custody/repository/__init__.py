@@ -9,8 +9,8 @@ from custody.model import Acknowledged
 from custody.read.results import Events, EventStream, Notices
 from custody.read.search import SearchResult, StoredEvent
 from custody.repository.repository import Repository
-from custody.repository.retention_api import Retained
-from custody.repository.soft_delete import Forgotten, Meant
+from custody.repository.retention_api import RetentionResult
+from custody.repository.soft_delete import EventSelection, Forgotten
 from custody.repository.status import BudgetStatus, DiskStatus, RepositoryStatus, WriterStatus
 from custody.retention import Expiring, Hold, Plan
 
@@ -21,6 +21,7 @@ __all__ = [
     "Component",
     "Content",
     "DiskStatus",
+    "EventSelection",
     "EventStream",
     "Events",
     "Expiring",
@@ -29,12 +30,11 @@ __all__ = [
     "Forgotten",
     "Hold",
     "Ingest",
-    "Meant",
     "Notices",
     "Plan",
     "Repository",
     "RepositoryStatus",
-    "Retained",
+    "RetentionResult",
     "Rewriting",
     "SearchResult",
     "Session",

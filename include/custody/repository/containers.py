@@ -38,10 +38,10 @@ class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True):
     journal_bytes: int
 
 
-def container_list(settings: Settings, fs: FileSystem | None = None) -> list[ContainerStatus]:
+def container_statuses(settings: Settings, fs: FileSystem | None = None) -> list[ContainerStatus]:
     """Return the containers of all writers, by writer and path."""
     fs = fs or PosixFileSystem()
-    found = []
+    statuses = []
     for writer in writers(fs, settings.containers):
         states = writer_states(fs, settings.containers, writer)
         here = {state.container: root for root, state in states.items()}
@@ -50,7 +50,7 @@ def container_list(settings: Settings, fs: FileSystem | None = None) -> list[Con
         for identity, place in sorted(known.items(), key=lambda item: item[1]):
             root = here.get(identity)
             sizes = _journal_sizes(fs, root, writer) if root is not None else []
-            found.append(
+            statuses.append(
                 ContainerStatus(
                     writer=writer,
                     container=identity,
@@ -60,13 +60,13 @@ def container_list(settings: Settings, fs: FileSystem | None = None) -> list[Con
                     journal_bytes=sum(sizes),
                 )
             )
-    return found
+    return statuses
 
 
 def forget_container(settings: Settings, identity: str, fs: FileSystem | None = None) -> list[str]:
     """Forget a container that is lost for good; return the writers that knew it.
 
-    What its journals held and was not rolled over is lost with it; its ids are not given out again.
+    Events of its journals that were not rolled over are lost with it; their ids are not given out again.
 
     Raises:
         NotFoundError: no writer knows it.
@@ -74,27 +74,29 @@ def forget_container(settings: Settings, identity: str, fs: FileSystem | None = 
         LockedError: a writer that knows it is alive.
     """
     fs = fs or PosixFileSystem()
-    knowing = [found for found in container_list(settings, fs) if found.container == identity]
-    if not knowing:
+    statuses = [status for status in container_statuses(settings, fs) if status.container == identity]
+    if not statuses:
         raise NotFoundError(f"no writer knows a container {identity}. See: custody containers list")
-    for found in knowing:
-        if not found.is_missing:
+    for status in statuses:
+        if not status.is_missing:
             raise CorruptionError(
-                f"container {identity} of writer {found.writer!r}: expected a missing one, got it at {found.path}. "
+                f"container {identity} of writer {status.writer!r}: expected a missing one, got it at {status.path}. "
                 "To stop using it, take its folder out of repository.containers once its journals are swept."
             )
-    for found in knowing:
-        with fs.lock(lock_path(settings.containers, found.writer)):
-            drop_container(fs, settings.containers, found.writer, identity)
-    return [found.writer for found in knowing]
+    for status in statuses:
+        with fs.lock(lock_path(settings.containers, status.writer)):
+            drop_container(fs, settings.containers, status.writer, identity)
+    return [status.writer for status in statuses]
 
 
-def claim_name(settings: Settings, writer: str, fs: FileSystem | None = None, clock: Clock | None = None) -> Claim:
+def claim_writer_name(
+    settings: Settings, writer: str, fs: FileSystem | None = None, clock: Clock | None = None
+) -> Claim:
     """Claim a writer's name for the containers of this repository; return the claim.
 
-    Who had it appends nothing more when it starts, and from its next group on when it lives; no commit of its attempts
-    comes behind this. What is in the store stays the writer's. What is not, and lies on other containers, waits there:
-    `custody recover --adopt`.
+    The former holder of the name appends nothing more: a process that starts is refused, one that lives ends with its
+    next group; and none of its attempts commits behind this. What is in the store stays the writer's. What is not, and
+    lies on other containers, waits there for `custody recover --adopt`.
 
     Durability: on return the claim survives power loss.
 
@@ -114,7 +116,7 @@ def claim_name(settings: Settings, writer: str, fs: FileSystem | None = None, cl
         try:
             return workspace.incarnations.claim(members, ContainerEvidence(tuple(states.values())), clock)
         except ConfigurationError:
-            pass  # it is another's: taken over below
+            pass  # the name is another's: taken over below
         if workspace.catalog.load().revision >= 0:
             workspace.catalog.begin_epoch()
         staged = [log.last_event_id + 1 for manifest in workspace.manifests() for log in manifest.logs]

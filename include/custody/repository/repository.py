@@ -1,90 +1,100 @@
-"""What every call of a repository starts from: its settings, its disk, and the files of its writers.
+"""The repository: custody's Python API, and the one place where the rooms are wired together.
 
-The calls of a repository that answer: events by id and time, SQL, searches, facets, lineage, the catalog's past.
-
-The calls of a repository that look after what is stored: recovery, compaction, retention, holds, shards, status.
-
-The repository: the one place where the rooms are wired together, and custody's Python API.
+A `Repository` holds what every call starts from: the settings, the disk, the open index shards and the files of each
+writer. Its methods choose the writers that a call is about and hand over to the room that does the work.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
+import msgspec
 import pyarrow as pa
 from whoosh import query
 
-from custody.catalog import AddShard, CatalogState, Transaction
+from custody.catalog import AddShard, Transaction
 from custody.clock import Clock, SystemClock
-from custody.config import Settings
+from custody.config import SETTINGS_FILE, Settings, default_settings_file, load_settings, root_of
 from custody.errors import ConfigurationError, NotFoundError, StorageError
-from custody.index import ShardCache
+from custody.flow import Component, Session
+from custody.flow.content import Content, content_of, find_content
+from custody.format.names import COMPACT_LEASE
+from custody.index import BuiltShard, Shards
+from custody.ingest.ingest import Ingest
+from custody.ingest.slots import SlotWriter, take_slot
+from custody.lease import Attempt
 from custody.lineage import Lineage, trace
-from custody.model import Event
+from custody.maintenance import Compacted, Rewriting, compact, planned
+from custody.model import Acknowledged, ContentClaim, Event, require_valid, require_valid_columns
 from custody.quarantine import Quarantine
-from custody.query import (
-    ALL_TIMES,
-    Scan,
-    TimeBounds,
-    check_facets,
-    facets_of,
-    facets_of_table,
-    parse_query,
-    structured_query,
-    time_bounds,
-)
+from custody.query import check_facets, parse_query, structured_query, time_bounds
 from custody.read import reader
-from custody.read.results import Events, EventStream, Lost, Notices
-from custody.read.search import Page, SearchResult, Source, search
-from custody.read.time_travel import AsOf, past
-from custody.read.tombstone_filter import buried_ids
+from custody.read.results import Counts, Events, EventStream, Notices
+from custody.read.search import Page, SearchResult, count_facets, open_sources, search
+from custody.read.time_travel import AsOf
+from custody.recovery import Finding, Recovered, find, recover
+from custody.recovery import adopt as adopt_journals
+from custody.repository import soft_delete
+from custody.repository.content_listing import CleanedContents, ListedClaim, clean_contents, list_claims
+from custody.repository.retention_api import RetentionResult, apply_retention
+from custody.repository.soft_delete import EventSelection, Forgotten
+from custody.repository.status import RepositoryStatus, repository_status
+from custody.retention import Hold, Plan, add_hold, choose, release_hold, standing_holds
+from custody.rollover import is_stale, rebuild_shard
+from custody.swh import ProvenanceDatabase
+from custody.swh.publishing import database_catalog, database_folder, published_state
 from custody.vfs import FileSystem, PosixFileSystem
-from custody.workspace import Workspace
+from custody.workspace import Workspace, leased, rollover_lease
 
 if TYPE_CHECKING:
     from custody.read.sql import SqlResult
 
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Self
-
-import msgspec
-
-from custody.config import SETTINGS_FILE, default_settings_file, load_settings, root_of
-from custody.flow import Component, Session
-from custody.flow.content import Content, content_of, find_content
-from custody.format.names import COMPACT_LEASE
-from custody.index import BuiltShard
-from custody.ingest.ingest import Ingest
-from custody.ingest.slots import SlotWriter, take_slot
-from custody.lease import Attempt
-from custody.maintenance import Compacted, Rewriting, compact, planned
-from custody.model import Acknowledged, ContentClaim, require_valid, require_valid_columns
-from custody.read.results import Counts
-from custody.recovery import Finding, Recovered, find, recover
-from custody.recovery import adopt as adopt_journals
-from custody.repository import soft_delete
-from custody.repository.contents import Cleaned, ListedClaim, cleaned, listed
-from custody.repository.retention_api import Retained, apply_retention, condition_of, plan_retention
-from custody.repository.soft_delete import Forgotten, Meant
-from custody.repository.status import RepositoryStatus, repository_status
-from custody.retention import Hold, Plan, add_hold, release_hold, standing_holds
-from custody.rollover import is_stale, rebuild_shard
-from custody.swh import ProvenanceDatabase
-from custody.swh.publishing import database_catalog, database_folder, published_state
-from custody.workspace import leased, rollover_lease
-
-NAME_IT = "Each writer counts its own event ids: name the writer that is meant (--writer, or the argument writer)."
+_NAME_THE_WRITER = (
+    "Each writer counts its own event ids: name the writer that is meant (--writer, or the argument writer)."
+)
+_OPENING_THREADS = 8
 
 
-class Grounds:
-    """The settings, the disk and the writers of a repository."""
+class Repository:
+    """A repository in a folder.
+
+    >>> repository = Repository.open("demo")                       # doctest: +SKIP
+    >>> repository.search("event_type:SEND AND filename:orders*")  # doctest: +SKIP
+    """
+
+    @classmethod
+    def open(cls, root: str | Path) -> Self:
+        """Open the repository in a folder.
+
+        Raises:
+            NotFoundError: there is none.
+            ConfigurationError: its settings are not valid.
+        """
+        return cls(load_settings(Path(root)))
+
+    @classmethod
+    def create(cls, root: str | Path) -> Self:
+        """Make a repository with default settings in a folder, and open it.
+
+        Raises:
+            ConfigurationError: the folder holds one already, or files that are not custody's.
+        """
+        root = root_of(Path(root))
+        fs = PosixFileSystem()
+        if fs.exists(root / SETTINGS_FILE):
+            raise ConfigurationError(f"{root} holds a repository already.")
+        if fs.list(root):
+            raise ConfigurationError(f"{root} is not empty. Name a new or an empty folder.")
+        fs.make_directory(root)
+        fs.write_durably(root / SETTINGS_FILE, default_settings_file().encode())
+        return cls.open(root)
 
     def __init__(self, settings: Settings, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
         self.settings = settings
@@ -104,31 +114,128 @@ class Grounds:
 
     def workspaces(self) -> list[Workspace]:
         """Return the files of every writer that has any."""
-        return [self.workspace(found.writer) for found in Workspace.all(self.settings, self._fs)]
+        return [self.workspace(item.writer) for item in Workspace.all(self.settings, self._fs)]
 
-    def _writers(self) -> list[str]:
-        """Return the writers that have events; the one of the settings when none has."""
-        # A slot that was only tried has a folder and nothing in it.
-        names = [item.writer for item in self.workspaces() if item.catalog.load().revision >= 0 or item.has_anything()]
-        return names or [self.settings.repository.writer]
+    # Writing
 
-    def _meant(self, writer: str | None) -> list[Workspace]:
-        names = self._writers() if writer is None else [writer]
-        return [self.workspace(name) for name in names]
+    @contextmanager
+    def writer(self, *, wait_seconds: float | None = None) -> Iterator[SlotWriter]:
+        """Hold the first free writer slot and append events; the journal is sealed at the end.
 
-    def _one_writer(self, writer: str | None) -> str:
-        """Return the writer that is meant: event ids say nothing without it."""
-        names = [writer] if writer is not None else self._writers()
-        if len(names) > 1:
-            raise ConfigurationError(f"the writers {', '.join(map(repr, names))} have events. {NAME_IT}")
-        return names[0]
+        Waits for a slot for `wait_seconds`, or as long as the setting `repository.writer_wait_seconds` says.
 
+        Raises:
+            LockedError: live processes hold all slots.
+        """
+        with take_slot(self._fs, self.settings, self._clock, wait_seconds) as writer:
+            writer.begin(self.workspace(writer.name).catalog.load().next_event_id)
+            yield writer
 
-_OPENING_THREADS = 8
+    @contextmanager
+    def ingest(self, *, wait_seconds: float | None = None) -> Iterator[Ingest]:
+        """Hold the first free writer slot and ingest files; raises as `writer` does."""
+        with self.writer(wait_seconds=wait_seconds) as writer:
+            yield Ingest(self.workspace(writer.name), writer, self.workspaces, self.quarantine)
 
+    def append(self, events: Iterable[Event], *, wait_seconds: float | None = None) -> Acknowledged:
+        """Append events in one piece, and hold a writer slot for as long as that takes.
 
-class Asked(Grounds):
-    """A repository as those who ask it see it."""
+        To append repeatedly, keep a `writer` open instead. Events are not compared with those that are stored: `ingest`
+        does that.
+
+        Durability: as of `JournalWriter.append`: on return the events are acknowledged.
+
+        Raises:
+            InvalidInputError: an event breaks a rule; nothing was stored.
+            LockedError: live processes hold all slots.
+            BackpressureError: too much waits to be rolled over.
+            StorageError: the disk refused; it is unknown which events survive.
+        """
+        chosen = list(events)
+        require_valid(chosen)
+        with self.writer(wait_seconds=wait_seconds) as writer:
+            return Acknowledged(writer.name, writer.append(chosen))
+
+    def append_columns(self, events: pa.Table | pa.RecordBatch, *, wait_seconds: float | None = None) -> Acknowledged:
+        """Append events that are columns, as `append` does; no event becomes a Python object.
+
+        Columns are those of the event log but `event_id`; those that say nothing can be left out. Times are timestamps
+        with a time zone, or whole numbers of milliseconds.
+
+        Raises:
+            InvalidInputError: a column or a value does not fit; nothing was stored.
+            LockedError, BackpressureError, StorageError: as `append` does.
+        """
+        valid = require_valid_columns(events)
+        with self.writer(wait_seconds=wait_seconds) as writer:
+            return Acknowledged(writer.name, writer.append_columns(valid))
+
+    def append_with_content(
+        self, events: Iterable[Event], content: bytes | Iterable[bytes], *, wait_seconds: float | None = None
+    ) -> Acknowledged:
+        """Store a content and append the events that refer to it, as `append` does; see docs/content.md.
+
+        Durability: on return content and events are acknowledged; no event is stored without its content.
+
+        Raises:
+            InvalidInputError: an event breaks a rule; nothing was stored.
+            LockedError, BackpressureError, StorageError: as `append` does.
+        """
+        chosen = list(events)
+        require_valid(chosen)
+        with self.writer(wait_seconds=wait_seconds) as writer:
+            return Acknowledged(writer.name, writer.append_with_content(chosen, content))
+
+    def content(self, of: Event | ContentClaim, *, previous: bool = False) -> Content:
+        """Return the content of an event or of a claim; with `previous`, the content before the event.
+
+        Its bytes are read and checked when they are asked for: `chunks` for any size, `read` for what fits in memory.
+
+        Raises:
+            NotFoundError: there is no claim, or its content is elsewhere, expired or erased.
+            CorruptionError: the file is there and does not hold the content as it was written.
+        """
+        if isinstance(of, ContentClaim):
+            return find_content(self._fs, self.settings.store, of)
+        return content_of(self._fs, self.settings.store, of, previous=previous)
+
+    def software(self, revision: int | None = None) -> ProvenanceDatabase:
+        """Return the provenance tables of software that are published, now or at a revision of their catalog.
+
+        Where a content of an event lies in software: `software().occurrences(content_swhid(content(event)))`.
+
+        Raises:
+            NotFoundError: nothing was published by then.
+        """
+        state = published_state(database_catalog(self.settings, self._fs, self._clock), revision)
+        return ProvenanceDatabase.open(self._fs, database_folder(self.settings), state)
+
+    def contents(self, writer: str | None = None) -> Iterator[ListedClaim]:
+        """Yield the files of the content repository, of one writer or of all."""
+        for name in [item.writer for item in self.workspaces()] if writer is None else [writer]:
+            yield from list_claims(self._fs, self.settings.store, name)
+
+    @contextmanager
+    def session(
+        self, component: Component, writer: SlotWriter | None = None, *, wait_seconds: float | None = None
+    ) -> Iterator[Session]:
+        """Do a piece of work with FlowFiles: its events are stored together at the end of the block, or not at all.
+
+        With a `writer` that the caller holds, any number of threads have sessions at once; without one, a slot is held
+        for the block.
+
+        Raises:
+            LockedError: no writer is given and live processes hold all slots.
+            BackpressureError, StorageError: the commit at the end of the block failed; see `Session.commit`.
+        """
+        if writer is None:
+            with self.writer(wait_seconds=wait_seconds) as held, Session(component, held, self._clock) as session:
+                yield session
+        else:
+            with Session(component, writer, self._clock) as session:
+                yield session
+
+    # Reading
 
     def get(self, event_id: int, writer: str | None = None) -> Event:
         """Return one event, acknowledged or live; an id that several writers have given needs the writer's name.
@@ -139,23 +246,23 @@ class Asked(Grounds):
             CorruptionError: what holds the event is damaged.
             StorageError: a container is missing, and the event may lie there.
         """
-        asked = self._writers() if writer is None else [writer]
-        found = {name: self.get_many([event_id], name, strict=True) for name in asked}
-        matching = [(name, events[0]) for name, events in found.items() if events]
+        writers = self._writers() if writer is None else [writer]
+        answers = {name: self.get_many([event_id], name, strict=True) for name in writers}
+        matching = [(name, events[0]) for name, events in answers.items() if events]
         if not matching:
-            for notice in (item for events in found.values() for item in events.absent if item.may_hold(event_id)):
+            for notice in (item for events in answers.values() for item in events.absent if item.may_hold(event_id)):
                 raise StorageError(
                     f"event {event_id}: is in nothing that is there, and may be in what is not. {notice}"
                 )
-            names = ", ".join(map(repr, found))
-            unread = [f" Not all could be read: {text}" for events in found.values() for text in events.notices][:1]
+            names = ", ".join(map(repr, answers))
+            unread = [f" Not all could be read: {text}" for events in answers.values() for text in events.notices][:1]
             raise NotFoundError(
-                f"{'writer' if len(found) == 1 else 'none of the writers'} {names} has no event {event_id}."
+                f"{'writer' if len(answers) == 1 else 'none of the writers'} {names} has no event {event_id}."
                 + "".join(unread)
             )
         if len(matching) > 1:
             names = ", ".join(repr(name) for name, _ in matching)
-            raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {NAME_IT}")
+            raise ConfigurationError(f"event {event_id}: each of the writers {names} has one. {_NAME_THE_WRITER}")
         return matching[0][1]
 
     def get_many(self, event_ids: Sequence[int], writer: str | None = None, *, strict: bool = False) -> Events:
@@ -167,17 +274,16 @@ class Asked(Grounds):
                 out, and the notices name the part.
         """
         notices = Notices(strict=strict)
-        found = reader.get_many(self.workspace(self._one_writer(writer)), event_ids, on_damage=notices)
-        return Events(found, notices)
+        events = reader.get_many(self.workspace(self._one_writer(writer)), event_ids, on_damage=notices)
+        return Events(events, notices)
 
     def events(
         self, first_event_id: int = 0, count: int = 1000, writer: str | None = None, *, strict: bool = False
     ) -> EventStream:
         """Yield up to `count` events from an id on, in id order; notices and `strict` as in `get_many`."""
         notices = Notices(strict=strict)
-        return EventStream(
-            reader.tables(self.workspace(self._one_writer(writer)), first_event_id, count, notices), notices
-        )
+        workspace = self.workspace(self._one_writer(writer))
+        return EventStream(reader.tables_from(workspace, first_event_id, count, notices), notices)
 
     def events_between(
         self, start_ms: int, end_ms: int, writer: str | None = None, *, strict: bool = False
@@ -187,9 +293,8 @@ class Asked(Grounds):
         Times in ms since the epoch; notices and `strict` as in `get_many`.
         """
         notices = Notices(strict=strict)
-        return EventStream(
-            reader.tables_between(self.workspace(self._one_writer(writer)), start_ms, end_ms, notices), notices
-        )
+        workspace = self.workspace(self._one_writer(writer))
+        return EventStream(reader.tables_between(workspace, start_ms, end_ms, notices), notices)
 
     def sql(self, text: str, *, seconds_max: float | None = None, skip_damaged: bool = False) -> SqlResult:
         """Ask all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.
@@ -227,7 +332,13 @@ class Asked(Grounds):
             NotFoundError, PrunedError: there is no such revision, or it is not kept any more.
         """
         limit = self.settings.query.results_default if limit is None else limit
-        return self._search(self._question(text), Page(limit, offset, oldest_first, cursor), writer, as_of)
+        question, page = self._question(text), Page(limit, offset, oldest_first, cursor)
+        attributes, notices = self.settings.index.attributes, Notices(strict=False)
+        with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # starts threads only when shards have to be opened
+            workspaces = self._searched(writer, as_of)
+            sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question))
+            result = search(sources, self._shards, question, attributes, page, pool)
+        return replace(result, notices=(*result.notices, *notices))
 
     def facets(
         self,
@@ -249,17 +360,11 @@ class Asked(Grounds):
         attributes = self.settings.index.attributes
         check_facets(fields, attributes, self.settings.index.fields)
         question = self._question(text)
-        counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
-        notices: list[str] = []
-        damage = Notices(strict=False)
-        for source in self._sources(damage, writer, as_of, time_bounds(question)):
-            live = source.shards(self._shards)
-            found, said = facets_of(live, source.log_tables, source.readable, question, fields, attributes)
-            facets_of_table(found, source.tail, question, attributes)
-            notices += said
-            for name, values in found.items():
-                counts[name].update(values)
-        return counts, (*notices, *damage)
+        notices = Notices(strict=False)
+        workspaces = self._searched(writer, as_of)
+        sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question))
+        counts, said = count_facets(sources, self._shards, question, attributes, fields)
+        return counts, (*said, *notices)
 
     def lineage(self, uuids: Sequence[str]) -> Lineage:
         """Return all that led to some FlowFiles and all that came of them; what could not be read is in its notices.
@@ -267,26 +372,25 @@ class Asked(Grounds):
         Raises:
             NotFoundError: no event mentions any of them.
         """
-
-        damage = Notices(strict=False)
+        notices = Notices(strict=False)
         said: dict[str, None] = {}
+        attributes = self.settings.index.attributes
         with ThreadPoolExecutor(_OPENING_THREADS) as pool:
             # All of one moment; and journals that wait are decoded once, not for each generation.
-            sources = list(self._sources(damage))
+            sources = list(open_sources(self.workspaces(), attributes, notices))
 
-            def lookup(wanted: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
-                terms = query.Or([query.Term("flowfile_uuid", uuid.lower()) for uuid in wanted])
-                page, attributes = Page(events_max), self.settings.index.attributes
-                found = search(sources, self._shards, terms, attributes, page, pool)
-                said.update(dict.fromkeys(found.notices))
-                return [(stored.writer, stored.event) for stored in found.events]
+            def lookup(flowfiles: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
+                terms = query.Or([query.Term("flowfile_uuid", uuid.lower()) for uuid in flowfiles])
+                result = search(sources, self._shards, terms, attributes, Page(events_max), pool)
+                said.update(dict.fromkeys(result.notices))
+                return [(stored.writer, stored.event) for stored in result.events]
 
             lineage = trace(lookup, uuids, self.settings.query.lineage_events_max)
-        notices = (*said, *damage)
+        told = (*said, *notices)
         if lineage.events == 0:
-            unread = f" Not all could be read: {notices[0]}" if notices else ""
+            unread = f" Not all could be read: {told[0]}" if told else ""
             raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.{unread}")
-        return replace(lineage, notices=notices)
+        return replace(lineage, notices=told)
 
     def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
         """Yield the transactions of a writer's catalog, oldest first.
@@ -296,79 +400,29 @@ class Asked(Grounds):
         """
         return self.workspace(self._one_writer(writer)).catalog.timeline()
 
-    def _question(self, text: str | dict[str, object]) -> query.Query:
-        index, now_ms = self.settings.index, self._clock.now_ms()
-        if isinstance(text, str):
-            return parse_query(text, index.attributes, now_ms, index.fields)
-        return structured_query(text, index.attributes, now_ms, index.fields)
-
-    def _search(
-        self, question: query.Query, page: Page, writer: str | None = None, as_of: AsOf | None = None
-    ) -> SearchResult:
-        damage = Notices(strict=False)
-        with ThreadPoolExecutor(_OPENING_THREADS) as pool:  # starts threads only when shards have to be opened
-            sources = self._sources(damage, writer, as_of, time_bounds(question))
-            found = search(sources, self._shards, question, self.settings.index.attributes, page, pool)
-        return replace(found, notices=(*found.notices, *damage))
-
-    def _sources(
-        self, damage: Notices, writer: str | None = None, as_of: AsOf | None = None, times: TimeBounds = ALL_TIMES
-    ) -> Iterator[Source]:
-        """Yield the writers' events; logs with events of these times, ms, that are gone are named."""
-        if isinstance(as_of, int):
-            writer = self._one_writer(writer)
-        for workspace in self.workspaces() if writer is None else [self.workspace(writer)]:
-            view = reader.snapshot(workspace, damage) if as_of is None else past(workspace, as_of, damage)
-            if view is None:
-                continue
-            tail = view.shown_tail
-            lost = Lost(damage)
-            reader.name_absent(workspace, view.state, times, damage)
-            yield Source(
-                writer=workspace.writer,
-                state=view.state,
-                buried=buried_ids(workspace, view.state, damage),
-                tail=tail,
-                tail_scan=Scan(tail, self.settings.index.attributes),
-                next_event_id=view.next_event_id,
-                shard_path=workspace.shard_path,
-                log_tables=partial(_log_tables, workspace, view.state, damage),
-                get_many=partial(reader.get_many, workspace, view=view, on_damage=lost),
-                readable=partial(reader.readable, workspace, view=view, on_damage=lost),
-                lost=lost.among,
-                count_blocks=partial(reader.count_blocks, workspace, view=view),
-            )
-
-
-def _log_tables(workspace: Workspace, state: CatalogState, damage: Notices, shard: AddShard) -> Iterator[pa.Table]:
-    """Yield the events of a shard's logs, a few blocks at a time."""
-    return reader.log_tables(workspace, state, shard.log_paths, damage)
-
-
-class Maintained(Grounds):
-    """A repository as those who look after it see it."""
+    # Looking after what is stored
 
     def status(self) -> RepositoryStatus:
         """Return how far everything has come, read from disk."""
         return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine, self._clock)
 
-    def forget(self, meant: Meant, reason: str, writer: str | None = None) -> list[Forgotten]:
-        """Let no answer give out events of a writer, or of all of them, any more; later events are not meant.
+    def forget(self, selection: EventSelection, reason: str, writer: str | None = None) -> list[Forgotten]:
+        """Let no answer give out events of a writer, or of all of them, any more; later events are not affected.
 
         Durability: on return the events of the writers named in the result stay forgotten after a power loss.
 
         Raises:
             InvalidInputError: no condition is given.
         """
-        return [soft_delete.forget(item, meant, reason) for item in self._meant(writer)]
+        return [soft_delete.forget(item, selection, reason) for item in self._chosen(writer)]
 
-    def count_meant(self, meant: Meant, writer: str | None = None) -> Counts:
-        """Return by writer how many events `forget` would mean; all events are read for it.
+    def count_selected(self, selection: EventSelection, writer: str | None = None) -> Counts:
+        """Return by writer how many events `forget` would select; all events are read for it.
 
-        Those that cannot be read are not counted, and the notices name what holds them: `forget` means them too.
+        Those that cannot be read are not counted, and the notices name what holds them: `forget` selects them too.
         """
         notices = Notices(strict=False)
-        counts = {item.writer: soft_delete.count_meant(item, meant, notices) for item in self._meant(writer)}
+        counts = {item.writer: soft_delete.count_selected(item, selection, notices) for item in self._chosen(writer)}
         return Counts(counts, notices)
 
     def compact(
@@ -386,8 +440,8 @@ class Maintained(Grounds):
         """
         reports = []
         attempt = Attempt.new("custody-compact")
-        for found in self._meant(writer):
-            with leased(found, attempt, COMPACT_LEASE) as workspace:
+        for item in self._chosen(writer):
+            with leased(item, attempt, COMPACT_LEASE) as workspace:
                 for report in compact(workspace):
                     on_done(report)
                     reports.append(report)
@@ -395,7 +449,7 @@ class Maintained(Grounds):
 
     def recoverable(self) -> list[Finding]:
         """Return what interrupted work left, and what `recover` would do about it."""
-        return [found for workspace in self.workspaces() for found in find(workspace)]
+        return [finding for workspace in self.workspaces() for finding in find(workspace)]
 
     def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, Recovered]:
         """Seal what dead writers left open and remove what interrupted work left, by writer.
@@ -410,8 +464,8 @@ class Maintained(Grounds):
         """
         attempt = Attempt.new("custody-recover")
         done = {}
-        for found in self.workspaces():
-            with rollover_lease(found, attempt, take_over=take_over) as workspace:
+        for item in self.workspaces():
+            with rollover_lease(item, attempt, take_over=take_over) as workspace:
                 report = recover(workspace)
                 if adopt:
                     report = msgspec.structs.replace(report, adopted=tuple(adopt_journals(workspace)))
@@ -419,17 +473,17 @@ class Maintained(Grounds):
         return done
 
     def compactions(self, writer: str | None = None) -> list[Rewriting]:
-        """Return what `compact` would write anew; the logs that tombstones may mean are read for it."""
-        return [found for workspace in self._meant(writer) for found in planned(workspace)]
+        """Return what `compact` would write anew; the logs that tombstones may affect are read for it."""
+        return [unit for workspace in self._chosen(writer) for unit in planned(workspace)]
 
     def plan_retention(self) -> Plan:
         """Return what would expire now, why, and what is held; nothing is changed."""
-        return plan_retention(self.settings, self._fs, self._clock, self.workspaces())
+        return choose(self.settings, self._fs, self._clock, self.workspaces()).plan
 
-    def apply_retention(self) -> Retained:
-        """Let expire what is too old or has no room, and delete what expired longer ago than the grace.
+    def apply_retention(self) -> RetentionResult:
+        """Expire what is too old or has no room, and delete what expired longer ago than the grace.
 
-        That the limit cannot be kept is no error: the plan in the result says so.
+        A limit that cannot be kept is no error: the plan in the result says so.
 
         Durability: on return what the result says survives power loss. It can be stopped at any time: do it again.
 
@@ -441,14 +495,14 @@ class Maintained(Grounds):
     def hold(
         self,
         name: str,
-        meant: Meant,
+        selection: EventSelection,
         reason: str,
         who: str,
         *,
         event_types: Sequence[str] = (),
         writer: str | None = None,
     ) -> None:
-        """Let neither retention nor compaction take the events that are meant, later ones included.
+        """Let neither retention nor compaction take the selected events, later ones included.
 
         Durability: on return the hold survives power loss. On raise it may stand for some writers: do it again.
 
@@ -456,7 +510,7 @@ class Maintained(Grounds):
             InvalidInputError: no condition is given.
             ConflictError: another hold has this name.
         """
-        add_hold(self._meant(writer), name, condition_of(meant, event_types), reason, who)
+        add_hold(self._chosen(writer), name, selection.condition(event_types), reason, who)
 
     def holds(self) -> list[Hold]:
         """Return the holds that stand, by name."""
@@ -470,15 +524,15 @@ class Maintained(Grounds):
         """
         return release_hold(self.workspaces(), name, reason, who)
 
-    def clean_contents(self, *, apply: bool = False) -> Cleaned:
-        """Find the files of contents that no event speaks of, which crashes leave, and delete them with `apply`.
+    def clean_contents(self, *, apply: bool = False) -> CleanedContents:
+        """Find the files of contents that no event refers to, which crashes leave, and delete them with `apply`.
 
         A pass of the retention does the same when it deletes logs.
 
         Raises:
-            CorruptionError, NotFoundError: an event cannot be read, so that nobody knows what it speaks of.
+            CorruptionError, NotFoundError: an event cannot be read, so that nobody knows what it refers to.
         """
-        return cleaned(self.workspaces(), self.settings, self._fs, self._clock, apply=apply)
+        return clean_contents(self.workspaces(), self.settings, self._fs, self._clock, apply=apply)
 
     def rebuild_index(
         self, names: Sequence[str] = (), *, stale_only: bool = False
@@ -500,170 +554,48 @@ class Maintained(Grounds):
         if missing:
             raise NotFoundError(f"no live index shard is called {', '.join(sorted(missing))}.")
         attempt = Attempt.new("custody-index-rebuild")
-        for found in self.workspaces():
-            if not _to_rebuild(found, names, stale_only=stale_only):
+        for item in self.workspaces():
+            if not _shards_to_rebuild(item, names, stale_only=stale_only):
                 continue
-            with leased(found, attempt, COMPACT_LEASE) as workspace:
-                # Looked at again: a compaction that had the lease may have removed some.
-                for shard in _to_rebuild(workspace, names, stale_only=stale_only):
+            with leased(item, attempt, COMPACT_LEASE) as workspace:
+                # Listed again: a compaction that had the lease may have removed some.
+                for shard in _shards_to_rebuild(workspace, names, stale_only=stale_only):
                     built = rebuild_shard(workspace, shard)
                     self._shards.forget(built.path)
                     yield workspace.writer, built
 
+    def _question(self, text: str | dict[str, object]) -> query.Query:
+        index, now_ms = self.settings.index, self._clock.now_ms()
+        if isinstance(text, str):
+            return parse_query(text, index.attributes, now_ms, index.fields)
+        return structured_query(text, index.attributes, now_ms, index.fields)
 
-def _to_rebuild(workspace: Workspace, names: Sequence[str], *, stale_only: bool) -> list[AddShard]:
-    """Return the live shards of a writer that are meant."""
-    meant = [shard for name, shard in workspace.catalog.load().shards.items() if not names or name in names]
-    return [shard for shard in meant if not stale_only or is_stale(workspace, shard)]
+    def _writers(self) -> list[str]:
+        """Return the writers that have events; the one of the settings when none has."""
+        # A slot that was only tried has a folder and nothing in it.
+        names = [item.writer for item in self.workspaces() if item.catalog.load().revision >= 0 or item.has_anything()]
+        return names or [self.settings.repository.writer]
+
+    def _chosen(self, writer: str | None) -> list[Workspace]:
+        """Return the files of a writer, or of all that have events."""
+        names = self._writers() if writer is None else [writer]
+        return [self.workspace(name) for name in names]
+
+    def _searched(self, writer: str | None, as_of: AsOf | None) -> list[Workspace]:
+        """Return the files of a writer, or of all; a revision says nothing without its writer."""
+        if isinstance(as_of, int):
+            writer = self._one_writer(writer)
+        return self.workspaces() if writer is None else [self.workspace(writer)]
+
+    def _one_writer(self, writer: str | None) -> str:
+        """Return the named writer, else the only one: event ids say nothing without it."""
+        names = [writer] if writer is not None else self._writers()
+        if len(names) > 1:
+            raise ConfigurationError(f"the writers {', '.join(map(repr, names))} have events. {_NAME_THE_WRITER}")
+        return names[0]
 
 
-class Repository(Asked, Maintained):
-    """A repository in a folder.
-
-    >>> repository = Repository.open("demo")                       # doctest: +SKIP
-    >>> repository.search("event_type:SEND AND filename:orders*")  # doctest: +SKIP
-    """
-
-    @classmethod
-    def open(cls, root: str | Path) -> Self:
-        """Open the repository in a folder.
-
-        Raises:
-            NotFoundError: there is none.
-            ConfigurationError: its settings are not valid.
-        """
-        return cls(load_settings(Path(root)))
-
-    @classmethod
-    def create(cls, root: str | Path) -> Self:
-        """Make a repository with default settings in a folder, and open it.
-
-        Raises:
-            ConfigurationError: the folder holds one already, or files that are not custody's.
-        """
-        root = root_of(Path(root))
-        fs = PosixFileSystem()
-        if fs.exists(root / SETTINGS_FILE):
-            raise ConfigurationError(f"{root} holds a repository already.")
-        if fs.list(root):
-            raise ConfigurationError(f"{root} is not empty. Name a new or an empty folder.")
-        fs.make_directory(root)
-        fs.write_durably(root / SETTINGS_FILE, default_settings_file().encode())
-        return cls.open(root)
-
-    @contextmanager
-    def writer(self, *, wait_seconds: float | None = None) -> Iterator[SlotWriter]:
-        """Hold the first free writer slot and append events; the journal is sealed at the end.
-
-        Waits for a slot for `wait_seconds`, or as long as the setting `repository.writer_wait_seconds` says.
-
-        Raises:
-            LockedError: live processes hold all slots.
-        """
-        with take_slot(self._fs, self.settings, self._clock, wait_seconds) as writer:
-            writer.begin(self.workspace(writer.name).catalog.load().next_event_id)
-            yield writer
-
-    @contextmanager
-    def ingest(self, *, wait_seconds: float | None = None) -> Iterator[Ingest]:
-        """Hold the first free writer slot and ingest files; raises as `writer` does."""
-        with self.writer(wait_seconds=wait_seconds) as writer:
-            yield Ingest(self.workspace(writer.name), writer, self.workspaces, self.quarantine)
-
-    def append(self, events: Iterable[Event], *, wait_seconds: float | None = None) -> Acknowledged:
-        """Append events in one piece, and hold a writer slot for as long as that takes.
-
-        Who appends again and again keeps a `writer` open instead. An event is not compared with those that are stored:
-        that is what `ingest` does.
-
-        Durability: as of `JournalWriter.append`: on return the events are acknowledged.
-
-        Raises:
-            InvalidInputError: an event breaks a rule; nothing was stored.
-            LockedError: live processes hold all slots.
-            BackpressureError: too much waits to be rolled over.
-            StorageError: the disk refused; it is unknown which events survive.
-        """
-        chosen = list(events)
-        require_valid(chosen)
-        with self.writer(wait_seconds=wait_seconds) as writer:
-            return Acknowledged(writer.name, writer.append(chosen))
-
-    def append_columns(self, events: pa.Table | pa.RecordBatch, *, wait_seconds: float | None = None) -> Acknowledged:
-        """Append events that are columns, as `append` does; no event becomes a Python object.
-
-        Columns are those of the event log but `event_id`; those that say nothing can be left out. Times are timestamps
-        with a time zone, or whole numbers of milliseconds.
-
-        Raises:
-            InvalidInputError: a column or a value does not fit; nothing was stored.
-            LockedError, BackpressureError, StorageError: as `append` does.
-        """
-        valid = require_valid_columns(events)
-        with self.writer(wait_seconds=wait_seconds) as writer:
-            return Acknowledged(writer.name, writer.append_columns(valid))
-
-    def append_with_content(
-        self, events: Iterable[Event], content: bytes | Iterable[bytes], *, wait_seconds: float | None = None
-    ) -> Acknowledged:
-        """Store a content and append the events that speak of it, as `append` does; docs/content.md tells more.
-
-        Durability: on return content and events are acknowledged; no event is stored without its content.
-
-        Raises:
-            InvalidInputError: an event breaks a rule; nothing was stored.
-            LockedError, BackpressureError, StorageError: as `append` does.
-        """
-        chosen = list(events)
-        require_valid(chosen)
-        with self.writer(wait_seconds=wait_seconds) as writer:
-            return Acknowledged(writer.name, writer.append_with_content(chosen, content))
-
-    def content(self, of: Event | ContentClaim, *, previous: bool = False) -> Content:
-        """Return the content that an event or a claim speaks of; with `previous`, an event's before the event.
-
-        Its bytes are read and checked when they are asked for: `chunks` for any size, `read` for what fits in memory.
-
-        Raises:
-            NotFoundError: there is no claim, or its content is elsewhere, expired or erased.
-            CorruptionError: the file is there and does not hold the content as it was written.
-        """
-        if isinstance(of, ContentClaim):
-            return find_content(self._fs, self.settings.store, of)
-        return content_of(self._fs, self.settings.store, of, previous=previous)
-
-    def software(self, revision: int | None = None) -> ProvenanceDatabase:
-        """Return the provenance tables of software that are published, now or at a revision of their catalog.
-
-        Where a content of an event lies in software: `software().occurrences(content_swhid(content(event)))`.
-
-        Raises:
-            NotFoundError: nothing was published by then.
-        """
-        state = published_state(database_catalog(self.settings, self._fs, self._clock), revision)
-        return ProvenanceDatabase.open(self._fs, database_folder(self.settings), state)
-
-    def contents(self, writer: str | None = None) -> Iterator[ListedClaim]:
-        """Yield the files of the content repository, of one writer or of all."""
-        for name in [found.writer for found in self.workspaces()] if writer is None else [writer]:
-            yield from listed(self._fs, self.settings.store, name)
-
-    @contextmanager
-    def session(
-        self, component: Component, writer: SlotWriter | None = None, *, wait_seconds: float | None = None
-    ) -> Iterator[Session]:
-        """Do a piece of work with FlowFiles: its events are stored together at the end of the block, or not at all.
-
-        With a `writer` that the caller holds, any number of threads have sessions at once; without one, a slot is held
-        for the block.
-
-        Raises:
-            LockedError: no writer is given and live processes hold all slots.
-            BackpressureError, StorageError: the commit at the end of the block failed; see `Session.commit`.
-        """
-        if writer is None:
-            with self.writer(wait_seconds=wait_seconds) as held, Session(component, held, self._clock) as session:
-                yield session
-        else:
-            with Session(component, writer, self._clock) as session:
-                yield session
+def _shards_to_rebuild(workspace: Workspace, names: Sequence[str], *, stale_only: bool) -> list[AddShard]:
+    """Return the live shards of a writer: all, those of some names, or of these the stale ones."""
+    shards = [shard for name, shard in workspace.catalog.load().shards.items() if not names or name in names]
+    return [shard for shard in shards if not stale_only or is_stale(workspace, shard)]

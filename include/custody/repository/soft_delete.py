@@ -1,6 +1,6 @@
-"""Forgetting events: a tombstone in each writer's catalog, after which no answer gives them out.
+"""Soft delete: a tombstone in each writer's catalog, after which no answer gives the selected events out.
 
-They lie on disk until a compaction erases them. Only events that exist now are meant, never later ones.
+The events lie on disk until a compaction erases them. Only events that exist now are selected, never later ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pyarrow.compute as pc
 
-from custody.catalog import Action, AddTombstone, Attribute, visible
+from custody.catalog import Action, AddTombstone, Attribute, Condition, visible
 from custody.eventlog import OnDamage
 from custody.model import require_text
 from custody.read import reader
@@ -19,15 +19,15 @@ from custody.workspace import Workspace
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
-    """One tombstone: whose events it means, and in which revision of the catalog it stands."""
+    """One tombstone: the writer whose events it hides, and the revision of the catalog in which it stands."""
 
     writer: str
     tombstone: str
     revision: int
 
 
-class Meant(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events are meant: those that fulfil every condition that is given. Times in ms since the epoch."""
+class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
+    """The events that fulfil every condition that is given. Times in ms since the epoch."""
 
     event_ids: Sequence[int] = ()
     flowfile_uuids: Sequence[str] = ()
@@ -45,7 +45,7 @@ class Meant(msgspec.Struct, frozen=True, kw_only=True):
             require_text(**{"an attribute's name": name, f"attribute {name!a}": value})
 
     def tombstone(self, reason: str, now_ms: int, before_event_id: int) -> AddTombstone:
-        """Return the catalog's word for it; events from `before_event_id` on are not meant.
+        """Return the tombstone for the catalog; events from `before_event_id` on are not selected.
 
         Raises:
             InvalidInputError: a text is no valid Unicode.
@@ -64,25 +64,43 @@ class Meant(msgspec.Struct, frozen=True, kw_only=True):
             created_ms=now_ms,
         )
 
+    def condition(self, event_types: Sequence[str] = ()) -> Condition:
+        """Return the condition for the catalog, without a time or an id before which the events must lie.
 
-def forget(workspace: Workspace, meant: Meant, reason: str) -> Forgotten:
-    """Bury events of one writer, also those that are not live yet.
+        Raises:
+            InvalidInputError: a text is no valid Unicode.
+        """
+        self.require_text()
+        for number, name in enumerate(event_types):
+            require_text(**{f"event type {number}": name})
+        return Condition(
+            event_ids=sorted(set(self.event_ids)),
+            flowfile_uuids=sorted(set(self.flowfile_uuids)),
+            from_time_ms=self.from_ms,
+            to_time_ms=self.to_ms,
+            attributes=[Attribute(name=name, value=value) for name, value in sorted(self.attributes.items())],
+            event_types=sorted(set(event_types)),
+        )
+
+
+def forget(workspace: Workspace, selection: EventSelection, reason: str) -> Forgotten:
+    """Hide events of one writer, also those that are not live yet.
 
     Durability: on return the tombstone survives power loss.
 
     Raises:
-        InvalidInputError: no condition is given, it would mean every event; or a text is no valid Unicode.
-        StorageError: a container is missing: events on it may have ids behind all that are known, which a tombstone
-            would not mean.
+        InvalidInputError: no condition is given, so that it would hide every event; or a text is no valid Unicode.
+        StorageError: a container is missing: events on it may have greater ids than all that are known, which a
+            tombstone would not hide.
     """
     workspace.require_containers()
-    stone = meant.tombstone(reason, workspace.clock.now_ms(), reader.next_event_id(workspace))
+    stone = selection.tombstone(reason, workspace.clock.now_ms(), reader.next_event_id(workspace))
     state = workspace.catalog.commit([Action(add_tombstone=stone)])
     return Forgotten(writer=workspace.writer, tombstone=stone.id.hex(), revision=state.revision)
 
 
-def count_meant(workspace: Workspace, meant: Meant, on_damage: OnDamage) -> int:
-    """Return how many events would be buried; all logs are read for it."""
-    stone = meant.tombstone("", 1, 0)
-    tables = reader.tables(workspace, on_damage=on_damage)
+def count_selected(workspace: Workspace, selection: EventSelection, on_damage: OnDamage) -> int:
+    """Return how many events would be hidden; all logs are read for it."""
+    stone = selection.tombstone("", 1, 0)
+    tables = reader.tables_from(workspace, on_damage=on_damage)
     return sum(table.num_rows - pc.sum(visible([stone], table)).as_py() for table in tables if table.num_rows)

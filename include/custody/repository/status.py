@@ -1,9 +1,8 @@
-"""How far everything has come: derived from disk each time, there is no other status to get out of step."""
+"""The status of a repository: derived from disk each time, so that no other record can get out of step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,14 +16,12 @@ from custody.journal import ROOM_BYTES_MIN, count_waiting
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import is_behind, read_scrub
 from custody.quarantine import Quarantine
-from custody.read.reader import of_one_moment
-from custody.read.results import Notices, tell_absent
+from custody.read.results import Notices, report_absent
 from custody.recovery import journals_of_others
 from custody.retention import measure, standing_holds, waiting_bytes
 from custody.rollover import Pending, pending
-from custody.rollover.pending import is_live
 from custody.vfs import FileSystem
-from custody.workspace import Workspace
+from custody.workspace import Workspace, read_at_one_moment
 
 
 class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,14 +50,14 @@ class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScrubStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the scrub is, and what it knows to be damaged; times in ms since the epoch, sizes in bytes."""
+    """The progress of the scrub, and how much it knows to be damaged; times in ms since the epoch, sizes in bytes."""
 
     round: int
     pieces: int
     bytes: int
     last_run_ms: int | None
     last_round_ms: int | None
-    """When the last whole round was over."""
+    """When the last whole round ended."""
     is_behind: bool
     damaged: int
 
@@ -105,7 +102,7 @@ class RepositoryStatus(msgspec.Struct, frozen=True, kw_only=True):
 def repository_status(
     settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace], quarantine: Quarantine, clock: Clock
 ) -> RepositoryStatus:
-    """Look at everything once."""
+    """Return the status, from one look at everything."""
     writers = tuple(_writer_status(workspace) for workspace in workspaces)
     used = _used_folders(settings, fs, writers)
     folders = dict.fromkeys((*settings.containers, settings.store))
@@ -124,10 +121,10 @@ def repository_status(
 
 
 def _notices(workspaces: Sequence[Workspace]) -> Notices:
-    found = Notices(strict=False)
+    notices = Notices(strict=False)
     for workspace in workspaces:
-        tell_absent(workspace, workspace.catalog.load(), found)
-    return found
+        report_absent(workspace, workspace.catalog.load(), notices)
+    return notices
 
 
 def _scrub_status(settings: Settings, fs: FileSystem, clock: Clock) -> ScrubStatus | None:
@@ -151,7 +148,7 @@ def _scrub_status(settings: Settings, fs: FileSystem, clock: Clock) -> ScrubStat
 def _used_folders(settings: Settings, fs: FileSystem, writers: Sequence[WriterStatus]) -> set[Path]:
     """Return the folders that must be there: containers since the first event, the store since the first rollover."""
     used = set(settings.containers) if writers else set()
-    # Where the store is gone, what was live once is told by ids that do not wait any more, and by shards.
+    # Where the store is gone, ids that do not wait any more, and shards, tell that something was live once.
     if any(writer.revision >= 0 or writer.next_event_id > writer.events_waiting for writer in writers) or any(
         fs.list(ContainerPaths(container, writer.writer).index)
         for container in settings.containers
@@ -162,7 +159,7 @@ def _used_folders(settings: Settings, fs: FileSystem, writers: Sequence[WriterSt
 
 
 def disk_status(fs: FileSystem, folder: Path, *, is_used: bool = True) -> DiskStatus:
-    """Look at the disk that holds a folder; one that was not used yet need not be there."""
+    """Return the status of the disk that holds a folder; a folder that was not used yet need not be there."""
     space = fs.space(folder)
     if space is None and not is_used and not fs.exists(folder):
         state = "new"
@@ -188,10 +185,10 @@ def _budget(settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace])
 
 
 def _writer_status(workspace: Workspace) -> WriterStatus:
-    state, waiting = of_one_moment(workspace, partial(count_waiting, workspace.fs))
+    state, waiting = read_at_one_moment(workspace, lambda moment: count_waiting(workspace.fs, moment.waiting))
     return WriterStatus(
         writer=workspace.writer,
-        is_held=is_live(workspace.fs, workspace.settings, workspace.writer),
+        is_held=workspace.is_held(),
         database=workspace.database,
         events_live=sum(file.rows for file in state.files.values()),
         events_waiting=waiting.events,

@@ -20,7 +20,6 @@ from custody.format.names import ContentPaths
 from custody.maintenance import all_references, in_journals, log_tables, open_file, references_of
 from custody.retention.candidates import Surveyed
 from custody.retention.usage import file_bytes
-from custody.rollover import is_live
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -124,7 +123,7 @@ def old_claims(workspaces: Iterable[Workspace], settings: Settings, clock: Clock
     for workspace in workspaces:
         fs, writer = workspace.fs, workspace.writer
         kept_ms = int(settings.content.unused_minutes * _MINUTE_MS)
-        if is_live(fs, settings, writer):
+        if workspace.is_held():
             kept_ms = max(kept_ms, _WRITTEN_MS)
         before = clock.now_ms() - kept_ms
         for resource in claims_on_disk(fs, settings.store, writer):

@@ -37,9 +37,8 @@ from custody.retention.deleting import (
 from custody.retention.planning import Choice, Plan, choose, mark, waiting_bytes
 from custody.retention.swh_builds import former_builds, remove_former
 from custody.retention.usage import measure
-from custody.rollover import Step, Unit
 from custody.vfs import FileSystem
-from custody.workspace import UnitReport, Workspace
+from custody.workspace import Step, Unit, UnitReport, Workspace
 
 
 class RetentionStep(Step):

@@ -1,30 +1,26 @@
-"""Room `rollover`: from sealed groups to live event logs, one idempotent step after the other."""
+"""Room `rollover`: from sealed groups of journals to live event logs, one idempotent step after the other."""
 
-from custody.rollover.change_feed import Commits, GroupWatch, Mark, News, commits_since, read_mark, waiting_groups
-from custody.rollover.pending import Pending, is_live, pending
+from custody.rollover.change_feed import GroupWatch, NewLogs, WaitingGroups, WatchMark, new_logs_since, read_mark
+from custody.rollover.pending import Pending, pending
 from custody.rollover.publish import add_file, add_shard, is_stale, rebuild_shard
-from custody.rollover.steps import STEPS, Step, Unit
-from custody.rollover.sweeping import strays, sweep_unit, swept_groups
+from custody.rollover.rollover_steps import STEPS
+from custody.rollover.sweeping import stray_journals, sweep_unit, swept_groups
 
 __all__ = [
     "STEPS",
-    "Commits",
     "GroupWatch",
-    "Mark",
-    "News",
+    "NewLogs",
     "Pending",
-    "Step",
-    "Unit",
+    "WaitingGroups",
+    "WatchMark",
     "add_file",
     "add_shard",
-    "commits_since",
-    "is_live",
     "is_stale",
+    "new_logs_since",
     "pending",
     "read_mark",
     "rebuild_shard",
-    "strays",
+    "stray_journals",
     "sweep_unit",
     "swept_groups",
-    "waiting_groups",
 ]

@@ -1,10 +1,11 @@
-"""What became live since it was last told: the content of an announcement, read from the catalogs alone.
+"""Change feed: what is new in a repository, for those who start runs or announce data sets.
 
-What a watcher of a repository has told, and what is news: groups of journals that a run could take.
+Two things are announced. New event logs, `new_logs_since`, are read from the catalogs alone. Groups of journals that
+wait for a run are announced by a `GroupWatch`, which remembers in a file of the repository, the mark, the newest group
+of each writer that was announced. The ids of a writer go up, so one number a writer tells which groups are new.
 
-The mark, the newest group of each writer that was told, is a file in the repository. Ids of a writer go up, so one
-number a writer says which groups are news. Who watches keeps what it has told in memory, and writes the mark only once
-somebody took it durably: killed in between, it tells the same once more, and never too little.
+The mark is written only after somebody took the announcement over durably. A watcher that is killed in between
+announces the same once more; it never announces too little.
 """
 
 from __future__ import annotations
@@ -20,14 +21,13 @@ from custody.config import Settings
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.checked_json import is_changed, with_checksum
 from custody.format.names import parse_written_anew
-from custody.rollover.pending import is_live
 from custody.vfs import FileSystem
 from custody.workspace.workspace import Workspace
 
 _NONE = -1
 
 
-class Commits(msgspec.Struct, frozen=True, kw_only=True):
+class NewLogs(msgspec.Struct, frozen=True, kw_only=True):
     """New event logs of all writers, between the revisions `since` (those without did not exist) and `revisions`."""
 
     repository: str
@@ -38,11 +38,11 @@ class Commits(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-def commits_since(settings: Settings, told: Mapping[str, int], fs: FileSystem | None = None) -> Commits | None:
-    """Return what became live after the revisions that were told, by writer; None when no event did.
+def new_logs_since(settings: Settings, announced: Mapping[str, int], fs: FileSystem | None = None) -> NewLogs | None:
+    """Return what became live after the revisions that were announced, by writer; None when no event did.
 
-    Logs that a compaction wrote anew are not news, and neither is what retention took away. Of a writer that is not in
-    `told`, or whose transactions since then were pruned, everything that is live is news.
+    Logs that a compaction wrote anew are not new, and what retention took away does not count. Of a writer that is not
+    in `announced`, or whose transactions since then were pruned, everything that is live counts as new.
     """
     revisions: dict[str, int] = {}
     files: list[AddFile] = []
@@ -50,12 +50,12 @@ def commits_since(settings: Settings, told: Mapping[str, int], fs: FileSystem | 
         state = workspace.catalog.load()
         if state.revision > _NONE:
             revisions[workspace.writer] = state.revision
-            files += _new_files(workspace.catalog, state, told.get(workspace.writer, _NONE))
+            files += _new_files(workspace.catalog, state, announced.get(workspace.writer, _NONE))
     if not files:
         return None
-    return Commits(
+    return NewLogs(
         repository=str(settings.root),
-        since=dict(told),
+        since=dict(announced),
         revisions=revisions,
         files=len(files),
         events=sum(file.rows for file in files),
@@ -63,35 +63,35 @@ def commits_since(settings: Settings, told: Mapping[str, int], fs: FileSystem | 
     )
 
 
-def _new_files(catalog: Catalog, state: CatalogState, told: int) -> Iterable[AddFile]:
-    if told == state.revision:
+def _new_files(catalog: Catalog, state: CatalogState, announced: int) -> Iterable[AddFile]:
+    if announced == state.revision:
         return ()
     # A catalog that was rebuilt may be shorter than it was.
-    if _NONE < told < state.revision:
+    if _NONE < announced < state.revision:
         try:
             return [
                 action.add_file
-                for transaction in catalog.timeline(told + 1, state.revision)
+                for transaction in catalog.timeline(announced + 1, state.revision)
                 for action in transaction.actions
                 if action.HasField("add_file") and not parse_written_anew(PurePosixPath(action.add_file.path).name)
             ]
         except PrunedError:
-            pass  # what is live stands for it
+            pass  # the transactions are gone, so everything that is live counts
     return [state.files[path] for path in state.files]
 
 
 _VERSION = 1
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest group that was told of each writer, by its first event id."""
+class WatchMark(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest group of each writer that was announced, by its first event id."""
 
     groups: dict[str, int]
     version: int = _VERSION
 
 
-class News(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest group of each writer that waits; `again` when it was told before and still waits."""
+class WaitingGroups(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest group of each writer that waits for a run; `again` when it was announced before and still waits."""
 
     groups: dict[str, int]
     again: bool
@@ -99,24 +99,24 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
 
 def waiting_groups(settings: Settings, fs: FileSystem) -> dict[str, int]:
     """Return the first event id of each writer's newest group that is sealed, or whose writer is dead."""
-    found = {}
+    newest = {}
     for workspace in Workspace.all(settings, fs):
         groups = workspace.groups()
-        dead = any(group.open for group in groups) and not is_live(fs, settings, workspace.writer)
-        waiting = [group.first_event_id for group in groups if dead or group.is_sealed]
+        is_dead = any(group.open for group in groups) and not workspace.is_held()
+        waiting = [group.first_event_id for group in groups if is_dead or group.is_sealed]
         if waiting:
-            found[workspace.writer] = max(waiting)
-    return found
+            newest[workspace.writer] = max(waiting)
+    return newest
 
 
 class GroupWatch:
-    """Watches the groups of a repository; one process at a time does.
+    """Watches the groups of a repository; for one process at a time.
 
     Args:
         fs: where the repository and the mark lie.
         settings: those of the repository.
         clock: measures how long groups wait.
-        again_ms: groups that still wait after this time are told again, in case that the run that they started failed.
+        again_ms: groups that still wait after this time are announced again, in case the run that they started failed.
     """
 
     def __init__(self, fs: FileSystem, settings: Settings, clock: Clock, again_ms: int) -> None:
@@ -124,42 +124,42 @@ class GroupWatch:
         self._settings = settings
         self._clock = clock
         self._again_ms = again_ms
-        self._told = dict(read_mark(fs, settings.watch_mark).groups)
-        self._told_ms = clock.now_ms()
+        self._announced = dict(read_mark(fs, settings.watch_mark).groups)
+        self._announced_ms = clock.now_ms()
 
-    def look(self) -> News | None:
-        """Return what is news, once; None when nothing is."""
+    def poll(self) -> WaitingGroups | None:
+        """Return the groups that wait, once; None when there are no new ones."""
         waiting = waiting_groups(self._settings, self._fs)
-        again = bool(waiting) and self._clock.now_ms() - self._told_ms >= self._again_ms
-        is_new = any(first > self._told.get(writer, -1) for writer, first in waiting.items())
+        again = bool(waiting) and self._clock.now_ms() - self._announced_ms >= self._again_ms
+        is_new = any(first > self._announced.get(writer, -1) for writer, first in waiting.items())
         if not (is_new or again):
             return None
-        self._told |= waiting
-        self._told_ms = self._clock.now_ms()
-        return News(groups=waiting, again=not is_new)
+        self._announced |= waiting
+        self._announced_ms = self._clock.now_ms()
+        return WaitingGroups(groups=waiting, again=not is_new)
 
-    def took(self, news: News) -> None:
-        """Keep that somebody took the news.
+    def confirm(self, groups: WaitingGroups) -> None:
+        """Remember that somebody took the announcement over.
 
-        Durability: on return they are not told again, also after a power loss.
+        Durability: on return the groups are not announced again, also after a power loss.
         """
         path = self._settings.watch_mark
         before = read_mark(self._fs, path)
-        mark = Mark(groups=before.groups | news.groups)
+        mark = WatchMark(groups=before.groups | groups.groups)
         if mark != before:
             self._fs.make_directory(path.parent)
             self._fs.write_durably(path, with_checksum(msgspec.json.encode(mark)))
 
 
-def read_mark(fs: FileSystem, path: Path) -> Mark:
-    """Return the mark of a repository; one without groups when nothing was told yet.
+def read_mark(fs: FileSystem, path: Path) -> WatchMark:
+    """Return the mark of a repository; one without groups when nothing was announced yet.
 
     Raises:
         CorruptionError: it cannot be read.
         FormatVersionError: a newer custody wrote it.
     """
     if not fs.exists(path):
-        return Mark(groups={})
+        return WatchMark(groups={})
     data = fs.read(path)
     if is_changed(data):
         raise CorruptionError(
@@ -167,7 +167,7 @@ def read_mark(fs: FileSystem, path: Path) -> Mark:
             "Remove it: what waits is then told once more."
         )
     try:
-        mark = msgspec.json.decode(data, type=Mark)
+        mark = msgspec.json.decode(data, type=WatchMark)
     except msgspec.DecodeError as error:
         raise CorruptionError(
             f"{path}: expected the mark of a watcher: {error}. Remove it: what waits is then told once more."

@@ -1,13 +1,12 @@
-"""Which sealed groups are rolled over together.
+"""Merge: sealed groups of journals become a staged unit, the events of future logs in event-id order.
 
-Small neighbours become one unit, up to the size of a log, so that a quiet writer does not fill the catalog with tiny
-logs. A unit is chosen anew on each pass until its folder is published; then its manifest fixes the choice.
+`plan_units` chooses the groups that are merged together: small neighbours, up to the size of a log, so that a quiet
+writer does not fill the catalog with tiny logs. The choice is made anew on each pass until the unit is published; then
+its manifest fixes it.
 
-Rolling over one unit: its groups are merged in event-id order and cut into the events of future logs.
-
-The work goes on in a folder of the attempt, which is renamed when all in it is durable: a crash leaves nothing that is
-half used. Memory is bounded by the chunks that the journals are read in, whatever a group's size. Where the events are
-cut depends on the events and the settings alone.
+`merge_unit` works in a folder of the attempt, which is renamed when everything in it is durable: a crash leaves nothing
+that is half used. Memory is bounded by the chunks in which the journals are read, whatever a group's size. Where the
+events are cut depends on the events and the settings alone, so that a repeated merge gives the same files.
 """
 
 from __future__ import annotations
@@ -33,16 +32,19 @@ from custody.workspace.run_reports import UnitReport
 from custody.workspace.unit_manifest import UnitManifest
 from custody.workspace.workspace import Workspace
 
+CHUNK_BYTES = 32 << 20
+_PROGRESS_SECONDS = 10.0
+_LOG = logging.getLogger("custody.rollover")
 
-def plan(
+
+def plan_units(
     groups: Sequence[Group], bytes_of: Callable[[Group], int], bytes_max: int, done: Collection[int] = ()
 ) -> Iterator[list[Group]]:
-    """Yield the units of a writer's groups (by first event id); neighbours while their journals fit into `bytes_max`.
+    """Yield the units of a writer's groups (by first event id): neighbours while their journals fit into `bytes_max`.
 
-    A group that is larger is a unit of its own. `groups` are all groups on disk; those that are not to be rolled over
-    have size -1. No unit reaches over one of them, nor over one of `done`, by first event ids, whose journals may be
-    gone: one group may wait longer than those behind it, when its disk failed, and the id ranges of logs do not
-    overlap.
+    A larger group is a unit of its own. `groups` are all groups on disk; those that are not to be rolled over have
+    size -1. No unit spans one of them, nor one of `done`, by first event ids, whose journals may be gone: a group may
+    wait longer than those behind it, when its disk failed, and the id ranges of logs must not overlap.
     """
     firsts = sorted(done)
     unit: list[Group] = []
@@ -63,11 +65,6 @@ def _is_between(firsts: Sequence[int], before: Group, behind: Group) -> bool:
     return bisect_right(firsts, before.first_event_id) < bisect_left(firsts, behind.first_event_id)
 
 
-CHUNK_BYTES = 32 << 20
-_PROGRESS_SECONDS = 10.0
-_LOG = logging.getLogger("custody.rollover")
-
-
 def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group]) -> UnitReport:
     """Merge sealed groups and publish them as a staged unit; one that is there already is kept.
 
@@ -81,7 +78,7 @@ def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group]) -> Unit
     attempt = folder.with_name(f"{BUILDING_PREFIX}{folder.name}-{uuid.uuid4().hex}")
     fs.make_directory(attempt)
     try:
-        logs = _write(fs, attempt, _watched(reader, unit), workspace.settings.eventlog.log_bytes_target)
+        logs = _write(fs, attempt, _log_progress(reader, unit), workspace.settings.eventlog.log_bytes_target)
         manifest = _manifest(workspace, groups, logs)
         with fs.create(attempt / UNIT_MANIFEST) as file:
             file.write(manifest.encode())
@@ -96,7 +93,7 @@ def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group]) -> Unit
         events=sum(log.rows for log in logs),
         bytes_in=sum(fs.size(path) for group in groups for path in group.sealed),
         bytes=sum(log.file_bytes for log in logs),
-        note="; ".join([f"{len(groups)} groups, {len(logs)} logs", *map(_said, reader.damage)]),
+        note="; ".join([f"{len(groups)} groups, {len(logs)} logs", *map(_damage_note, reader.damage)]),
     )
 
 
@@ -132,7 +129,7 @@ def _manifest(workspace: Workspace, groups: Sequence[Group], logs: Sequence[Stag
         transaction=transaction_of_groups(workspace.writer, workspace.database, firsts),
         groups=firsts,
         logs=tuple(logs),
-        incarnation=workspace.ownership.of_group(groups[0]),
+        incarnation=workspace.incarnation_of_group(groups[0]),
     )
 
 
@@ -147,12 +144,12 @@ def _publish(fs: FileSystem, attempt: Path, folder: Path) -> None:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         fs.remove_tree(attempt)
-    # Also for a unit that is there already: who published it may have died before this.
+    # Also for a unit that is there already: whoever published it may have died before its name was durable.
     fs.sync_directory(folder.parent)
 
 
 def _keep_evidence(workspace: Workspace, damage: Damage) -> None:
-    """Put damaged bytes into the quarantine; bytes that are there already stay as they are."""
+    """Put damaged bytes into the quarantine; what a former attempt put there stays as it is."""
     keep_evidence(
         workspace.fs,
         workspace.settings.quarantine,
@@ -166,16 +163,16 @@ def _keep_evidence(workspace: Workspace, damage: Damage) -> None:
     )
 
 
-def _said(damage: Damage) -> str:
+def _damage_note(damage: Damage) -> str:
     return f"damage kept in the quarantine: {damage.path} @{damage.offset}, {damage.length} bytes"
 
 
-def _watched(reader: MergeReader, unit: str) -> Iterator[pa.Table]:
-    """Hand the chunks on; a long merge says in the log how far it has come."""
-    done, told = 0, time.monotonic()
+def _log_progress(reader: MergeReader, unit: str) -> Iterator[pa.Table]:
+    """Yield the chunks; a long merge writes into the log how far it has come."""
+    done, logged = 0, time.monotonic()
     for chunk in reader.chunks(CHUNK_BYTES):
         yield chunk
         done += chunk.num_rows
-        if time.monotonic() - told >= _PROGRESS_SECONDS:
-            told = time.monotonic()
+        if time.monotonic() - logged >= _PROGRESS_SECONDS:
+            logged = time.monotonic()
             _LOG.info("%s: %d of %d events merged", unit, done, reader.rows)

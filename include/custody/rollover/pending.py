@@ -1,12 +1,14 @@
-"""What waits to be done, cheaply: names of files, and of journals no more than their heads. The sensor's question."""
+"""Work that waits in a repository, counted cheaply: by names of files, and of journals no more than their heads.
+
+The sensor of the DAG asks for it every few seconds, so nothing here decodes events.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
 from custody.config import Settings
-from custody.journal import lock_path
-from custody.rollover.sweeping import to_be_done
+from custody.rollover.sweeping import groups_to_do
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.workspace import Workspace
 
@@ -31,16 +33,11 @@ def pending(settings: Settings, fs: FileSystem | None = None) -> Pending:
     sealed = abandoned = live = staged = 0
     for workspace in Workspace.all(settings, fs):
         groups = workspace.groups()
-        sealed += sum(1 for _ in to_be_done(workspace, groups))
+        sealed += sum(1 for _ in groups_to_do(workspace, groups))
         journals = sum(len(group.open) for group in groups)
-        if journals and is_live(fs, settings, workspace.writer):
+        if journals and workspace.is_held():
             live += journals
         else:
             abandoned += journals
         staged += len(workspace.staged())
     return Pending(sealed_groups=sealed, abandoned_journals=abandoned, live_journals=live, staged_units=staged)
-
-
-def is_live(fs: FileSystem, settings: Settings, writer: str) -> bool:
-    """Whether a process holds a writer's name now."""
-    return fs.is_locked(lock_path(settings.containers, writer))

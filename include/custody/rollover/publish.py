@@ -1,4 +1,8 @@
-"""What a staged unit becomes: event logs, their shards, and the actions that make them live."""
+"""Publishing: a staged unit becomes event logs and index shards, and the actions that make them live.
+
+Everything is written under its final name before the catalog lists it, and described for the catalog by the bytes on
+disk. What an earlier attempt left under one of these names is removed first, unless a kept revision lists it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ _READ_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedEvents:
     """The events of one future log, and the unit that they belong to."""
 
     manifest: UnitManifest
@@ -33,11 +37,11 @@ class Staged:
 
     @property
     def metadata(self) -> LogMetadata:
-        """What the log will say of itself."""
+        """The metadata that the log will have."""
         return self.manifest.metadata(self.log)
 
     def path(self, workspace: Workspace) -> Path:
-        """Where the events lie."""
+        """Return where the events lie."""
         return staged_path(workspace.paths.staged_unit(self.manifest.first_group), self.log)
 
 
@@ -49,7 +53,7 @@ def waiting_units(workspace: Workspace) -> Iterator[UnitManifest]:
             yield manifest
 
 
-def find_staged(workspace: Workspace, first_event_id: int) -> Staged:
+def find_staged(workspace: Workspace, first_event_id: int) -> StagedEvents:
     """Return the staged events of the log that begins with an event.
 
     Raises:
@@ -59,7 +63,7 @@ def find_staged(workspace: Workspace, first_event_id: int) -> Staged:
         for manifest in workspace.manifests(of):
             for log in manifest.logs:
                 if log.first_event_id == first_event_id:
-                    return Staged(manifest, log)
+                    return StagedEvents(manifest, log)
     raise NotFoundError(
         f"{workspace.paths.staging}: expected a staged unit with the log {first_event_id}, found none. "
         "It is live already, or the rollover step has to run first."
@@ -67,13 +71,13 @@ def find_staged(workspace: Workspace, first_event_id: int) -> Staged:
 
 
 def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_listed: bool = False) -> UnitReport:
-    """Write an event log and its table of contents from what is staged; what an attempt before left goes first.
+    """Write an event log and its table of contents from staged events; what an earlier attempt left is removed first.
 
     Args:
         workspace: the files of the writer.
-        unit: what the report is about.
+        unit: names the unit in the report.
         first_event_id: names the log.
-        is_listed: the log is live and its file is lost: what is left of it makes room.
+        is_listed: the log is live and its file is lost: what is left of it may be replaced.
 
     Raises:
         ConflictError: a kept revision lists a log of this name, or another attempt published one just now.
@@ -99,7 +103,7 @@ def compress_log(workspace: Workspace, unit: str, first_event_id: int, *, is_lis
 
 
 def _clear(workspace: Workspace, files: LogFiles, *, is_listed: bool) -> None:
-    """Remove a log and its table of contents; only where that is known, one that a kept revision lists."""
+    """Remove a log and its table of contents. One that a kept revision lists goes only if it is known to be lost."""
     there = [path for path in (files.toc, files.log) if workspace.fs.exists(path)]
     lost = {loss.path for loss in workspace.catalog.load().losses.values()} if there else set()
     if (
@@ -122,17 +126,17 @@ def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitRep
     Raises:
         StorageError: the container in which it belongs is missing.
     """
-    path, tables, documents = _to_index(workspace, first_event_id)
+    path, tables, documents = _shard_input(workspace, first_event_id)
     workspace.require_container(path)
     sizes: list[int] = []
     index = workspace.settings.index
     replace = is_old(workspace, path)
     if not replace and workspace.fs.exists(path) and describe_shard(workspace.fs, path).documents != documents:
-        discard(workspace, path)  # of the same first event, but of a log that was cut elsewhere
+        discard(workspace, path)  # a shard with the same first event, of a log that was cut elsewhere
     shard = build_shard(
         workspace.fs,
         path,
-        _measured(tables, sizes),
+        _record_sizes(tables, sizes),
         index.attributes,
         standard=index.fields,
         ranges=index.ranges,
@@ -143,7 +147,7 @@ def build_index(workspace: Workspace, unit: str, first_event_id: int) -> UnitRep
     )
 
 
-def _measured(tables: Iterator[pa.Table], sizes: list[int]) -> Iterator[pa.Table]:
+def _record_sizes(tables: Iterator[pa.Table], sizes: list[int]) -> Iterator[pa.Table]:
     for table in tables:
         sizes.append(table.nbytes)
         yield table
@@ -152,14 +156,14 @@ def _measured(tables: Iterator[pa.Table], sizes: list[int]) -> Iterator[pa.Table
 def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
     """Build a live shard anew from its logs, with the settings of today, in the place of the one that is there.
 
-    Readers go on with what they have open; who opens it in the moment between the two finds its events in the logs.
+    Readers go on with what they have open. One that opens the shard while it is replaced finds its events in the logs.
 
     Raises:
         StorageError: the container in which it belongs is missing.
     """
     path = workspace.shard_path(shard)
     workspace.require_container(path)
-    tables = _of_logs(workspace, shard)
+    tables = _tables_of_logs(workspace, shard)
     index = workspace.settings.index
     return build_shard(
         workspace.fs, path, tables, index.attributes, standard=index.fields, ranges=index.ranges, replace=True
@@ -167,7 +171,7 @@ def rebuild_shard(workspace: Workspace, shard: AddShard) -> BuiltShard:
 
 
 def is_stale(workspace: Workspace, shard: AddShard) -> bool:
-    """Whether a shard is gone, damaged at its begin, or was built with other settings than those of today."""
+    """Whether a shard is gone, damaged at its beginning, or was built with other settings than those of today."""
     path = workspace.shard_path(shard)
     return not workspace.fs.exists(path) or is_old(workspace, path)
 
@@ -178,46 +182,46 @@ def is_old(workspace: Workspace, path: Path) -> bool:
     if not workspace.fs.exists(path):
         return False
     try:
-        found = describe_shard(workspace.fs, path)
+        description = describe_shard(workspace.fs, path)
     except (NotFoundError, CorruptionError, FormatVersionError):
         return True
-    return not found.is_of(IndexedFields.checked(index.attributes, index.fields, index.ranges))
+    return not description.is_of(Indexed.checked(index.attributes, index.fields, index.ranges))
 
 
 def old_shards(workspace: Workspace) -> Iterator[int]:
     """Yield the first event ids of the live shards that are old, the newest first."""
-    for shard in sorted(workspace.catalog.load().shards.values(), key=lambda found: -found.first_event_id):
+    for shard in sorted(workspace.catalog.load().shards.values(), key=lambda live: -live.first_event_id):
         if is_old(workspace, workspace.shard_path(shard)):
             yield shard.first_event_id
 
 
-def _of_logs(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]:
+def _tables_of_logs(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]:
     logs = (EventLog(workspace.fs, workspace.paths.home / path) for path in shard.log_paths)
     return chain.from_iterable(log.tables(range(len(log.toc.blocks))) for log in logs)
 
 
 def lost_shards(workspace: Workspace) -> Iterator[int]:
     """Yield the first event ids of the live shards whose folder does not exist, on containers that are there."""
-    away = suspects(workspace.fs, workspace.settings.containers)
+    missing = suspects(workspace.fs, workspace.settings.containers)
     for shard in workspace.catalog.load().shards.values():
         path = workspace.shard_path(shard)
-        if not workspace.fs.exists(path) and not any(path.is_relative_to(root) for root in away):
+        if not workspace.fs.exists(path) and not any(path.is_relative_to(root) for root in missing):
             yield shard.first_event_id
 
 
-def _to_index(workspace: Workspace, first_event_id: int) -> tuple[Path, Iterator[pa.Table], int]:
+def _shard_input(workspace: Workspace, first_event_id: int) -> tuple[Path, Iterator[pa.Table], int]:
     """Return where a shard belongs, what it indexes and how many events: by the catalog if it is live, else staging."""
     state = workspace.catalog.load()
     for shard in state.shards.values():
         if shard.first_event_id == first_event_id:
-            return workspace.shard_path(shard), _of_logs(workspace, shard), shard.documents
+            return workspace.shard_path(shard), _tables_of_logs(workspace, shard), shard.documents
     staged = find_staged(workspace, first_event_id)
     version = staged.manifest.schema_version
     events = read_staged(workspace.fs, staged.path(workspace), staged.log, schema_version=version)
     return workspace.files(staged.metadata).shard, events, staged.log.rows
 
 
-def actions_of(workspace: Workspace, manifest: UnitManifest) -> tuple[list[Action], int]:
+def commit_actions(workspace: Workspace, manifest: UnitManifest) -> tuple[list[Action], int]:
     """Return the actions that make a unit live, and the bytes of its files.
 
     Raises:
@@ -243,7 +247,7 @@ def add_file(
     sources: Iterable[StagedSource],
     incarnation: bytes = b"",
 ) -> AddFile:
-    """Describe a log by the bytes on disk, after checking that it is the one that is meant.
+    """Describe a log by the bytes on disk, after a check that it is the log of the metadata.
 
     `incarnation` is the one under which all its events were acknowledged, 16 bytes; empty where that is not known.
 
@@ -251,7 +255,7 @@ def add_file(
         CorruptionError: it is another one.
     """
     EventLog(workspace.fs, files.log).check(metadata)
-    made = AddFile(
+    action = AddFile(
         path=files.relative_log,
         size_bytes=workspace.fs.size(files.log),
         rows=metadata.rows,
@@ -273,8 +277,8 @@ def add_file(
         incarnation=incarnation,
     )
     data = workspace.fs.view(files.log)
-    describe(made, lambda start, length: bytes(data[start:][:length]))
-    return made
+    describe(action, lambda start, length: bytes(data[start:][:length]))
+    return action
 
 
 def _sha256(workspace: Workspace, path: Path) -> bytes:

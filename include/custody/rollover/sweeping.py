@@ -1,23 +1,22 @@
-"""Whether what a journal holds is in the logs that are live: nothing else allows to remove it.
+"""Sweeping: removal of journals whose events are in live logs, and of the staged units that they became.
 
-That a group is live is told by its first event id alone. Two machines with one writer name both have a group 0, and a
-container that was given up and comes back may have journals that no log has seen. So before journals go, their events
-are looked for in the logs that say that they hold the group: by their ids where log and journal are of one incarnation,
-which gives no id twice, else event for event.
-
-Removing what is no longer needed: journals of groups that are done, then the staged unit that they became.
+A journal goes only with proof that the live logs hold its events. That a group is live is told by its first event id
+alone, and this is not enough: two machines with one writer name both have a group 0, and a container that was given up
+and comes back may have journals that no log has seen. So the events are looked for in the logs that say that they hold
+the group: by their ids where log and journal are of one incarnation, which gives no id twice, else event for event.
 
 A group is done when it is live, or when its staged unit says that no event of it is whole: what was damaged is in the
-quarantine before the unit is published. Of a group that is done only those journals go whose events the logs hold: see
-`evidence`.
+quarantine before such a unit is published. Of a group that is done, journals go first and the staged unit last, so that
+a sweep that was interrupted finds the rest.
 """
 
 from __future__ import annotations
 
 import errno
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 from pathlib import Path, PurePosixPath
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -27,122 +26,34 @@ import pyarrow.compute as pc
 from custody.catalog import AddFile, CatalogState
 from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError, StorageError
 from custody.eventlog import EventLog
-from custody.format.names import REMOVING_PREFIX, parse_written_anew
+from custody.format.names import parse_written_anew
 from custody.journal import Group, JournalFile
 from custody.model import EVENT_SCHEMA
 from custody.workspace.run_reports import UnitReport
+from custody.workspace.step_lease import removal_name
 from custody.workspace.unit_manifest import UnitManifest
-from custody.workspace.workspace import Proof, Workspace
+from custody.workspace.workspace import Workspace
 
 _Ids = npt.NDArray[np.int64]
 
 
-def proof_of(workspace: Workspace, state: CatalogState, group: int, path: Path) -> Proof:
-    """Return whether the live logs of a group hold the events of one of its sealed journals.
+class Proof(Enum):
+    """Whether live logs hold the events of a journal whose group counts as live."""
 
-    Raises:
-        StorageError: the journal is gone.
-    """
-    return _proof(workspace, _logs_of(state, group), path)
-
-
-def strays(workspace: Workspace, state: CatalogState, groups: Iterable[Group]) -> Iterator[Path]:
-    """Yield the sealed journals of groups that count as live whose events are in no log."""
-    for group in groups:
-        if workspace.is_committed(state, group.first_event_id):
-            for path in group.sealed:
-                try:
-                    if _kept_proof(workspace, state, group.first_event_id, path) is Proof.OTHER:
-                        yield path
-                except StorageError as error:
-                    if error.errno != errno.ENOENT:
-                        raise  # else swept in this moment
+    HELD = "held"
+    """All its events are in the logs, or were erased, or expired."""
+    OTHER = "other"
+    """It has events that the logs do not have: nothing else holds them."""
+    UNKNOWN = "unknown"
+    """A log cannot be read, so nobody can tell."""
 
 
-def _kept_proof(workspace: Workspace, state: CatalogState, group: int, path: Path) -> Proof:
-    """Return what `proof_of` does, for those who only tell it: asked for with each question, found out once."""
-    files = _logs_of(state, group)
-    key = path, workspace.fs.size(path), tuple(file.sha256 for file in files)
-    found = workspace.proofs.get(key)
-    if found is None:
-        found = workspace.proofs[key] = _proof(workspace, files, path)
-    return found
-
-
-def _logs_of(state: CatalogState, group: int) -> list[AddFile]:
-    return [file for file in state.files.values() if group in file.groups]
-
-
-def holds_events(workspace: Workspace, path: Path) -> bool:
-    """Whether a journal has an event that can be read."""
-    return bool(JournalFile.read(workspace.fs, path).records)
-
-
-def refuse_overlap(workspace: Workspace, manifest: UnitManifest, state: CatalogState) -> None:
-    """Raise ConflictError when a live log has ids between those of a unit: two gave out the same ids."""
-    for file in state.files.values():
-        for log in manifest.logs:
-            if file.first_event_id <= log.last_event_id and log.first_event_id <= file.last_event_id:
-                raise ConflictError(
-                    f"{workspace.paths.staged_unit(manifest.first_group)}: expected ids that no live log has, got "
-                    f"{log.first_event_id} to {log.last_event_id}, and {file.path} has {file.first_event_id} to "
-                    f"{file.last_event_id}. The journals stay. Bring them in under another writer name: "
-                    "custody recover --adopt"
-                )
-
-
-def _proof(workspace: Workspace, files: Sequence[AddFile], path: Path) -> Proof:
-    if not files:
-        return Proof.HELD  # erased, or expired: a tombstone or a mark names the group
-    journal = JournalFile.read(workspace.fs, path)
-    if not journal.records:
-        return Proof.HELD
-    mine = bytes.fromhex(workspace.ownership.incarnation(path))
-    known = {file.incarnation for file in files}
-    try:
-        if known == {mine} and mine:
-            held = np.concatenate([_ids(workspace, file) for file in files])
-            ids = [np.arange(r.first_event_id, r.last_event_id + 1, dtype=np.int64) for r in journal.records]
-            is_held = bool(np.isin(np.concatenate(ids), held).all())
-        elif mine and b"" not in known and mine not in known:
-            return Proof.OTHER
-        else:
-            count, is_same = _compared(workspace, files, journal)
-            if not is_same:
-                return Proof.OTHER
-            is_held = count == sum(record.count for record in journal.records)
-    except (CorruptionError, FormatVersionError, NotFoundError):
-        return Proof.UNKNOWN
-    # What a compaction left out was erased on purpose.
-    is_rewritten = any(parse_written_anew(PurePosixPath(file.path).name) for file in files)
-    return Proof.HELD if is_held or is_rewritten else Proof.OTHER
-
-
-def _ids(workspace: Workspace, file: AddFile) -> _Ids:
-    return np.asarray(_log(workspace, file).read(["event_id"]).column("event_id").combine_chunks()).astype(np.int64)
-
-
-def _compared(workspace: Workspace, files: Sequence[AddFile], journal: JournalFile) -> tuple[int, bool]:
-    """Return how many ids journal and logs have in common, and whether they mean the same events."""
-    events = journal.table()
-    wanted = events.column("event_id").combine_chunks()
-    found = [
-        table.filter(pc.is_in(table.column("event_id"), wanted)).select(EVENT_SCHEMA.names)
-        for table in (_log(workspace, file).read() for file in files)
-    ]
-    held = pa.concat_tables(found).sort_by("event_id")
-    mine = events.filter(pc.is_in(events.column("event_id"), held.column("event_id").combine_chunks()))
-    mine = mine.select(EVENT_SCHEMA.names).sort_by("event_id")
-    columns = ((mine.column(name).combine_chunks(), held.column(name).combine_chunks()) for name in mine.column_names)
-    return held.num_rows, all(one.equals(other) for one, other in columns)
-
-
-def _log(workspace: Workspace, file: AddFile) -> EventLog:
-    return EventLog(workspace.fs, workspace.paths.home / file.path, sha256=file.sha256, toc_sha256=file.toc_sha256)
+# By journal, its size, and the digests of the logs: as long as none of them changes, neither does the answer.
+_PROOFS: WeakKeyDictionary[Workspace, dict[tuple[Path, int, tuple[bytes, ...]], Proof]] = WeakKeyDictionary()
 
 
 def swept_groups(workspace: Workspace) -> Iterator[tuple[int, ...]]:
-    """Yield the groups that are done, those of a staged unit together."""
+    """Yield the groups that are done and still have something to sweep; those of a staged unit together."""
     state = workspace.catalog.load()
     staged: set[int] = set()
     for manifest in workspace.manifests():
@@ -155,8 +66,8 @@ def swept_groups(workspace: Workspace) -> Iterator[tuple[int, ...]]:
             yield (first,)
 
 
-def to_be_done(workspace: Workspace, groups: Sequence[Group]) -> Iterator[Group]:
-    """Yield the sealed groups that a pass has something to do for: live ones whose journals have to stay are none."""
+def groups_to_do(workspace: Workspace, groups: Sequence[Group]) -> Iterator[Group]:
+    """Yield the sealed groups that a pass has something to do for: not the live ones whose journals have to stay."""
     state = workspace.catalog.load() if groups else None
     for group in groups:
         if group.is_sealed and state is not None:
@@ -175,13 +86,17 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
     staged = workspace.manifests(groups)
     empty = {group for manifest in staged if not manifest.logs for group in manifest.groups}
     done = {group for group in groups if group in empty or workspace.is_committed(state, group)}
-    found = workspace.groups(done)
+    on_disk = workspace.groups(done)
     journals = [
-        path for item in found for path in _removable(workspace, state, item, is_empty=item.first_event_id in empty)
+        path
+        for group in on_disk
+        for path in _removable(workspace, state, group, is_empty=group.first_event_id in empty)
     ]
     size = sum(fs.size(path) for path in journals)
     for path in journals:
         fs.remove(path)
+    # The removals are durable before the staged unit goes: a journal of a unit without events that came back after a
+    # power loss would be merged anew.
     for folder in {path.parent for path in journals}:
         fs.sync_directory(folder)
     for manifest in staged:
@@ -190,9 +105,110 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
             _retire(workspace, workspace.paths.staged_unit(manifest.first_group))
     for folder in workspace.leftovers():
         fs.remove_tree(folder)
-    kept = sum(len(group.sealed) for group in found) - len(journals)
+    kept = sum(len(group.sealed) for group in on_disk) - len(journals)
     note = f"{len(journals)} journals removed" + (f", {kept} kept: no live log has their events" if kept else "")
     return UnitReport(unit=unit, bytes=size, note=note)
+
+
+def stray_journals(workspace: Workspace, state: CatalogState, groups: Iterable[Group]) -> Iterator[Path]:
+    """Yield the sealed journals of groups that count as live whose events are in no log."""
+    for group in groups:
+        if workspace.is_committed(state, group.first_event_id):
+            for path in group.sealed:
+                try:
+                    if _remembered_proof(workspace, state, group.first_event_id, path) is Proof.OTHER:
+                        yield path
+                except StorageError as error:
+                    if error.errno != errno.ENOENT:
+                        raise  # else swept in this moment
+
+
+def refuse_overlap(workspace: Workspace, manifest: UnitManifest, state: CatalogState) -> None:
+    """Raise ConflictError when a live log has ids between those of a unit: two writers gave out the same ids."""
+    for file in state.files.values():
+        for log in manifest.logs:
+            if file.first_event_id <= log.last_event_id and log.first_event_id <= file.last_event_id:
+                raise ConflictError(
+                    f"{workspace.paths.staged_unit(manifest.first_group)}: expected ids that no live log has, got "
+                    f"{log.first_event_id} to {log.last_event_id}, and {file.path} has {file.first_event_id} to "
+                    f"{file.last_event_id}. The journals stay. Bring them in under another writer name: "
+                    "custody recover --adopt"
+                )
+
+
+def proof_of(workspace: Workspace, state: CatalogState, group: int, path: Path) -> Proof:
+    """Return whether the live logs of a group hold the events of one of its sealed journals.
+
+    Raises:
+        StorageError: the journal is gone.
+    """
+    return _prove(workspace, _logs_of(state, group), path)
+
+
+def _remembered_proof(workspace: Workspace, state: CatalogState, group: int, path: Path) -> Proof:
+    """Return what `proof_of` does, from memory where it can; good enough for a notice, not for a removal."""
+    files = _logs_of(state, group)
+    key = path, workspace.fs.size(path), tuple(file.sha256 for file in files)
+    proofs = _PROOFS.setdefault(workspace, {})
+    if key not in proofs:
+        proofs[key] = _prove(workspace, files, path)
+    return proofs[key]
+
+
+def _logs_of(state: CatalogState, group: int) -> list[AddFile]:
+    return [file for file in state.files.values() if group in file.groups]
+
+
+def _prove(workspace: Workspace, files: Sequence[AddFile], path: Path) -> Proof:
+    if not files:
+        return Proof.HELD  # erased, or expired: a tombstone or a mark names the group
+    journal = JournalFile.read(workspace.fs, path)
+    if not journal.records:
+        return Proof.HELD
+    own = bytes.fromhex(workspace.incarnation_of(path))
+    incarnations = {file.incarnation for file in files}
+    try:
+        if incarnations == {own} and own:
+            log_ids = np.concatenate([_ids(workspace, file) for file in files])
+            ids = [np.arange(r.first_event_id, r.last_event_id + 1, dtype=np.int64) for r in journal.records]
+            is_held = bool(np.isin(np.concatenate(ids), log_ids).all())
+        elif own and b"" not in incarnations and own not in incarnations:
+            return Proof.OTHER
+        else:
+            count, is_same = _compare(workspace, files, journal)
+            if not is_same:
+                return Proof.OTHER
+            is_held = count == sum(record.count for record in journal.records)
+    except (CorruptionError, FormatVersionError, NotFoundError):
+        return Proof.UNKNOWN
+    # What a compaction left out was erased on purpose.
+    is_rewritten = any(parse_written_anew(PurePosixPath(file.path).name) for file in files)
+    return Proof.HELD if is_held or is_rewritten else Proof.OTHER
+
+
+def _ids(workspace: Workspace, file: AddFile) -> _Ids:
+    return np.asarray(_log(workspace, file).read(["event_id"]).column("event_id").combine_chunks()).astype(np.int64)
+
+
+def _compare(workspace: Workspace, files: Sequence[AddFile], journal: JournalFile) -> tuple[int, bool]:
+    """Return how many ids journal and logs have in common, and whether they mean the same events."""
+    events = journal.table()
+    ids = events.column("event_id").combine_chunks()
+    parts = [
+        table.filter(pc.is_in(table.column("event_id"), ids)).select(EVENT_SCHEMA.names)
+        for table in (_log(workspace, file).read() for file in files)
+    ]
+    in_logs = pa.concat_tables(parts).sort_by("event_id")
+    common = events.filter(pc.is_in(events.column("event_id"), in_logs.column("event_id").combine_chunks()))
+    common = common.select(EVENT_SCHEMA.names).sort_by("event_id")
+    columns = (
+        (common.column(name).combine_chunks(), in_logs.column(name).combine_chunks()) for name in common.column_names
+    )
+    return in_logs.num_rows, all(one.equals(other) for one, other in columns)
+
+
+def _log(workspace: Workspace, file: AddFile) -> EventLog:
+    return EventLog(workspace.fs, workspace.paths.home / file.path, sha256=file.sha256, toc_sha256=file.toc_sha256)
 
 
 def _removable(workspace: Workspace, state: CatalogState, group: Group, *, is_empty: bool) -> Iterator[Path]:
@@ -201,12 +217,17 @@ def _removable(workspace: Workspace, state: CatalogState, group: Group, *, is_em
     for path in group.sealed:
         try:
             if (is_live and proof_of(workspace, state, group.first_event_id, path) is Proof.HELD) or (
-                is_empty and not is_live and not holds_events(workspace, path)
+                is_empty and not is_live and not _has_events(workspace, path)
             ):
                 yield path
         except StorageError as error:
             if error.errno != errno.ENOENT:
                 raise  # else another attempt has just removed it
+
+
+def _has_events(workspace: Workspace, path: Path) -> bool:
+    """Whether a journal has an event that can be read."""
+    return bool(JournalFile.read(workspace.fs, path).records)
 
 
 def _is_done(workspace: Workspace, state: CatalogState, manifest: UnitManifest) -> bool:
@@ -215,5 +236,5 @@ def _is_done(workspace: Workspace, state: CatalogState, manifest: UnitManifest) 
 
 def _retire(workspace: Workspace, folder: Path) -> None:
     """Take a unit's name away, so that no folder with a unit's name is ever a part of one."""
-    workspace.fs.rename(folder, folder.with_name(f"{REMOVING_PREFIX}{folder.name}-{uuid.uuid4().hex}"))
+    workspace.fs.rename(folder, removal_name(folder))
     workspace.fs.sync_directory(folder.parent)

@@ -22,14 +22,13 @@ from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError, ExitCode, LockedError, SupersededError
 from custody.lease import Attempt, Heartbeat, Lease, superseded
-from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
-from custody.recovery import STEPS, Recover
+from custody.maintenance.steps import MAINTENANCE_STEPS
+from custody.recovery import STEPS
 from custody.retention import RETENTION_STEPS
-from custody.rollover import Step, Unit
 from custody.spark.environment import seconds_since_submit
 from custody.spark.session import start_session
 from custody.vfs import PosixFileSystem
-from custody.workspace import StepReport, UnitReport, Workspace, lease_folder, take_step_lease, write_report
+from custody.workspace import Step, StepReport, UnitReport, Workspace, lease_folder, take_step_lease, write_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,14 +118,12 @@ def run_step(
                 epochs = {writer: lease.epoch for writer, lease in leases.items()}
                 work = partial(execute, name, settings.to_json(), epochs)
                 pieces = session.sparkContext.parallelize([msgspec.json.encode(unit) for unit in units], len(units))
-                kind = step.report_type if isinstance(step, MaintenanceStep) else UnitReport
-                done = [msgspec.json.decode(report, type=kind) for report in pieces.map(work).collect()]
-                if isinstance(step, MaintenanceStep):
-                    done = step.finish(settings, units, done)
+                done = [msgspec.json.decode(report, type=step.report_type) for report in pieces.map(work).collect()]
+                done = step.finish(settings, units, done)
         except BaseException:
-            _release(name, leases, leases)
+            _release(step, leases, leases)
             raise
-    _release(name, leases, [unit.writer for unit, report in zip(units, done, strict=True) if report.error is not None])
+    _release(step, leases, [unit.writer for unit, report in zip(units, done, strict=True) if report.error is not None])
     seconds = time.monotonic() - started
     report = StepReport.of(name, str(settings.root), seconds, [*details, *done], startup_seconds=startup_seconds)
     return report, session
@@ -137,7 +134,7 @@ def execute(name: str, settings_json: str, epochs: Mapping[str, int], unit_json:
     # Into the executor's log: how far a long unit has come.
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     step = ALL_STEPS[name]
-    unit = msgspec.json.decode(unit_json, type=step.unit_type if isinstance(step, MaintenanceStep) else Unit)
+    unit = msgspec.json.decode(unit_json, type=step.unit_type)
     settings = Settings.from_json(settings_json)
     lease = None
     if step.lease is not None:
@@ -159,9 +156,9 @@ def _failed(unit: str, error: Exception) -> UnitReport:
     return UnitReport(unit=unit, error=f"{type(error).__name__}: {error}", error_kind=kind)
 
 
-def _release(name: str, leases: Mapping[str, Lease], failed: Collection[str]) -> None:
+def _release(step: Step, leases: Mapping[str, Lease], failed: Collection[str]) -> None:
     for writer, lease in leases.items():
-        lease.release(failed=writer in failed, recovered=name == Recover.name)
+        lease.release(failed=writer in failed, recovered=step.is_recovery)
 
 
 def _parser(steps: Sequence[str]) -> argparse.ArgumentParser:

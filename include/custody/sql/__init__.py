@@ -1,6 +1,6 @@
 """Room `sql`: the engine of SQL, in a process of its own that has limits of memory and time."""
 
-from custody.sql.client import Asking, EngineFailedError, Limits, LogGoneError
-from custody.sql.protocol import Given, LogPart
+from custody.sql.client import EngineFailedError, EngineQuery, LogGoneError, QueryLimits
+from custody.sql.protocol import LogPart, QueryInput
 
-__all__ = ["Asking", "EngineFailedError", "Given", "Limits", "LogGoneError", "LogPart"]
+__all__ = ["EngineFailedError", "EngineQuery", "LogGoneError", "LogPart", "QueryInput", "QueryLimits"]

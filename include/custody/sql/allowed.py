@@ -1,8 +1,8 @@
-"""What a query may name: the tables that are given, and functions that only compute.
+"""What a query may name: the tables of its input, and functions that only compute.
 
-The engine itself has views, functions and settings that tell of its inside and of this machine. A query is looked at as
-the engine's own parser reads it, before anything of it is bound. Table functions have to be known here; of the scalar
-functions, which compute, a few are refused.
+The engine itself has views, functions and settings that tell of its inside and of this machine. A query is checked as
+the engine's own parser reads it, before anything of it is bound. Table functions have to be on a list here; of the
+scalar functions, which compute, a few are refused.
 """
 
 from __future__ import annotations
@@ -37,36 +37,32 @@ _REFUSED_STARTS = ("__internal", "json_execute", "json_serialize_plan", "pg_get_
 _NESTED_MAX = 500
 
 
-class RefusedError(Exception):
+class QueryRefusedError(Exception):
     """A query that is not run; the text says why."""
 
 
-def names_of(connection: duckdb.DuckDBPyConnection, text: str, tables: Collection[str]) -> set[str]:
+def tables_read(connection: duckdb.DuckDBPyConnection, text: str, tables: Collection[str]) -> set[str]:
     """Return which of the tables a query reads.
 
     Raises:
-        RefusedError: it is not one SELECT, or names what is not to be reached.
+        QueryRefusedError: it is not one SELECT, or names what must not be reached.
         duckdb.Error: it cannot be read.
     """
     statements = connection.extract_statements(text)
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-        raise RefusedError("expected one SELECT (or DESCRIBE, SHOW, SUMMARIZE), got something else.")
+        raise QueryRefusedError("expected one SELECT (or DESCRIBE, SHOW, SUMMARIZE), got something else.")
     try:
         tree = json.loads(_value(connection, "select json_serialize_sql(?)", [text]))
         items = list(_objects(tree))
     except RecursionError:
-        raise RefusedError("expected a query that is not nested as deeply as this one.") from None
+        raise QueryRefusedError("expected a query that is not nested as deeply as this one.") from None
     if tree["error"]:
-        raise RefusedError(f"{tree['error_message'].rstrip('.!')}.")
+        raise QueryRefusedError(f"{tree['error_message'].rstrip('.!')}.")
     known = {name.casefold() for name in tables}
     own = _value(connection, "select list(lower(view_name)) from duckdb_views() where internal")
     with_names = _with_names(items, known.union(own))
-    found = set()
-    for item in items:
-        name = _check(item, known | with_names)
-        if name is not None and name not in with_names:
-            found.add(name)
-    return found
+    names = (_check(item, known | with_names) for item in items)
+    return {name for name in names if name is not None and name not in with_names}
 
 
 def _value(connection: duckdb.DuckDBPyConnection, text: str, values: list[str] | None = None) -> Any:  # noqa: ANN401
@@ -86,23 +82,23 @@ def _objects(tree: object) -> Iterator[dict[str, Any]]:
 
 
 def _with_names(items: list[dict[str, Any]], taken: set[str]) -> set[str]:
-    """Return the names that WITH gives; where one holds is the engine's matter, so it must not hide another one."""
+    """Return the names that WITH defines. Their scope is the engine's matter, so none may hide the name of a table."""
     names = {str(entry["key"]).casefold() for item in items if "cte_map" in item for entry in item["cte_map"]["map"]}
     names |= {str(item["cte_name"]).casefold() for item in items if item.get("cte_name")}
     if hidden := sorted(names & taken):
-        raise RefusedError(f"WITH {hidden[0]!r}: expected a name that no table has. Take another one.")
+        raise QueryRefusedError(f"WITH {hidden[0]!r}: expected a name that no table has. Take another one.")
     return names
 
 
 def _check(item: dict[str, Any], tables: set[str]) -> str | None:
-    """Refuse what must not be asked for; return the name of a table that is."""
+    """Refuse what a query must not name; return the name of a table that it reads."""
     kind = item.get("type")
     if "sample" in item and "alias" in item and kind not in _REFERENCES:
-        raise RefusedError(f"{kind} is not among what may stand behind FROM.")
+        raise QueryRefusedError(f"{kind} is not among what may stand behind FROM.")
     if kind == "BASE_TABLE" or (kind == "SHOW_REF" and item["show_type"] == "SHOW"):
         return _table(item, tables)
     if kind == "SHOW_REF" and item["show_type"] == "SHOW_SPECIAL" and item["table_name"].strip('"') not in _SHOWN:
-        raise RefusedError("of SHOW only SHOW TABLES and SHOW with the name of a table may be asked for.")
+        raise QueryRefusedError("of SHOW only SHOW TABLES and SHOW with the name of a table may be asked for.")
     if kind == "TABLE_FUNCTION":
         _check_function(item["function"], is_table=True)
     elif item.get("class") == "FUNCTION":
@@ -115,7 +111,7 @@ def _table(item: dict[str, Any], tables: set[str]) -> str:
     name = str(item["table_name"]).strip('"').casefold()
     if len(path) != 1 or item["schema_name"] or item["catalog_name"] or name not in tables:
         shown = ".".join(str(part).strip('"') for part in path)
-        raise RefusedError(f"there is no table {shown!r}. The tables are events, logs and transactions.")
+        raise QueryRefusedError(f"there is no table {shown!r}. The tables are events, logs and transactions.")
     return name
 
 
@@ -123,4 +119,4 @@ def _check_function(item: dict[str, Any], *, is_table: bool) -> None:
     name = str(item["function_name"]).casefold()
     allowed = name in _TABLE_FUNCTIONS if is_table else name not in _REFUSED and not name.startswith(_REFUSED_STARTS)
     if not allowed:
-        raise RefusedError(f"the function {name} may not be asked for: it does not only compute.")
+        raise QueryRefusedError(f"the function {name} may not be asked for: it does not only compute.")

@@ -1,7 +1,7 @@
-"""Asking the engine: starts its process, gives it what is asked, takes the rows one frame at a time, ends it.
+"""Client of the SQL engine: starts its process, hands over query and input, takes the rows frame by frame, ends it.
 
-Time is kept here: whatever the engine does, its process is killed when the time is over. Memory is kept by the system,
-which gives the engine's process no more than it may have.
+The client keeps the time: whatever the engine does, its process is killed when the time is over. The system keeps the
+memory: it gives the engine's process no more than it may have.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ import pyarrow as pa
 import custody
 from custody.errors import CustodyError, InvalidInputError
 from custody.sql import keeper
-from custody.sql.protocol import ASKED, HEAD, NAMES, PROBLEM, ROWS, SCHEMA, Given, Problem, send, write
+from custody.sql.protocol import HEAD, PROBLEM, QUERY, EngineProblem, QueryInput, send_frame, write_input
 
 _START_SECONDS = 120.0
 _END_SECONDS = 2.0
-_SAID_BYTES = 2000
+_STDERR_BYTES = 2000
 _SIGNALS_FROM = 128
-_KEPT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
+_KEPT_VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
 # One thread for numpy, which computes nothing here; memory that is free goes back to the system, and is not reserved.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What one query may take. Bytes; seconds of the clock from the moment when it begins."""
+class QueryLimits:
+    """The resources that one query may take. Bytes; seconds of the clock from the moment when it starts."""
 
     engine_bytes: int
     process_bytes: int
@@ -59,65 +59,65 @@ class LogGoneError(CustodyError):
     """A log expired after it was looked up."""
 
 
-class Asking:
+class EngineQuery:
     """One query and the process that answers it. To be closed; several may be open at once, in any thread.
 
     Raises:
         InvalidInputError: the query is no text.
     """
 
-    def __init__(self, text: str, tables: Collection[str], limits: Limits) -> None:
+    def __init__(self, text: str, tables: Collection[str], limits: QueryLimits) -> None:
         try:
-            asked = json.dumps({"text": text, "tables": sorted(tables)}, ensure_ascii=False).encode()
+            request = json.dumps({"text": text, "tables": sorted(tables)}, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise InvalidInputError(f"SQL: expected valid Unicode, got a lone surrogate @{error.start}.") from error
         self._limits = limits
         self._deadline = time.monotonic() + _START_SECONDS
         self._memory = os.memfd_create("custody-sql")
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         spill = Path(tempfile.gettempdir()) / f"custody-sql-{os.urandom(12).hex()}"
         self._process = self._start(spill)
-        self._end = weakref.finalize(self, _end, self._process, self._memory, self._said, spill)
-        self._send(asked)
+        self._end = weakref.finalize(self, _end, self._process, self._memory, self._stderr, spill)
+        self._send(request)
 
-    def names(self) -> frozenset[str]:
+    def tables(self) -> frozenset[str]:
         """Return the tables that the query reads.
 
         Raises:
             InvalidInputError: the query cannot be read, or asks for what is not allowed.
         """
-        return frozenset(msgspec.json.decode(self._next(NAMES), type=list[str]))
+        return frozenset(msgspec.json.decode(self._next_frame(), type=list[str]))
 
-    def begin(self, given: Given) -> pa.Schema:
-        """Let the query run, and return the columns of its result; its time begins now.
+    def start(self, query_input: QueryInput) -> pa.Schema:
+        """Run the query, and return the columns of its result; its time begins now.
 
         Raises:
-            InvalidInputError, LogGoneError: as `next`.
+            InvalidInputError, LogGoneError: as `next_batches`.
         """
         self._deadline = time.monotonic() + self._limits.seconds
-        self._send(write(given, self._memory))
-        return pa.ipc.read_schema(pa.py_buffer(self._next(SCHEMA)))
+        self._send(write_input(query_input, self._memory))
+        return pa.ipc.read_schema(pa.py_buffer(self._next_frame()))
 
-    def next(self) -> list[pa.RecordBatch]:
+    def next_batches(self) -> list[pa.RecordBatch]:
         """Return the next rows, none at the end.
 
         Raises:
             InvalidInputError: the query cannot be run, or went beyond a limit.
             EngineFailedError: it failed while it ran, maybe because of what it read.
         """
-        payload = self._next(ROWS)
+        payload = self._next_frame()
         if not payload:
             return []
         with pa.ipc.open_stream(payload) as stream:
             return list(stream)
 
     def close(self) -> None:
-        """End the process, and remove what it put aside."""
+        """End the process, and remove what it spilled."""
         self._end()
 
     def _start(self, spill: Path) -> subprocess.Popen[bytes]:
-        told = {
-            "asker": os.getpid(),
+        arguments = {
+            "client": os.getpid(),
             "path": [str(Path(custody.__file__).parents[1]), *(place for place in sys.path if place)],
             "spill": str(spill),
             "input": self._memory,
@@ -126,59 +126,59 @@ class Asking:
                 "process_bytes": self._limits.process_bytes,
                 "spill_bytes": self._limits.spill_bytes,
                 "row_bytes": self._limits.row_bytes,
-                # Should nobody be left to look at the clock.
+                # For the case that no client is left to look at the clock.
                 "cpu_seconds": math.ceil(
                     (self._limits.seconds + _END_SECONDS) * (os.cpu_count() or 1) + _START_SECONDS
                 ),
             },
         }
         return subprocess.Popen(  # noqa: S603 - this Python, by full path, without a shell
-            [sys.executable, "-I", "-S", keeper.__file__, json.dumps(told)],
+            [sys.executable, "-I", "-S", keeper.__file__, json.dumps(arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._stderr,
             pass_fds=[self._memory],
-            env=_ENVIRONMENT | {name: os.environ[name] for name in _KEPT if name in os.environ},
+            env=_ENVIRONMENT | {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
             cwd="/",
-            start_new_session=True,  # an interrupt from the terminal is for who asked
+            start_new_session=True,  # an interrupt from the terminal is for the client
         )
 
     def _send(self, payload: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError):  # what became of the engine is said when its answer is read
-            send(cast(BinaryIO, self._process.stdin), ASKED, payload)
+        with contextlib.suppress(BrokenPipeError):  # its end is reported when the answer is read
+            send_frame(cast(BinaryIO, self._process.stdin), QUERY, payload)
 
-    def _next(self, wanted: bytes) -> bytes:
+    def _next_frame(self) -> bytes:
         """Return the payload of the next frame, empty at the end."""
-        kind, length = HEAD.unpack(self._exactly(HEAD.size))
-        payload = self._exactly(length)
+        kind, length = HEAD.unpack(self._read_exactly(HEAD.size))
+        payload = self._read_exactly(length)
         if kind == PROBLEM:
-            raise self._error(msgspec.json.decode(payload, type=Problem))
+            raise self._problem_error(msgspec.json.decode(payload, type=EngineProblem))
         return payload
 
-    def _exactly(self, length: int) -> bytes:
+    def _read_exactly(self, length: int) -> bytes:
         parts = []
         number = cast(BinaryIO, self._process.stdout).fileno()
-        looking = select.poll()
-        looking.register(number, select.POLLIN)
+        poll = select.poll()
+        poll.register(number, select.POLLIN)
         while length:
             left = self._deadline - time.monotonic()
-            if left <= 0 or not looking.poll(left * 1000):
-                raise self._too_long()
+            if left <= 0 or not poll.poll(left * 1000):
+                raise self._timeout_error()
             part = os.read(number, min(length, 1 << 20))
             if not part:
-                raise self._ended()
+                raise self._end_error()
             parts.append(part)
             length -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _error(self, problem: Problem) -> CustodyError:
+    def _problem_error(self, problem: EngineProblem) -> CustodyError:
         limits = self._limits
         if problem.kind == "gone":
             return LogGoneError(problem.text)
         if problem.kind == "run":
             return EngineFailedError(f"SQL: {problem.text}")
         if problem.kind == "memory":
-            return InvalidInputError(f"SQL: {self._needs_memory()} The engine said: {problem.text}")
+            return InvalidInputError(f"SQL: {self._memory_text()} The engine said: {problem.text}")
         if problem.kind == "row":
             return InvalidInputError(
                 f"SQL: a row of the result has {problem.text} bytes, expected at most {limits.row_bytes}, the limit of "
@@ -186,7 +186,7 @@ class Asking:
             )
         return InvalidInputError(f"SQL: {problem.text}")
 
-    def _needs_memory(self) -> str:
+    def _memory_text(self) -> str:
         limits = self._limits
         return (
             f"the query needs more memory than it may take, {limits.engine_bytes} bytes in the engine "
@@ -194,13 +194,13 @@ class Asking:
             f"{limits.spill_bytes} bytes put aside (query.sql_spill_bytes_max)."
         )
 
-    def _too_long(self) -> InvalidInputError:
+    def _timeout_error(self) -> InvalidInputError:
         return InvalidInputError(
             f"SQL: stopped after {self._limits.seconds:g} seconds, the limit of query.sql_seconds_max or --timeout."
         )
 
-    def _ended(self) -> InvalidInputError:
-        """Say why the process ended without an answer."""
+    def _end_error(self) -> InvalidInputError:
+        """Return why the process ended without an answer."""
         code = abs(self._process.wait())
         if code == keeper.SPILLED:
             return InvalidInputError(
@@ -210,18 +210,18 @@ class Asking:
             )
         code %= _SIGNALS_FROM
         if code == signal.SIGXCPU:
-            return self._too_long()
-        self._said.seek(max(self._said.seek(0, os.SEEK_END) - _SAID_BYTES, 0))
-        said = " ".join(self._said.read().decode(errors="replace").split())
+            return self._timeout_error()
+        self._stderr.seek(max(self._stderr.seek(0, os.SEEK_END) - _STDERR_BYTES, 0))
+        message = " ".join(self._stderr.read().decode(errors="replace").split())
         how = signal.Signals(code).name if code in set(signal.Signals) else f"exit code {code}"
         return InvalidInputError(
-            f"SQL: the engine's process ended by {how} before the answer did. Most often {self._needs_memory()}"
-            + (f" It said: {said}" if said else "")
+            f"SQL: the engine's process ended by {how} before the answer did. Most often {self._memory_text()}"
+            + (f" It said: {message}" if message else "")
         )
 
 
-def _end(process: subprocess.Popen[bytes], memory: int, said: IO[bytes], spill: Path) -> None:
-    """End a process, wait for it, and remove what it put aside; the keeper does the same where nobody is left to."""
+def _end(process: subprocess.Popen[bytes], memory: int, stderr: IO[bytes], spill: Path) -> None:
+    """End a process, wait for it, and remove what it spilled; the keeper does the same where no client is left."""
     with contextlib.suppress(OSError):
         cast(BinaryIO, process.stdin).close()
     try:
@@ -230,9 +230,9 @@ def _end(process: subprocess.Popen[bytes], memory: int, said: IO[bytes], spill: 
         process.kill()
         process.wait()
     with cast(BinaryIO, process.stdout) as results:
-        # The engine has the other end: what comes after it is removed stays removed.
+        # The engine holds the other end: once that is closed, nothing is spilled any more and the removal is final.
         while select.select([results], [], [], _END_SECONDS)[0] and os.read(results.fileno(), 1 << 20):
             pass
     shutil.rmtree(spill, ignore_errors=True)  # noqa: TID251 - a temporary folder needs no durability
     os.close(memory)
-    said.close()
+    stderr.close()

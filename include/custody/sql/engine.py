@@ -1,8 +1,8 @@
-"""The events as one data set of columns: all logs, checksums of pages verified, and the tail, without the buried.
+"""The SQL engine's process: one query, run by DuckDB over logs that Arrow scans.
 
-The engine's messages, which show the place of an error on lines of their own, as text on one line.
-
-The engine's process: one query, run by DuckDB over logs that Arrow scans. Nothing of a repository is known here.
+Nothing of a repository is known here. The events are one data set of columns: all logs, with the checksums of their
+pages verified, and the live tail, without the events that must not be given out. The process takes from itself,
+before it reads the query, what it may not use: memory, time, files, network and extensions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from custody.sql.allowed import RefusedError, names_of
+from custody.sql.allowed import QueryRefusedError, tables_read
 from custody.sql.protocol import (
     END,
     FRAME_BYTES,
@@ -30,46 +30,46 @@ from custody.sql.protocol import (
     ROWS,
     SCHEMA,
     EngineLimits,
-    Given,
+    EngineProblem,
     LogPart,
-    Problem,
-    read,
-    receive,
-    send,
+    QueryInput,
+    read_input,
+    receive_frame,
+    send_frame,
 )
 from custody.vfs.mapped import map_file
 
 _TIME = pa.timestamp("ms", tz="UTC")
-FORMAT = ds.ParquetFileFormat(
+PARQUET_FORMAT = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
 
 
-class GoneError(Exception):
+class LogFileGoneError(Exception):
     """The file of a log is not there any more; the text is its path."""
 
 
-def events_of(given: Given) -> ds.Dataset:
+def event_dataset(query_input: QueryInput) -> ds.Dataset:
     """Return the events that may be given out; filters and projections of a scan reach the files.
 
     Raises:
-        GoneError: a log expired since it was looked up.
+        LogFileGoneError: a log expired since it was looked up.
     """
-    schema = given.tail.schema
-    tail = ds.dataset(given.tail)
-    fragments = [_fragment(part, schema) for part in given.logs]
-    stored = ds.FileSystemDataset(fragments, schema, FORMAT) if fragments else None
-    buried = [_is_buried(name.as_py(), given.buried) for name in pc.unique(given.buried.column("writer"))]
+    schema = query_input.tail.schema
+    tail = ds.dataset(query_input.tail)
+    fragments = [_fragment(part, schema) for part in query_input.logs]
+    stored = ds.FileSystemDataset(fragments, schema, PARQUET_FORMAT) if fragments else None
+    hidden = [_is_hidden(name.as_py(), query_input.hidden) for name in pc.unique(query_input.hidden.column("writer"))]
     if stored is None:
         return tail
     events = ds.dataset([stored, tail])
-    for one in buried:
+    for one in hidden:
         events = events.filter(~one)
     return events
 
 
-def _is_buried(writer: str, buried: pa.Table) -> pc.Expression:
-    ids = buried.filter(pc.equal(buried.column("writer"), writer)).column("event_id").combine_chunks()
+def _is_hidden(writer: str, hidden: pa.Table) -> pc.Expression:
+    ids = hidden.filter(pc.equal(hidden.column("writer"), writer)).column("event_id").combine_chunks()
     low, high = pc.min_max(ids).values()
     # The bounds let a log whose ids are outside of them be scanned without a look at each id.
     return (
@@ -81,7 +81,7 @@ def _is_buried(writer: str, buried: pa.Table) -> pc.Expression:
 
 
 def _fragment(part: LogPart, schema: pa.Schema) -> ds.Fragment:
-    """Return a log as a part of the data set, and say what all its events have in common."""
+    """Return a log as a part of the data set, with what all its events have in common, so that scans can skip it."""
     common = (
         (ds.field("writer") == part.writer)
         & (ds.field("event_id") >= part.first_event_id)
@@ -92,7 +92,7 @@ def _fragment(part: LogPart, schema: pa.Schema) -> ds.Fragment:
     for name, value in part.lacks.items():
         common &= ds.field(name) == pa.scalar(value, schema.field(name).type)
     source = pa.BufferReader(pa.py_buffer(_mapped(part)))
-    return FORMAT.make_fragment(source, partition_expression=common, row_groups=part.blocks)
+    return PARQUET_FORMAT.make_fragment(source, partition_expression=common, row_groups=part.blocks)
 
 
 def _mapped(part: LogPart) -> memoryview | mmap.mmap:
@@ -101,7 +101,7 @@ def _mapped(part: LogPart) -> memoryview | mmap.mmap:
     try:
         data = map_file(path)
     except FileNotFoundError as error:
-        raise GoneError(str(path)) from error
+        raise LogFileGoneError(str(path)) from error
     if part.footer is None:
         return data
     start, footer = part.footer
@@ -143,43 +143,43 @@ def run(limits: dict[str, int], spill: str, memory: int) -> int:
         try:
             _answer(control, results, allowed, spill, memory)
         except (EOFError, BrokenPipeError):
-            return 1  # nobody waits for the answer
-        except Exception as error:  # noqa: BLE001 - whatever it is, who asked has to be told
-            send(results, PROBLEM, msgspec.json.encode(_problem(error)))
+            return 1  # no client waits for the answer
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client has to be told
+            send_frame(results, PROBLEM, msgspec.json.encode(_problem(error)))
     return 0
 
 
 def _answer(control: BinaryIO, results: BinaryIO, limits: EngineLimits, spill: str, memory: int) -> None:
     connection = connect(limits, spill)
-    asked = msgspec.json.decode(receive(control), type=_Asked)
-    names = names_of(connection, asked.text, asked.tables)
-    send(results, NAMES, msgspec.json.encode(sorted(names)))
-    register(connection, read(receive(control), memory))
-    reader = connection.sql(asked.text).to_arrow_reader(_BATCH_ROWS)
-    send(results, SCHEMA, reader.schema.serialize())
+    request = msgspec.json.decode(receive_frame(control), type=_Request)
+    tables = tables_read(connection, request.text, request.tables)
+    send_frame(results, NAMES, msgspec.json.encode(sorted(tables)))
+    register(connection, read_input(receive_frame(control), memory))
+    reader = connection.sql(request.text).to_arrow_reader(_BATCH_ROWS)
+    send_frame(results, SCHEMA, reader.schema.serialize())
     while (batch := next(reader, None)) is not None:
         for payload in _payloads(batch, limits.row_bytes):
-            send(results, ROWS, payload)
-    send(results, END, b"")
+            send_frame(results, ROWS, payload)
+    send_frame(results, END, b"")
 
 
-def register(connection: duckdb.DuckDBPyConnection, given: Given) -> None:
-    """Give the engine what a query may be asked of; it has no other relation."""
-    connection.register("events", events_of(given))
-    for name, table in given.tables.items():
+def register(connection: duckdb.DuckDBPyConnection, query_input: QueryInput) -> None:
+    """Give the engine the tables that a query may read; it has no others."""
+    connection.register("events", event_dataset(query_input))
+    for name, table in query_input.tables.items():
         connection.register(name, table)
 
 
-class _Asked(msgspec.Struct):
+class _Request(msgspec.Struct):
     text: str
     tables: list[str]
 
 
 def _limit(limits: EngineLimits) -> None:
-    """Take what the process may not take away from it, for good.
+    """Limit the resources of this process, for good.
 
-    What is mapped of files does not count, memory that is written to does. The stacks of threads count as a whole
-    though next to nothing of them is used, so they come on top.
+    Mapped files do not count, memory that is written to does. The stacks of threads count as a whole though next to
+    nothing of them is used, so they come on top.
     """
     threads = 2 * (os.cpu_count() or 1) + _THREADS_BESIDE
     data = limits.process_bytes + threads * _STACK_BYTES
@@ -234,14 +234,14 @@ class _RowError(Exception):
     pass
 
 
-def _problem(error: Exception) -> Problem:
+def _problem(error: Exception) -> EngineProblem:
     text = on_one_line(str(error))
     if isinstance(error, _RowError):
-        return Problem("row", text)
-    if isinstance(error, GoneError):
-        return Problem("gone", text)
+        return EngineProblem("row", text)
+    if isinstance(error, LogFileGoneError):
+        return EngineProblem("gone", text)
     if isinstance(error, MemoryError | duckdb.OutOfMemoryException):
-        return Problem("memory", text)
-    if isinstance(error, RefusedError):
-        return Problem("query", str(error))
-    return Problem("query" if isinstance(error, _UNREAD) else "run", text)
+        return EngineProblem("memory", text)
+    if isinstance(error, QueryRefusedError):
+        return EngineProblem("query", str(error))
+    return EngineProblem("query" if isinstance(error, _UNREAD) else "run", text)

@@ -1,10 +1,11 @@
-"""The small process between who asks and the engine. Run as a script: it imports nothing of custody.
+"""Keeper: the small process between the client and the engine. Run as a script; it imports nothing of custody.
 
-It starts the engine as its child and waits; nothing that the engine does can keep it from acting. When the engine
-ends, puts more aside than it may, or who asked is gone (the control pipe is closed, or the parent is another one), it
-kills the engine, removes what the engine put aside, and ends with the engine's exit code, 128 more than the signal's
-number where a signal ended it. The engine has a setting for what it may put aside, and does not keep it.
-When the keeper itself is killed the engine dies with it, and who asked removes what was put aside.
+It starts the engine as its child and waits; nothing that the engine does can keep it from acting. It kills the engine
+when the engine ends, spills more than it may, or the client is gone (the control pipe is closed, or the parent is
+another process). Then it removes what the engine spilled, and ends with the engine's exit code, 128 more than the
+signal's number where a signal ended it. The engine has a setting for what it may spill, and does not obey it.
+
+When the keeper itself is killed, the engine dies with it, and the client removes what was spilled.
 """
 
 import contextlib
@@ -17,39 +18,40 @@ import sys
 
 CONTROL, RESULTS = 0, 1
 SPILLED = 3
-"""The exit code where the engine put more aside than it may."""
+"""The exit code where the engine spilled more than it may."""
 _LOOK_MS = 200
 _PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    """Start the engine, and see it to its end."""
-    told = json.loads(sys.argv[1])
-    asker, keeper = told["asker"], os.getpid()
-    os.mkdir(told["spill"], 0o700)  # noqa: PTH102, TID251 - a temporary folder needs no durability
+    """Start the engine, and stay until its end."""
+    arguments = json.loads(sys.argv[1])
+    client, keeper = arguments["client"], os.getpid()
+    os.mkdir(arguments["spill"], 0o700)  # noqa: PTH102, TID251 - a temporary folder needs no durability
     ended, life = os.pipe()
     engine = os.fork()
     if engine == 0:
         os.close(ended)
         _die_with(keeper)
-        _run_engine(told)
+        _run_engine(arguments)
     os.close(life)
-    looking = select.poll()
-    looking.register(CONTROL, 0)  # nothing is read here, only its end is seen
-    looking.register(ended, select.POLLIN)
-    spill_bytes, has_spilled = told["limits"]["spill_bytes"], False
-    while not has_spilled and not looking.poll(_LOOK_MS) and os.getppid() == asker:
-        has_spilled = _bytes_in(told["spill"]) > spill_bytes
-    os.kill(engine, signal.SIGKILL)  # it may have ended already: then it is not reaped yet, and this does nothing
+    poll = select.poll()
+    poll.register(CONTROL, 0)  # nothing is read here: only the end of the pipe matters
+    poll.register(ended, select.POLLIN)
+    spill_bytes, has_spilled = arguments["limits"]["spill_bytes"], False
+    while not has_spilled and not poll.poll(_LOOK_MS) and os.getppid() == client:
+        has_spilled = _bytes_in(arguments["spill"]) > spill_bytes
+    # It may have ended already. Then it is not reaped yet, so the number is still its own and this does nothing.
+    os.kill(engine, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(engine, 0)[1])
-    shutil.rmtree(told["spill"], ignore_errors=True)  # noqa: TID251 - as above
+    shutil.rmtree(arguments["spill"], ignore_errors=True)  # noqa: TID251 - as above
     if has_spilled:
         return SPILLED
     return code if code >= 0 else 128 - code
 
 
 def _bytes_in(folder: str) -> int:
-    """Return the room that the files of a folder take on the disk; some may be removed in this moment."""
+    """Return the disk space that the files of a folder take; some may be removed in this moment."""
     total = 0
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -77,15 +79,15 @@ class _NoPandas:
             raise ModuleNotFoundError("pandas is not needed by the engine", name=name)
 
 
-def _run_engine(told: dict) -> None:  # type: ignore[type-arg]
+def _run_engine(arguments: dict) -> None:  # type: ignore[type-arg]
     code = 1
     try:
-        sys.path[:] = told["path"]
+        sys.path[:] = arguments["path"]
         sys.meta_path.insert(0, _NoPandas)
         os.umask(0o077)
         from custody.sql.engine import run
 
-        code = run(told["limits"], told["spill"], told["input"])
+        code = run(arguments["limits"], arguments["spill"], arguments["input"])
     finally:
         os._exit(code)
 

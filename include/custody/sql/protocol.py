@@ -1,12 +1,11 @@
-"""What goes between who asks and the engine: frames of a kind, a length and that many bytes.
+"""Protocol between the client and the engine: frames in pipes, and tables in memory that both sides map.
 
-To the engine: the text of the query, then what it is asked of. From it: the names of the tables that the query reads,
-the columns of the result, its rows, and how it ended.
+A frame is a kind, a length and that many bytes. To the engine go the text of the query and then its input: tables in
+shared memory, and logs by name. From the engine come the names of the tables that the query reads, the columns of the
+result, its rows, and how it ended.
 
-What a query is asked of, as it goes to the engine: tables in memory that both sides map, and logs by name.
-
-Events that must not be given out do not come that far: those of the live tail are taken out before, and those of the
-logs while they are scanned, below the engine. So there is no name under which they could be asked for.
+Events that must not be given out do not come that far. Those of the live tail are taken out before, and those of the
+logs while they are scanned, below the engine. So there is no name under which a query could reach them.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ import msgspec
 import pyarrow as pa
 
 HEAD = struct.Struct("<cQ")
-ASKED, NAMES, SCHEMA, ROWS, END, PROBLEM = b"A", b"N", b"S", b"R", b"E", b"X"
+QUERY, NAMES, SCHEMA, ROWS, END, PROBLEM = b"A", b"N", b"S", b"R", b"E", b"X"
 FRAME_BYTES = 8 << 20
 """Rows are sent in frames of about this size, so that neither side holds many of them; one row may be larger."""
 
 
-class Problem(msgspec.Struct, frozen=True):
+class EngineProblem(msgspec.Struct, frozen=True):
     """Why there is no result."""
 
     kind: Literal["query", "run", "memory", "row", "gone"]
@@ -37,24 +36,24 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class EngineLimits(msgspec.Struct, frozen=True):
-    """What the process of one query may take."""
+    """The resources that the process of one query may take."""
 
     engine_bytes: Annotated[int, msgspec.Meta(ge=1)]
-    """What the engine may keep in memory before it puts something aside."""
+    """How much the engine may keep in memory before it spills to disk."""
     process_bytes: int
     spill_bytes: int
     row_bytes: int
     cpu_seconds: int
 
 
-def send(file: BinaryIO, kind: bytes, payload: bytes | memoryview) -> None:
+def send_frame(file: BinaryIO, kind: bytes, payload: bytes | memoryview) -> None:
     """Write one frame."""
     file.write(HEAD.pack(kind, len(payload)))
     file.write(payload)
     file.flush()
 
 
-def receive(file: BinaryIO) -> bytes:
+def receive_frame(file: BinaryIO) -> bytes:
     """Return the payload of the next frame.
 
     Raises:
@@ -74,7 +73,7 @@ _ALIGNED = 64
 
 
 class LogPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A live event log: where it lies, and what all its events have in common."""
+    """A live event log: its path, and what all its events have in common."""
 
     path: bytes
     writer: str
@@ -85,51 +84,54 @@ class LogPart(msgspec.Struct, frozen=True, kw_only=True):
     blocks: list[int] | None = None
     """None: all of them."""
     footer: tuple[int, bytes] | None = None
-    """Of a log whose own footer is damaged: where it has to stand, and what has to stand there."""
+    """Of a log whose own footer is damaged: the offset of the footer, and the footer."""
     lacks: dict[str, object] = msgspec.field(default_factory=dict)
-    """What the events say in columns that the log does not have, by column; others are null."""
+    """The values of columns that the log does not have, by column; other such columns are null."""
 
 
 @dataclass(frozen=True)
-class Given:
-    """The events of logs and of the live tail, and the other tables; `buried` has columns `writer` and `event_id`."""
+class QueryInput:
+    """What a query may read: events of logs and of the live tail, and the other tables.
+
+    `hidden` names the events of the logs that must not be given out, in columns `writer` and `event_id`.
+    """
 
     logs: list[LogPart]
     tail: pa.Table
-    buried: pa.Table
+    hidden: pa.Table
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
-class _Told(msgspec.Struct):
-    """`Given` without its tables, and where in the memory these lie."""
+class _InputDescription(msgspec.Struct):
+    """A `QueryInput` without its tables, and where in the memory these lie."""
 
     logs: list[LogPart]
     places: dict[str, tuple[int, int]]
 
 
-_TAIL, _BURIED = " tail", " buried"  # no table has such a name
+_TAIL, _HIDDEN = " tail", " hidden"  # no table has such a name
 
 
-def write(given: Given, memory: int) -> bytes:
-    """Put the tables into a file of memory, and return what to tell the engine."""
+def write_input(query_input: QueryInput, memory: int) -> bytes:
+    """Put the tables into a memory file, and return the description that the engine needs to find them."""
     places = {}
     with os.fdopen(memory, "wb", closefd=False) as file:
-        for name, table in {_TAIL: given.tail, _BURIED: given.buried, **given.tables}.items():
+        for name, table in {_TAIL: query_input.tail, _HIDDEN: query_input.hidden, **query_input.tables}.items():
             start = -file.tell() % _ALIGNED + file.tell()
             file.seek(start)
             with pa.ipc.new_stream(file, table.schema) as stream:
                 stream.write_table(table)
             places[name] = (start, file.tell() - start)
         file.truncate(max(file.tell(), 1))
-    return msgspec.msgpack.encode(_Told(given.logs, places))
+    return msgspec.msgpack.encode(_InputDescription(query_input.logs, places))
 
 
-def read(told: bytes, memory: int) -> Given:
-    """Return what was written; the columns of the tables stay where they lie."""
-    found = msgspec.msgpack.decode(told, type=_Told)
+def read_input(description: bytes, memory: int) -> QueryInput:
+    """Return the input that was written; the columns of the tables stay where they lie."""
+    written = msgspec.msgpack.decode(description, type=_InputDescription)
     mapped = pa.py_buffer(mmap.mmap(memory, 0, access=mmap.ACCESS_READ))
     tables = {
         name: pa.ipc.open_stream(mapped.slice(start, length)).read_all()
-        for name, (start, length) in found.places.items()
+        for name, (start, length) in written.places.items()
     }
-    return Given(found.logs, tables.pop(_TAIL), tables.pop(_BURIED), tables)
+    return QueryInput(written.logs, tables.pop(_TAIL), tables.pop(_HIDDEN), tables)

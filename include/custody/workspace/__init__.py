@@ -1,15 +1,17 @@
-"""Room `workspace`: one writer's files, and what all steps share: leases, staged units, reports of runs."""
+"""Room `workspace`: one writer's files, and what all steps share: snapshots, leases, staged units, reports of runs."""
 
 from custody.workspace.run_reports import StepReport, UnitReport, read_report, report_path, write_report
+from custody.workspace.snapshot import Moment, attempts, look, look_undisturbed, read_at_one_moment
+from custody.workspace.step import Step, Unit
 from custody.workspace.step_lease import (
     discard,
     lease_folder,
     leased,
-    name_before,
+    name_before_removal,
     put_back,
+    removal_name,
     remove,
     rollover_lease,
-    set_aside,
     take_lease,
     take_rollover,
     take_step_lease,
@@ -20,20 +22,27 @@ from custody.workspace.workspace import ROLLOVER_LEASE, LogFiles, Workspace
 __all__ = [
     "ROLLOVER_LEASE",
     "LogFiles",
+    "Moment",
+    "Step",
     "StepReport",
+    "Unit",
     "UnitManifest",
     "UnitReport",
     "Workspace",
+    "attempts",
     "discard",
     "lease_folder",
     "leased",
-    "name_before",
+    "look",
+    "look_undisturbed",
+    "name_before_removal",
     "put_back",
+    "read_at_one_moment",
     "read_report",
+    "removal_name",
     "remove",
     "report_path",
     "rollover_lease",
-    "set_aside",
     "staged_path",
     "take_lease",
     "take_rollover",

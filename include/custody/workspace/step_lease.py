@@ -147,12 +147,12 @@ def _fence(workspace: Workspace) -> None:
         return  # nobody commits here any more
 
 
-def set_aside(path: Path) -> Path:
+def removal_name(path: Path) -> Path:
     """Return the name that a file or folder has while it is removed."""
     return path.with_name(f"{REMOVING_PREFIX}{path.name}-{uuid.uuid4().hex}")
 
 
-def name_before(name: str) -> str:
+def name_before_removal(name: str) -> str:
     """Return the name that something had before it was set aside."""
     return name.removeprefix(REMOVING_PREFIX)[: -_HEX_DIGITS - 1]
 
@@ -168,7 +168,7 @@ def discard(workspace: Workspace, path: Path) -> None:
     Raises:
         SupersededError: another attempt took over.
     """
-    aside = set_aside(path)
+    aside = removal_name(path)
     try:
         workspace.fs.rename(path, aside)
     except StorageError as error:

@@ -1,6 +1,8 @@
-"""Whose journals are on the containers: the writer's own, or those of another incarnation of its name.
+"""One writer's files: where its journals, staged units, logs and shards lie, and how far each of them has come.
 
-Where one writer's groups are and how far each has come, read from disk alone: there is no other status.
+A `Workspace` is what every step and every reader works with. All that it answers is read from disk: there is no other
+status that could get out of step. It also tells the writer's own journals from those of another incarnation of its
+name, whose event ids mean other events.
 """
 
 from __future__ import annotations
@@ -8,11 +10,11 @@ from __future__ import annotations
 import errno
 import socket
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 
 from custody.catalog import AddShard, CatalogState, live_groups, open_catalog
 from custody.clock import Clock, SystemClock
@@ -40,6 +42,7 @@ from custody.journal import (
     check_containers,
     groups,
     is_own,
+    lock_path,
     missing_of,
     read_header,
     suspects,
@@ -50,119 +53,13 @@ from custody.lease import FencedFileSystem, Lease
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace.unit_manifest import UnitManifest
 
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """A writer's groups, those of its own and those of other incarnations; a first event id may be in both."""
-
-    own: list[Group]
-    foreign: list[Group]
-
-
-class Ownership:
-    """Tells journals by the incarnation in their headers; one without is that of its container's state.
-
-    A journal's header never changes, so it is read once.
-    """
-
-    def __init__(self, fs: FileSystem, containers: Sequence[Path], writer: str, incarnations: Incarnations) -> None:
-        self._fs = fs
-        self._containers = containers
-        self._writer = writer
-        self._incarnations = incarnations
-        self._known: dict[Path, str] = {}
-
-    def on_disk(self, among: Collection[int] | None = None) -> list[Group]:
-        """Return the groups that are on disk, whosever they are; `among` names those that are looked for."""
-        return groups(self._fs, self._containers, self._writer, among)
-
-    def missing(self) -> list[Missing]:
-        """Return the containers of the writer that are not there; one whose states cannot be read misses none."""
-        try:
-            states = writer_states(self._fs, self._containers, self._writer)
-        except (CorruptionError, FormatVersionError):
-            return []
-        claims = [] if states else self._incarnations.known()
-        if not claims:
-            return missing_of(self._writer, states)
-        last = claims[-1]
-        host = "" if last.host == socket.gethostname() else last.host
-        return [Missing(self._writer, name, Path(place), host=host) for name, place in sorted(last.containers.items())]
-
-    def groups(self, among: Collection[int] | None = None) -> Groups:
-        """Return the groups that are on disk, all or some, by first event id."""
-        found = self.on_disk(among)
-        claims = self._incarnations.known() if found else []
-        if not claims:
-            return Groups(found, [])
-        own, foreign = [], []
-        for group in found:
-            theirs = {path for path in (*group.sealed, *group.open) if not self._is_own(claims, group, path)}
-            if not theirs:
-                own.append(group)
-                continue
-            mine, other = _split(group, theirs)
-            own += [mine] if mine.sealed or mine.open else []
-            foreign.append(other)
-        return Groups(own, foreign)
-
-    def incarnation(self, path: Path) -> str:
-        """Return under which incarnation a journal was written, empty when nothing says so.
-
-        Raises:
-            StorageError: it is gone: sealed or swept in this moment.
-        """
-        found = self._known.get(path, "")
-        if not found:
-            header = read_header(self._fs, path)
-            found = header.incarnation if header is not None else ""
-            if not found:
-                return self._of_container(path)  # a state may change
-            self._known[path] = found
-        return found
-
-    def of_group(self, group: Group) -> str:
-        """Return under which incarnation a group was written, empty when nothing says so; raises as `incarnation`."""
-        return self.incarnation((*group.sealed, *group.open)[0])
-
-    def _is_own(self, claims: list[Claim], group: Group, path: Path) -> bool:
-        try:
-            incarnation = self.incarnation(path)
-        except StorageError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            return True  # who reads it looks again
-        return is_own(claims, incarnation, group.first_event_id)
-
-    def _of_container(self, path: Path) -> str:
-        """Return the incarnation of the container of a journal; by its identity, where its state names none."""
-        root = next(root for root in self._containers if path.is_relative_to(ContainerPaths(root, self._writer).home))
-        claims = self._incarnations.known()
-        try:
-            state = writer_states(self._fs, self._containers, self._writer).get(root)
-        except (CorruptionError, FormatVersionError):
-            return claims[-1].incarnation if claims else ""  # nobody can tell; the start of a writer says what is wrong
-        if state is None or state.incarnation:
-            return "" if state is None else state.incarnation
-        named = (claim.incarnation for claim in claims if not claim.containers.keys().isdisjoint(state.containers))
-        return next(named, "")
-
-
-def _split(group: Group, theirs: Collection[Path]) -> tuple[Group, Group]:
-    """Return the part of a group without some journals, and the part that consists of them."""
-    sealed = tuple(path for path in group.sealed if path in theirs)
-    opened = tuple(path for path in group.open if path in theirs)
-    mine = replace(
-        group,
-        sealed=tuple(path for path in group.sealed if path not in theirs),
-        open=tuple(path for path in group.open if path not in theirs),
-    )
-    return mine, replace(group, sealed=sealed, open=opened)
+ROLLOVER_LEASE = "rollover"
+"""The lease of all steps of a rollover: they work on each other's files, so a writer has one of them at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """Where a group's log, its table of contents and its shard belong, by what the log says of itself."""
+    """Where a log, its table of contents and its shard belong, by the log's own metadata."""
 
     log: Path
     toc: Path
@@ -171,21 +68,6 @@ class LogFiles:
     shard: Path
     shard_name: str
     container: str
-
-
-class Proof(Enum):
-    """What is known of a journal of a group that counts as live."""
-
-    HELD = "held"
-    """All its events are in the logs, or were erased, or expired."""
-    OTHER = "other"
-    """It has events that the logs do not have: nothing else holds them."""
-    UNKNOWN = "unknown"
-    """A log cannot be read, so that nobody can say."""
-
-
-ROLLOVER_LEASE = "rollover"
-"""The lease of all steps of a rollover: they work on each other's files, so a writer has one of them at a time."""
 
 
 class Workspace:
@@ -215,11 +97,10 @@ class Workspace:
         if lease is not None and lease.name == ROLLOVER_LEASE:
             self.catalog.epoch = lease.epoch
         self.incarnations = Incarnations(self.catalog.objects.store, writer, self.database)
-        self.ownership = Ownership(self.fs, settings.containers, writer, self.incarnations)
-        self.proofs: dict[tuple[Path, int, tuple[bytes, ...]], Proof] = {}
-        """What `custody.rollover.sweeping` found out, by journal, its size, and the digests of logs."""
-        self._live_at = -2  # no state has it
-        self._live_groups: frozenset[int] = frozenset()
+        self._catalog_lock = Lock()
+        self._incarnation_by_journal: dict[Path, str] = {}
+        # One attribute, so that a thread never sees the groups of one revision under the number of another.
+        self._live_groups: tuple[int, frozenset[int]] = (-2, frozenset())  # no state has revision -2
 
     @classmethod
     def all(cls, settings: Settings, fs: FileSystem | None = None) -> list[Workspace]:
@@ -241,34 +122,76 @@ class Workspace:
         if self.lease is not None:
             self.lease.check()
 
+    def is_held(self) -> bool:
+        """Whether a live process holds the writer's name now."""
+        return self.fs.is_locked(lock_path(self.settings.containers, self.writer))
+
+    # Journals
+
     def groups(self, among: Collection[int] | None = None) -> list[Group]:
         """Return the groups whose journals are still on disk, all or some by first event id, in that order.
 
-        Journals of another incarnation are none of them: what they hold are other events of the same ids.
+        Journals of another incarnation are not among them: they hold other events under the same ids.
         """
-        return self.ownership.groups(among).own
+        return self._own_and_foreign(among)[0]
 
     def foreign_groups(self) -> list[Group]:
         """Return the groups of other incarnations whose journals are on the containers, by first event id."""
-        return self.ownership.groups().foreign
+        return self._own_and_foreign(None)[1]
+
+    def groups_of_all_incarnations(self, among: Collection[int] | None = None) -> list[Group]:
+        """Return all groups on disk, whosever they are; `among` limits them to some first event ids."""
+        return groups(self.fs, self.settings.containers, self.writer, among)
+
+    def incarnation_of(self, journal: Path) -> str:
+        """Return the incarnation under which a journal was written, empty when nothing tells.
+
+        The journal's header names it; where it does not, the state of its container does.
+
+        Raises:
+            StorageError: the journal is gone: sealed or swept in this moment.
+        """
+        incarnation = self._incarnation_by_journal.get(journal, "")
+        if not incarnation:
+            header = read_header(self.fs, journal)
+            incarnation = header.incarnation if header is not None else ""
+            if not incarnation:
+                return self._incarnation_of_container(journal)  # not remembered: a container's state may change
+            self._incarnation_by_journal[journal] = incarnation  # a journal's header never changes
+        return incarnation
+
+    def incarnation_of_group(self, group: Group) -> str:
+        """Return the incarnation under which a group was written; as `incarnation_of`."""
+        return self.incarnation_of((*group.sealed, *group.open)[0])
+
+    # Containers
 
     def has_anything(self) -> bool:
         """Whether there are journals of the writer, or containers of it that were here and are not there."""
-        return bool(self.ownership.on_disk()) or not all(missing.host for missing in self.missing())
+        return bool(self.groups_of_all_incarnations()) or not all(missing.host for missing in self.missing())
 
     def missing(self) -> list[Missing]:
-        """Return the containers of the writer that are not there.
+        """Return the containers of the writer that are not there; none where the writer's states cannot be read.
 
-        The states on those that are there name them; where there is none, the claim of the writer's name does.
+        The states on the other containers name them; where there is no state, the claim of the writer's name does.
         """
-        return self.ownership.missing()
+        try:
+            states = writer_states(self.fs, self.settings.containers, self.writer)
+        except (CorruptionError, FormatVersionError):
+            return []
+        claims = [] if states else self.incarnations.known()
+        if not claims:
+            return missing_of(self.writer, states)
+        last = claims[-1]
+        host = "" if last.host == socket.gethostname() else last.host
+        return [Missing(self.writer, name, Path(place), host=host) for name, place in sorted(last.containers.items())]
 
     def require_containers(self) -> None:
-        """Raise unless all containers of the writer are there, but those that are on another machine.
+        """Raise unless all containers of the writer are there, except those on another machine.
 
         Raises:
             StorageError: one is missing.
-            CorruptionError: a state is damaged, so that nobody can say.
+            CorruptionError: a state is damaged, so that nobody can tell.
         """
         check_containers(self.fs, self.settings.containers, self.writer)
         for missing in self.missing():
@@ -276,18 +199,20 @@ class Workspace:
                 raise StorageError(str(missing))
 
     def require_container(self, path: Path) -> None:
-        """Raise StorageError unless the container in which a path lies is there.
+        """Raise StorageError unless the container that a path belongs to is there.
 
-        A folder that was made at a place where a disk is not mounted would be hidden by the disk later.
+        A folder made at a place where a disk is not mounted would be hidden by the disk later.
         """
         for root, missing in suspects(self.fs, self.settings.containers).items():
             if path.is_relative_to(root):
                 raise StorageError(f"{path}: nothing is made there, as a container is missing. {missing}")
 
+    # Staged units
+
     def staged(self) -> list[int]:
         """Return the first groups of the merged units that wait in staging."""
-        found = (parse_staged_unit(name) for name in self.fs.list(self.paths.staging))
-        return sorted(first for first in found if first is not None)
+        firsts = (parse_staged_unit(name) for name in self.fs.list(self.paths.staging))
+        return sorted(first for first in firsts if first is not None)
 
     def manifest(self, first_group: int) -> UnitManifest:
         """Return what a staged unit consists of.
@@ -302,40 +227,53 @@ class Workspace:
     def manifests(self, of: Iterable[int] | None = None) -> list[UnitManifest]:
         """Return the staged units, by first group; one that is swept in this moment is left out.
 
-        With `of` only those that may have these groups, or events with these ids: units do not reach over each other.
+        With `of`, only those that may have these groups, or events with these ids: the id ranges of units do not
+        overlap.
         """
-        found = []
         staged = self.staged()
         if of is not None:
             places = {bisect_right(staged, number) - 1 for number in of}
             staged = [staged[place] for place in sorted(places) if place >= 0]
+        manifests = []
         for first in staged:
             try:
-                found.append(self.manifest(first))
+                manifests.append(self.manifest(first))
             except StorageError as error:
                 if error.errno != errno.ENOENT:
                     raise
-        return found
+        return manifests
 
     def leftovers(self) -> list[Path]:
-        """Return the staged units whose removal did not come to its end."""
+        """Return the staged units whose removal was interrupted."""
         names = self.fs.list(self.paths.staging)
         return [self.paths.staging / name for name in names if name.startswith(REMOVING_PREFIX)]
+
+    # The catalog, and the files that it lists
+
+    def state(self) -> CatalogState:
+        """Return the newest state of the catalog; threads that share a workspace read it one after the other.
+
+        Raises:
+            CorruptionError: the catalog is damaged.
+        """
+        with self._catalog_lock:
+            return self.catalog.load()
 
     def is_committed(self, state: CatalogState, group: int) -> bool:
         """Whether the events of a group are live already: a live file says that it holds some of them.
 
-        All logs of a group become live in one transaction, so that a group is never live in part. A group that was
-        erased as a whole counts as live: nothing of it may become live again.
+        All logs of a group become live in one transaction, so a group is never live in part. A group that was erased
+        as a whole counts as live: nothing of it may become live again.
         """
         return group in self.live_groups(state)
 
     def live_groups(self, state: CatalogState) -> frozenset[int]:
         """Return the groups that are committed in a state of the catalog."""
-        if self._live_at != state.revision:
-            self._live_groups = live_groups(state)
-            self._live_at = state.revision
-        return self._live_groups
+        revision, committed = self._live_groups
+        if revision != state.revision:
+            committed = live_groups(state)
+            self._live_groups = state.revision, committed
+        return committed
 
     def shard_path(self, shard: AddShard) -> Path:
         """Return the folder of a live shard."""
@@ -356,3 +294,59 @@ class Workspace:
             shard_name=name,
             container=str(self.settings.repository.containers[number]),
         )
+
+    def _own_and_foreign(self, among: Collection[int] | None) -> tuple[list[Group], list[Group]]:
+        """Return the writer's own groups and those of other incarnations; one first event id may be in both."""
+        everything = self.groups_of_all_incarnations(among)
+        claims = self.incarnations.known() if everything else []
+        if not claims:
+            return everything, []
+        own, foreign = [], []
+        for group in everything:
+            theirs = {path for path in (*group.sealed, *group.open) if not self._is_own(claims, group, path)}
+            if not theirs:
+                own.append(group)
+                continue
+            mine, other = _split(group, theirs)
+            own += [mine] if mine.sealed or mine.open else []
+            foreign.append(other)
+        return own, foreign
+
+    def _is_own(self, claims: list[Claim], group: Group, journal: Path) -> bool:
+        try:
+            incarnation = self.incarnation_of(journal)
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return True  # whoever reads the journal finds it gone, and looks again
+        return is_own(claims, incarnation, group.first_event_id)
+
+    def _incarnation_of_container(self, journal: Path) -> str:
+        """Return the incarnation of a journal's container: by its state, else by the claim that names it."""
+        containers = self.settings.containers
+        root = next(root for root in containers if journal.is_relative_to(ContainerPaths(root, self.writer).home))
+        claims = self.incarnations.known()
+        try:
+            state = writer_states(self.fs, containers, self.writer).get(root)
+        except (CorruptionError, FormatVersionError):
+            # Nobody can tell; the start of a writer says what is wrong.
+            return claims[-1].incarnation if claims else ""
+        if state is None or state.incarnation:
+            return "" if state is None else state.incarnation
+        named = (claim.incarnation for claim in claims if not claim.containers.keys().isdisjoint(state.containers))
+        return next(named, "")
+
+
+def _split(group: Group, theirs: Collection[Path]) -> tuple[Group, Group]:
+    """Return the part of a group without some journals, and the part that consists of them."""
+    mine = replace(
+        group,
+        sealed=tuple(path for path in group.sealed if path not in theirs),
+        open=tuple(path for path in group.open if path not in theirs),
+    )
+    other = replace(
+        group,
+        sealed=tuple(path for path in group.sealed if path in theirs),
+        open=tuple(path for path in group.open if path in theirs),
+    )
+    return mine, other

@@ -16,7 +16,7 @@ from custody.catalog import Catalog, last_commit_ms, rebuild, salvage, scan_foot
 from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.model import to_batch
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 from custody.store import LocalStore
 from custody.vfs import PosixFileSystem
 from tests.behaviour.places import WrappedStore
@@ -151,9 +151,9 @@ def test_what_was_forgotten_held_or_expired_is_taken_over_from_what_can_be_read(
     for number, time_ms in enumerate((1000, 1 << 45, 1 << 45)):
         append(opened, [event(number, event_time=time_ms)])
         run_steps(opened.settings)
-    opened.forget(Meant(event_ids=[1]), "asked for", "main")
-    opened.hold("case", Meant(flowfile_uuids=[event(2).flowfile_uuid]), "asked for", "legal")
-    opened.hold("released", Meant(flowfile_uuids=["x"]), "asked for", "legal")
+    opened.forget(EventSelection(event_ids=[1]), "asked for", "main")
+    opened.hold("case", EventSelection(flowfile_uuids=[event(2).flowfile_uuid]), "asked for", "legal")
+    opened.hold("released", EventSelection(flowfile_uuids=["x"]), "asked for", "legal")
     opened.release("released", "over", "legal")
     opened.apply_retention()  # marked, its file is still there
     before = opened.workspace().catalog.load()
@@ -177,7 +177,7 @@ def test_what_was_forgotten_held_or_expired_is_taken_over_from_what_can_be_read(
 def test_that_nothing_knows_what_was_forgotten_is_said_before_and_after(repository: Repository) -> None:
     append(repository, [event(0)])
     run_steps(repository.settings)
-    repository.forget(Meant(event_ids=[0]), "asked for", "main")
+    repository.forget(EventSelection(event_ids=[0]), "asked for", "main")
     shutil.rmtree(repository.workspace().paths.transactions)
     for option in ("--dry-run", "--yes"):
         done = CliRunner().invoke(cli, ["-r", str(repository.settings.root), "catalog", "rebuild", option, "--json"])
@@ -187,7 +187,7 @@ def test_that_nothing_knows_what_was_forgotten_is_said_before_and_after(reposito
 def test_a_checkpoint_makes_up_for_what_cannot_be_read_before_it(repository: Repository) -> None:
     append(repository, [event(0)])
     run_steps(repository.settings)
-    repository.hold("case", Meant(flowfile_uuids=["x"]), "asked for", "legal")
+    repository.hold("case", EventSelection(flowfile_uuids=["x"]), "asked for", "legal")
     catalog = repository.workspace().catalog
     catalog.write_checkpoint()
     for path in repository.workspace().paths.transactions.rglob("*.txn"):

@@ -17,8 +17,8 @@ from custody.maintenance.findings import Finding, Level
 from custody.maintenance.scrub import scrub_once
 from custody.maintenance.verification import Piece, check_piece
 from custody.maintenance.verification.orphans import orphans
-from custody.repository import Meant
-from custody.rollover import GroupWatch, News
+from custody.repository import EventSelection
+from custody.rollover import GroupWatch, WaitingGroups
 from custody.swh.build import Build, BuildDescription
 from custody.swh.publishing import database_catalog
 from custody.vfs import PosixFileSystem
@@ -35,11 +35,11 @@ def add_all(root: Path) -> None:
     sample = Sample(root)
     fs, clock, settings = PosixFileSystem(), ManualClock(NOW_MS), load_settings(root)
     repository = sample.repository()
-    repository.hold("case", Meant(event_ids=(40,)), "kept", "legal")
+    repository.hold("case", EventSelection(event_ids=(40,)), "kept", "legal")
     repository.release("case", "over", "legal")
     expire(sample, EXPIRED_LOG)
     sample.workspace().catalog.write_checkpoint()
-    repository.forget(Meant(event_ids=FORGOTTEN), "asked for")
+    repository.forget(EventSelection(event_ids=FORGOTTEN), "asked for")
     with rollover_lease(sample.workspace(), Attempt.new("test")):
         pass
     taken = Taken(
@@ -48,7 +48,7 @@ def add_all(root: Path) -> None:
     Ledger(fs, settings.landed).add(Path("/landing/a.json"), taken)
     report = StepReport.of("index", "everything", 1.5, [UnitReport(unit="main", events=5, note="done")])
     write_report(fs, settings.runs, "scheduled__2026", report)
-    GroupWatch(fs, settings, clock, 1).took(News(groups={"main": 115}, again=False))
+    GroupWatch(fs, settings, clock, 1).confirm(WaitingGroups(groups={"main": 115}, again=False))
     shutil.copytree(GOLDEN / "ngsi", root / "ngsi")
     _add_tables(root)
     scrub_once(settings, fs, clock, whole=True)

@@ -13,7 +13,7 @@ from custody.landing import Ledger, Taken
 from custody.lease import Attempt
 from custody.maintenance.findings import KINDS, Level
 from custody.maintenance.repair import ORDER
-from custody.repository import Meant
+from custody.repository import EventSelection
 from custody.workspace import rollover_lease
 from tests.docs.pages import read, table
 from tests.support import event
@@ -157,7 +157,7 @@ def _forget_and_lose(sample: Sample) -> None:
 
 
 def _copy_of_forgotten(sample: Sample) -> Path:
-    sample.repository().forget(Meant(event_ids=(31,)), "asked for")
+    sample.repository().forget(EventSelection(event_ids=(31,)), "asked for")
     return _first(sample, str(STORE / "forgotten/*.kept"))
 
 

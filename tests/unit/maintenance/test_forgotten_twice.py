@@ -14,7 +14,7 @@ from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.errors import ConflictError
 from custody.maintenance.findings import damages
-from custody.repository import Meant
+from custody.repository import EventSelection
 from tests.unit.maintenance.damaged import NOW_MS, STORE, Sample, flip
 from tests.unit.maintenance.every_file import expire
 
@@ -40,7 +40,7 @@ def finished(live: Path, tmp_path: Path) -> Sample:
 @pytest.fixture
 def forgot(finished: Sample) -> Sample:
     """Some of whose events are forgotten in the newest transaction."""
-    finished.repository().forget(Meant(event_ids=FORGOTTEN), "asked for")
+    finished.repository().forget(EventSelection(event_ids=FORGOTTEN), "asked for")
     return finished
 
 
@@ -73,7 +73,7 @@ def test_a_forget_whose_revision_was_used_again_is_found(forgot: Sample) -> None
     before = forgot.answered()
     shutil.rmtree(newest(forgot).parent)
     sample = forgot.repository()
-    sample.hold("case", Meant(event_ids=(1,)), "kept", "legal")
+    sample.hold("case", EventSelection(event_ids=(1,)), "kept", "legal")
     assert [item.kind for item in forgot.damage()] == ["forgotten-lost"]
     forgot.repair()
     assert forgot.answered() == before
@@ -81,7 +81,7 @@ def test_a_forget_whose_revision_was_used_again_is_found(forgot: Sample) -> None
 
 @pytest.mark.parametrize("how", ["flip", "remove", "swap"])
 def test_a_damaged_copy_is_found_and_written_anew(forgot: Sample, how: str) -> None:
-    forgot.repository().forget(Meant(event_ids=(41,)), "asked for, too")
+    forgot.repository().forget(EventSelection(event_ids=(41,)), "asked for, too")
     first, second = forgot.glob(str(COPIES / "*.kept"))
     good = first.read_bytes()
     if how == "flip":
@@ -123,7 +123,7 @@ def test_a_repository_of_an_older_release_gets_its_copies_with_the_next_checkpoi
     assert "the next checkpoint writes it" in " ".join(item.message for item in found if item.kind == "catalog-notice")
     forgot.workspace().catalog.write_checkpoint()
     assert len(forgot.glob(str(COPIES / "*.kept"))) == 1
-    forgot.repository().forget(Meant(event_ids=(50,)), "asked for")
+    forgot.repository().forget(EventSelection(event_ids=(50,)), "asked for")
     flip(newest(forgot), 100)
     forgot.repair()
     assert forgot.answered() == {key: value for key, value in before.items() if key != 50}
@@ -141,7 +141,7 @@ def test_what_expired_in_a_lost_transaction_is_not_listed_again(finished: Sample
 
 def test_what_expired_and_may_be_held_is_named_and_needs_accepting(finished: Sample) -> None:
     sample = finished
-    sample.repository().hold("case", Meant(event_ids=(1,)), "kept", "legal")
+    sample.repository().hold("case", EventSelection(event_ids=(1,)), "kept", "legal")
     expire(sample, 0)
     before = sample.answered()
     flip(newest(sample), 100)
@@ -179,7 +179,7 @@ def test_a_rebuild_that_cannot_know_is_refused_until_it_is_accepted(forgot: Samp
 
 def test_erased_events_stay_hidden_when_an_old_log_is_listed_again(forgot: Sample) -> None:
     """The log that the compaction replaced still lies there, and covers the new one."""
-    forgot.repository().forget(Meant(event_ids=(0,)), "the first one of a log")
+    forgot.repository().forget(EventSelection(event_ids=(0,)), "the first one of a log")
     before = forgot.answered()
     forgot.repository().compact()
     assert forgot.answered() == before
@@ -193,7 +193,7 @@ def test_copies_go_with_what_they_are_copies_of(forgot: Sample) -> None:
     before = forgot.answered()
     repository = forgot.repository()
     repository.compact()
-    repository.forget(Meant(event_ids=(70,)), "asked for")
+    repository.forget(EventSelection(event_ids=(70,)), "asked for")
     repository.compact()
     catalog = forgot.workspace().catalog
     state = catalog.load()
@@ -202,7 +202,7 @@ def test_copies_go_with_what_they_are_copies_of(forgot: Sample) -> None:
     assert len(copies.by_id) == len(state.tombstones) + 2
     assert not forgot.damage()
     for number in range(4):
-        repository.forget(Meant(event_ids=(1000 + number,)), "nothing")
+        repository.forget(EventSelection(event_ids=(1000 + number,)), "nothing")
         forgot.workspace().catalog.write_checkpoint()
     catalog = forgot.workspace().catalog
     assert prune(catalog, catalog.load().revision).floor > state.revision

@@ -17,7 +17,7 @@ from custody.maintenance.repair import logs, others
 from custody.maintenance.rewriting import open_file
 from custody.maintenance.verification.ids import without
 from custody.model import Event, to_batch, to_events
-from custody.repository import Meant
+from custody.repository import EventSelection
 from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
 from tests.unit.maintenance.damaged import STORE, Sample, flip
@@ -66,7 +66,7 @@ def _table(events: list[Event]):  # type: ignore[no-untyped-def]  # noqa: ANN202
 def test_erased_events_are_no_missing_ids(sample: Sample) -> None:
     sample.finish()
     repository = sample.repository()
-    repository.forget(Meant(event_ids=tuple(range(30, 60))), "asked for")
+    repository.forget(EventSelection(event_ids=tuple(range(30, 60))), "asked for")
     repository.compact()
     assert not {item.kind for item in sample.verify().findings} & {"ids-missing", "ids-doubled"}
 
@@ -83,7 +83,7 @@ def test_a_known_loss_outlives_checkpoints_and_pruning(sample: Sample) -> None:
     sample.repair(accept_loss=True)
     sample.finish()
     for _ in range(4):
-        sample.repository().forget(Meant(event_ids=(1000,)), "nothing")
+        sample.repository().forget(EventSelection(event_ids=(1000,)), "nothing")
         sample.workspace().catalog.write_checkpoint()
     catalog = sample.workspace().catalog
     plan = prune(catalog, catalog.load().revision)

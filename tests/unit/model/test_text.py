@@ -18,7 +18,7 @@ from custody.errors import ConfigurationError, InvalidInputError
 from custody.format.names import name_as_text, text_as_name
 from custody.landing import Interval, Landed, instant
 from custody.model import ContentClaim, Event, require_text, require_valid, to_batch
-from custody.repository import Component, Meant, Repository, SlotWriter
+from custody.repository import Component, EventSelection, Repository, SlotWriter
 from custody.repository.landing_ingest import ingest_landed, waiting_files
 from tests.support import append, event, files_below, run_steps, unnumbered, write_samples
 
@@ -94,17 +94,17 @@ def test_what_else_is_no_usual_text_is_kept_as_it_is(repository: Repository) -> 
 def test_what_goes_into_the_catalog_is_refused_by_name(repository: Repository) -> None:
     append(repository, [event()])
     run_steps(repository.settings)
-    one = Meant(event_ids=[0])
+    one = EventSelection(event_ids=[0])
     ways: list[tuple[str, Callable[[], object]]] = [
         ("reason", lambda: repository.forget(one, HALF)),
-        ("FlowFile 1", lambda: repository.forget(Meant(flowfile_uuids=["a", HALF]), "x")),
-        ("attribute 'a'", lambda: repository.count_meant(Meant(attributes={"a": HALF}))),
-        ("an attribute's name", lambda: repository.forget(Meant(attributes={HALF: "a"}), "x")),
+        ("FlowFile 1", lambda: repository.forget(EventSelection(flowfile_uuids=["a", HALF]), "x")),
+        ("attribute 'a'", lambda: repository.count_selected(EventSelection(attributes={"a": HALF}))),
+        ("an attribute's name", lambda: repository.forget(EventSelection(attributes={HALF: "a"}), "x")),
         ("name", lambda: repository.hold(HALF, one, "x", "y")),
         ("reason", lambda: repository.hold("a", one, HALF, "y")),
         ("who", lambda: repository.hold("a", one, "x", HALF)),
         ("event type 0", lambda: repository.hold("a", one, "x", "y", event_types=[HALF])),
-        ("attribute 'a'", lambda: repository.hold("a", Meant(attributes={"a": HALF}), "x", "y")),
+        ("attribute 'a'", lambda: repository.hold("a", EventSelection(attributes={"a": HALF}), "x", "y")),
         ("reason", lambda: repository.release("a", HALF, "y")),
     ]
     revision = repository.workspace().catalog.load().revision

@@ -16,7 +16,14 @@ from custody.lease import Attempt, Lease
 from custody.recovery import STEPS, find, leftovers, recover
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
-from custody.workspace import ROLLOVER_LEASE, Workspace, name_before, rollover_lease, set_aside, take_rollover
+from custody.workspace import (
+    ROLLOVER_LEASE,
+    Workspace,
+    name_before_removal,
+    removal_name,
+    rollover_lease,
+    take_rollover,
+)
 from tests.support import append, event, run_steps, unnumbered
 
 Found = dict[str, tuple[str, str]]
@@ -185,8 +192,8 @@ def test_a_listed_file_that_lost_its_name_gets_it_back(repository: Repository) -
     append(repository, [event(0)])
     run_steps(repository.settings)
     [log] = repository.settings.root.rglob("*.parquet")
-    aside = log.rename(set_aside(log))
-    assert name_before(aside.name) == log.name
+    aside = log.rename(removal_name(log))
+    assert name_before_removal(aside.name) == log.name
     assert found(repository) == {aside.name: ("listed file without its name", "put back")}
     repository.recover()
     assert unnumbered(repository.events()) == [event(0)]

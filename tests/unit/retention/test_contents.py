@@ -13,7 +13,7 @@ from custody.config import Settings
 from custody.errors import NotFoundError
 from custody.flow.content import with_content
 from custody.model import Event
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 from custody.retention import measure
 from custody.vfs import PosixFileSystem
 from tests.behaviour.retained import START_MS, ids, on_day, pass_of, repository_at
@@ -49,7 +49,7 @@ def claims(root: Path) -> list[Path]:
 
 def test_by_age_contents_go_with_their_events_and_a_hold_keeps_both(tmp_path: Path) -> None:
     events = store_with_contents(tmp_path, 0, 1, 2, 3)
-    at(tmp_path, 10).hold("case", Meant(flowfile_uuids=[events[1].flowfile_uuid]), "asked for", "legal")
+    at(tmp_path, 10).hold("case", EventSelection(flowfile_uuids=[events[1].flowfile_uuid]), "asked for", "legal")
     repository = at(tmp_path, 12.5, age_max="10 days")
     plan = repository.plan_retention()
     assert [log.first_event_id for log in plan.expiring] == [0, 2]

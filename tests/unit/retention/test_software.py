@@ -13,12 +13,11 @@ from custody.clock import ManualClock
 from custody.config import Settings
 from custody.retention import RETENTION_STEPS, measure
 from custody.retention.swh_builds import former_builds, remove_former
-from custody.rollover import Unit
 from custody.swh import ProvenanceDatabase
 from custody.swh.build import STEPS, Build, BuildDescription
 from custody.swh.publishing import database_catalog, database_folder, publish, published_state
 from custody.vfs import PosixFileSystem
-from custody.workspace import Workspace
+from custody.workspace import Unit, Workspace
 from tests.swh.database import publish_reference, swhid
 from tests.swh.graphs import Shape, random_graph
 from tests.swh.reference import Reference

@@ -75,7 +75,7 @@ from custody.maintenance.findings import Level
 from custody.maintenance.verification import verify_repository
 from custody.model import Event
 from custody.recovery import STEPS
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 from custody.workspace import Workspace
 
 repository = Repository.open(Path(sys.argv[1]))
@@ -103,7 +103,7 @@ for name in STEPS:
         STEPS[name].run(Workspace(repository.settings, unit.writer), unit)
 live = repository.workspace().catalog.load()
 answers.append(asked())
-repository.forget(Meant(event_ids=list(range(0, GROUPS * EVENTS, EVENTS))), "one of each")
+repository.forget(EventSelection(event_ids=list(range(0, GROUPS * EVENTS, EVENTS))), "one of each")
 compacted = [item.error for item in repository.compact()]
 after = repository.search("", limit=5).total
 Path(sys.argv[4]).write_text(json.dumps([answers, len(live.files), len(live.shards), compacted, after]))

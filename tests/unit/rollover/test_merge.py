@@ -22,10 +22,10 @@ from custody.eventlog.blocks import encoded_bytes
 from custody.format.names import UNIT_MANIFEST
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import Unit, merge
+from custody.rollover import merge
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
-from custody.workspace import UnitManifest, Workspace, staged_path
+from custody.workspace import Unit, UnitManifest, Workspace, staged_path
 from tests.support import append, event, flipped, run_steps, unnumbered
 
 ROOT = Path("/repository")

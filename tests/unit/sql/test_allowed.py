@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from custody.read.sql import SCHEMA, SqlSources
-from custody.repository import Meant, Repository
-from custody.sql import Given
-from custody.sql.allowed import RefusedError, names_of
+from custody.read.sql import TRANSACTIONS_SCHEMA, SqlSources
+from custody.repository import EventSelection, Repository
+from custody.sql import QueryInput
+from custody.sql.allowed import QueryRefusedError, tables_read
 from custody.sql.engine import connect, register
 from custody.sql.protocol import EngineLimits
 from tests.support import append, event, run_steps
@@ -34,18 +34,18 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnectio
     run_steps(repository.settings)
     append(repository, [event(4), event(5, flowfile_uuid=FORGOTTEN[1], details=HIDDEN), event(6)])
     for uuid in FORGOTTEN:
-        repository.forget(Meant(flowfile_uuids=[uuid]), "asked for")
+        repository.forget(EventSelection(flowfile_uuids=[uuid]), "asked for")
     sources = SqlSources(Repository.open(repository.settings.root).workspaces(), skip_damaged=False)
-    assert sources.buried.to_pylist() == [{"writer": "main", "event_id": 1}]
+    assert sources.hidden.to_pylist() == [{"writer": "main", "event_id": 1}]
     connection = connect(LIMITS, str(root / "spill"))
-    tables = {"logs": sources.logs, "transactions": SCHEMA.empty_table()}
-    register(connection, Given(sources.parts, sources.tail, sources.buried, tables))
+    tables = {"logs": sources.logs, "transactions": TRANSACTIONS_SCHEMA.empty_table()}
+    register(connection, QueryInput(sources.parts, sources.tail, sources.hidden, tables))
     return connection
 
 
 def asked(engine: duckdb.DuckDBPyConnection, text: str) -> pa.Table:
     """What the engine's process does with a query."""
-    names_of(engine, text, TABLES)
+    tables_read(engine, text, TABLES)
     return engine.sql(text).to_arrow_table()
 
 
@@ -197,7 +197,7 @@ OTHER_STATEMENTS = [
 
 @pytest.mark.parametrize("text", INTERNAL)
 def test_what_is_inside_of_the_engine_cannot_be_named(engine: duckdb.DuckDBPyConnection, text: str) -> None:
-    with pytest.raises((RefusedError, duckdb.Error)) as caught:
+    with pytest.raises((QueryRefusedError, duckdb.Error)) as caught:
         asked(engine, text)
     said = str(caught.value)
     assert "__duckdb" not in said
@@ -206,7 +206,7 @@ def test_what_is_inside_of_the_engine_cannot_be_named(engine: duckdb.DuckDBPyCon
 
 @pytest.mark.parametrize("text", OUTSIDE + OTHER_STATEMENTS)
 def test_nothing_outside_is_read_or_written(engine: duckdb.DuckDBPyConnection, tmp_path: Path, text: str) -> None:
-    with pytest.raises((RefusedError, duckdb.Error)):
+    with pytest.raises((QueryRefusedError, duckdb.Error)):
         asked(engine, text.format(root=tmp_path))
 
 
@@ -254,7 +254,7 @@ def test_where_nobody_looks_at_a_query_the_engine_reaches_nothing_either(tmp_pat
     ],
 )  # fmt: skip
 def test_what_asks_and_computes_is_allowed(engine: duckdb.DuckDBPyConnection, text: str, names: set[str]) -> None:
-    assert names_of(engine, text, TABLES) == names
+    assert tables_read(engine, text, TABLES) == names
     asked(engine, text)
 
 
@@ -264,8 +264,8 @@ def test_tables_are_listed_by_their_names(engine: duckdb.DuckDBPyConnection) -> 
 
 @pytest.mark.parametrize("text", ["select " + "(" * 3000 + "1" + ")" * 3000, "select " + "not " * 3000 + "true"])
 def test_a_query_that_is_nested_too_deeply_is_refused(engine: duckdb.DuckDBPyConnection, text: str) -> None:
-    with pytest.raises((RefusedError, duckdb.Error)):
-        names_of(engine, text, TABLES)
+    with pytest.raises((QueryRefusedError, duckdb.Error)):
+        tables_read(engine, text, TABLES)
 
 
 NAMES = st.sampled_from(
@@ -317,7 +317,7 @@ def test_whatever_is_named_a_forgotten_event_is_not_given_out(
             table = ask(engine, shape(name))
             shown = str(table.to_pylist())
             ids = table.column("event_id").to_pylist() if "event_id" in table.column_names else []
-        except (RefusedError, duckdb.Error) as error:
+        except (QueryRefusedError, duckdb.Error) as error:
             shown, ids = str(error), []
         assert HIDDEN not in shown
         assert not [uuid for uuid in FORGOTTEN if uuid in shown]

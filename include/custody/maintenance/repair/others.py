@@ -18,8 +18,7 @@ from custody.maintenance.verification.journals import read_journal, records_of
 from custody.quarantine import Quarantine
 from custody.recovery import seal
 from custody.rollover import STEPS, rebuild_shard
-from custody.rollover.steps import Step
-from custody.workspace import Workspace, rollover_lease
+from custody.workspace import Step, Workspace, rollover_lease
 
 
 def roll_over(workspace: Workspace, first_event_id: int) -> str:

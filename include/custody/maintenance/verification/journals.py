@@ -28,8 +28,7 @@ from custody.journal.incarnations import decode_claim, encode_claim
 from custody.journal.writer_state import PREAMBLE as STATE_PREAMBLE
 from custody.journal.writer_state import WriterState
 from custody.maintenance.findings import Finding, Level
-from custody.rollover import strays
-from custody.rollover.pending import is_live
+from custody.rollover import stray_journals
 from custody.workspace import UnitManifest, Workspace, staged_path
 from custody.workspace.unit_manifest import PREAMBLE as UNIT_PREAMBLE
 
@@ -91,7 +90,7 @@ def check_incarnations(workspace: Workspace, state: CatalogState | None) -> Iter
     for path in foreign:
         yield _of_others(workspace, path, "was written under another incarnation of the writer's name")
     if state is not None:
-        for path in strays(workspace, state, workspace.groups()):
+        for path in stray_journals(workspace, state, workspace.groups()):
             yield _of_others(workspace, path, "has events of a live group that no live log has")
 
 
@@ -120,7 +119,7 @@ def check_group(workspace: Workspace, first_event_id: int, level: Level) -> Iter
         return
     for path in group.sealed:
         yield from _sealed(workspace, path, level)
-    if group.open and not is_live(workspace.fs, workspace.settings, workspace.writer):
+    if group.open and not workspace.is_held():
         for path in group.open:
             yield from _open(workspace, path)
 

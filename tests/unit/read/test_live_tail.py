@@ -13,7 +13,7 @@ from custody.errors import NotFoundError
 from custody.journal import JournalFile
 from custody.model import Event
 from custody.repository import Repository
-from custody.repository.soft_delete import Meant
+from custody.repository.soft_delete import EventSelection
 from custody.vfs import FileSystem
 from tests.support import append, event, run_steps
 
@@ -70,7 +70,7 @@ def test_status_and_forgetting_count_what_waits_without_decoding_it(waiting: Rep
         writer.append([event(100), event(101)])
         [found] = waiting.status().writers
         assert (found.events_live, found.events_waiting, found.next_event_id) == (3, GENERATIONS - 3 + 2, 14)
-        [forgotten] = waiting.forget(Meant(flowfile_uuids=("flowfile-12",)), "a test")
+        [forgotten] = waiting.forget(EventSelection(flowfile_uuids=("flowfile-12",)), "a test")
         assert decoded == {}
         stones = waiting.workspace().catalog.load().tombstones
         assert stones[forgotten.tombstone].before_event_id == 14

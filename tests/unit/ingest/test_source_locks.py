@@ -1,4 +1,4 @@
-"""Turns: one ingest at a time stores events of a source, and knows whether it has to look again."""
+"""Source locks: one ingest at a time stores events of a source, and knows whether it has to look again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from custody.clock import ManualClock
 from custody.config import Settings
 from custody.errors import LockedError, StorageError
 from custody.ingest import source_locks
-from custody.ingest.source_locks import STRIPES, Turns, stripe_of
+from custody.ingest.source_locks import STRIPES, SourceLocks, stripe_of
 from custody.journal import JournalOptions, JournalWriter, SyncPolicy
 from custody.model import Event
 from custody.repository import Repository, SlotWriter
@@ -21,17 +21,17 @@ from custody.vfs import PosixFileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.support import event, run_steps, unnumbered
 from tests.unit.capture.documents import document
-from tests.unit.repository.test_ingest import write
-from tests.unit.repository.test_slots import slotted
+from tests.unit.ingest.test_ingest import write
+from tests.unit.ingest.test_slots import slotted
 
 ONE, TWO = "one", "two"
 ALONE: dict[str, object] = {"contentURI": None, "previousContentURI": None, "actorHostname": None}
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> tuple[Turns, Turns]:
+def pair(tmp_path: Path) -> tuple[SourceLocks, SourceLocks]:
     fs = PosixFileSystem()
-    return Turns(fs, tmp_path / "turns", 0), Turns(fs, tmp_path / "turns", 0)
+    return SourceLocks(fs, tmp_path / "turns", 0), SourceLocks(fs, tmp_path / "turns", 0)
 
 
 def test_stripes_stay_what_they_are_and_take_any_text() -> None:
@@ -40,7 +40,7 @@ def test_stripes_stay_what_they_are_and_take_any_text() -> None:
     assert {stripe_of(str(number)) for number in range(200)} == set(range(STRIPES))
 
 
-def test_a_source_is_held_by_one_and_others_are_free(pair: tuple[Turns, Turns]) -> None:
+def test_a_source_is_held_by_one_and_others_are_free(pair: tuple[SourceLocks, SourceLocks]) -> None:
     first, second = pair
     assert stripe_of(ONE) != stripe_of(TWO)
     first.take([ONE])
@@ -51,7 +51,7 @@ def test_a_source_is_held_by_one_and_others_are_free(pair: tuple[Turns, Turns]) 
     assert second.take([ONE, TWO])
 
 
-def test_a_look_is_needed_at_first_and_after_others(pair: tuple[Turns, Turns]) -> None:
+def test_a_look_is_needed_at_first_and_after_others(pair: tuple[SourceLocks, SourceLocks]) -> None:
     first, second = pair
     assert first.take([ONE])
     assert not first.take([ONE])
@@ -67,7 +67,7 @@ def test_a_look_is_needed_at_first_and_after_others(pair: tuple[Turns, Turns]) -
     assert first.take([TWO])
 
 
-def test_a_lost_mark_costs_a_look(pair: tuple[Turns, Turns], tmp_path: Path) -> None:
+def test_a_lost_mark_costs_a_look(pair: tuple[SourceLocks, SourceLocks], tmp_path: Path) -> None:
     first, _ = pair
     first.take([ONE])
     first.end()
@@ -80,7 +80,7 @@ def test_more_sources_are_taken_in_one_order_so_that_two_never_wait_for_each_oth
     sources = sorted(("one", "two"), key=stripe_of)
 
     def work(order: list[str]) -> None:
-        mine = Turns(PosixFileSystem(), tmp_path / "turns", 20)
+        mine = SourceLocks(PosixFileSystem(), tmp_path / "turns", 20)
         for _ in range(30):
             for source in order:
                 mine.take([source])
@@ -96,9 +96,11 @@ def test_more_sources_are_taken_in_one_order_so_that_two_never_wait_for_each_oth
     assert time.monotonic() - started < 20
 
 
-def test_a_long_ingest_lets_others_have_their_turn(pair: tuple[Turns, Turns], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_ingest_lets_others_have_their_turn(
+    pair: tuple[SourceLocks, SourceLocks], monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = pair
-    monkeypatch.setattr(source_locks, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(source_locks, "_HOLD_SECONDS", 0.0)
     monkeypatch.setattr(source_locks, "_GAP_SECONDS", 0.5)
     first.take([ONE])
     second._wait_seconds = 20

@@ -17,14 +17,16 @@ import pyarrow as pa
 import pytest
 
 from custody.errors import InvalidInputError
-from custody.sql import Asking, Given, Limits, LogGoneError, LogPart
+from custody.sql import EngineQuery, LogGoneError, LogPart, QueryInput, QueryLimits
 from custody.sql.protocol import FRAME_BYTES
 from tests.support import INCLUDE
 
-LIMITS = Limits(engine_bytes=128 << 20, process_bytes=400 << 20, spill_bytes=1 << 30, row_bytes=16 << 20, seconds=120.0)
+LIMITS = QueryLimits(
+    engine_bytes=128 << 20, process_bytes=400 << 20, spill_bytes=1 << 30, row_bytes=16 << 20, seconds=120.0
+)
 TIMES = pa.array([1, 2, 3], pa.timestamp("ms", "UTC"))
 TAIL = pa.table({"writer": ["w"] * 3, "event_id": [0, 1, 2], "event_time": TIMES})
-NOTHING = Given([], TAIL, TAIL.slice(0, 0).select(["writer", "event_id"]))
+NOTHING = QueryInput([], TAIL, TAIL.slice(0, 0).select(["writer", "event_id"]))
 SPILLING = "select md5(range::varchar) m from range(100000000) order by m"
 ENDLESS = "select count(*) from range(1000000000) a, range(1000000000) b where a.range * b.range = -1"
 
@@ -39,19 +41,19 @@ def aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def batches(asking: Asking) -> Iterator[pa.RecordBatch]:
-    while found := asking.next():
+def batches(query: EngineQuery) -> Iterator[pa.RecordBatch]:
+    while found := query.next_batches():
         yield from found
 
 
-def answer(text: str, limits: Limits = LIMITS) -> pa.Table:
-    asking = Asking(text, ("events",), limits)
+def answer(text: str, limits: QueryLimits = LIMITS) -> pa.Table:
+    query = EngineQuery(text, ("events",), limits)
     try:
-        asking.names()
-        schema = asking.begin(NOTHING)
-        return pa.Table.from_batches(batches(asking), schema)
+        query.tables()
+        schema = query.start(NOTHING)
+        return pa.Table.from_batches(batches(query), schema)
     finally:
-        asking.close()
+        query.close()
 
 
 def below(process: int) -> list[int]:
@@ -100,29 +102,29 @@ def test_what_needs_more_memory_than_it_may_is_refused(text: str, setting: str, 
     ],
 )
 def test_time_is_kept_inside_of_one_function(text: str, aside: Path) -> None:
-    asking = Asking(text, (), replace(LIMITS, seconds=0.5))
-    keeper = asking._process.pid
+    query = EngineQuery(text, (), replace(LIMITS, seconds=0.5))
+    keeper = query._process.pid
     engines = below(keeper)
     with pytest.raises(InvalidInputError, match=r"stopped after 0\.5 seconds.*query\.sql_seconds_max"):
         for _ in range(2):
-            asking.names()
-            asking.begin(NOTHING)
-    asking.close()
+            query.tables()
+            query.start(NOTHING)
+    query.close()
     assert not is_there(keeper)
     assert not any(map(is_there, engines))
     assert not list(aside.iterdir())
 
 
-ASKER = """
+CLIENT = """
 import sys, time
 from pathlib import Path
 sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
-from tests.unit.sql.test_process import LIMITS, NOTHING
-from custody.sql import Asking
-asking = Asking(sys.argv[2], (), LIMITS)
-asking.names()
-print(asking._process.pid, flush=True)
-asking.begin(NOTHING)
+from tests.unit.sql.test_client import LIMITS, NOTHING
+from custody.sql import EngineQuery
+query = EngineQuery(sys.argv[2], (), LIMITS)
+query.tables()
+print(query._process.pid, flush=True)
+query.start(NOTHING)
 """
 
 
@@ -130,42 +132,42 @@ def spilling(aside: Path) -> bool:
     return any(found.is_file() for found in aside.rglob("*"))
 
 
-def test_nothing_is_left_when_who_asked_is_killed(aside: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", ASKER, str(INCLUDE), SPILLING], stdout=subprocess.PIPE) as asker:
-        assert asker.stdout is not None
-        keeper = int(asker.stdout.readline())
+def test_nothing_is_left_when_the_client_is_killed(aside: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", CLIENT, str(INCLUDE), SPILLING], stdout=subprocess.PIPE) as client:
+        assert client.stdout is not None
+        keeper = int(client.stdout.readline())
         wait_for(lambda: spilling(aside))
         [engine] = below(keeper)
-        asker.kill()
+        client.kill()
     wait_for(lambda: not is_there(engine) and not is_there(keeper))
     assert not list(aside.iterdir())
 
 
 @pytest.mark.parametrize("victim", ["keeper", "engine"])
 def test_nothing_is_left_when_the_engine_or_its_keeper_is_killed(aside: Path, victim: str) -> None:
-    asking = Asking(SPILLING, (), LIMITS)
-    asking.names()
-    keeper = asking._process.pid
+    query = EngineQuery(SPILLING, (), LIMITS)
+    query.tables()
+    keeper = query._process.pid
     [engine] = below(keeper)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(asking.begin, NOTHING)
+        running = pool.submit(query.start, NOTHING)
         wait_for(lambda: spilling(aside))
         os.kill(keeper if victim == "keeper" else engine, signal.SIGKILL)
         with pytest.raises(InvalidInputError, match="ended by SIGKILL"):
             running.result()
-    asking.close()
+    query.close()
     assert not is_there(engine)
     assert keeper not in below(os.getpid())
     assert not list(aside.iterdir())
 
 
 def test_a_query_that_nobody_closes_ends_when_nobody_holds_it(aside: Path) -> None:
-    asking = Asking("from range(1000000000000)", (), LIMITS)
-    asking.names()
-    asking.begin(NOTHING)
-    assert asking.next()
-    keeper = asking._process.pid
-    del asking
+    query = EngineQuery("from range(1000000000000)", (), LIMITS)
+    query.tables()
+    query.start(NOTHING)
+    assert query.next_batches()
+    keeper = query._process.pid
+    del query
     gc.collect()
     assert not is_there(keeper)
     assert not list(aside.iterdir())
@@ -187,14 +189,14 @@ def test_several_threads_ask_at_once() -> None:
 
 
 def test_rows_come_in_frames_that_are_bounded() -> None:
-    asking = Asking("select repeat('x', 1000000) x from range(40)", (), LIMITS)
-    asking.names()
-    asking.begin(NOTHING)
+    query = EngineQuery("select repeat('x', 1000000) x from range(40)", (), LIMITS)
+    query.tables()
+    query.start(NOTHING)
     rows = 0
-    for batch in batches(asking):
+    for batch in batches(query):
         assert batch.nbytes <= FRAME_BYTES
         rows += batch.num_rows
-    asking.close()
+    query.close()
     assert rows == 40
 
 
@@ -202,20 +204,20 @@ BOMB = """
 import resource, sys
 from pathlib import Path
 sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
-from tests.unit.sql.test_process import LIMITS, NOTHING, answer, batches
+from tests.unit.sql.test_client import LIMITS, NOTHING, answer, batches
 from custody.errors import InvalidInputError
-from custody.sql import Asking
+from custody.sql import EngineQuery
 answer("select 1")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     answer("select len(range(400000000))")
 except InvalidInputError:
     print("refused")
-asking = Asking("select repeat('x', 1000000) from range(80)", (), LIMITS)
-asking.names()
-asking.begin(NOTHING)
-print(sum(batch.num_rows for batch in batches(asking)))
-asking.close()
+query = EngineQuery("select repeat('x', 1000000) from range(80)", (), LIMITS)
+query.tables()
+query.start(NOTHING)
+print(sum(batch.num_rows for batch in batches(query)))
+query.close()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
@@ -236,22 +238,22 @@ def test_a_log_that_is_gone_is_told_from_one_that_is_damaged(tmp_path: Path) -> 
         first_event_time_ms=0,
         last_event_time_ms=1,
     )
-    asking = Asking("from events", ("events",), LIMITS)
-    asking.names()
+    query = EngineQuery("from events", ("events",), LIMITS)
+    query.tables()
     with pytest.raises(LogGoneError, match=r"gone\.parquet"):
-        asking.begin(replace(NOTHING, logs=[part]))
-    asking.close()
+        query.start(replace(NOTHING, logs=[part]))
+    query.close()
 
 
 def test_a_query_that_is_no_unicode_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="Unicode"):
-        Asking("select '\udce9'", (), LIMITS)
+        EngineQuery("select '\udce9'", (), LIMITS)
 
 
 def test_the_process_has_no_variable_of_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUSTODY__NGSI__PASSWORD", "hidden")
-    asking = Asking("select 1", (), LIMITS)
-    asking.names()
-    [engine] = below(asking._process.pid)
+    query = EngineQuery("select 1", (), LIMITS)
+    query.tables()
+    [engine] = below(query._process.pid)
     assert b"hidden" not in Path(f"/proc/{engine}/environ").read_bytes()
-    asking.close()
+    query.close()

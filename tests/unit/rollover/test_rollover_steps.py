@@ -13,9 +13,9 @@ from custody.eventlog import EventLog
 from custody.model import Event
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.rollover import Unit, pending
+from custody.rollover import pending
 from custody.vfs import PosixFileSystem
-from custody.workspace import Workspace
+from custody.workspace import Unit, Workspace
 from tests.support import append, event, files_below, numbered, run_steps, sample, unnumbered
 
 EVENTS = sample(120)

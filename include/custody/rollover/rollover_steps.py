@@ -1,4 +1,4 @@
-"""The steps of a rollover. Each lists its units from disk, and each unit can be done again with the same result.
+"""The steps of a rollover, from sealed journals to live event logs.
 
 | step | unit | reads | writes |
 |---|---|---|---|
@@ -8,61 +8,26 @@
 | commit | writer | all of the above | one catalog transaction a staged unit |
 | checkpoint | writer | catalog | checkpoint |
 | sweep | groups | catalog | removes journals and staged unit |
+
+Each step lists its units from disk alone, and each unit can be done again with the same result: an interrupted pass is
+continued by the next one.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import groupby, islice
-from typing import ClassVar
 
-import msgspec
-
-from custody.config import Settings
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError, StorageError
 from custody.journal import Group
-from custody.rollover.merge import merge_unit, plan
-from custody.rollover.publish import actions_of, build_index, compress_log, lost_shards, old_shards, waiting_units
+from custody.rollover.merge import merge_unit, plan_units
+from custody.rollover.publish import build_index, commit_actions, compress_log, lost_shards, old_shards, waiting_units
 from custody.rollover.sweeping import refuse_overlap, sweep_unit, swept_groups
-from custody.vfs import FileSystem
 from custody.workspace.run_reports import UnitReport
-from custody.workspace.workspace import ROLLOVER_LEASE, Workspace
-
-
-class Unit(msgspec.Struct, frozen=True):
-    """One piece of a step's work: a writer, and the log or the groups of it that the step works on.
-
-    `first_event_id` is that of the log, or of the first of the `groups`.
-    """
-
-    writer: str
-    first_event_id: int | None = None
-    groups: tuple[int, ...] = ()
-
-    def __str__(self) -> str:
-        return self.writer if self.first_event_id is None else f"{self.writer}/{self.first_event_id}"
-
-
-class Step(ABC):
-    """One step: which units wait for it, and what it does with one."""
-
-    name: ClassVar[str]
-    lease: ClassVar[str | None] = ROLLOVER_LEASE
-    """Which of a writer's leases an attempt at the step holds; None for a step that publishes nothing."""
-
-    def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
-        """Return the units that wait, in the order in which they must be done."""
-        return [unit for workspace in Workspace.all(settings, fs) for unit in self.waiting(workspace)]
-
-    @abstractmethod
-    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Yield one writer's units that wait."""
-
-    @abstractmethod
-    def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Do one unit; doing it again changes nothing."""
+from custody.workspace.snapshot import look
+from custody.workspace.step import Step, Unit
+from custody.workspace.workspace import Workspace
 
 
 class Rollover(Step):
@@ -72,20 +37,20 @@ class Rollover(Step):
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Sealed groups that are neither merged nor live; small neighbours together."""
-        found = workspace.groups()  # before the catalog, so that no group falls in between
-        state = workspace.catalog.load()
+        moment = look(workspace)
+        committed = workspace.live_groups(moment.state)
         staged = {group for manifest in workspace.manifests() for group in manifest.groups}
 
         def bytes_of(group: Group) -> int:
             first = group.first_event_id
-            if not group.is_sealed or first in staged or workspace.is_committed(state, first):
+            if not group.is_sealed or first in staged or first in committed:
                 return -1
             return sum(workspace.fs.size(path) for path in group.sealed)
 
-        done = staged | workspace.live_groups(state)
+        done = staged | committed
         target = workspace.settings.eventlog.log_bytes_target
-        for _, neighbours in groupby(found, workspace.ownership.of_group):  # a log is of one incarnation
-            for groups in plan(list(neighbours), bytes_of, target, done):
+        for _, neighbours in groupby(moment.groups, workspace.incarnation_of_group):  # a log is of one incarnation
+            for groups in plan_units(list(neighbours), bytes_of, target, done):
                 firsts = tuple(group.first_event_id for group in groups)
                 yield Unit(workspace.writer, firsts[0], firsts)
 
@@ -96,11 +61,11 @@ class Rollover(Step):
             StorageError: a container of the writer is missing. It may have journals of these groups, or groups between
                 them; what became live without them could not be joined with them later.
         """
-        wanted = unit.groups or (_first_of(unit),)
-        groups = workspace.groups(wanted)
+        firsts = unit.groups or (_first_of(unit),)
+        groups = workspace.groups(firsts)
         workspace.require_containers()
         state = workspace.catalog.load()
-        if len(groups) < len(wanted) or any(workspace.is_committed(state, group) for group in wanted):
+        if len(groups) < len(firsts) or any(workspace.is_committed(state, group) for group in firsts):
             return UnitReport(unit=str(unit), note="rolled over already")
         return merge_unit(workspace, str(unit), groups)
 
@@ -158,7 +123,7 @@ class Commit(Step):
         failure: CustodyError | None = None
         for manifest in list(waiting_units(workspace)):
             try:
-                actions, unit_bytes = actions_of(workspace, manifest)
+                actions, unit_bytes = commit_actions(workspace, manifest)
             except (NotFoundError, CorruptionError, StorageError) as error:
                 failure = failure or error
                 continue
@@ -213,9 +178,9 @@ class Sweep(Step):
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Groups that are done and still have journals or a staged unit, and removals that were interrupted."""
-        found = list(swept_groups(workspace))
-        yield from (Unit(workspace.writer, groups[0], groups) for groups in found)
-        if not found and workspace.leftovers():
+        done = list(swept_groups(workspace))
+        yield from (Unit(workspace.writer, groups[0], groups) for groups in done)
+        if not done and workspace.leftovers():
             yield Unit(workspace.writer)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
@@ -226,7 +191,7 @@ class Sweep(Step):
 STEPS: Mapping[str, Step] = {
     step.name: step for step in (Rollover(), Compress(), Index(), Commit(), Checkpoint(), Sweep())
 }
-"""Its steps by name, in the order in which a pass runs them; `custody.recovery.STEPS` are all of a pass."""
+"""The steps of a rollover by name, in the order of a pass; `custody.recovery.STEPS` are all steps of a pass."""
 
 
 def _staged_logs(workspace: Workspace) -> Iterator[Unit]:

@@ -1,4 +1,4 @@
-"""The content repository as people look at it: one line a file."""
+"""Listing and cleaning of the content repository, one line a file."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ class ListedClaim(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     contents: int
     problem: str | None = None
-    """Why its contents cannot be told, None when they can. Their bytes are not checked: that is `custody verify`."""
+    """Why its contents cannot be listed, None when they can. Their bytes are not checked: that is `custody verify`."""
 
 
-class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
-    """Files of contents that no event speaks of; bytes on disk."""
+class CleanedContents(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of contents that no event refers to; bytes on disk."""
 
     claims: tuple[str, ...]
     bytes: int
     is_applied: bool
 
 
-def cleaned(
+def clean_contents(
     workspaces: Sequence[Workspace], settings: Settings, fs: FileSystem, clock: Clock, *, apply: bool
-) -> Cleaned:
-    """Find what no event speaks of and is old enough, and delete it with `apply`."""
-    found = unused_claims(workspaces, settings, clock)
-    paths = [item.path(settings.store) for item in found]
+) -> CleanedContents:
+    """Find the files that no event refers to and that are old enough; delete them with `apply`."""
+    unused = unused_claims(workspaces, settings, clock)
+    paths = [item.path(settings.store) for item in unused]
     size = sum(fs.size(path) for path in paths if fs.exists(path))
     if apply:
         drop_unused(workspaces, settings, fs, clock)
-    names = tuple(f"{item.writer}/{item.container}/{item.section}/{item.identifier}" for item in found)
-    return Cleaned(claims=names, bytes=size, is_applied=apply)
+    names = tuple(f"{item.writer}/{item.container}/{item.section}/{item.identifier}" for item in unused)
+    return CleanedContents(claims=names, bytes=size, is_applied=apply)
 
 
-def listed(fs: FileSystem, store: Path, writer: str) -> Iterator[ListedClaim]:
-    """Yield the resource claims of a writer; one that goes meanwhile is left out."""
+def list_claims(fs: FileSystem, store: Path, writer: str) -> Iterator[ListedClaim]:
+    """Yield the resource claims of a writer; one that is deleted meanwhile is left out."""
     for resource in claims_on_disk(fs, store, writer):
         path = resource.path(store)
         problem, count = None, 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.journal import Group
-from custody.rollover.merge import plan
+from custody.rollover.merge import plan_units
 
 
 def planned(sizes: list[int], most: int) -> list[list[int]]:
@@ -17,7 +17,7 @@ def planned(sizes: list[int], most: int) -> list[list[int]]:
     groups = [Group("main", place, (Path(f"{place}.sealed"),), ()) for place in range(len(sizes))]
     return [
         [group.first_event_id for group in unit]
-        for unit in plan(groups, lambda group: sizes[group.first_event_id], most)
+        for unit in plan_units(groups, lambda group: sizes[group.first_event_id], most)
     ]
 
 
@@ -32,7 +32,8 @@ def test_no_unit_reaches_over_a_group_that_is_live_or_open() -> None:
 
 def test_no_unit_reaches_over_a_group_that_is_done_and_swept() -> None:
     groups = [Group("main", first, (Path(f"{first}.sealed"),), ()) for first in (0, 7, 20, 30)]
-    firsts = [[group.first_event_id for group in unit] for unit in plan(groups, lambda _: 1, 10, done={3, 4, 7, 35})]
+    units = plan_units(groups, lambda _: 1, 10, done={3, 4, 7, 35})
+    firsts = [[group.first_event_id for group in unit] for unit in units]
     assert firsts == [[0], [7, 20, 30]]
 
 

@@ -10,7 +10,7 @@ import pytest
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, FormatVersionError, StorageError
 from custody.repository import Repository
-from custody.rollover import GroupWatch, News, read_mark
+from custody.rollover import GroupWatch, WaitingGroups, read_mark
 from custody.vfs import PosixFileSystem
 from tests.support import FailingFileSystem, append, event, run_steps
 
@@ -26,7 +26,7 @@ def opened(repository: Repository, clock: ManualClock, fs: PosixFileSystem | Non
     return GroupWatch(fs or PosixFileSystem(), repository.settings, clock, AGAIN_MS)
 
 
-def groups(news: News | None) -> dict[str, int]:
+def groups(news: WaitingGroups | None) -> dict[str, int]:
     assert news is not None
     assert not news.again
     return news.groups
@@ -34,16 +34,16 @@ def groups(news: News | None) -> dict[str, int]:
 
 def test_a_sealed_group_is_told_once_and_the_next_one_again_once(repository: Repository, clock: ManualClock) -> None:
     watch = opened(repository, clock)
-    assert watch.look() is None
+    assert watch.poll() is None
     append(repository, [event(0), event(1)])
-    news = watch.look()
+    news = watch.poll()
     assert groups(news) == {"main": 0}
-    assert watch.look() is None
+    assert watch.poll() is None
     append(repository, [event(2)])
-    assert groups(watch.look()) == {"main": 2}
-    assert watch.look() is None
+    assert groups(watch.poll()) == {"main": 2}
+    assert watch.poll() is None
     run_steps(repository.settings)
-    assert watch.look() is None
+    assert watch.poll() is None
 
 
 def test_what_was_taken_is_not_told_after_a_restart_and_what_was_not_is(
@@ -51,13 +51,13 @@ def test_what_was_taken_is_not_told_after_a_restart_and_what_was_not_is(
 ) -> None:
     append(repository, [event(0)])
     watch = opened(repository, clock)
-    news = watch.look()
-    assert groups(opened(repository, clock).look()) == {"main": 0}
+    news = watch.poll()
+    assert groups(opened(repository, clock).poll()) == {"main": 0}
     assert news is not None
-    watch.took(news)
-    assert opened(repository, clock).look() is None
+    watch.confirm(news)
+    assert opened(repository, clock).poll() is None
     append(repository, [event(1)])
-    assert groups(opened(repository, clock).look()) == {"main": 1}
+    assert groups(opened(repository, clock).poll()) == {"main": 1}
     assert read_mark(PosixFileSystem(), repository.settings.watch_mark).groups == {"main": 0}
 
 
@@ -67,10 +67,10 @@ def test_the_journal_of_a_live_writer_is_no_news_and_that_of_a_dead_one_is(
     watch = opened(repository, clock)
     with repository.writer() as writer:
         writer.append([event(0)])
-        assert watch.look() is None
+        assert watch.poll() is None
     [sealed] = (repository.settings.containers[0] / "main/journals").glob("*.sealed")
     sealed.rename(sealed.with_suffix(".journal"))
-    assert groups(watch.look()) == {"main": 0}
+    assert groups(watch.poll()) == {"main": 0}
 
 
 def test_a_group_that_still_waits_is_told_again_but_not_at_once_after_a_restart(
@@ -78,18 +78,18 @@ def test_a_group_that_still_waits_is_told_again_but_not_at_once_after_a_restart(
 ) -> None:
     append(repository, [event(0)])
     watch = opened(repository, clock)
-    first = watch.look()
+    first = watch.poll()
     assert first is not None
-    watch.took(first)
+    watch.confirm(first)
     clock.advance(AGAIN_MS - 1)
-    assert watch.look() is None
+    assert watch.poll() is None
     clock.advance(1)
-    assert watch.look() == News(groups={"main": 0}, again=True)
-    assert watch.look() is None
-    assert opened(repository, clock).look() is None
+    assert watch.poll() == WaitingGroups(groups={"main": 0}, again=True)
+    assert watch.poll() is None
+    assert opened(repository, clock).poll() is None
     run_steps(repository.settings)
     clock.advance(10 * AGAIN_MS)
-    assert watch.look() is None
+    assert watch.poll() is None
 
 
 def test_a_mark_that_cannot_be_written_leaves_the_news_to_be_told(repository: Repository, clock: ManualClock) -> None:
@@ -99,19 +99,19 @@ def test_a_mark_that_cannot_be_written_leaves_the_news_to_be_told(repository: Re
         number += 1
         fs = FailingFileSystem(fail_at=number)
         watch = opened(repository, clock, fs)
-        news = watch.look()
+        news = watch.poll()
         assert groups(news) == {"main": 0}
         assert news is not None
         try:
-            watch.took(news)
+            watch.confirm(news)
         except StorageError:
-            told = opened(repository, clock).look()
+            told = opened(repository, clock).poll()
             assert told is None or groups(told) == {"main": 0}
             repository.settings.watch_mark.unlink(missing_ok=True)
             continue
         break
     assert number > 3
-    assert opened(repository, clock).look() is None
+    assert opened(repository, clock).poll() is None
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_the_mark_of_other_writers_stays(repository: Repository, clock: ManualCl
     path.write_bytes(msgspec.json.encode({"groups": {"other": 7}, "version": 1}))
     append(repository, [event(0)])
     watch = opened(repository, clock)
-    news = watch.look()
+    news = watch.poll()
     assert news is not None
-    watch.took(news)
+    watch.confirm(news)
     assert read_mark(PosixFileSystem(), Path(path)).groups == {"other": 7, "main": 0}

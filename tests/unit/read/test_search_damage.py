@@ -15,7 +15,7 @@ from custody.config import Settings
 from custody.errors import CorruptionError, InvalidInputError
 from custody.eventlog import EventLog
 from custody.model import Event
-from custody.repository import Meant, Repository, SearchResult
+from custody.repository import EventSelection, Repository, SearchResult
 from custody.vfs import PosixFileSystem
 from tests.support import append, flipped, numbered, run_steps, sample
 
@@ -290,7 +290,7 @@ def forget(root: Path) -> set[int]:
     [name, value] = Counter(
         (name, value) for event in EVENTS[100:200] for name, value in event.updated_attributes.items() if value
     ).most_common(12)[-1][0]
-    opened(root).forget(Meant(attributes={name: value}), "asked for")
+    opened(root).forget(EventSelection(attributes={name: value}), "asked for")
     return {
         n
         for n, event in enumerate(EVENTS)
@@ -333,7 +333,7 @@ def test_what_is_forgotten_stays_so_after_a_damaged_block_was_met_and_is_whole_a
 
 def test_what_a_tombstone_cannot_mean_is_counted_and_named_as_lost(root: Path) -> None:
     lost = damage(root, 1, slice(1, 3))
-    opened(root).forget(Meant(event_ids=[min(lost), 5, 250]), "asked for")
+    opened(root).forget(EventSelection(event_ids=[min(lost), 5, 250]), "asked for")
     left = set(range(len(EVENTS))) - {min(lost), 5, 250}
     found = pages(opened(root), limit=9)
     check_pages(found, [(FIRST, n) for n in sorted(left - lost, reverse=True)], len(lost & left), 9)
@@ -355,8 +355,8 @@ def test_a_damaged_journal_that_is_whole_again_is_read_anew(root: Path) -> None:
 
 def test_how_many_would_be_forgotten_is_told_with_what_could_not_be_read(root: Path) -> None:
     lost = damage(root, 1, slice(1, 3))
-    meant = Meant(from_ms=0, to_ms=1 << 60)
-    found = opened(root).count_meant(meant)
+    meant = EventSelection(from_ms=0, to_ms=1 << 60)
+    found = opened(root).count_selected(meant)
     assert found == {FIRST: len(EVENTS) - len(lost)}
     assert [f"block {number}: " in notice for number, notice in enumerate(found.notices, 1)] == [True, True]
     (root / "custody.toml").touch()

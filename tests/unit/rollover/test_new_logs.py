@@ -9,7 +9,7 @@ import pytest
 from custody.catalog import prune
 from custody.config import Settings
 from custody.repository import Repository
-from custody.rollover import Commits, commits_since
+from custody.rollover import NewLogs, new_logs_since
 from tests.support import append, event, run_steps
 
 
@@ -23,8 +23,8 @@ def live(repository: Repository, first: int, count: int) -> None:
     run_steps(repository.settings)
 
 
-def told(repository: Repository, before: Commits | None = None) -> Commits | None:
-    return commits_since(repository.settings, {} if before is None else before.revisions)
+def told(repository: Repository, before: NewLogs | None = None) -> NewLogs | None:
+    return new_logs_since(repository.settings, {} if before is None else before.revisions)
 
 
 def test_what_became_live_is_told_once(repository: Repository) -> None:
@@ -74,14 +74,14 @@ def test_where_the_past_was_pruned_what_is_live_is_told(repository: Repository) 
     catalog = repository.workspace().catalog
     prune(catalog, catalog.load().revision)
     assert catalog.load().floor > 1
-    found = commits_since(repository.settings, {"main": 0})
+    found = new_logs_since(repository.settings, {"main": 0})
     assert found is not None
     assert (found.files, found.events) == (6, 12)
 
 
 def test_a_catalog_that_is_shorter_than_it_was_is_told_as_a_whole(repository: Repository) -> None:
     live(repository, 0, 2)
-    found = commits_since(repository.settings, {"main": 1000, "gone": 5})
+    found = new_logs_since(repository.settings, {"main": 1000, "gone": 5})
     assert found is not None
     assert found.events == 2
 

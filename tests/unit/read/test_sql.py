@@ -17,8 +17,8 @@ from custody.errors import CorruptionError, InvalidInputError
 from custody.eventlog import EventLog
 from custody.model import EVENT_SCHEMA, Event
 from custody.read.sql import SqlSources
-from custody.repository import Meant, Repository
-from custody.sql import Given, engine
+from custody.repository import EventSelection, Repository
+from custody.sql import QueryInput, engine
 from custody.sql.engine import register
 from custody.vfs import PosixFileSystem
 from tests.support import append, flipped, numbered, run_steps, sample
@@ -143,10 +143,10 @@ def test_transactions_are_read_only_by_who_asks_for_them(two: Repository, monkey
 
 
 def test_projections_and_filters_reach_the_scan(two: Repository) -> None:
-    two.forget(Meant(event_ids=[5]), "asked for", writer="one")
+    two.forget(EventSelection(event_ids=[5]), "asked for", writer="one")
     sources = SqlSources(two.workspaces(), skip_damaged=False)
     connection = duckdb.connect()
-    register(connection, Given(sources.parts, sources.tail, sources.buried))
+    register(connection, QueryInput(sources.parts, sources.tail, sources.hidden))
     explained = connection.sql("explain select details from events where event_id = 7")
     text = str(explained.fetchall())
     assert "Projections" in text
@@ -170,7 +170,7 @@ def test_a_log_that_is_gone_is_an_error_or_left_out_and_named_also_where_it_was_
 
 
 def test_page_checksums_are_verified(two: Repository) -> None:
-    assert engine.FORMAT.default_fragment_scan_options.page_checksum_verification
+    assert engine.PARQUET_FORMAT.default_fragment_scan_options.page_checksum_verification
     path = min(two.settings.store.rglob("*.parquet"))
     log = EventLog(PosixFileSystem(), path)
     place = int(log.toc.blocks[1]["offset"] + log.toc.blocks[1]["length"]) - 40
@@ -224,7 +224,7 @@ def test_only_one_select_of_the_tables_is_run(two: Repository, text: str) -> Non
 def test_what_is_forgotten_is_in_no_answer(two: Repository) -> None:
     in_a_log, waiting = EVENTS[7].flowfile_uuid, EVENTS[250].flowfile_uuid
     gone = {each.event_id for each in EVENTS if each.flowfile_uuid in (in_a_log, waiting)}
-    two.forget(Meant(flowfile_uuids=[in_a_log, waiting]), "asked for", writer="one")
+    two.forget(EventSelection(flowfile_uuids=[in_a_log, waiting]), "asked for", writer="one")
     shown = rows(two, "select event_id, flowfile_uuid from events where writer = 'one' order by 1")
     assert [row["event_id"] for row in shown] == sorted(set(range(300)) - gone)
     assert not {in_a_log, waiting} & {row["flowfile_uuid"] for row in shown}

@@ -13,7 +13,7 @@ from custody.catalog import PrunedError, prune
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.errors import ConfigurationError, NotFoundError
-from custody.repository import Meant, Repository
+from custody.repository import EventSelection, Repository
 from custody.rollover import STEPS
 from custody.workspace import Workspace
 from tests.support import append, event, sample
@@ -100,7 +100,7 @@ def test_what_was_forgotten_since_stays_forgotten_also_when_it_was_erased(commit
     found = commits.repository
     commits.commit()
     gone = {3, 150}
-    found.forget(Meant(event_ids=tuple(gone)), "asked for")
+    found.forget(EventSelection(event_ids=tuple(gone)), "asked for")
     expected = [number for number in range(199, -1, -1) if number not in gone]
     assert ids(found, as_of=1) == expected
     assert [report.error for report in found.compact()] == [None] * 2

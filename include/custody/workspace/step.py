@@ -1,0 +1,65 @@
+"""Steps and their units: what every piece of work on a repository answers, whichever room it belongs to.
+
+Rollover, recovery, maintenance and retention are made of steps. A step lists its units from disk alone, and each unit
+can be done again with the same result, so that a driver (the Spark job, a test, the command line) needs to know nothing
+else of it: it asks for the units, takes the leases, runs each unit, and lets the step finish.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from custody.config import Settings
+from custody.vfs import FileSystem
+from custody.workspace.run_reports import UnitReport
+from custody.workspace.workspace import ROLLOVER_LEASE, Workspace
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """One piece of a step's work: a writer, and the log or the groups of it that the step works on.
+
+    `first_event_id` is that of the log, or of the first of the `groups`.
+    """
+
+    writer: str
+    first_event_id: int | None = None
+    groups: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return self.writer if self.first_event_id is None else f"{self.writer}/{self.first_event_id}"
+
+
+class Step(ABC):
+    """One step: which units wait for it, what it does with one, and what it does after all of them."""
+
+    name: ClassVar[str]
+    lease: ClassVar[str | None] = ROLLOVER_LEASE
+    """The writer's lease that an attempt at the step holds; None for a step that publishes nothing."""
+    unit_type: ClassVar[type[Unit]] = Unit
+    """What its units are: a driver sends them to its workers as JSON."""
+    report_type: ClassVar[type[UnitReport]] = UnitReport
+    """What `run` returns, for the way back."""
+    is_recovery: ClassVar[bool] = False
+    """Whether a pass of it ends what an earlier attempt left open, so that its lease says so when it is released."""
+
+    def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
+        """Return the units that wait, in the order in which they must be done."""
+        return [unit for workspace in Workspace.all(settings, fs) for unit in self.waiting(workspace)]
+
+    @abstractmethod
+    def waiting(self, workspace: Workspace) -> Iterator[Unit]:
+        """Yield one writer's units that wait."""
+
+    @abstractmethod
+    def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
+        """Do one unit; doing it again changes nothing."""
+
+    def finish(
+        self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
+    ) -> list[UnitReport]:
+        """Do what is to be done once all units were tried; return their reports for the run's history."""
+        return list(reports)
