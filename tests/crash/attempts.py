@@ -17,7 +17,7 @@ from custody.errors import CustodyError
 from custody.index import builder
 from custody.lease import Attempt
 from custody.lease import lease as holders
-from custody.recovery import STEPS, find, leftovers, scan
+from custody.recovery import STEPS, find, leftovers
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from custody.workspace import Workspace, take_rollover
@@ -185,7 +185,7 @@ def side_by_side(
 
             def take_over(fs: FileSystem = fs, reached: list[int] = reached) -> None:
                 reached.append(1)
-                with patch.object(scan, "YOUNG_MS", NOW_MS * 2):  # what the older one has just written is young
+                with patch.object(leftovers, "YOUNG_MS", NOW_MS * 2):  # what the older one has just written is young
                     run_attempt(fs, task("any", 2), names, other)
 
             with suppress(CustodyError):  # it is superseded, or its files are taken away

@@ -1,9 +1,8 @@
 """Room `recovery`: what interrupted work left on disk is found by what lies there alone, and dealt with."""
 
-from custody.recovery.adopting import Adopted, adopt, journals_of_others
-from custody.recovery.leftovers import Leftovers, leftovers
+from custody.recovery.adoption import Adopted, adopt, journals_of_others
+from custody.recovery.leftovers import Finding, Leftovers, find, leftovers
 from custody.recovery.recover import STEPS, Recover, Recovered, recover, seal
-from custody.recovery.scan import Finding, find
 
 __all__ = [
     "STEPS",

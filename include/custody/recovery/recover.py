@@ -22,8 +22,8 @@ from custody.journal.sealing import Sealed
 from custody.journal.writer_state import Membership
 from custody.lease import Lease, lease_status
 from custody.quarantine import keep_cut
-from custody.recovery.adopting import Adopted
-from custody.recovery.scan import Action, Finding, find
+from custody.recovery.adoption import Adopted
+from custody.recovery.leftovers import Action, Finding, find
 from custody.rollover import STEPS as _ROLLOVER_STEPS
 from custody.rollover import Step, Unit, sweep_unit, swept_groups
 from custody.vfs import TEMPORARY_SUFFIX

@@ -22,7 +22,7 @@ from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError, LockedError, SupersededError
 from custody.lease import Attempt, Heartbeat, Lease, superseded
-from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS, MaintenanceStep
 from custody.recovery import STEPS, Recover
 from custody.retention import RETENTION_STEPS
 from custody.rollover import Step, Unit
