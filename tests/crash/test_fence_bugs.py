@@ -51,8 +51,8 @@ def epoch_given_twice() -> Iterator[None]:
 @contextmanager
 def recovery_of_live_files() -> Iterator[None]:
     with ExitStack() as stack:
-        stack.enter_context(patch.object(leftovers.Search, "_is_uncommitted", lambda *_: True))
-        stack.enter_context(patch.object(leftovers.Search, "_kept", PropertyMock(return_value=set())))
+        stack.enter_context(patch.object(leftovers.LeftoverScan, "_is_uncommitted", lambda *_: True))
+        stack.enter_context(patch.object(leftovers.LeftoverScan, "_kept", PropertyMock(return_value=set())))
         yield
 
 

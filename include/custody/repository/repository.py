@@ -67,7 +67,7 @@ from custody.lease import Attempt
 from custody.maintenance import Compacted, Rewriting, compact, planned
 from custody.model import Acknowledged, ContentClaim, require_valid, require_valid_columns
 from custody.read.results import Counts
-from custody.recovery import Finding, Recovered, find, recover
+from custody.recovery import Leftover, RecoveryReport, find_leftovers, recover
 from custody.recovery import adopt as adopt_journals
 from custody.repository import soft_delete
 from custody.repository.contents import Cleaned, ListedClaim, cleaned, listed
@@ -393,11 +393,11 @@ class Maintained(Grounds):
                     reports.append(report)
         return reports
 
-    def recoverable(self) -> list[Finding]:
+    def recoverable(self) -> list[Leftover]:
         """Return what interrupted work left, and what `recover` would do about it."""
-        return [found for workspace in self.workspaces() for found in find(workspace)]
+        return [found for workspace in self.workspaces() for found in find_leftovers(workspace)]
 
-    def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, Recovered]:
+    def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, RecoveryReport]:
         """Seal what dead writers left open and remove what interrupted work left, by writer.
 
         With `adopt`, journals of another incarnation of a writer's name become those of a writer of their own.

@@ -19,7 +19,7 @@ from custody.maintenance.scrub import is_behind, read_scrub
 from custody.quarantine import Quarantine
 from custody.read.reader import of_one_moment
 from custody.read.results import Notices, tell_absent
-from custody.recovery import journals_of_others
+from custody.recovery import foreign_journals
 from custody.retention import measure, standing_holds, waiting_bytes
 from custody.rollover import Pending, pending
 from custody.rollover.pending import is_live
@@ -48,7 +48,7 @@ class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):
     transactions_since_checkpoint: int
     missing_containers: tuple[str, ...] = ()
     """Where containers of the writer were last seen that are not there: what waits on them is not counted."""
-    journals_of_others: int = 0
+    foreign_journals: int = 0
     """Journals of other incarnations of the name, whose events no answer has."""
 
 
@@ -205,5 +205,5 @@ def _writer_status(workspace: Workspace) -> WriterStatus:
         last_commit_ms=state.commit_time_ms if state.revision >= 0 else None,
         transactions_since_checkpoint=workspace.catalog.checkpoint_age(),
         missing_containers=tuple(str(missing.place) for missing in workspace.missing() if not missing.host),
-        journals_of_others=sum(1 for _ in journals_of_others(workspace, state)),
+        foreign_journals=sum(1 for _ in foreign_journals(workspace, state)),
     )
