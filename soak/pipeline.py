@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 
 from custody.errors import CustodyError
-from custody.recovery import leftovers
+from custody.recovery import peek_leftovers
 from custody.repository import Repository
 from custody_local.processes import ProcessId, end_session, identify, session_members
 from soak.processes import DRIVER, WORKER, Target, spark_drivers
@@ -176,7 +176,7 @@ class LoopPipeline(Pipeline):
 def unrest(root: Path) -> list[str]:
     """Return what is left to do in a repository of which nobody writes any more, nothing when it is at rest."""
     repository = Repository.open(root)
-    found = [f"left over: {path}" for path in leftovers(repository.settings).paths]
+    found = [f"left over: {path}" for path in peek_leftovers(repository.settings).paths]
     found += [f"{item.writer}: journals" for item in repository.workspaces() if item.groups() or item.staged()]
     try:
         plan = repository.plan_retention()

@@ -1,4 +1,4 @@
-"""Spark job: the step `rebuild` (custody.maintenance.steps) on every unit that waits for it."""
+"""Spark job: the step `rebuild` (custody.maintenance.maintenance_steps) on every unit that waits for it."""
 
 import sys
 

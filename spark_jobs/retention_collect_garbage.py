@@ -1,4 +1,4 @@
-"""Spark job: the step `retention_collect_garbage` (custody.retention.steps) on every unit that waits for it."""
+"""Spark job: the step `retention_collect_garbage` (custody.retention.retention_steps) on every waiting unit."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Spark job: the step `retention_plan` (custody.retention.steps) on every unit that waits for it."""
+"""Spark job: the step `retention_plan` (custody.retention.retention_steps) on every unit that waits for it."""
 
 import sys
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from custody.config import Settings
 from custody.lease import Attempt, Lease
 from custody.model import Event
-from custody.recovery import STEPS, find
+from custody.recovery import STEPS, find_leftovers
 from custody.repository import Repository
 from custody.retention import RETENTION_STEPS
 from custody.vfs import FileSystem
@@ -62,7 +62,7 @@ def answers(repository: Repository) -> Answers:
         shards=tuple((name, shard.documents) for name, shard in sorted(state.shards.items())),
         holds=tuple(sorted(state.holds)),
         waiting=len(workspace.groups()) + len(workspace.staged()),
-        left_over=tuple((item.path, item.what) for item in find(workspace)),
+        left_over=tuple((item.path, item.what) for item in find_leftovers(workspace)),
     )
 
 

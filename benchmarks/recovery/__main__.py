@@ -20,7 +20,7 @@ import click
 from benchmarks.environment import LOCAL, ROOT
 from benchmarks.eventlog.bulk import tables, write_journals
 from custody.config import load_settings
-from custody.recovery import leftovers
+from custody.recovery import peek_leftovers
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 
@@ -85,7 +85,7 @@ def measure(root: Path, gigabytes: float, open_megabytes: int) -> dict[str, obje
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"full\n"
         writer.kill()
-    size, left = journal_bytes(root), leftovers(settings).paths
+    size, left = journal_bytes(root), peek_leftovers(settings).paths
     started = time.monotonic()
     command = [sys.executable, "-c", OPENER, str(root)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

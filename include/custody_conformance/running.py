@@ -12,7 +12,7 @@ import msgspec
 import pyarrow.parquet as pq
 from pyarrow import BufferReader
 
-from custody.capture.notification import Notification
+from custody.capture.ngsi_notification import Notification
 from custody.errors import InvalidInputError, StorageError
 from custody.ngsi.hive import Table, table
 from custody.ngsi.http_notification import Accepts, Refusal, judge_request

@@ -70,9 +70,9 @@ class LeftoverSensor(BaseSensorOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look, and return where something was left."""
         from custody.config import load_settings
-        from custody.recovery import leftovers
+        from custody.recovery import peek_leftovers
 
-        found = leftovers(load_settings(repository_folder()))
+        found = peek_leftovers(load_settings(repository_folder()))
         if not found.is_any:
             raise AirflowSkipException("no interrupted run and no dead writer left anything")
         self.log.info("left over: %s", found)

@@ -54,11 +54,11 @@ class JournalTrigger(WorkTrigger):
         import msgspec
 
         from custody.config import load_settings
-        from custody.recovery import leftovers
+        from custody.recovery import peek_leftovers
         from custody.rollover import pending
 
         settings = load_settings(repository)
-        work, left = pending(settings), leftovers(settings)
+        work, left = pending(settings), peek_leftovers(settings)
         if not (work.is_any or left.is_any):
             return None
         return {**msgspec.to_builtins(work), "leftovers": list(left.paths)}

@@ -24,7 +24,7 @@ from click.testing import CliRunner
 
 from custody.cli.main import cli
 from custody.lease import Holder, lease_status
-from custody.recovery import leftovers
+from custody.recovery import peek_leftovers
 from custody.repository import Repository
 from custody.rollover import pending
 from custody.vfs import PosixFileSystem
@@ -270,7 +270,7 @@ def component(airflow: LocalAirflow, name: str) -> Any:
 
 def check_nothing_left(repository: Repository) -> None:
     assert repository.recoverable() == []
-    assert not leftovers(repository.settings).is_any
+    assert not peek_leftovers(repository.settings).is_any
     waiting = pending(repository.settings)
     assert (waiting.sealed_groups, waiting.abandoned_journals, waiting.staged_units) == (0, 0, 0)
     assert not half_made(repository)

@@ -20,7 +20,7 @@ import pytest
 
 from custody.errors import SupersededError
 from custody.lease import Attempt, Holder, lease_status
-from custody.recovery import STEPS, find, leftovers
+from custody.recovery import STEPS, find_leftovers, peek_leftovers
 from custody.repository import Repository
 from custody.spark.submit import jobs_folder, submit_command, submit_environment
 from custody.vfs import PosixFileSystem
@@ -113,7 +113,7 @@ def test_an_older_driver_that_goes_on_after_the_younger_one_is_told_and_changes_
         wait_for((tmp_path / "old").read_text, 30)
     assert (tmp_path / "old").read_text().split()[0] in ("SupersededError", "NotFoundError")
     check_undisturbed(repository)
-    assert find(repository.workspace()) == []
+    assert find_leftovers(repository.workspace()) == []
 
 
 @pytest.mark.spark
@@ -147,7 +147,7 @@ def test_of_two_spark_drivers_of_one_step_the_later_try_wins(repository: Reposit
     kept = read_report(PosixFileSystem(), repository.settings.runs, "run", step)
     assert kept.failed == 0
     check_undisturbed(repository)
-    assert leftovers(repository.settings).is_any, "an attempt was overtaken: the next run looks for what it left"
+    assert peek_leftovers(repository.settings).is_any, "an attempt was overtaken: the next run looks for what it left"
     repository.recover()
-    assert find(repository.workspace()) == []
-    assert not leftovers(repository.settings).is_any
+    assert find_leftovers(repository.workspace()) == []
+    assert not peek_leftovers(repository.settings).is_any

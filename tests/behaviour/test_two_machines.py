@@ -20,7 +20,7 @@ from custody.journal import JournalWriter, decode_state, encode_state
 from custody.journal.incarnations import Incarnations
 from custody.maintenance.verification import verify_repository
 from custody.model import Event
-from custody.recovery import find
+from custody.recovery import find_leftovers
 from custody.repository import Repository
 from custody.repository.containers import claim_writer_name
 from custody.store import open_store
@@ -114,8 +114,8 @@ def test_both_had_acknowledged_before_and_neither_loses_an_event(
     found = other.search("")
     assert any("custody recover --adopt" in notice for notice in found.notices)
     assert "journal-of-others" in kinds(other)
-    assert other.status().writers[0].journals_of_others == 1
-    assert "adopt" in [item.action for item in find(other.workspace())]
+    assert other.status().writers[0].foreign_journals == 1
+    assert "adopt" in [item.action for item in find_leftovers(other.workspace())]
     other.recover(adopt=True)
     run_steps(other.settings)
     assert numbers(other) == [0, 1, 2, 10, 11, 12, 13, 14]

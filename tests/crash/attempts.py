@@ -17,7 +17,7 @@ from custody.errors import CustodyError
 from custody.index import builder
 from custody.lease import Attempt
 from custody.lease import lease as holders
-from custody.recovery import STEPS, find, leftovers, scan
+from custody.recovery import STEPS, find_leftovers, leftovers, peek_leftovers
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from custody.workspace import Workspace, take_rollover
@@ -98,8 +98,8 @@ def check_undisturbed(fs: FileSystem, promises: Promises) -> None:
     at = workspace(fs)
     assert not at.groups(), "journals are left"
     assert not fs.list(at.paths.staging), "units are left"
-    assert [item for known in Workspace.all(SETTINGS, fs) for item in find(known)] == []
-    assert list(leftovers(SETTINGS, fs).paths) == []
+    assert [item for known in Workspace.all(SETTINGS, fs) for item in find_leftovers(known)] == []
+    assert list(peek_leftovers(SETTINGS, fs).paths) == []
     live = {at.paths.home / path for file in at.catalog.load().files.values() for path in (file.path, file.toc_path)}
     there = {path for path, data in fs_files(fs).items() if data is not None and "/data/" in str(path)}
     assert there == live, f"not live, and there: {there - live}"
@@ -185,7 +185,8 @@ def side_by_side(
 
             def take_over(fs: FileSystem = fs, reached: list[int] = reached) -> None:
                 reached.append(1)
-                with patch.object(scan, "YOUNG_MS", NOW_MS * 2):  # what the older one has just written is young
+                # What the older attempt has just written is young.
+                with patch.object(leftovers, "LEFTOVER_AGE_MS", NOW_MS * 2):
                     run_attempt(fs, task("any", 2), names, other)
 
             with suppress(CustodyError):  # it is superseded, or its files are taken away

@@ -13,9 +13,9 @@ from typing import Any
 from unittest.mock import patch
 
 from custody.catalog import Catalog
-from custody.journal import open_group
-from custody.maintenance.repair import logs as log_repairs
-from custody.retention import candidates, deleting
+from custody.journal import group_commit
+from custody.maintenance.repair import repair_logs as log_repairs
+from custody.retention import candidates, deletion
 from custody.retention.candidates import Surveyed
 from custody.vfs.memory import CrashMode
 from custody.workspace import Workspace
@@ -143,7 +143,7 @@ BUGS = [
         "expired logs deleted before the floor is raised",
         Retaining,
         ALL,
-        seeded=lambda: patch.object(deleting, "keep_from", lambda *_: None),
+        seeded=lambda: patch.object(deletion, "keep_from", lambda *_: None),
     ),
     Bug("marks forgotten before the deletion", Retaining, ALL, seeded=marks_forgotten_first),
     Bug("held logs expire", Retaining, ALL, seeded=lambda: patch.object(Surveyed, "holders", lambda *_: ())),
@@ -163,7 +163,7 @@ BUGS = [
         "marks forgotten for a deletion that is not durable",
         Retaining,
         frozenset({KEPT}),
-        seeded=lambda: patch.object(deleting, "_settle_deletion", lambda *_: None),
+        seeded=lambda: patch.object(deletion, "_settle_deletion", lambda *_: None),
     ),
     Bug("no checksum of what is synced together", Crowding, frozenset({BLOCKS}), seeded=no_checksum),
     Bug(

@@ -17,8 +17,9 @@ from custody.maintenance import compaction
 from custody.read.reader import Snapshot
 from custody.recovery import STEPS
 from custody.repository import retention_api
-from custody.retention import Choice, deleting, planning
-from custody.retention.deleting import due_marks
+from custody.retention import Choice, deletion, planning
+from custody.retention.deletion import due_marks
+from custody.rollover import Unit
 from custody.rollover.publish import waiting_units
 from custody.vfs import FileSystem, WritableFile
 from custody.workspace import Unit, UnitManifest, UnitReport, Workspace
@@ -76,7 +77,7 @@ def marks_forgotten_first() -> AbstractContextManager[object]:
     stack = ExitStack()
     names = retention_api._AFTER_THE_MARK
     stack.enter_context(patch.object(retention_api, "_AFTER_THE_MARK", ("retention_collect_garbage", *names)))
-    stack.enter_context(patch.object(deleting, "_settled", due_marks))
+    stack.enter_context(patch.object(deletion, "_settled", due_marks))
     return stack
 
 
@@ -95,8 +96,8 @@ def loss_noted_later() -> AbstractContextManager[object]:
         workspace.catalog.commit(more)
         return done
 
-    return patch("custody.maintenance.repair.logs.replace", wrong)
+    return patch("custody.maintenance.repair.repair_logs.replace", wrong)
 
 
 def nothing_is_noted() -> AbstractContextManager[object]:
-    return patch("custody.maintenance.repair.others.loss", lambda *_: AddLoss(id=bytes(16)))
+    return patch("custody.maintenance.repair.repair_journals.loss", lambda *_: AddLoss(id=bytes(16)))

@@ -13,7 +13,7 @@ import pytest
 
 from custody.lease import FencedFileSystem, Lease
 from custody.lease import lease as leases
-from custody.recovery import STEPS, recover, scan
+from custody.recovery import STEPS, leftovers, recover
 from custody.workspace import remove, step_lease
 from tests.crash.attempts import OTHER_SETTINGS, side_by_side
 from tests.crash.test_attempts import Start, half_swept, left_over, waiting
@@ -51,8 +51,8 @@ def epoch_given_twice() -> Iterator[None]:
 @contextmanager
 def recovery_of_live_files() -> Iterator[None]:
     with ExitStack() as stack:
-        stack.enter_context(patch.object(scan.Search, "_is_uncommitted", lambda *_: True))
-        stack.enter_context(patch.object(scan.Search, "_kept", PropertyMock(return_value=set())))
+        stack.enter_context(patch.object(leftovers.LeftoverScan, "_is_uncommitted", lambda *_: True))
+        stack.enter_context(patch.object(leftovers.LeftoverScan, "_kept", PropertyMock(return_value=set())))
         yield
 
 

@@ -1,10 +1,10 @@
 """Room `capture`: bytes from outside become events; pure functions."""
 
+from custody.capture.event_reader import Limits, detect_file, read_file, read_piece, read_stream
 from custody.capture.formats import Format, detect
 from custody.capture.identity import contradictions, is_same, told_anew
 from custody.capture.nifi_json import event_to_json
 from custody.capture.openlineage import dataset_uuid
-from custody.capture.reader import Limits, detect_file, read_file, read_piece, read_stream
 from custody.capture.validate import Accepted, Context, Outcome, Place, Rejected
 
 __all__ = [

@@ -1,50 +1,238 @@
-"""Avro object container files: the schema of a file compiled to a decoder, and the records of its blocks.
+"""Avro object container files, read block by block: frames, codecs and bounds; `fastavro` decodes the records.
 
 Specification: Avro 1.12, "Object Container Files" and "Binary Encoding". Codecs: null, deflate, snappy, zstandard,
-bzip2, xz. Only the writer's schema is used; logical types are left as the numbers that they are. A record's fields
-are primitives, and unions, arrays and maps of them: what a schema may not do is name types, so it cannot recurse.
+bzip2, xz. Only the writer's schema is used; logical types are left as the numbers that they are, bytes become hex.
+
+The files come from outside, so three things are not left to the library, which reads a header's sizes and a block's
+content without a bound and follows a schema that names itself until the process dies: blocks are framed and
+decompressed here, at most BLOCK_BYTES_MAX each, and a schema may hold only a record of primitives, unions, arrays
+and maps, at most `_DEPTH_MAX` levels of them (docs/design/040-avro-by-hand-or-by-library.md).
 """
 
 from __future__ import annotations
 
 import bz2
+import io
 import lzma
 import struct
 import zlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
+import fastavro
+import fastavro.read
 import msgspec
 import pyarrow as pa
+from fastavro.schema import SchemaParseException
 
+from custody.capture.encodings import Text
+from custody.capture.validate import PIECE_BYTES_MAX
 from custody.errors import InvalidInputError
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 BLOCK_BYTES_MAX = 64 << 20
+_HEADER_BYTES_MAX = 1 << 20
+_BLOCK_HEAD_BYTES = 20  # two numbers of at most ten bytes
 _DEPTH_MAX = 8
 _VARINT_BITS_MAX = 63
+_PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
+_HEX = "custody-hex"
+"""A logical type of our own: bytes are read as hex, so that a record is JSON all through."""
+_DAMAGE = (InvalidInputError, EOFError, IndexError, ValueError, TypeError, struct.error)
+"""What a decoder raises for bytes that are no Avro; UnicodeDecodeError is a ValueError."""
 
-Decode = Callable[[bytes, int], tuple[Any, int]]
-"""Reads one value at a position; returns it and the position behind it. Raises what BROKEN names."""
-BROKEN = (InvalidInputError, IndexError, struct.error, UnicodeDecodeError)
+fastavro.read.LOGICAL_READERS[f"bytes-{_HEX}"] = lambda data, *_: data.hex()
+
+
+class AvroRecord(NamedTuple):
+    """One record of a block."""
+
+    value: dict[str, object]
+    offset: int
+    """Of its block in the file."""
+    raw: bytes
+    """A container file of its own that holds this record alone, uncompressed."""
+    size: int
+    """Bytes of the record itself."""
+
+
+class AvroContainer:
+    """One container file: `open` reads its header, `records` its blocks, of which one at a time is in memory."""
+
+    def __init__(self, text: Text) -> None:
+        self.offset = 0
+        """Of the block that is read next, or of one that is damaged."""
+        self._text = text
+        self._ahead = b""
+        self._start = 0
+
+    def open(self) -> None:
+        """Read the header.
+
+        Raises:
+            InvalidInputError: it is not that of a container file; `rest` then returns the file from its first byte.
+        """
+        try:
+            metadata, self._sync, size = _read_header(self._peek(_HEADER_BYTES_MAX))
+        except _DAMAGE as error:
+            raise InvalidInputError(str(error)) from error
+        schema = metadata.get("avro.schema", b"")
+        self._schema = compile_schema(schema)
+        self._codec = metadata.get("avro.codec", b"null").decode("utf-8", "replace")
+        self._single_header = _uncompressed_header(schema, self._sync)
+        self._skip(size)
+
+    def records(self) -> Iterator[AvroRecord]:
+        """Yield the records in their order.
+
+        Raises:
+            InvalidInputError: a block is damaged, after the records before the damage; it is at `offset`, and `rest`
+                returns it with all that follows.
+        """
+        while head := self._peek(_BLOCK_HEAD_BYTES):
+            try:
+                count, position = read_long(head, 0)
+                size, position = read_long(head, position)
+                # The size is a claim of the file: it is checked before as many bytes are asked for.
+                if not 0 <= size <= BLOCK_BYTES_MAX:
+                    raise InvalidInputError(f"expected a block of at most {BLOCK_BYTES_MAX} bytes, got {size}")
+                block = self._peek(position + size + SYNC_BYTES)
+                if block[position + size :] != self._sync:
+                    raise InvalidInputError("expected the file's sync marker behind the block, got other bytes")
+                yield from self._block(decompress(self._codec, block[position : position + size]), count)
+            except _DAMAGE as error:
+                raise InvalidInputError(str(error)) from error
+            self._skip(len(block))
+
+    def rest(self) -> bytes:
+        """Read the file to its end; return what was not passed over, its first PIECE_BYTES_MAX if it is large."""
+        rest = self._peek(PIECE_BYTES_MAX)
+        while self._text.chunk():
+            pass
+        return rest
+
+    def head(self) -> bytes:
+        """Return the next few bytes, to be shown."""
+        return self._peek(_BLOCK_HEAD_BYTES)
+
+    def _block(self, content: bytes, count: int) -> Iterator[AvroRecord]:
+        """Yield the records of a block, which must hold them all and nothing else."""
+        if not 0 <= count <= len(content):
+            raise InvalidInputError(f"expected a block of {count} events, got {len(content)} bytes")
+        stream, end = io.BytesIO(content), 0
+        for _ in range(count):
+            start = end
+            value = read_record(self._schema, stream)
+            end = stream.tell()
+            size = end - start
+            raw = b"".join((self._single_header, write_long(1), write_long(size), content[start:end], self._sync))
+            yield AvroRecord(value, self.offset, raw, size)
+        if end != len(content):
+            raise InvalidInputError(f"expected a block of {count} events, got {len(content) - end} bytes more")
+
+    def _peek(self, size: int) -> bytes:
+        """Return the next bytes, fewer only where the text ends, and leave them to be read."""
+        if len(self._ahead) - self._start < size:
+            parts = [self._ahead[self._start :]]
+            missing = size - len(parts[0])
+            while missing > 0 and (chunk := self._text.chunk()):
+                parts.append(chunk)
+                missing -= len(chunk)
+            self._ahead, self._start = b"".join(parts), 0
+        return self._ahead[self._start : self._start + size]
+
+    def _skip(self, size: int) -> None:
+        """Pass over bytes that `_peek` returned."""
+        self._start += size
+        self.offset += size
+
+
+def compile_schema(text: bytes) -> Any:  # noqa: ANN401 - fastavro's form of a schema
+    """Return the schema of a record, checked and ready for `read_record`.
+
+    Raises:
+        InvalidInputError: it is no schema, not that of a record, or one that is not decoded safely.
+    """
+    try:
+        schema = msgspec.json.decode(text)
+        if not isinstance(schema, dict) or schema.get("type") != "record":
+            raise InvalidInputError("avro.schema: expected that of a record")
+        fields = [{"name": str(field["name"]), "type": _checked(field["type"], 0)} for field in schema["fields"]]
+        return fastavro.parse_schema({"type": "record", "name": "event", "fields": fields})
+    except (
+        *(msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError),
+        SchemaParseException,
+    ) as error:
+        raise InvalidInputError(f"avro.schema: expected an Avro schema, got one that breaks at {error}") from error
+
+
+def read_record(schema: Any, stream: io.BytesIO) -> dict[str, object]:  # noqa: ANN401 - as `compile_schema` returns
+    """Return the next record of a block's content; raises what `_DAMAGE` names for what is none."""
+    record: dict[str, object] = fastavro.schemaless_reader(stream, schema, None)  # type: ignore[assignment]
+    return record
+
+
+def _checked(schema: Any, depth: int) -> Any:  # noqa: ANN401 - a schema is any JSON
+    """Return what of a schema is decoded; a type with a name could name itself, and the decoder would never return."""
+    if depth > _DEPTH_MAX:
+        raise InvalidInputError(f"avro.schema: expected at most {_DEPTH_MAX} levels")
+    if isinstance(schema, list):
+        return [_checked(branch, depth + 1) for branch in schema]
+    if isinstance(schema, str):
+        if schema not in _PRIMITIVES:
+            raise InvalidInputError(f"avro.schema: expected a primitive type, got {schema[:40]!r}")
+        return {"type": "bytes", "logicalType": _HEX} if schema == "bytes" else schema
+    kind = schema["type"]
+    if kind == "array":
+        items = _checked(schema["items"], depth + 1)
+        # A few bytes could claim billions of them.
+        if items == "null":
+            raise InvalidInputError("avro.schema: expected items of an array, got some that take no bytes")
+        return {"type": "array", "items": items}
+    if kind == "map":
+        return {"type": "map", "values": _checked(schema["values"], depth + 1)}
+    return _checked(kind, depth + 1)
+
+
+def _read_header(data: bytes) -> tuple[dict[str, bytes], bytes, int]:
+    """Return the metadata of a container file, its sync marker, and the size of its header."""
+    if not data.startswith(MAGIC):
+        raise InvalidInputError("the first bytes are others")
+    metadata: dict[str, bytes] = {}
+    position = len(MAGIC)
+    count, position = read_long(data, position)
+    while count:
+        if count < 0:
+            _, position = read_long(data, position)
+        for _ in range(min(abs(count), len(data))):
+            name, position = _read_bytes(data, position)
+            metadata[name.decode()], position = _read_bytes(data, position)
+        count, position = read_long(data, position)
+    sync = data[position : position + SYNC_BYTES]
+    if len(sync) < SYNC_BYTES:
+        raise InvalidInputError("it ends in its header")
+    return metadata, sync, position + SYNC_BYTES
+
+
+def _uncompressed_header(schema: bytes, sync: bytes) -> bytes:
+    """Return the header of an uncompressed file with the same schema."""
+    name = b"avro.schema"
+    return b"".join((MAGIC, write_long(1), write_long(len(name)), name, write_long(len(schema)), schema, b"\0", sync))
 
 
 def read_long(data: bytes, position: int) -> tuple[int, int]:
-    """Read a zig-zag number of variable length."""
-    byte = data[position]
-    position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    number, shift = byte & 0x7F, 7
-    while byte >= 0x80:
+    """Read a zig-zag number of variable length; return it and the position behind it."""
+    number = shift = 0
+    while True:
         if shift > _VARINT_BITS_MAX:
             raise InvalidInputError("expected a number of at most 10 bytes, got a longer one")
         byte = data[position]
         position += 1
         number |= (byte & 0x7F) << shift
         shift += 7
-    return (number >> 1) ^ -(number & 1), position
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), position
 
 
 def write_long(number: int) -> bytes:
@@ -57,8 +245,7 @@ def write_long(number: int) -> bytes:
     return bytes([*encoded, zigzag])
 
 
-def read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
-    """Read bytes with their length before them."""
+def _read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
     length, position = read_long(data, position)
     end = position + length
     if length < 0 or end > len(data):
@@ -66,23 +253,8 @@ def read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
     return data[position:end], end
 
 
-def compile_schema(text: bytes) -> Decode:
-    """Return the decoder of a record schema.
-
-    Raises:
-        InvalidInputError: it is no schema, or not that of a record.
-    """
-    try:
-        schema = msgspec.json.decode(text)
-        if not isinstance(schema, dict) or schema.get("type") != "record":
-            raise InvalidInputError("avro.schema: expected that of a record")
-        return _record([(str(field["name"]), _decoder(field["type"], 0)) for field in schema["fields"]])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError) as error:
-        raise InvalidInputError(f"avro.schema: expected an Avro schema, got one that breaks at {error}") from error
-
-
 def decompress(codec: str, data: bytes) -> bytes:
-    """Return the content of a block, at most BLOCK_BYTES_MAX.
+    """Return the content of a block, at most BLOCK_BYTES_MAX: a megabyte of deflate may hold a gigabyte.
 
     Raises:
         InvalidInputError: the codec is unknown, the data are damaged or too large.
@@ -126,121 +298,4 @@ _CODECS: dict[str, Callable[[bytes], bytes]] = {
     "zstandard": _zstandard,
     "bzip2": lambda data: bz2.BZ2Decompressor().decompress(data, BLOCK_BYTES_MAX + 1),
     "xz": lambda data: lzma.LZMADecompressor().decompress(data, BLOCK_BYTES_MAX + 1),
-}
-
-
-def _decoder(schema: Any, depth: int) -> Decode:  # noqa: ANN401 - a schema is any JSON
-    if depth > _DEPTH_MAX:
-        raise InvalidInputError(f"avro.schema: expected at most {_DEPTH_MAX} levels")
-    if isinstance(schema, list):
-        return _union([_decoder(branch, depth + 1) for branch in schema])
-    if isinstance(schema, str):
-        if schema not in _PRIMITIVE:
-            raise InvalidInputError(f"avro.schema: expected a primitive type, got {schema[:40]!r}")
-        return _PRIMITIVE[schema]
-    kind = schema["type"]
-    if kind == "array":
-        return _array(_decoder(schema["items"], depth + 1))
-    if kind == "map":
-        return _map(_decoder(schema["values"], depth + 1))
-    return _decoder(kind, depth + 1)
-
-
-def _record(fields: list[tuple[str, Decode]]) -> Decode:
-    def decode(data: bytes, position: int) -> tuple[dict[str, Any], int]:
-        record = {}
-        for name, read in fields:
-            record[name], position = read(data, position)
-        return record, position
-
-    return decode
-
-
-def _union(branches: list[Decode]) -> Decode:
-    only = branches[1] if len(branches) == 2 and branches[0] is _null else None
-
-    def decode(data: bytes, position: int) -> tuple[Any, int]:
-        if only is not None and data[position] in (0, 2):  # nearly all are: null or something
-            return only(data, position + 1) if data[position] else (None, position + 1)
-        number, position = read_long(data, position)
-        if number < 0:
-            raise IndexError(f"expected a branch of a union, got {number}")
-        return branches[number](data, position)
-
-    return decode
-
-
-def _count(data: bytes, position: int) -> tuple[int, int]:
-    """Read the number of items that follow, which cannot be more than there are bytes."""
-    count, position = read_long(data, position)
-    if count < 0:
-        count = -count
-        _, position = read_long(data, position)
-    if count > len(data) - position:
-        raise IndexError(f"expected {count} items, got {len(data) - position} bytes")
-    return count, position
-
-
-def _array(read: Decode) -> Decode:
-    def decode(data: bytes, position: int) -> tuple[list[Any], int]:
-        items = []
-        count, position = _count(data, position)
-        while count:
-            for _ in range(count):
-                item, end = read(data, position)
-                if end == position:
-                    raise InvalidInputError("expected items of an array, got some that take no bytes")
-                items.append(item)
-                position = end
-            count, position = _count(data, position)
-        return items, position
-
-    return decode
-
-
-def _map(read: Decode) -> Decode:
-    def decode(data: bytes, position: int) -> tuple[dict[str, Any], int]:
-        items = {}
-        count, position = _count(data, position)
-        while count:
-            for _ in range(count):
-                name, position = _string(data, position)
-                items[name], position = read(data, position)
-            count, position = _count(data, position)
-        return items, position
-
-    return decode
-
-
-def _string(data: bytes, position: int) -> tuple[str, int]:
-    first = data[position]
-    end = position + 1 + (first >> 1)
-    if not first & 0x81 and end <= len(data):  # nearly all are: short, and their length one byte
-        return data[position + 1 : end].decode(), end
-    found, position = read_bytes(data, position)
-    return found.decode(), position
-
-
-def _hex(data: bytes, position: int) -> tuple[str, int]:
-    found, position = read_bytes(data, position)
-    return found.hex(), position
-
-
-def _boolean(data: bytes, position: int) -> tuple[bool, int]:
-    return data[position] != 0, position + 1
-
-
-def _null(_: bytes, position: int) -> tuple[None, int]:
-    return None, position
-
-
-_PRIMITIVE: dict[str, Decode] = {
-    "null": _null,
-    "boolean": _boolean,
-    "int": read_long,
-    "long": read_long,
-    "float": lambda data, position: (*struct.unpack_from("<f", data, position), position + 4),
-    "double": lambda data, position: (*struct.unpack_from("<d", data, position), position + 8),
-    "bytes": _hex,
-    "string": _string,
 }

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from enum import StrEnum
 
-from custody.capture import avro, ngsi, nifi_json, nifi_rest, openlineage
+from custody.capture import avro, ngsi_events, nifi_json, nifi_rest, openlineage
 
 DETECT_BYTES = 1 << 16
 """As much of a file's beginning as is looked at."""
@@ -30,7 +30,7 @@ _KEYS = {
     Format.NIFI: nifi_json.KEYS,
     Format.NIFI_REST: nifi_rest.KEYS,
     Format.OPENLINEAGE: openlineage.KEYS,
-    Format.NGSI: ngsi.KEYS,
+    Format.NGSI: ngsi_events.KEYS,
 }
 
 

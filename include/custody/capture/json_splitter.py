@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from custody.capture.encodings import Text
-from custody.capture.validate import Place, Rejected, rejected, shown
+from custody.capture.validate import PIECE_BYTES_MAX, Place, Rejected, rejected, shown
 
 OPEN, CLOSE, COMMA = 3, 4, 5
 _QUOTE, _BACKSLASH = 1, 2
@@ -87,8 +87,6 @@ class Structure:
 
 
 HEAD_BYTES = 1 << 16
-PIECE_BYTES_MAX = 64 << 20
-"""Of a larger piece only its beginning is kept."""
 _SPACE = b" \t\r\n"
 _LITTLE_BYTES = 4096
 _BOM = b"\xef\xbb\xbf"

@@ -3,16 +3,19 @@
 Format: the payload of NiFi's SiteToSiteProvenanceReportingTask (2.x; 1.x files lack some keys). Keys may be missing
 or null; keys that custody has no field for are kept in `Event.extra`. The relationship of a ROUTE, the source queue
 and the content claims are not in this format.
+
+Files of NiFi's Site-to-Site provenance reporting task as JSON: arrays of events, or one event a line.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from custody.capture.validate import Context
 from custody.capture.values import attributes, format_time, integer, require, text, texts
 from custody.model import Event
 
@@ -231,3 +234,8 @@ def _uri_node(uri: str | None) -> str | None:
         return None
     nodes = parse_qs(parts.query).get("clusterNodeId")
     return nodes[0] if nodes else parts.netloc or None
+
+
+def read_element(raw: bytes, context: Context) -> Sequence[Event]:
+    """Return the one event of an element."""
+    return (event_from_bytes(raw, context.node),)

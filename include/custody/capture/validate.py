@@ -14,6 +14,8 @@ from custody.capture.raw_json import DEPTH_MAX, check_depth
 from custody.errors import InvalidInputError
 from custody.model import Event, Problem, Severity, check_event
 
+PIECE_BYTES_MAX = 64 << 20
+"""Of a larger rejected piece only its beginning is kept."""
 _SHOWN_BYTES = 40
 
 

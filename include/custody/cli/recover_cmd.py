@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from custody.cli.output import json_option, print_json, print_table, stderr
-from custody.recovery import Finding
+from custody.recovery import Leftover
 from custody.repository import Repository
 
 
@@ -53,6 +53,6 @@ def recover(repository: Path, dry_run: bool, take_over: bool, adopt: bool, as_js
     sys.exit(int(any(report.errors for report in reports.values())))
 
 
-def _print(title: str, findings: Iterable[Finding]) -> None:
+def _print(title: str, findings: Iterable[Leftover]) -> None:
     rows = [(item.writer, item.path, item.what, item.action, item.error or item.why) for item in findings]
     print_table(title, ("writer", "path", "what", "action", "why"), rows, "nothing was left by interrupted work")

@@ -11,7 +11,7 @@ import msgspec
 
 from custody.cli.output import clean, json_option, print_json, print_table, size_text, stderr
 from custody.config import load_settings
-from custody.maintenance.steps import MAINTENANCE_STEPS
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
 from custody.recovery import STEPS
 from custody.spark.submit import run_job
 from custody.workspace import StepReport, UnitReport

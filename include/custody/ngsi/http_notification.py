@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from custody.capture import Accepted, Context, Place, Rejected
-from custody.capture.ngsi import Arrived, arrived_events, laid_apart
 from custody.capture.ngsi_attributes import Shape
-from custody.capture.notification import Notification, Version, check_shared, open_notification
+from custody.capture.ngsi_events import Arrived, arrived_events, laid_apart
+from custody.capture.ngsi_notification import Notification, Version, check_shared, open_notification
 from custody.capture.raw_json import check_depth
 from custody.capture.validate import NOT_JSON, checked
 from custody.config.ngsi import (

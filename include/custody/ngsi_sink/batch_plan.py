@@ -11,7 +11,7 @@ from typing import Self
 
 import msgspec
 
-from custody.capture import ngsi
+from custody.capture import ngsi_events
 from custody.errors import InvalidInputError
 from custody.model import Event
 from custody.ngsi.naming import Destination
@@ -142,8 +142,8 @@ def _aside(code: str, message: str, items: Sequence[Taken]) -> Aside:
         notifications=tuple(
             Notified(
                 source=item.source,
-                service=item.event.updated_attributes.get(ngsi.SERVICE),
-                service_path=item.event.updated_attributes.get(ngsi.SERVICE_PATH),
+                service=item.event.updated_attributes.get(ngsi_events.SERVICE),
+                service_path=item.event.updated_attributes.get(ngsi_events.SERVICE_PATH),
                 body=item.body.decode(errors="replace"),
             )
             for item in items

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from custody.capture import ngsi
+from custody.capture import ngsi_events
 from custody.capture.ngsi_attributes import Shape
-from custody.capture.notification import Notification, Opened, Version, open_notification
+from custody.capture.ngsi_notification import Notification, Opened, Version, open_notification
 from custody.capture.validate import NOT_JSON
 from custody.errors import CorruptionError, InvalidInputError, NotFoundError
 from custody.eventlog import Damage
@@ -73,7 +73,7 @@ class Bodies:
             return
         body = self.body(event)
         try:
-            version = Version(event.updated_attributes[ngsi.VERSION] or "")
+            version = Version(event.updated_attributes[ngsi_events.VERSION] or "")
             if version not in self._opened:
                 self._opened[version] = open_notification(body, assumed=version)
             notification = _only(event, self._opened[version])
@@ -98,7 +98,7 @@ def read_events(
 
 def is_notified(event: Event) -> bool:
     """Whether an event received an entity."""
-    return event.event_type == EventType.RECEIVE and ngsi.ENTITY_INDEX in event.updated_attributes
+    return event.event_type == EventType.RECEIVE and ngsi_events.ENTITY_INDEX in event.updated_attributes
 
 
 def received_ms(event: Event) -> int:
@@ -110,16 +110,16 @@ def received_ms(event: Event) -> int:
 def _only(event: Event, opened: Opened) -> Notification:
     """Return the notification of an event as if it had this one entity only."""
     said = event.updated_attributes
-    unnamed = (said.get(ngsi.UNNAMED) or "").split(",")
+    unnamed = (said.get(ngsi_events.UNNAMED) or "").split(",")
     headers = {
-        "fiware-correlator": said.get(ngsi.CORRELATOR),
-        "fiware-service": None if ngsi.SERVICE in unnamed else said.get(ngsi.SERVICE),
-        "fiware-servicepath": None if ngsi.SERVICE_PATH in unnamed else said.get(ngsi.SERVICE_PATH),
+        "fiware-correlator": said.get(ngsi_events.CORRELATOR),
+        "fiware-service": None if ngsi_events.SERVICE in unnamed else said.get(ngsi_events.SERVICE),
+        "fiware-servicepath": None if ngsi_events.SERVICE_PATH in unnamed else said.get(ngsi_events.SERVICE_PATH),
     }
     found = opened.read(
         {name: value for name, value in headers.items() if value},
-        shape=Shape(said[ngsi.SHAPE] or ""),
-        only=int(said[ngsi.ENTITY_INDEX] or ""),
+        shape=Shape(said[ngsi_events.SHAPE] or ""),
+        only=int(said[ngsi_events.ENTITY_INDEX] or ""),
     )
     if found.broken:
         raise InvalidInputError(found.broken[0].reason)
@@ -179,5 +179,5 @@ def _bound(workspace: Workspace) -> int:
 def _is_ours(table: pa.Table) -> pa.ChunkedArray:
     """Return which events received a notification whose body is their content."""
     received = pc.equal(table.column("event_type"), EventType.RECEIVE.value)
-    of_ngsi = pc.fill_null(pc.equal(table.column("source_format"), ngsi.SOURCE_FORMAT), fill_value=False)
+    of_ngsi = pc.fill_null(pc.equal(table.column("source_format"), ngsi_events.SOURCE_FORMAT), fill_value=False)
     return pc.and_(pc.and_(received, of_ngsi), pc.is_valid(table.column("content_claim")))

@@ -21,7 +21,7 @@ from custody.catalog import CatalogState
 from custody.errors import CustodyError, StorageError
 from custody.eventlog import Damage, OnDamage, refuse
 from custody.journal import Group, Missing, count_waiting
-from custody.maintenance.verification.ids import missing_ids
+from custody.maintenance.verification.check_ids import missing_ids
 from custody.model import Event, newer_notice, to_events
 from custody.rollover import stray_journals
 from custody.workspace import Workspace

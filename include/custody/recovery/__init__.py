@@ -1,21 +1,20 @@
-"""Room `recovery`: what interrupted work left on disk is found by what lies there alone, and dealt with."""
+"""Room `recovery`: leftovers of interrupted work are found by what lies on disk alone, and dealt with."""
 
-from custody.recovery.adopting import Adopted, adopt, journals_of_others
-from custody.recovery.leftovers import Leftovers, leftovers
-from custody.recovery.recover import STEPS, Recover, Recovered, recover, seal
-from custody.recovery.scan import Finding, find
+from custody.recovery.adoption import AdoptedJournal, adopt, foreign_journals
+from custody.recovery.leftovers import Leftover, LeftoverPaths, find_leftovers, peek_leftovers
+from custody.recovery.recover import STEPS, Recover, RecoveryReport, recover, seal
 
 __all__ = [
     "STEPS",
-    "Adopted",
-    "Finding",
-    "Leftovers",
+    "AdoptedJournal",
+    "Leftover",
+    "LeftoverPaths",
     "Recover",
-    "Recovered",
+    "RecoveryReport",
     "adopt",
-    "find",
-    "journals_of_others",
-    "leftovers",
+    "find_leftovers",
+    "foreign_journals",
+    "peek_leftovers",
     "recover",
     "seal",
 ]

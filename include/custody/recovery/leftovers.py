@@ -1,26 +1,81 @@
-"""Whether interrupted work left anything, by names of files alone. The leftover sensor's question.
+"""Leftovers of interrupted work, found by names, places and the catalog alone; nothing is changed here.
 
-What a step writes it writes under a lease, and says when its work is done: a lease that ended otherwise stands for all
-that its attempt may have left in folders that are too large to be looked through each minute.
+`peek_leftovers` is the question of a sensor: it lists folders and opens no file. `find_leftovers` looks everywhere and
+says of each leftover what is to be done about it.
+
+A step writes under a lease and says when its work is done, so a lease that ended otherwise stands for everything that
+its attempt may have left in folders too large to be listed each minute. A leftover of a step is one only while nobody
+works under the lease of that step: the caller holds the lease of the rollover, or only looks. The suffix in its names
+tells what a compaction left; while one is under way, it is left alone. What no lease covers is a leftover once it has
+been there for LEFTOVER_AGE_MS.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 
+from custody.catalog import CatalogState, kept_files, live_groups
 from custody.config import Settings
-from custody.format.names import BUILDING_PREFIX, COMPACT_LEASE, REMOVING_PREFIX, RETENTION_LEASE, ContainerPaths
-from custody.lease import is_dead, lease_status
+from custody.errors import CorruptionError, FormatVersionError, StorageError
+from custody.flow.content import sections_of
+from custody.format.names import (
+    BUILDING_PREFIX,
+    COMPACT_LEASE,
+    REMOVING_PREFIX,
+    RETENTION_LEASE,
+    ContainerPaths,
+    ContentPaths,
+    event_log_folder,
+    parse_event_log,
+    parse_shard,
+    parse_staged_unit,
+    parse_written_anew,
+)
+from custody.lease import is_dead, lease_status, read_holder
+from custody.recovery.adoption import foreign_journals
+from custody.rollover import is_live, swept_groups
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, PosixFileSystem
-from custody.workspace import ROLLOVER_LEASE, Workspace, lease_folder
+from custody.workspace import ROLLOVER_LEASE, Workspace, lease_folder, name_before
 
 _UNDER_WAY = (BUILDING_PREFIX, REMOVING_PREFIX)
+_LEASES = (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE)
+LEFTOVER_AGE_MS = 3_600_000
+"""Of files that no lease covers: a younger one may belong to somebody who is still writing it."""
+
+LeftoverAction = Literal["seal", "remove", "discard", "put back", "sweep", "close", "keep", "adopt"]
+"""The remedy for a leftover.
+
+- seal: cut the torn tail, write the end record, give the final name.
+- remove: delete it; nothing needs it.
+- discard: rename it out of the way, check that the lease still stands, delete it; the next steps make it again.
+- put back: give it its name again; it is listed, and a removal that was superseded took it away.
+- sweep: delete what became live elsewhere.
+- close: note that the attempt failed.
+- keep: leave it to a person.
+- adopt: bring it in under another writer name, which is done only on request.
+"""
 
 
-class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
-    """Where interrupted work left something: paths of files, folders, or leases that did not end well."""
+class Leftover(msgspec.Struct, frozen=True, kw_only=True):
+    """One leftover, and what is to be done about it."""
+
+    writer: str
+    path: str
+    what: str
+    action: LeftoverAction
+    why: str
+    error: str | None = None
+    """Why it could not be done."""
+
+
+class LeftoverPaths(msgspec.Struct, frozen=True, kw_only=True):
+    """Paths of files, folders and leases that interrupted work left behind."""
 
     paths: tuple[str, ...]
 
@@ -30,16 +85,17 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.paths)
 
 
-def leftovers(settings: Settings, fs: FileSystem | None = None) -> Leftovers:
-    """Return what interrupted work left in a repository, of all writers. Only folders are listed, no file is opened.
+def peek_leftovers(settings: Settings, fs: FileSystem | None = None) -> LeftoverPaths:
+    """Return the leftovers of all writers of a repository. Only folders are listed, no file is opened.
 
     The one exception is a lease that did not end: its file names the process that has to be looked for.
     """
     fs = fs or PosixFileSystem()
-    return Leftovers(paths=tuple(path for workspace in Workspace.all(settings, fs) for path in _of_writer(workspace)))
+    paths = (path for workspace in Workspace.all(settings, fs) for path in _peek_writer(workspace))
+    return LeftoverPaths(paths=tuple(paths))
 
 
-def _of_writer(workspace: Workspace) -> Iterator[str]:
+def _peek_writer(workspace: Workspace) -> Iterator[str]:
     settings, fs, writer = workspace.settings, workspace.fs, workspace.writer
     if not workspace.is_held():
         yield from (str(path) for group in workspace.groups() for path in group.open)
@@ -48,18 +104,263 @@ def _of_writer(workspace: Workspace) -> Iterator[str]:
             yield from (str(folder / name) for name in fs.list(folder) if name.endswith(TEMPORARY_SUFFIX))
     now, dead_seconds = workspace.clock.now_ms(), settings.lease.dead_seconds
     held = False
-    for name in (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE):
-        found = lease_status(fs, lease_folder(settings, writer, name))
-        if found is None:
+    for name in _LEASES:
+        lease = lease_status(fs, lease_folder(settings, writer, name))
+        if lease is None:
             continue
-        if found.is_open:
-            dead = is_dead(fs, found, now, dead_seconds)
+        if lease.is_open:
+            dead = is_dead(fs, lease, now, dead_seconds)
             held = held or not dead
             if dead:
-                yield str(found.path)
-        elif found.failed and name == ROLLOVER_LEASE:
-            yield str(found.path)
+                yield str(lease.path)
+        elif lease.failed and name == ROLLOVER_LEASE:
+            yield str(lease.path)
+    # Under a live lease an unfinished folder is work under way.
     if not held:
         folders = [workspace.paths.staging, *(ContainerPaths(root, writer).index for root in settings.containers)]
         for folder in folders:
             yield from (str(folder / name) for name in fs.list(folder) if name.startswith(_UNDER_WAY))
+
+
+def shared_partials(settings: Settings, fs: FileSystem) -> Iterator[Path]:
+    """Yield unfinished files of the repository's own folders: quarantine, reports, turns, ledger, scrub and watch.
+
+    Two of these have many folders in them, one for each run or for some of the files. All are listed, so this is no
+    question for a sensor that asks each minute.
+    """
+    for folder in (settings.quarantine, settings.turns, settings.maintenance_folder, settings.watch_mark.parent):
+        yield from _temporary_files(fs, folder)
+    for folder in (settings.runs, settings.landed):
+        yield from _temporary_files(fs, folder)
+        for name in fs.list(folder):
+            if fs.is_directory(folder / name):
+                yield from _temporary_files(fs, folder / name)
+
+
+def _temporary_files(fs: FileSystem, folder: Path) -> Iterator[Path]:
+    yield from (folder / name for name in fs.list(folder) if name.endswith(TEMPORARY_SUFFIX))
+
+
+class LeftoverScan:
+    """One scan of a writer's files.
+
+    Journals are listed before the catalog is read: a group that is committed in between is then seen both as journals
+    and as live, never as neither.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.fs = workspace.fs
+        self.groups = workspace.groups()
+
+    def leftovers(self) -> Iterator[Leftover]:
+        """Yield all leftovers, in the order in which they are to be dealt with."""
+        yield from self._leases()
+        yield from self._journals()
+        yield from self._staging()
+        yield from self._logs()
+        yield from self._shards()
+        yield from self._catalog()
+        yield from self._contents()
+        yield from self._shared()
+        yield from self._swept()
+        yield from self._foreign_journals()
+
+    @cached_property
+    def _state(self) -> CatalogState:
+        return self.workspace.catalog.load()
+
+    @cached_property
+    def _kept(self) -> set[str]:
+        return kept_files(self.workspace.catalog)
+
+    @cached_property
+    def _known_groups(self) -> tuple[list[int], frozenset[int]]:
+        """The groups that are live or have journals, sorted, and those that have journals and are not live."""
+        live = live_groups(self._state)
+        waiting = frozenset(group.first_event_id for group in self.groups) - live
+        return sorted(live | waiting), waiting
+
+    @cached_property
+    def _is_compacting(self) -> bool:
+        return self.is_held(COMPACT_LEASE)
+
+    def is_held(self, name: str) -> bool:
+        """Whether a live attempt other than the caller's holds a lease."""
+        workspace = self.workspace
+        lease = lease_status(self.fs, lease_folder(workspace.settings, workspace.writer, name))
+        if lease is None or not lease.is_open or (workspace.lease and workspace.lease.folder == lease.path.parent):
+            return False
+        return not is_dead(self.fs, lease, workspace.clock.now_ms(), workspace.settings.lease.dead_seconds)
+
+    def _leftover(self, path: Path, what: str, action: LeftoverAction, why: str) -> Leftover:
+        return Leftover(writer=self.workspace.writer, path=str(path), what=what, action=action, why=why)
+
+    def _leases(self) -> Iterator[Leftover]:
+        workspace = self.workspace
+        for name in _LEASES:
+            folder = lease_folder(workspace.settings, workspace.writer, name)
+            lease = lease_status(self.fs, folder)
+            own = workspace.lease is not None and workspace.lease.folder == folder
+            if lease is not None and lease.is_open and not own and not self.is_held(name):
+                who = read_holder(self.fs, lease.path) or "an unknown attempt"
+                yield self._leftover(lease.path, f"lease of {who}", "close", "its process is gone and did not say so")
+            for partial in self._temporary(folder):
+                if self._is_old(partial):
+                    yield self._leftover(partial, "temporary file", "remove", "its writer never gave it a name")
+
+    def _journals(self) -> Iterator[Leftover]:
+        workspace = self.workspace
+        if is_live(self.fs, workspace.settings, workspace.writer):
+            return
+        for root in workspace.settings.containers:
+            paths = ContainerPaths(root, workspace.writer)
+            for partial in (*self._temporary(paths.home), *self._temporary(paths.journals)):
+                yield self._leftover(partial, "temporary file", "seal", "its writer is dead and never gave it a name")
+        # Journals of every incarnation: an open one is sealed first, and judged afterwards.
+        for group in workspace.ownership.on_disk():
+            for path in group.open:
+                why = "its writer is dead: no process holds the lock"
+                yield self._leftover(path, "open journal", "seal", why)
+
+    def _staging(self) -> Iterator[Leftover]:
+        folder = self.workspace.paths.staging
+        for name in self.fs.list(folder):
+            first = parse_staged_unit(name)
+            if name.startswith(BUILDING_PREFIX):
+                yield self._leftover(folder / name, "unfinished unit", "discard", "the attempt that merged it ended")
+            elif name.startswith(REMOVING_PREFIX):
+                yield self._leftover(folder / name, "removed unit", "remove", "its removal was interrupted")
+            elif first is not None:
+                yield from self._damaged_unit(folder / name, first)
+
+    def _damaged_unit(self, path: Path, first: int) -> Iterator[Leftover]:
+        try:
+            self.workspace.manifest(first)
+        except (CorruptionError, FormatVersionError, StorageError) as error:
+            known = any(group.first_event_id == first for group in self.groups) or first in live_groups(self._state)
+            if not known:
+                yield self._leftover(path, "damaged unit", "keep", f"its journals are gone and it is not live. {error}")
+            elif isinstance(error, CorruptionError):
+                yield self._leftover(
+                    path, "damaged unit", "discard", f"it can be made again from the journals. {error}"
+                )
+
+    def _logs(self) -> Iterator[Leftover]:
+        data = self.workspace.paths.home / "data"
+        for day in self.fs.list(data):
+            folder = data / day / event_log_folder()
+            for name in self.fs.list(folder):
+                yield from self._log(folder / name, f"data/{day}/{event_log_folder()}/")
+
+    def _log(self, path: Path, prefix: str) -> Iterator[Leftover]:
+        if path.suffix == TEMPORARY_SUFFIX:
+            if not (parse_written_anew(path.name) and self._is_compacting):
+                yield self._leftover(path, "temporary file", "remove", "the attempt that wrote it ended")
+        elif path.name.startswith(REMOVING_PREFIX):
+            before = name_before(path.name)
+            if prefix + before in self._kept and not self.fs.exists(path.with_name(before)):
+                yield self._leftover(path, "listed file without its name", "put back", "its removal was superseded")
+            else:
+                yield self._leftover(path, "removed file", "remove", "its removal was interrupted")
+        else:
+            first = parse_event_log(prefix + path.name)
+            plain = first is not None and not parse_written_anew(path.name)
+            if plain and first is not None and self._is_uncommitted(first) and prefix + path.name not in self._kept:
+                what = "event log" if path.suffix == ".parquet" else "table of contents"
+                yield self._leftover(
+                    path, what, "discard", "no revision lists it, and the journals of its group are there"
+                )
+
+    def _shards(self) -> Iterator[Leftover]:
+        for root in self.workspace.settings.containers:
+            folder = ContainerPaths(root, self.workspace.writer).index
+            for name in self.fs.list(folder):
+                yield from self._shard(folder / name)
+
+    def _shard(self, path: Path) -> Iterator[Leftover]:
+        named = parse_shard(path.name)
+        if path.name.startswith(REMOVING_PREFIX):
+            yield self._leftover(path, "removed index shard", "remove", "its removal was interrupted")
+        elif path.name.startswith(BUILDING_PREFIX):
+            if not self._may_be_building(path):
+                yield self._leftover(path, "unfinished index shard", "discard", "the attempt that built it ended")
+        elif named is not None and self._is_unlisted_shard(path.name, named[1]):
+            why = "no revision lists its log, and the journals of its group are there"
+            yield self._leftover(path, "index shard", "discard", why)
+
+    def _is_unlisted_shard(self, name: str, first_event_id: int) -> bool:
+        plain = not parse_written_anew(name)
+        return plain and self._is_uncommitted(first_event_id) and name not in self._state.shards
+
+    def _may_be_building(self, path: Path) -> bool:
+        shard = path.name.removeprefix(BUILDING_PREFIX).rpartition("-")[0]
+        if parse_written_anew(shard):
+            return self._is_compacting
+        # A live shard is built anew by whoever is asked to, under no lease.
+        return shard in self._state.shards and not self._is_old(path)
+
+    def _catalog(self) -> Iterator[Leftover]:
+        folder = self.workspace.paths.transactions
+        for place in (folder, *(folder / name for name in self.fs.list(folder))):
+            for partial in self._temporary(place) if self.fs.is_directory(place) else ():
+                if self._is_old(partial):
+                    yield self._leftover(partial, "temporary file", "remove", "its writer never gave it a name")
+
+    def _contents(self) -> Iterator[Leftover]:
+        store, writer = self.workspace.settings.store, self.workspace.writer
+        for container, section in sections_of(self.fs, store, writer):
+            for partial in self._temporary(ContentPaths(store, writer).section(container, section)):
+                if self._is_old(partial):
+                    yield self._leftover(partial, "temporary file", "remove", "its writer never gave it a name")
+
+    def _shared(self) -> Iterator[Leftover]:
+        """What belongs to the repository is reported once, with the writer of the settings."""
+        settings = self.workspace.settings
+        if self.workspace.writer != settings.repository.writer:
+            return
+        for partial in shared_partials(settings, self.fs):
+            if self._is_old(partial):
+                yield self._leftover(partial, "temporary file", "remove", "its writer never gave it a name")
+
+    def _swept(self) -> Iterator[Leftover]:
+        try:
+            units = list(swept_groups(self.workspace))
+        except (CorruptionError, FormatVersionError):
+            return  # a damaged unit: `_staging` reported it
+        journals = {group.first_event_id: group.sealed for group in self.groups}
+        for groups in units:
+            unit = self.workspace.paths.staged_unit(groups[0])
+            staged = [unit] if self.fs.exists(unit) else []
+            for path in [*(path for group in groups for path in journals.get(group, ())), *staged]:
+                what = "staged unit" if path == unit else "journal"
+                yield self._leftover(path, f"{what} of live groups", "sweep", "its events are live, or none is whole")
+
+    def _foreign_journals(self) -> Iterator[Leftover]:
+        why = "no answer gives its events out: custody recover --adopt"
+        for path in foreign_journals(self.workspace, self._state):
+            yield self._leftover(path, "journal of another incarnation", "adopt", why)
+
+    def _is_uncommitted(self, first_event_id: int) -> bool:
+        """Whether an event belongs to a group that has journals and is not live: a group ends where the next begins."""
+        known, waiting = self._known_groups
+        place = bisect_right(known, first_event_id) - 1
+        return place >= 0 and known[place] in waiting
+
+    def _temporary(self, folder: Path) -> list[Path]:
+        return list(_temporary_files(self.fs, folder))
+
+    def _is_old(self, path: Path) -> bool:
+        fs, inside = self.fs, [path]
+        try:
+            if fs.is_directory(path):
+                inside = [path / name for name in fs.list(path)] or inside
+            changed = [fs.modified_ms(item) for item in inside]
+        except StorageError:
+            return False  # it has just gone
+        return bool(changed) and max(changed) <= self.workspace.clock.now_ms() - LEFTOVER_AGE_MS
+
+
+def find_leftovers(workspace: Workspace) -> list[Leftover]:
+    """Return the leftovers among a writer's files, in the order in which they are to be dealt with."""
+    return list(LeftoverScan(workspace).leftovers())

@@ -1,10 +1,10 @@
-"""Dealing with leftovers. Each effect can be done again, and none touches what a kept revision lists.
+"""Recovery: dealing with leftovers, by hand or as the first step of a pass; and all steps of a pass.
 
-The step that recovers, and all steps of a pass.
+Each effect can be done again, and none touches what a kept revision lists.
 
 | step | unit | reads | writes |
 |---|---|---|---|
-| recover | writer | what interrupted work left | sealed journals; removes leftovers |
+| recover | writer | leftovers | sealed journals; removes leftovers |
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from custody.journal.sealing import Sealed
 from custody.journal.writer_state import WriterContainers
 from custody.lease import Lease, lease_status
 from custody.quarantine import keep_cut
-from custody.recovery.adopting import Adopted
-from custody.recovery.scan import Action, Finding, find
+from custody.recovery.adoption import AdoptedJournal
+from custody.recovery.leftovers import Leftover, LeftoverAction, find_leftovers
 from custody.rollover import STEPS as _ROLLOVER_STEPS
 from custody.rollover import sweep_unit, swept_groups
 from custody.vfs import TEMPORARY_SUFFIX
@@ -41,59 +41,61 @@ from custody.workspace import (
 )
 
 
-class Recovered(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done; sizes in bytes. What is to be adopted is only told, unless that was asked for."""
+class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The leftovers and what became of them; sizes in bytes. What is to be adopted is only listed, unless requested."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Leftover, ...] = ()
     sealed: int = 0
     lost_bytes: int = 0
-    """Bytes that were cut, of writes that nobody was told of, as far as that can be told; the quarantine has them."""
-    adopted: tuple[Adopted, ...] = ()
+    """Bytes that were cut, as far as can be told of writes that were never acknowledged; the quarantine has them."""
+    adopted: tuple[AdoptedJournal, ...] = ()
 
     def __str__(self) -> str:
-        others = sum(found.action not in ("seal", "keep", "adopt") and found.error is None for found in self.findings)
+        others = sum(item.action not in ("seal", "keep", "adopt") and item.error is None for item in self.findings)
         text = f"{self.sealed} journals sealed, {self.lost_bytes} unacknowledged bytes cut"
         return f"{text}, {others} other leftovers dealt with" if others else text
 
     @property
     def errors(self) -> list[str]:
         """What could not be done, and what a person has to look at."""
-        kept = [f"{found.path}: {found.why}" for found in self.findings if found.action == "keep"]
-        return list(dict.fromkeys([found.error for found in self.findings if found.error is not None] + kept))
+        kept = [f"{item.path}: {item.why}" for item in self.findings if item.action == "keep"]
+        return list(dict.fromkeys([item.error for item in self.findings if item.error is not None] + kept))
 
 
-def recover(workspace: Workspace) -> Recovered:
-    """Deal with all leftovers of a writer; what could not be done stands in its finding.
+def recover(workspace: Workspace) -> RecoveryReport:
+    """Deal with all leftovers of a writer; the error of one that could not be dealt with is in the report.
 
-    The caller holds the lease of the rollover. Done again after any interruption, it ends in the same state.
+    The caller holds the lease of the rollover. Repeated after any interruption, it ends in the same state.
 
-    Durability: on return what it says survives power loss.
+    Durability: on return what the report says survives power loss.
 
     Raises:
         SupersededError: another attempt took over.
     """
-    found = find(workspace)
+    leftovers = find_leftovers(workspace)
     sealed: list[Sealed] = []
-    # What is dealt with all at once, under a lock or with a look at the catalog.
-    at_once: dict[Action, Callable[[], object]] = {
+    # These are done once for all leftovers: under one lock, or with one look at the catalog.
+    at_once: dict[LeftoverAction, Callable[[], object]] = {
         "seal": lambda: sealed.extend(seal(workspace)),
         "sweep": lambda: _sweep(workspace),
     }
     problems = {
-        action: _problem(work) for action, work in at_once.items() if any(item.action == action for item in found)
+        action: _problem(work) for action, work in at_once.items() if any(item.action == action for item in leftovers)
     }
-    done = []
-    for item in found:
+    outcomes = []
+    for item in leftovers:
         problem = problems[item.action] if item.action in problems else _problem(partial(_deal, workspace, item))
-        done.append(msgspec.structs.replace(item, error=problem))
-    return Recovered(findings=tuple(done), sealed=len(sealed), lost_bytes=sum(journal.lost_bytes for journal in sealed))
+        outcomes.append(msgspec.structs.replace(item, error=problem))
+    return RecoveryReport(
+        findings=tuple(outcomes), sealed=len(sealed), lost_bytes=sum(journal.lost_bytes for journal in sealed)
+    )
 
 
 def seal(workspace: Workspace) -> list[Sealed]:
-    """Seal the journals of a dead writer, and remove what it never gave a name.
+    """Seal the journals of a dead writer, and remove its temporary files.
 
     Raises:
-        LockedError: the writer came to life; it has sealed them itself.
+        LockedError: the writer is alive again, and has sealed them itself.
         StorageError: ids may be lost, and a container that knows which were reserved is missing.
     """
     fs, containers = workspace.fs, workspace.settings.containers
@@ -128,7 +130,7 @@ def _sweep(workspace: Workspace) -> None:
         sweep_unit(workspace, workspace.writer, groups)
 
 
-def _deal(workspace: Workspace, item: Finding) -> None:
+def _deal(workspace: Workspace, item: Leftover) -> None:
     path = Path(item.path)
     if item.action == "remove":
         remove(workspace.fs, path)
@@ -150,22 +152,22 @@ class Recover(Step):
     is_recovery = True
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
-        """Writers of whom anything was left, or whose last pass did not end well."""
+        """Writers with leftovers, and those whose last pass failed."""
         folder = lease_folder(workspace.settings, workspace.writer, ROLLOVER_LEASE)
         lease = lease_status(workspace.fs, folder)
-        if (lease is not None and lease.failed) or any(found.action != "adopt" for found in find(workspace)):
+        if (lease is not None and lease.failed) or any(item.action != "adopt" for item in find_leftovers(workspace)):
             yield Unit(workspace.writer)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Deal with all of it.
+        """Deal with all leftovers.
 
         Raises:
             StorageError: some could not be dealt with; the rest was.
         """
-        done = recover(workspace)
-        if done.errors:
-            raise StorageError(f"{done}. {'; '.join(done.errors)}")
-        return UnitReport(unit=str(unit), note=str(done))
+        report = recover(workspace)
+        if report.errors:
+            raise StorageError(f"{report}. {'; '.join(report.errors)}")
+        return UnitReport(unit=str(unit), note=str(report))
 
 
 _RECOVER = Recover()

@@ -447,11 +447,11 @@ class Repository:
                     reports.append(report)
         return reports
 
-    def recoverable(self) -> list[Finding]:
+    def recoverable(self) -> list[Leftover]:
         """Return what interrupted work left, and what `recover` would do about it."""
         return [finding for workspace in self.workspaces() for finding in find(workspace)]
 
-    def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, Recovered]:
+    def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, RecoveryReport]:
         """Seal what dead writers left open and remove what interrupted work left, by writer.
 
         With `adopt`, journals of another incarnation of a writer's name become those of a writer of their own.

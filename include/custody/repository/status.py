@@ -45,7 +45,7 @@ class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):
     transactions_since_checkpoint: int
     missing_containers: tuple[str, ...] = ()
     """Where containers of the writer were last seen that are not there: what waits on them is not counted."""
-    journals_of_others: int = 0
+    foreign_journals: int = 0
     """Journals of other incarnations of the name, whose events no answer has."""
 
 
@@ -202,5 +202,5 @@ def _writer_status(workspace: Workspace) -> WriterStatus:
         last_commit_ms=state.commit_time_ms if state.revision >= 0 else None,
         transactions_since_checkpoint=workspace.catalog.checkpoint_age(),
         missing_containers=tuple(str(missing.place) for missing in workspace.missing() if not missing.host),
-        journals_of_others=sum(1 for _ in journals_of_others(workspace, state)),
+        foreign_journals=sum(1 for _ in foreign_journals(workspace, state)),
     )

@@ -1,12 +1,12 @@
 """Room `retention`: what is too old, or has no room, goes; what is held stays."""
 
 from custody.retention.candidates import HeldLog
-from custody.retention.contents import drop_unused, unused_claims
+from custody.retention.disk_usage import DiskUse, measure
 from custody.retention.holds import Hold, add_hold, release_hold, standing_holds
 from custody.retention.planning import Choice, Expiring, Plan, choose, mark, waiting_bytes
+from custody.retention.retention_steps import RETENTION_STEPS
 from custody.retention.rules import Hiding
-from custody.retention.steps import RETENTION_STEPS
-from custody.retention.usage import DiskUse, measure
+from custody.retention.unused_contents import drop_unused, unused_claims
 
 __all__ = [
     "RETENTION_STEPS",

@@ -27,8 +27,8 @@ from custody.catalog import (
 from custody.errors import CorruptionError, NotFoundError
 from custody.format.names import toc_path
 from custody.maintenance import groups_on_disk, open_file
+from custody.retention.disk_usage import file_bytes, folder_bytes
 from custody.retention.rules import Keeping, same_meaning
-from custody.retention.usage import file_bytes, folder_bytes
 from custody.workspace import Workspace
 
 

@@ -38,10 +38,10 @@ from custody.config import Settings
 from custody.format.names import ContainerPaths
 from custody.maintenance import conditions_for
 from custody.retention.candidates import HeldLog, Surveyed, files_of
-from custody.retention.contents import ContentUse
+from custody.retention.disk_usage import DiskUse, allocated, folder_bytes, measure
 from custody.retention.rules import Hiding, Keeping
 from custody.retention.swh_builds import former_builds
-from custody.retention.usage import DiskUse, allocated, folder_bytes, measure
+from custody.retention.unused_contents import ContentUse
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 

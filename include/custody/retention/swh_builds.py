@@ -14,8 +14,8 @@ from pathlib import Path
 from custody.catalog import Catalog
 from custody.clock import Clock
 from custody.config import Settings
-from custody.retention.deleting import delete_revisions, keep_from
-from custody.retention.usage import folder_bytes
+from custody.retention.deletion import delete_revisions, keep_from
+from custody.retention.disk_usage import folder_bytes
 from custody.swh.build import BUILDS
 from custody.swh.publishing import database_catalog, database_folder
 from custody.vfs import FileSystem

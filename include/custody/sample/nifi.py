@@ -1,10 +1,9 @@
-"""Sample provenance of a simulated Apache NiFi instance, as its Site-to-Site reporter sends it.
+"""Sample provenance of a simulated NiFi instance, as its Site-to-Site reporter sends it.
 
-Every node runs all flows; their FlowFiles are in flight at once, so events of different lineages
-interleave. `sample_events` is the whole instance in time order; `sample_files` is what the
-reporters of the nodes would deliver: JSON arrays, each from one node. Promise: the stream depends
-on the options alone, a longer stream begins with the shorter one, and memory is bounded by the
-FlowFiles in flight, not by the number of events.
+Every node runs all flows; their FlowFiles are in flight at once, so events of different lineages interleave.
+`sample_events` is the whole instance in time order, `sample_files` what the reporters of the nodes would deliver: JSON
+arrays, each from one node. The stream depends on the options alone, a longer stream begins with the shorter one, and
+memory is bounded by the FlowFiles in flight, not by the number of events.
 """
 
 import itertools
@@ -13,9 +12,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from custody.sample import edge, orders, telemetry, weblogs
-from custody.sample.node import Node
-from custody.sample.simulation import ROOT, FlowFile, Process, Simulation
+from custody.sample.flows import exports, heartbeats, orders, readings, transfers, web_logs
+from custody.sample.node import SimNode
+from custody.sample.simulation import ROOT, SimFlowFile, SimProcess, Simulation
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -64,8 +63,7 @@ def sample_events(options: SampleOptions) -> Iterator[dict[str, object]]:
 def sample_files(options: SampleOptions) -> Iterator[tuple[str, bytes]]:
     """Yield file names and JSON arrays, each of one node and at most `options.batch_size` events.
 
-    A file is yielded when its last event happened; what remains at the end follows in order of
-    the nodes' names.
+    A file is yielded when its last event happened; what remains at the end follows in order of the nodes' names.
     """
     pending: dict[str, list[dict[str, object]]] = {}
     for event in sample_events(options):
@@ -80,23 +78,23 @@ def sample_files(options: SampleOptions) -> Iterator[tuple[str, bytes]]:
 
 
 def unknown_event(options: SampleOptions) -> dict[str, object]:
-    """Return one UNKNOWN event: what a reader sees who may not know the event's type.
+    """Return one UNKNOWN event: what NiFi shows a reader who may not know the event's type.
 
-    Attributes and relatives stay hidden and the size is -1. Its ordinal is the one before the first
-    node's first, so it may be put in front of `sample_events` of the same options.
+    Attributes and relatives stay hidden and the size is -1. Its ordinal is the one before the first node's first, so it
+    may be put in front of `sample_events` of the same options.
     """
     simulation, nodes = _instance(options)
     node = nodes[0]
     node.next_ordinal -= 1
-    hidden = FlowFile(node.new_uuid(), simulation.now_ms, size=-1, previous_size=None)
+    hidden = SimFlowFile(node.new_uuid(), simulation.now_ms, size=-1, previous_size=None)
     node.emit("UNKNOWN", ROOT, hidden)
     return simulation.outbox[0]
 
 
-def _instance(options: SampleOptions) -> tuple[Simulation, list[Node]]:
+def _instance(options: SampleOptions) -> tuple[Simulation, list[SimNode]]:
     simulation = Simulation(options.seed, options.start_time_ms)
     return simulation, [
-        Node(
+        SimNode(
             simulation,
             index,
             instance=_instance_name(options),
@@ -117,14 +115,14 @@ def _instance_name(options: SampleOptions) -> str:
     return cluster + ("" if options.seed == usual.seed else f"-seed{options.seed}")
 
 
-def _flows(node: Node) -> tuple[Process, ...]:
+def _flows(node: SimNode) -> tuple[SimProcess, ...]:
     return (
-        orders.arrivals(node),
-        weblogs.arrivals(node),
-        telemetry.readings(node),
-        telemetry.heartbeats(node),
-        edge.transfers(node),
-        edge.exports(node),
+        orders(node),
+        web_logs(node),
+        readings(node),
+        heartbeats(node),
+        transfers(node),
+        exports(node),
     )
 
 

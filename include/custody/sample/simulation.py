@@ -1,18 +1,12 @@
-"""Processors and process groups of the simulated instance.
+"""The simulated world: its clock, chance and agenda, and the components and FlowFiles that live in it.
 
-Identifiers are derived from names, so they are the same in every sample, as the ids of a real flow
-stay the same from one day to the next.
+Time is made of processes: a process is a generator that yields how many milliseconds it waits, and the one that is due
+next runs next. Whatever it emits between two waits happens at one instant, so the outbox is filled in time order. Equal
+instants keep the order of scheduling, which makes a run repeatable.
 
-A FlowFile of the simulation and the changes of the session that holds it.
-
-All events of one session show the same state before and the same changes. So changes are collected
-in `updates` and `size` while events are emitted, and become the new state at `commit`.
-
-The simulated time: many processes, one at a time, always the one that is due next.
-
-A process is a generator that yields how many milliseconds it waits. Whatever it emits between two
-waits happens at one instant, so the outbox is filled in time order. Equal instants keep the order
-of scheduling, which makes a run repeatable.
+Identifiers of components are derived from names, so they are the same in every sample, as the ids of a real flow stay
+the same from one day to the next. All events of one session show the same state before and the same changes: a FlowFile
+collects changes in `updates` and `size` while events are emitted, and `commit` makes them the new state.
 """
 
 from __future__ import annotations
@@ -29,7 +23,7 @@ _NAMESPACE = uuid.UUID("5c0b7a4e-3d7e-5f0e-9b1d-6a1f0c2d8e47")
 
 
 @dataclass(frozen=True, slots=True)
-class Component:
+class SimComponent:
     """Where an event happened: a processor, a port or, for downloads, the root group."""
 
     id: str
@@ -45,9 +39,9 @@ class ProcessGroup:
 
     name: str
 
-    def component(self, kind: str, name: str) -> Component:
+    def component(self, kind: str, name: str) -> SimComponent:
         """Return the processor of this simple class name and this label."""
-        return Component(
+        return SimComponent(
             id=stable_id(f"{self.name}/{name}"),
             kind=kind,
             name=name,
@@ -63,11 +57,11 @@ def stable_id(name: str) -> str:
 
 ROOT_NAME = "NiFi Flow"
 # Events of the root group carry its name as their component type, and no parent group.
-ROOT = Component(id=stable_id(ROOT_NAME), kind=ROOT_NAME, name=ROOT_NAME, group_id=None, group_name=None)
+ROOT = SimComponent(id=stable_id(ROOT_NAME), kind=ROOT_NAME, name=ROOT_NAME, group_id=None, group_name=None)
 
 
 @dataclass(slots=True)
-class FlowFile:
+class SimFlowFile:
     """One FlowFile; a brand-new one has no committed attributes and no previous size."""
 
     uuid: str
@@ -95,9 +89,9 @@ class FlowFile:
         merged: dict[str, str | None] = {**self.attributes, **self.updates}
         return {name: value for name, value in merged.items() if value is not None}
 
-    def child(self, uuid: str, size: int, changes: Mapping[str, str]) -> FlowFile:
+    def child(self, uuid: str, size: int, changes: Mapping[str, str]) -> SimFlowFile:
         """Return a committed descendant: same lineage start, inherited attributes, its own uuid."""
-        return FlowFile(
+        return SimFlowFile(
             uuid=uuid,
             lineage_start_ms=self.lineage_start_ms,
             size=size,
@@ -106,7 +100,7 @@ class FlowFile:
         )
 
 
-Process: TypeAlias = Iterator[int]
+SimProcess: TypeAlias = Iterator[int]
 _T = TypeVar("_T")
 
 
@@ -117,10 +111,10 @@ class Simulation:
         self.now_ms = start_time_ms
         self.outbox: list[dict[str, object]] = []
         self._random = random.Random(seed)  # noqa: S311 - a repeatable sample, not a secret
-        self._agenda: list[tuple[int, int, Process]] = []
+        self._agenda: list[tuple[int, int, SimProcess]] = []
         self._sequence = itertools.count()
 
-    def spawn(self, process: Process, delay_ms: int = 0) -> None:
+    def spawn(self, process: SimProcess, delay_ms: int = 0) -> None:
         """Let a process run beside the others, from `delay_ms` from now."""
         heapq.heappush(self._agenda, (self.now_ms + delay_ms, next(self._sequence), process))
 

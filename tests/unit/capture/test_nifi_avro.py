@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import io
 import json
 import lzma
 import zlib
@@ -14,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.capture import Accepted, Context, Format, Limits, Place, Rejected, read_piece
-from custody.capture.avro import compile_schema, decompress, read_long, write_long
+from custody.capture.avro import BLOCK_BYTES_MAX, compile_schema, decompress, read_long, read_record, write_long
 from custody.errors import InvalidInputError
-from tests.unit.capture.captured import AVRO_SCHEMA, LIMITS, array, avro_file, payloads, read
+from tests.unit.capture.captured import AVRO_SCHEMA, LIMITS, Json, array, avro_file, payloads, read
 
 EVENTS = payloads(20)
 REMOVED = {**EVENTS[0], "updatedAttributes": {"shade": None, "näme": "wärt"}, "eventOrdinal": 7}
@@ -123,8 +124,34 @@ def test_a_schema_that_could_recurse_is_refused(field: object) -> None:
 def test_items_that_take_no_bytes_are_refused() -> None:
     schema = {"type": "record", "name": "r", "fields": [{"name": "x", "type": {"type": "array", "items": "null"}}]}
     with pytest.raises(InvalidInputError, match="take no bytes"):
-        compile_schema(json.dumps(schema).encode())(write_long(2) * 9, 0)
+        compile_schema(json.dumps(schema).encode())
 
 
 def test_the_schema_of_the_reporting_task_has_its_28_fields() -> None:
     assert len(AVRO_SCHEMA["fields"]) == 28
+
+
+def test_a_block_that_claims_terabytes_is_refused_before_it_is_read() -> None:
+    good = avro_file(EVENTS, block=5)
+    [*accepted, last] = read(good + write_long(5) + write_long(1 << 42) + b"x" * 50)
+    assert len(accepted) == len(EVENTS)
+    assert isinstance(last, Rejected)
+    assert last.place == Place(len(EVENTS), len(good))
+    assert f"expected a block of at most {BLOCK_BYTES_MAX} bytes, got {1 << 42}" in last.problem.message
+
+
+def test_a_block_that_grows_too_large_is_refused() -> None:
+    packed = zlib.compress(bytes(BLOCK_BYTES_MAX + 1), wbits=-15)
+    with pytest.raises(InvalidInputError, match=f"at most {BLOCK_BYTES_MAX} bytes, got a larger one"):
+        decompress("deflate", packed)
+
+
+def test_logical_types_are_left_as_numbers_and_bytes_become_hex() -> None:
+    types: list[Json] = [
+        {"type": "long", "logicalType": "timestamp-millis"},
+        {"type": "bytes", "logicalType": "decimal", "precision": 4},
+    ]
+    fields = [{"name": f"x{number}", "type": kind} for number, kind in enumerate(types)]
+    schema = compile_schema(json.dumps({"type": "record", "name": "r", "fields": fields}).encode())
+    record = read_record(schema, io.BytesIO(write_long(5) + write_long(2) + b"\x01\xff"))
+    assert record == {"x0": 5, "x1": "01ff"}

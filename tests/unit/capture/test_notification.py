@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.capture.ngsi_attributes import Metadatum, Shape
-from custody.capture.notification import Notification, Version, open_notification, read_notification
+from custody.capture.ngsi_notification import Notification, Version, open_notification, read_notification
 from custody.capture.raw_json import Exact, Kind, exact, exact_text
 from custody.errors import InvalidInputError
 from tests.unit.capture.captured import Json, entity, envelope, notification

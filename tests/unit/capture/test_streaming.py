@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from custody.capture import Accepted, Format, Limits, Outcome, Place, Rejected, read_stream
 from custody.capture import json_splitter as pieces_module
-from custody.capture.nifi_s2s import read_element
+from custody.capture.nifi_json import read_element
 from custody.capture.validate import Context, judge
 from tests.unit.capture.captured import LIMITS, array, avro_file, dto, lines, payloads, read
 

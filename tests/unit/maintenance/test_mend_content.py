@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from custody.errors import CorruptionError, LockedError, NotFoundError
-from custody.maintenance.repair.contents import mend
+from custody.maintenance.repair.repair_contents import mend
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace

@@ -13,9 +13,9 @@ from custody.config import load_settings
 from custody.errors import LockedError, NotFoundError
 from custody.index import build_shard
 from custody.maintenance.findings import KINDS, Finding, Level, damages
-from custody.maintenance.repair import logs, others
+from custody.maintenance.repair import repair_journals, repair_logs
 from custody.maintenance.rewriting import open_file
-from custody.maintenance.verification.ids import without
+from custody.maintenance.verification.check_ids import without
 from custody.model import Event, to_batch, to_events
 from custody.repository import EventSelection
 from custody.rollover import STEPS
@@ -112,11 +112,11 @@ def test_journals_of_a_lost_log_that_come_back_are_rolled_over_again(sample: Sam
 def test_what_is_gone_meanwhile_needs_no_repair(sample: Sample) -> None:
     workspace = sample.workspace()
     with pytest.raises(NotFoundError, match="Nothing is left to do"):
-        logs.rewrite(workspace, "data/2026-03-02/events/00000000000000000999.parquet")
+        repair_logs.rewrite(workspace, "data/2026-03-02/events/00000000000000000999.parquet")
     with pytest.raises(NotFoundError, match="Nothing is left to do"):
-        others.rebuild(workspace, "nothing")
+        repair_journals.rebuild(workspace, "nothing")
     with pytest.raises(NotFoundError, match="Nothing is left to do"):
-        others.roll_over(workspace, 999)
+        repair_journals.roll_over(workspace, 999)
 
 
 def test_a_staged_unit_whose_journals_are_gone_is_not_removed(sample: Sample) -> None:

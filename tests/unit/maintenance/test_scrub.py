@@ -11,6 +11,7 @@ from custody.clock import ManualClock
 from custody.config import Settings, load_settings
 from custody.errors import CorruptionError, FormatVersionError
 from custody.maintenance.findings import Finding, damages
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS, MaintenanceReport, MaintenanceUnit
 from custody.maintenance.scrub import (
     DAY_MS,
     FINDINGS_MAX,
@@ -26,7 +27,6 @@ from custody.maintenance.scrub import (
     read_scrub,
     scrub_once,
 )
-from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceReport, MaintenanceUnit
 from custody.maintenance.verification import Piece
 from custody.vfs import PosixFileSystem
 from custody.workspace import UnitReport, Workspace

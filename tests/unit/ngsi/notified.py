@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from custody.capture.notification import Notification
+from custody.capture.ngsi_notification import Notification
 from custody.ngsi.http_notification import Accepts, judge_request
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import Arrival, Record, records

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.capture.notification import Notification
+from custody.capture.ngsi_notification import Notification
 from custody.ngsi.http_notification import Accepts, Refusal, judge_head, judge_request
 from custody.ngsi.records import Arrival, Record, Unplaced, records
 from tests.unit.ngsi.notified import HEADERS, NOW_MS, attribute, body, parameters

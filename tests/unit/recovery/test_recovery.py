@@ -13,7 +13,7 @@ from custody.catalog import Action, RemoveFile
 from custody.cli.main import cli
 from custody.errors import LockedError
 from custody.lease import Attempt, Lease
-from custody.recovery import STEPS, find, leftovers, recover
+from custody.recovery import STEPS, find_leftovers, peek_leftovers, recover
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from custody.workspace import (
@@ -31,7 +31,7 @@ Found = dict[str, tuple[str, str]]
 
 def found(repository: Repository) -> Found:
     """What each leftover is called, and what would be done, by its name on disk."""
-    return {Path(item.path).name: (item.what, item.action) for item in find(repository.workspace())}
+    return {Path(item.path).name: (item.what, item.action) for item in find_leftovers(repository.workspace())}
 
 
 def files(repository: Repository) -> dict[Path, bytes]:
@@ -57,10 +57,10 @@ def open_again(repository: Repository, torn: bytes = b"") -> Path:
 
 def test_nothing_is_left_over_of_a_repository_at_rest(repository: Repository) -> None:
     append(repository, [event(0)])
-    assert find(repository.workspace()) == []
+    assert find_leftovers(repository.workspace()) == []
     run_steps(repository.settings)
-    assert find(repository.workspace()) == []
-    assert not leftovers(repository.settings).is_any
+    assert find_leftovers(repository.workspace()) == []
+    assert not peek_leftovers(repository.settings).is_any
 
 
 def test_a_dry_run_says_what_would_be_done_and_changes_nothing(repository: Repository) -> None:
@@ -83,7 +83,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(repository: Repos
 def test_an_unlisted_log_with_journals_goes_with_its_index_and_is_made_again(repository: Repository) -> None:
     append(repository, [event(0), event(1)])
     killed_before(repository, "rollover", "compress", "index")
-    assert leftovers(repository.settings).is_any
+    assert peek_leftovers(repository.settings).is_any
     assert sorted(found(repository).values()) == [
         ("event log", "discard"),
         ("index shard", "discard"),
@@ -91,7 +91,7 @@ def test_an_unlisted_log_with_journals_goes_with_its_index_and_is_made_again(rep
     ]
     repository.recover()
     assert found(repository) == {}
-    assert not leftovers(repository.settings).is_any
+    assert not peek_leftovers(repository.settings).is_any
     assert list(repository.settings.root.rglob("*.parquet")) == []
     assert len(repository.workspace().staged()) == 1, "the unit is whole and stays"
     run_steps(repository.settings)
@@ -215,7 +215,7 @@ def test_a_writer_that_lives_is_left_alone(repository: Repository) -> None:
     with repository.writer() as writer:
         writer.append([event(0)])
         assert found(repository) == {}
-        assert not leftovers(repository.settings).is_any
+        assert not peek_leftovers(repository.settings).is_any
         repository.recover()
         writer.append([event(1)])
     assert unnumbered(repository.events()) == [event(0), event(1)]
@@ -240,11 +240,11 @@ def test_an_attempt_that_failed_is_followed_by_a_recovery_and_fenced_off_in_the_
     append(repository, [event(0)])
     with pytest.raises(ZeroDivisionError), rollover_lease(repository.workspace(), Attempt("a", 1)):
         raise ZeroDivisionError
-    assert leftovers(repository.settings).is_any
+    assert peek_leftovers(repository.settings).is_any
     assert [unit.writer for unit in STEPS["recover"].units(repository.settings)] == ["main"]
     with rollover_lease(repository.workspace(), Attempt("b", 1)) as workspace:
         recover(workspace)
-    assert not leftovers(repository.settings).is_any
+    assert not peek_leftovers(repository.settings).is_any
     assert repository.workspace().catalog.load().epoch == 2
 
 

@@ -16,8 +16,8 @@ from custody.config.sections import RetentionSection
 from custody.format.names import event_log_path, toc_path
 from custody.retention import Plan, choose, mark, measure
 from custody.retention.candidates import Surveyed
+from custody.retention.disk_usage import allocated
 from custody.retention.rules import cutoff_ms
-from custody.retention.usage import allocated
 from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import Workspace
 

@@ -17,20 +17,20 @@ from custody.clock import SystemClock
 from custody.config import Settings
 from custody.errors import CustodyError
 from custody.maintenance.findings import Finding, Level, damages
-from custody.maintenance.verification.catalogs import check_catalog, check_forgotten, check_sink, check_software
-from custody.maintenance.verification.check_units import QUARANTINE, RECORDS, Piece, pieces, shared_pieces
-from custody.maintenance.verification.contents import check_claims, check_section
-from custody.maintenance.verification.ids import check_ids
-from custody.maintenance.verification.journals import (
+from custody.maintenance.verification.check_catalog import check_catalog, check_forgotten, check_sink, check_software
+from custody.maintenance.verification.check_contents import check_claims, check_section
+from custody.maintenance.verification.check_ids import check_ids
+from custody.maintenance.verification.check_journals import (
     check_containers,
     check_group,
     check_incarnations,
     check_states,
     check_unit,
 )
-from custody.maintenance.verification.logs import check_log, check_shard, check_versions
+from custody.maintenance.verification.check_logs import check_log, check_shard, check_versions
+from custody.maintenance.verification.check_records import check_builds, check_leases, check_quarantine, check_records
+from custody.maintenance.verification.check_units import QUARANTINE, RECORDS, Piece, pieces, shared_pieces
 from custody.maintenance.verification.orphans import orphans
-from custody.maintenance.verification.records import check_builds, check_leases, check_quarantine, check_records
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 

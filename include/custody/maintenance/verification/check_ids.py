@@ -19,7 +19,7 @@ from custody.errors import CustodyError
 from custody.format.names import parse_event_log
 from custody.journal import Group, read_end, writer_states
 from custody.maintenance.findings import Finding, Level
-from custody.maintenance.verification.journals import records_of
+from custody.maintenance.verification.check_journals import records_of
 from custody.workspace import Workspace
 
 Range = tuple[int, int]

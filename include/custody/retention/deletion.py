@@ -24,7 +24,7 @@ from custody.catalog import (
 )
 from custody.format.names import ContainerPaths
 from custody.maintenance import retire
-from custody.retention.usage import allocated, folder_bytes
+from custody.retention.disk_usage import allocated, folder_bytes
 from custody.workspace import Workspace
 
 GROUPS_KEPT_MS = 7 * 86_400_000

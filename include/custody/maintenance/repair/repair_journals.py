@@ -13,8 +13,8 @@ from custody.journal import Group, decode_state, encode_state, lock_path, read_e
 from custody.lease import Attempt
 from custody.maintenance.repair.actions import keep_evidence, loss
 from custody.maintenance.rewriting import retire
-from custody.maintenance.verification.ids import lost_ranges, without
-from custody.maintenance.verification.journals import read_journal, records_of
+from custody.maintenance.verification.check_ids import lost_ranges, without
+from custody.maintenance.verification.check_journals import read_journal, records_of
 from custody.quarantine import Quarantine
 from custody.recovery import seal
 from custody.rollover import STEPS, rebuild_shard

@@ -21,7 +21,7 @@ from custody.journal import Group
 from custody.maintenance.compaction import replace, shards_of
 from custody.maintenance.repair.actions import keep_evidence, loss
 from custody.maintenance.rewriting import conditions_for, open_file, retire, survey
-from custody.maintenance.verification.logs import sha256_of
+from custody.maintenance.verification.check_logs import sha256_of
 from custody.rollover.merge import merge_unit
 from custody.rollover.publish import compress_log, find_staged
 from custody.workspace import Workspace

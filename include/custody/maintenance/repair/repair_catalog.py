@@ -21,8 +21,8 @@ from custody.catalog.second_copies import copied_entry
 from custody.errors import ConflictError, NotFoundError
 from custody.format.names import TIME_DIGITS
 from custody.maintenance.repair.actions import loss
-from custody.maintenance.verification.catalogs import lost_copies
-from custody.maintenance.verification.ids import missing_ids
+from custody.maintenance.verification.check_catalog import lost_copies
+from custody.maintenance.verification.check_ids import missing_ids
 from custody.workspace import Workspace
 
 

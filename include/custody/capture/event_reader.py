@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from custody.capture import ngsi, nifi_rest, nifi_s2s, openlineage
+from custody.capture import ngsi_events, nifi_json, nifi_rest, openlineage
 from custody.capture.encodings import CHUNK_BYTES, Text
 from custody.capture.formats import DETECT_BYTES, Format, detect
 from custody.capture.json_splitter import Element, Splitter
@@ -16,10 +16,10 @@ from custody.capture.validate import Accepted, Context, Outcome, Place, ReadElem
 from custody.model import Problem, Severity
 
 _READERS: dict[Format, ReadElement] = {
-    Format.NIFI: nifi_s2s.read_element,
+    Format.NIFI: nifi_json.read_element,
     Format.NIFI_REST: nifi_rest.read_element,
     Format.OPENLINEAGE: openlineage.read_element,
-    Format.NGSI: ngsi.read_element,
+    Format.NGSI: ngsi_events.read_element,
 }
 
 

@@ -24,8 +24,7 @@ from custody.catalog.garbage import TRASH_KEPT_MS
 from custody.config import Settings
 from custody.errors import CorruptionError, FormatVersionError, NotFoundError, StorageError
 from custody.format.names import RETENTION_LEASE
-from custody.retention.contents import drop_unused
-from custody.retention.deleting import (
+from custody.retention.deletion import (
     delete_logs,
     delete_revisions,
     delete_shards,
@@ -34,9 +33,11 @@ from custody.retention.deleting import (
     keep_from,
     settle_marks,
 )
+from custody.retention.disk_usage import measure
 from custody.retention.planning import Choice, Plan, choose, mark, waiting_bytes
 from custody.retention.swh_builds import former_builds, remove_former
-from custody.retention.usage import measure
+from custody.retention.unused_contents import drop_unused
+from custody.rollover import Step, Unit
 from custody.vfs import FileSystem
 from custody.workspace import Step, Unit, UnitReport, Workspace
 

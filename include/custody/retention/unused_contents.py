@@ -19,7 +19,8 @@ from custody.flow.content import OPEN_SECONDS_MAX, ResourceClaim, claims_on_disk
 from custody.format.names import ContentPaths
 from custody.maintenance import all_references, in_journals, log_tables, open_file, references_of
 from custody.retention.candidates import Surveyed
-from custody.retention.usage import file_bytes
+from custody.retention.disk_usage import file_bytes
+from custody.rollover import is_live
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 

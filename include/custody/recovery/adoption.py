@@ -1,9 +1,9 @@
-"""Journals that are not the writer's, though they lie among its own: they become another writer's.
+"""Adoption: foreign journals that lie among a writer's own get a writer name of their own.
 
-Two machines had one writer name before one of them was refused, or a container that was given up came back. What such
-journals hold was acknowledged and is in no log. Their ids are others' too, so they get a writer name of their own and
-keep the ids: each journal is copied with another name in its header, and removed when the copy is durable. Done again
-after a crash anywhere, it ends in the same state.
+They come from two machines that had one writer name before one of them was refused, or from a container that was given
+up and came back. Their events were acknowledged and are in no log. Their ids were given out twice, so the journals get
+another writer name and keep their ids: each is copied with the new name in its header, and removed once the copy is
+durable. Repeated after a crash anywhere, adoption ends in the same state.
 """
 
 from __future__ import annotations
@@ -28,50 +28,51 @@ _DIGEST_DIGITS = 8
 _NAME_CHARACTERS = 63 - _DIGEST_DIGITS - 1
 
 
-class Adopted(msgspec.Struct, frozen=True, kw_only=True):
-    """A journal that became another writer's."""
+class AdoptedJournal(msgspec.Struct, frozen=True, kw_only=True):
+    """A journal under its new writer name."""
 
     writer: str
-    """The new one."""
+    """The new name."""
     path: str
     """Where it lies now."""
 
 
-def journals_of_others(workspace: Workspace, state: CatalogState) -> Iterator[Path]:
+def foreign_journals(workspace: Workspace, state: CatalogState) -> Iterator[Path]:
     """Yield the journals of other incarnations, and those of live groups whose events no live log has."""
     yield from (path for group in workspace.foreign_groups() for path in (*group.sealed, *group.open))
     yield from stray_journals(workspace, state, workspace.groups())
 
 
-def adopt(workspace: Workspace) -> list[Adopted]:
-    """Give the sealed ones of these journals a writer of their own; the next pass rolls them over.
+def adopt(workspace: Workspace) -> list[AdoptedJournal]:
+    """Give the sealed foreign journals a writer name of their own; the next pass rolls them over.
 
-    The caller holds the lease of the rollover, and has recovered what dead writers left open.
+    The caller holds the lease of the rollover, and has sealed what dead writers left open.
 
-    Durability: on return the journals that are named survive power loss under their new names.
+    Durability: on return the journals that are returned survive power loss under their new names.
 
     Raises:
-        ConflictError: another file has the place of one.
+        ConflictError: another file lies where a journal belongs.
         LockedError: a process holds one of the new writer names.
     """
-    found: dict[str, list[Path]] = defaultdict(list)
-    for path in journals_of_others(workspace, workspace.catalog.settle()):
+    by_writer: dict[str, list[Path]] = defaultdict(list)
+    for path in foreign_journals(workspace, workspace.catalog.settle()):
         name = JournalName.parse(path.name)
         if name is not None and name.sealed:
-            found[_new_name(workspace, path)].append(path)
-    return [done for writer, paths in sorted(found.items()) for done in _moved(workspace, writer, paths)]
+            by_writer[_new_name(workspace, path)].append(path)
+    return [journal for writer, paths in sorted(by_writer.items()) for journal in _move(workspace, writer, paths)]
 
 
 def _new_name(workspace: Workspace, path: Path) -> str:
-    """Return a name for what an incarnation wrote; of the writer's own, for what it wrote on one container."""
-    incarnation = workspace.incarnation_of(path)
+    """Return a name for all journals of an incarnation; for those of the writer's own, one name a container."""
+    incarnation = workspace.ownership.incarnation(path)
     own = {claim.incarnation for claim in workspace.incarnations.known()}
-    whence = f"{incarnation}/{path.parent if incarnation in own or not incarnation else ''}"
-    digest = hashlib.sha256(f"{workspace.writer}/{whence}".encode()).hexdigest()[:_DIGEST_DIGITS]
+    # Part of the name on disk: an adoption that is repeated must find the journals that it has moved.
+    origin = f"{incarnation}/{path.parent if incarnation in own or not incarnation else ''}"
+    digest = hashlib.sha256(f"{workspace.writer}/{origin}".encode()).hexdigest()[:_DIGEST_DIGITS]
     return f"{workspace.writer[:_NAME_CHARACTERS]}-{digest}"
 
 
-def _moved(workspace: Workspace, writer: str, paths: list[Path]) -> Iterator[Adopted]:
+def _move(workspace: Workspace, writer: str, paths: list[Path]) -> Iterator[AdoptedJournal]:
     fs, containers = workspace.fs, workspace.settings.containers
     fs.make_directory(lock_path(containers, writer).parent)
     with fs.lock(lock_path(containers, writer)):
@@ -87,14 +88,15 @@ def _moved(workspace: Workspace, writer: str, paths: list[Path]) -> Iterator[Ado
                 fs.write_durably(target, data)
             elif fs.read(target) != data:
                 raise ConflictError(f"{target}: expected {path} under its new writer name, got another journal.")
+            # The copy's name first: without it the journal would be gone after power loss.
             fs.sync_directory(target.parent)
             fs.remove(path)
             fs.sync_directory(path.parent)
-            yield Adopted(writer=writer, path=str(target))
+            yield AdoptedJournal(writer=writer, path=str(target))
 
 
 def _renamed(workspace: Workspace, writer: str, path: Path) -> bytes:
-    """Return a journal's bytes with another writer in its header; all others stay as they are, damaged ones too."""
+    """Return a journal's bytes with another writer in its header; all other bytes stay, damaged ones too."""
     data = workspace.fs.read(path)
     header = read_header(workspace.fs, path)
     start = len(PREAMBLE)
@@ -107,5 +109,5 @@ def _renamed(workspace: Workspace, writer: str, path: Path) -> bytes:
     else:
         head = next(frames(data, start))
         start = head.end if isinstance(head, Frame) else start
-    made = msgspec.structs.replace(header, writer=writer, incarnation="")
-    return PREAMBLE + frame(KIND_HEADER, msgspec.json.encode(made)) + data[start:]
+    renamed = msgspec.structs.replace(header, writer=writer, incarnation="")
+    return PREAMBLE + frame(KIND_HEADER, msgspec.json.encode(renamed)) + data[start:]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from custody.capture.identity import digest_ordinal, named_uuid
-from custody.capture.notification import Entity, Notification, read_notification
+from custody.capture.ngsi_notification import Entity, Notification, read_notification
 from custody.capture.raw_json import members
 from custody.capture.validate import Context
 from custody.capture.values import parse_iso
