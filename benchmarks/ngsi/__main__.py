@@ -29,10 +29,10 @@ from custody.lease import Attempt
 from custody.ngsi.http_notification import Accepts, Arrival, read_arrival
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.persist import persisting
-from custody.ngsi_sink.rest import open_files
+from custody.ngsi_sink.webhdfs import open_files
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
-from custody_conformance.targets import Base, Below
+from custody_conformance.end_to_end import Base, Below
 from tests.support import run_steps
 
 _ACKNOWLEDGED_TOGETHER = 100

@@ -15,8 +15,7 @@ from typing import Any
 from custody.errors import InvalidInputError
 from custody.ngsi.hive import Table
 from custody_conformance.case import EXPECT, Case, read_cases
-from custody_conformance.memory import LOCATION
-from custody_conformance.running import ATTEMPTS_MAX, Outcome, run
+from custody_conformance.in_memory import ATTEMPTS_MAX, LOCATION, Outcome, run
 
 _SHOWN = 160
 _UUID_VERSION = 4

@@ -21,8 +21,7 @@ from custody.spark.session import start_session
 from custody.spark.submit import jobs_folder, run_submitted, submit_command
 from custody_conformance.case import EXPECT, Case, read_cases
 from custody_conformance.checking import Verdict, check_cases, shipped_cases
-from custody_conformance.end_to_end import EndToEnd
-from custody_conformance.targets import Base
+from custody_conformance.end_to_end import Base, EndToEnd
 
 NAME = "ngsi_check"
 _SAID = "custody: "

@@ -21,7 +21,7 @@ from custody.ngsi_sink.batch_file import decode
 from custody.ngsi_sink.batch_plan import Taken
 from custody.ngsi_sink.notifications import read_events
 from custody.ngsi_sink.sink import Sink
-from custody.ngsi_sink.sink_catalog import DATABASE, NAME
+from custody.ngsi_sink.sink_state import DATABASE, NAME
 from custody.store import LocalStore
 from custody.vfs import FileSystem
 from tests.crash.enumeration import Scenario

@@ -16,10 +16,9 @@ from custody.clock import ManualClock
 from custody.errors import CorruptionError, StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.batch_file import part
-from custody.ngsi_sink.rest import Network, RestFiles, open_target
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import FilesTarget, Target
-from custody.ngsi_sink.webhdfs import Answer, Call
+from custody.ngsi_sink.webhdfs import Answer, Call, Network, RestFiles, open_target
 from custody.vfs import PosixFileSystem
 from tests.crash.sinking import BATCHES, RECEIVED_MS, WRITER, expected, items
 from tests.services import reading

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from custody.cli.main import cli
-from custody.ngsi_sink.rest import RestFiles
-from custody_conformance.targets import Below
+from custody.ngsi_sink.webhdfs import RestFiles
+from custody_conformance.end_to_end import Below
 from tests.services import reading
 from tests.services.hdfs import Hdfs, hdfs
 from tests.unit.ngsi.notified import parameters

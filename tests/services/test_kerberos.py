@@ -18,10 +18,9 @@ from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.batch_file import part
 from custody.ngsi_sink.kerberos import Login
-from custody.ngsi_sink.rest import Network, RestFiles, open_target
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import Target
-from custody.ngsi_sink.webhdfs import OK, REDIRECT, Answer, Call
+from custody.ngsi_sink.webhdfs import OK, REDIRECT, Answer, Call, Network, RestFiles, open_target
 from custody.vfs import PosixFileSystem
 from tests.crash.sinking import BATCHES, RECEIVED_MS, WRITER, expected, items
 from tests.services import reading

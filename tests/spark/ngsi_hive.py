@@ -15,8 +15,8 @@ from custody.ngsi import rendering
 from custody.ngsi.hive import full_name
 from custody.ngsi.parquet import contents
 from custody.ngsi_sink.batch_file import part
-from custody.ngsi_sink.rest import open_target
 from custody.ngsi_sink.tables import Wanted, spark_table
+from custody.ngsi_sink.webhdfs import open_target
 from custody.spark.hdfs import rpc_files
 from custody.spark.hive import ensure_tables, hive_folder, session_options
 from custody.spark.session import start_session

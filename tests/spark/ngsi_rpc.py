@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from custody.errors import CorruptionError, StorageError
 from custody.ngsi_sink.batch_file import part
-from custody.ngsi_sink.rest import open_target
 from custody.ngsi_sink.target import Target
+from custody.ngsi_sink.webhdfs import open_target
 from custody.spark.hdfs import RpcFiles, rpc_files
 from custody.spark.session import start_session
 from custody.vfs import PosixFileSystem

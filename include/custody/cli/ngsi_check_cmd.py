@@ -16,10 +16,9 @@ from custody.config import Settings, load_settings
 from custody.errors import ConfigurationError, StorageError
 from custody_conformance.case import EXPECT, Case, read_cases
 from custody_conformance.checking import Verdict, check_cases, profiles, shipped_cases
-from custody_conformance.end_to_end import EndToEnd
+from custody_conformance.end_to_end import Base, EndToEnd
+from custody_conformance.in_memory import run
 from custody_conformance.job import submitted
-from custody_conformance.running import run
-from custody_conformance.targets import Base
 
 
 @click.command()

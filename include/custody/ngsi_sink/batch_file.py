@@ -17,6 +17,8 @@ from custody.format.framing import Frame, frame, frames
 
 PREAMBLE = b"CUSTNGB\x01"
 KIND_BATCH, KIND_PART = 1, 2
+BATCHES, COLUMNS, LEFT, ASIDE, DEFERRED = "batches", "columns", "left", "aside", "deferred"
+"""Kinds of the sink's objects: the folders that they lie in. Part of the format; add, never change."""
 
 
 class Source(msgspec.Struct, frozen=True, array_like=True, order=True):

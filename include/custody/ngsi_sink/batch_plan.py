@@ -19,9 +19,8 @@ from custody.ngsi.parameters import Parameters
 from custody.ngsi.parquet import Contents, contents
 from custody.ngsi.records import Record, Unplaced
 from custody.ngsi.rendering import Known
-from custody.ngsi_sink.batch_file import Aside, Left, Notified, Source, Staged
+from custody.ngsi_sink.batch_file import ASIDE, LEFT, Aside, Left, Notified, Source, Staged
 from custody.ngsi_sink.retry import Failed
-from custody.ngsi_sink.sink_catalog import ASIDE, LEFT
 
 NOT_WRITTEN, NO_FILE, UNREADABLE = "not-written", "no-file", "unreadable"
 Reach = Callable[[Iterable[str]], Mapping[str, Failed]]

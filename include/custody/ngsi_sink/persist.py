@@ -21,12 +21,12 @@ from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink import resubmission
 from custody.ngsi_sink.batch_plan import Written
 from custody.ngsi_sink.notifications import LiveNotifications
-from custody.ngsi_sink.rest import open_target
 from custody.ngsi_sink.run import GO_EVENTS, Persisted, persist, submit_again
 from custody.ngsi_sink.send_events import WRITER
 from custody.ngsi_sink.sink import Sink
-from custody.ngsi_sink.sink_catalog import NAME, Kept
+from custody.ngsi_sink.sink_state import NAME, Kept
 from custody.ngsi_sink.target import Files, Target
+from custody.ngsi_sink.webhdfs import open_target
 from custody.read.reader import snapshot, tables
 from custody.repository.repository import Repository
 from custody.vfs import FileSystem
@@ -134,7 +134,7 @@ def persisting(
         repository: whose notifications are written.
         attempt: who does it; a later try of the same task takes over at once.
         target: where files go, instead of what `ngsi.backend` says.
-        rpc: makes the files of backend `binary`, see `custody.ngsi_sink.rest.open_target`.
+        rpc: makes the files of backend `binary`, see `custody.ngsi_sink.webhdfs.open_target`.
         take_over: take the lease from an attempt that lives.
         sleep: waits before a retry.
         note: remembers destinations durably before rows of theirs are written, see `custody.ngsi_sink.tables.Wanted`.

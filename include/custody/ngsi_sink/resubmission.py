@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from custody.ngsi_sink import batch_file
+from custody.ngsi_sink.batch_file import DEFERRED
 from custody.ngsi_sink.batch_plan import NOT_WRITTEN
-from custody.ngsi_sink.sink_catalog import DEFERRED
 from custody.quarantine import Entry, Quarantine
 from custody.quarantine.store import key_of
 from custody.vfs import FileSystem

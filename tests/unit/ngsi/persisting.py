@@ -18,10 +18,10 @@ from custody.ngsi.http_notification import Accepts, Arrival, read_arrival
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.batch_file import Part
 from custody.ngsi_sink.persist import Persisting, persisting
-from custody.ngsi_sink.rest import open_target
 from custody.ngsi_sink.run import Persisted
 from custody.ngsi_sink.send_events import WRITER
 from custody.ngsi_sink.target import Target
+from custody.ngsi_sink.webhdfs import open_target
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from tests.support import files_below, run_steps

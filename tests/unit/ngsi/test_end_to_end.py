@@ -13,8 +13,7 @@ from custody.config import NgsiSection
 from custody.errors import ConfigurationError, NotFoundError, StorageError
 from custody_conformance.case import Case
 from custody_conformance.checking import check_cases, shipped_cases
-from custody_conformance.end_to_end import EndToEnd
-from custody_conformance.targets import Base
+from custody_conformance.end_to_end import Base, EndToEnd
 
 CASES = {case.id: case for case in shipped_cases()}
 FEW = ("MOD-01", "MOD-17", "MOD-27", "MOD-33", "BAT-01", "REQ-01", "HIV-01")

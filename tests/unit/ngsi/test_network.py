@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from custody.errors import ConfigurationError
-from custody.ngsi_sink.rest import Network
-from custody.ngsi_sink.webhdfs import Call
+from custody.ngsi_sink.webhdfs import Call, Network
 from tests.unit.ngsi.notified import parameters
 
 Reply = Callable[[BaseHTTPRequestHandler, bytes], tuple[int, dict[str, str], bytes] | None]

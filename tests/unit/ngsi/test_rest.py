@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from custody.errors import StorageError
-from custody.ngsi_sink.rest import RestFiles, authority
 from custody.ngsi_sink.target import BusyError, DestinationError
-from custody.ngsi_sink.webhdfs import Answer, Call
+from custody.ngsi_sink.webhdfs import Answer, Call, RestFiles, authority
 from tests.unit.ngsi.notified import parameters
 
 PATH = "/user/warden/a b/é.txt"

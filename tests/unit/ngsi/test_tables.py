@@ -11,8 +11,8 @@ import pytest
 from custody.config import Settings
 from custody.errors import ConfigurationError, CorruptionError
 from custody.ngsi.naming import Destination
-from custody.ngsi_sink.rest import open_target
 from custody.ngsi_sink.tables import TablesReport, Wanted, location, server_silence, spark_table, unreachable
+from custody.ngsi_sink.webhdfs import open_target
 from custody.spark.hive import ensure_tables, session_options
 from custody.vfs.memory import MemoryFileSystem
 from tests.unit.ngsi.notified import attribute, body, parameters, recorded

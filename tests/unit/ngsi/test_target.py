@@ -14,8 +14,8 @@ from custody.config import Settings
 from custody.errors import ConfigurationError, CorruptionError, StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.batch_file import part
-from custody.ngsi_sink.rest import open_target
 from custody.ngsi_sink.target import BusyError, FilesTarget
+from custody.ngsi_sink.webhdfs import open_target
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.unit.ngsi.notified import parameters

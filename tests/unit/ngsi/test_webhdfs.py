@@ -7,7 +7,7 @@ import pytest
 from custody.errors import StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.webhdfs import Answer, Call, Endpoints, add_lines, converse
-from custody_conformance.memory import Faults, MemoryHdfs
+from custody_conformance.in_memory import Faults, MemoryHdfs
 from tests.unit.ngsi.notified import parameters
 
 PATH = "/user/warden/a/b.txt"
