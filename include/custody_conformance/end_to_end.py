@@ -7,7 +7,8 @@ come from the run in memory.
 
 Files below a folder of a file system, and what is there: a scratch place on the same HDFS that production has.
 
-The sink never looks around: it knows its paths. Who compares what it wrote, and removes that again, does (`Shown`).
+The sink never looks around: it knows its paths. Who compares what it wrote, and removes that again, does
+(`ListableFiles`).
 """
 
 from __future__ import annotations
@@ -32,17 +33,16 @@ from custody.clock import ManualClock
 from custody.config import NgsiSection, Settings
 from custody.errors import ConfigurationError, StorageError
 from custody.lease import Attempt
-from custody.ngsi.hive import table
+from custody.ngsi.hive import hive_table
 from custody.ngsi.parameters import Parameters, read_names
-from custody.ngsi.records import Arrival
-from custody.ngsi_sink.batch_file import LEFT, Left, Part
-from custody.ngsi_sink.batch_plan import Written
-from custody.ngsi_sink.persist import persisting, sink_folder
-from custody.ngsi_sink.run import Persisted
+from custody.ngsi.records import ReceiveTime
+from custody.ngsi_sink.batch_file import SKIPPED, FileAppend, Skipped
+from custody.ngsi_sink.batch_plan import BatchResult
+from custody.ngsi_sink.persist import open_files, open_sink, sink_folder
+from custody.ngsi_sink.run import SinkReport
 from custody.ngsi_sink.sink import Sink
-from custody.ngsi_sink.sink_state import Kept
-from custody.ngsi_sink.target import Files, FilesTarget
-from custody.ngsi_sink.webhdfs import open_files
+from custody.ngsi_sink.sink_state import SinkCatalog
+from custody.ngsi_sink.target import AppendableFiles, FilesTarget
 from custody.recovery import STEPS
 from custody.repository.repository import Repository
 from custody.serving.ngsi_intake import Intake
@@ -70,7 +70,7 @@ _ACCESS = (
 _FORMS = "file:///folder, hdfs://host:8020/folder or webhdfs://host:9870/folder"
 
 
-class Shown(Files, Protocol):
+class ListableFiles(AppendableFiles, Protocol):
     """Files that can be listed, read and removed as well. All methods raise StorageError."""
 
     def walk(self, folder: str) -> Iterator[str]:
@@ -87,7 +87,7 @@ class Shown(Files, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class FsUri:
     """A folder of a file system, as a URI names it."""
 
     backend: str
@@ -129,10 +129,10 @@ class Base:
         }
 
 
-class Below:
+class ScratchDir:
     """The files below a folder, by the paths that they have there."""
 
-    def __init__(self, files: Shown, folder: str) -> None:
+    def __init__(self, files: ListableFiles, folder: str) -> None:
         self._files = files
         self._folder = folder
 
@@ -203,8 +203,8 @@ class EndToEnd:
         access: who logs in at the base, and how it is asked.
     """
 
-    base: Base | None = None
-    rpc: Callable[[Parameters], Shown] | None = None
+    base: FsUri | None = None
+    rpc: Callable[[Parameters], ListableFiles] | None = None
     access: NgsiSection = field(default_factory=NgsiSection)
 
     def run(self, case: Case) -> Outcome:
@@ -222,11 +222,11 @@ class EndToEnd:
         outcome = Outcome(headers=memory.headers, calls=memory.calls, endpoints=memory.endpoints)
         with tempfile.TemporaryDirectory(prefix="custody-case-") as folder:
             root = Path(folder)
-            base = self.base or Base("file", "", 1, str(root))
+            base = self.base or FsUri("file", "", 1, str(root))
             scratch = f"{base.folder}/custody-check-{uuid.uuid4().hex[:12]}-{re.sub(r'[^A-Za-z0-9]', '-', case.id)}"
             settings = _settings(case, root, base.settings(self.access))
             parameters = Parameters.from_section(settings.ngsi, root)
-            files = Below(open_files(parameters, PosixFileSystem(), root, rpc=self.rpc), scratch)
+            files = ScratchDir(open_files(parameters, PosixFileSystem(), root, rpc=self.rpc), scratch)
             with closing(files):
                 try:
                     _run(case, outcome, settings, files)
@@ -237,7 +237,7 @@ class EndToEnd:
             return outcome
 
 
-def _run(case: Case, outcome: Outcome, settings: Settings, files: Below) -> None:
+def _run(case: Case, outcome: Outcome, settings: Settings, files: ScratchDir) -> None:
     clock = ManualClock(0)
     repository = Repository(settings, clock=clock)
     with receiving(repository, clock) as port:
@@ -250,19 +250,19 @@ def _run(case: Case, outcome: Outcome, settings: Settings, files: Below) -> None
     target = _FaultyTarget(files, Faults.read(case.faults), _parameters(case).hosts)
     tables = _Tables(parameters, outcome)
     try:
-        with persisting(repository, Attempt.new("case"), target=target, sleep=target.sleep) as opened:
+        with open_sink(repository, Attempt.new("case"), target=target, sleep=target.sleep) as opened:
             tables.sink = opened.sink
 
-            def on_go(written: Written) -> None:
+            def on_chunk(written: BatchResult) -> None:
                 target.end()
                 tables.describe(written)
 
-            done, _ = take_all(opened, on_go=on_go, go_events=1)
+            done, _ = take_all(opened, on_chunk=on_chunk, chunk_events=1)
     except _EndlessError:
-        done = Persisted(batches=1, aside=1, problems=["it was tried again and again"])
+        done = SinkReport(batches=1, quarantined=1, problems=["it was tried again and again"])
     outcome.batches = done.batches
     outcome.attempt_offsets_ms = target.offsets_ms
-    outcome.is_dropped = bool(done.aside)
+    outcome.is_dropped = bool(done.quarantined)
     outcome.errors += done.problems
     outcome.errors += _left(repository, clock)
     outcome.errors += [entry.message for entry in repository.quarantine.entries()]
@@ -291,16 +291,16 @@ def post_case(case: Case, port: int, clock: ManualClock, outcome: Outcome) -> No
     for sent in case.sent:
         at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
         if case.clock.timestamp is not None:
-            at_ms = Arrival.stamped(case.clock.timestamp).received_ms
+            at_ms = ReceiveTime.stamped(case.clock.timestamp).received_ms
         clock.advance(at_ms - clock.now_ms())
         headers, body = {**case.headers, **sent.headers}, case.bytes_of(sent)
-        status, told, answer = _post(port, case.request.method, case.request.path, headers, body)
+        status, answer_headers, answer = _post(port, case.request.method, case.request.path, headers, body)
         outcome.statuses.append(status)
         if status == http.HTTPStatus.OK:
             outcome.events += int(answer["stored"])  # type: ignore[call-overload]
         else:
             outcome.errors.append(str(answer.get("message", "")))
-            outcome.answers |= told
+            outcome.answers |= answer_headers
 
 
 def _post(
@@ -315,8 +315,8 @@ def _post(
         connection.endheaders(body)
         response = connection.getresponse()
         data = response.read()
-        told = {name.title(): value for name, value in response.getheaders()}
-        return response.status, told, msgspec.json.decode(data) if data else {}
+        answer_headers = {name.title(): value for name, value in response.getheaders()}
+        return response.status, answer_headers, msgspec.json.decode(data) if data else {}
     finally:
         connection.close()
 
@@ -348,7 +348,7 @@ def receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
 class _FaultyTarget(FilesTarget):
     """A target that fails as a case wants: always, or at the first attempts."""
 
-    def __init__(self, files: Below, faults: Faults, hosts: Sequence[str]) -> None:
+    def __init__(self, files: ScratchDir, faults: Faults, hosts: Sequence[str]) -> None:
         super().__init__(files)
         self._failing = faults.failing_attempts
         self._reason = "made to fail"
@@ -366,7 +366,7 @@ class _FaultyTarget(FilesTarget):
         self._fail()
         return super().length(path)
 
-    def apply(self, part: Part, data: memoryview) -> None:
+    def apply(self, part: FileAppend, data: memoryview) -> None:
         """Bring a part into its file, unless this attempt is to fail."""
         self._fail()
         super().apply(part, data)
@@ -404,20 +404,20 @@ class _Tables:
     sink: Sink | None = None
     had: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def describe(self, written: Written) -> None:
+    def describe(self, written: BatchResult) -> None:
         """Note the tables that a batch makes or changes."""
         if self.sink is None or not self.parameters.values.hive:
             return
         for destination in written.destinations:
             had, have = self.had.get(destination.location, ()), self.sink.columns.get(destination.location, ())
             if destination.location not in self.had or had != have:
-                self.outcome.tables.append(table(destination, self.parameters, attributes=have, had=had))
+                self.outcome.tables.append(hive_table(destination, self.parameters, attributes=have, had=had))
                 self.had[destination.location] = have
 
 
 def _left(repository: Repository, clock: ManualClock) -> list[str]:
-    kept = Kept(PosixFileSystem(), sink_folder(repository.settings), clock)
-    found = (msgspec.json.decode(kept.read(name), type=list[Left]) for name in kept.names(LEFT))
+    kept = SinkCatalog(PosixFileSystem(), sink_folder(repository.settings), clock)
+    found = (msgspec.json.decode(kept.read(name), type=list[Skipped]) for name in kept.names(SKIPPED))
     return [item.reason for items in found for item in items]
 
 

@@ -20,13 +20,14 @@ from pyarrow import BufferReader
 
 from custody.capture.notification import Notification
 from custody.errors import InvalidInputError, StorageError
-from custody.ngsi.hive import Table, table
+from custody.ngsi.hive import HiveTable, hive_table
 from custody.ngsi.http_notification import Accepts, Refusal, judge_request
 from custody.ngsi.naming import COMPONENT_BYTES_MAX, Destination
 from custody.ngsi.parameters import Parameters, read_names
-from custody.ngsi.parquet import contents
-from custody.ngsi.records import Arrival, Record, Unplaced, records
-from custody.ngsi_sink.retry import Batch, cut, waits_ms
+from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
+from custody.ngsi.rendering import file_additions
+from custody.ngsi_sink.retry import waits_ms
+from custody.ngsi_sink.run import EventBatch, cut_batches
 from custody.ngsi_sink.webhdfs import (
     CREATED,
     FORBIDDEN,
@@ -35,9 +36,13 @@ from custody.ngsi_sink.webhdfs import (
     REDIRECT,
     Answer,
     Call,
+    Conversation,
     Endpoints,
-    add_lines,
+    call,
     converse,
+    make_folder,
+    refused,
+    send_data,
 )
 from custody_conformance.case import Case
 
@@ -162,7 +167,7 @@ class Outcome:
     headers: dict[str, str] = field(default_factory=dict)
     """Of the first event."""
     files: dict[str, bytes] = field(default_factory=dict)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[HiveTable] = field(default_factory=list)
     batches: int = 0
     attempt_offsets_ms: list[int] = field(default_factory=list)
     is_dropped: bool = False
@@ -231,7 +236,7 @@ def _received(case: Case, parameters: Parameters, outcome: Outcome) -> Iterator[
         outcome.statuses.append(_DONE)
         outcome.errors += [f"entity {broken.index}: {broken.reason}" for broken in found.broken]
         stamp = case.clock.timestamp
-        arrival = Arrival.at(at_ms, parameters) if stamp is None else Arrival.stamped(stamp)
+        arrival = ReceiveTime.at(at_ms, parameters) if stamp is None else ReceiveTime.stamped(stamp)
         transaction = str(uuid.uuid4())
         outcome.events += len(found.entities)
         outcome.headers = outcome.headers or _headers(found, arrival, transaction, parameters)
@@ -239,7 +244,7 @@ def _received(case: Case, parameters: Parameters, outcome: Outcome) -> Iterator[
             yield at_ms, record
 
 
-def _headers(found: Notification, arrival: Arrival, transaction: str, parameters: Parameters) -> dict[str, str]:
+def _headers(found: Notification, arrival: ReceiveTime, transaction: str, parameters: Parameters) -> dict[str, str]:
     values = parameters.values
     return {
         "content-type": found.headers.get("content-type", ""),
@@ -265,17 +270,17 @@ class _Sink:
     def take(self, received: Iterator[tuple[int, Record | Unplaced]]) -> None:
         """Write everything."""
         values = self._parameters.values
-        for batch in cut(received, size=values.batch_size, timeout_ms=values.batch_timeout * 1000):
+        for batch in cut_batches(received, size=values.batch_size, timeout_ms=values.batch_timeout * 1000):
             self._outcome.batches += 1
             self._persist(batch)
         self._outcome.endpoints = self._endpoints.hosts
 
-    def _persist(self, batch: Batch[Record | Unplaced]) -> None:
+    def _persist(self, batch: EventBatch[Record | Unplaced]) -> None:
         for item in batch.items:
             if isinstance(item, Unplaced):
                 self._outcome.errors.append(f"entity {item.entity.id[:80]}: {item.reason}")
         placed = [item for item in batch.items if isinstance(item, Record)]
-        made = contents(placed, self._parameters, self._columns, part=f"part-{self._outcome.batches:05d}")
+        made = file_additions(placed, self._parameters, self._columns, part=f"part-{self._outcome.batches:05d}")
         self._outcome.errors += [item.reason for item in made.unplaced.values()]
         if not self._write_with_retries(made.files):
             self._outcome.is_dropped = True
@@ -312,5 +317,30 @@ class _Sink:
         have = self._columns.get(destination.location, ())
         if destination.location in self._tables and had == have:
             return
-        self._outcome.tables.append(table(destination, self._parameters, attributes=have, had=had))
+        self._outcome.tables.append(hive_table(destination, self._parameters, attributes=have, had=had))
         self._tables[destination.location] = have
+
+
+def add_lines(path: str, data: bytes, parameters: Parameters) -> Conversation[None]:
+    """Append bytes to a file as NGSIToHDFS does; make it, and its folder, where it does not exist.
+
+    Raises:
+        StorageError: an answer says neither yes nor that the file is missing; the message names it.
+    """
+    answer = yield call("GET", path, "getfilestatus", parameters)
+    if answer.status == NOT_FOUND:
+        yield from make_folder(path.rpartition("/")[0], parameters)
+        yield from _send("PUT", path, "create", CREATED, data, parameters)
+    elif answer.status == OK:
+        if data:
+            yield from _send("POST", path, "append", OK, data, parameters)
+    else:
+        raise refused("getfilestatus", path, answer)
+
+
+def _send(
+    method: str, path: str, operation: str, expected: int, data: bytes, parameters: Parameters
+) -> Conversation[None]:
+    answer = yield from send_data(call(method, path, operation, parameters), data, parameters)
+    if not answer.is_of_data or answer.status != expected:
+        raise refused(f"{operation} of the data" if answer.is_of_data else operation, path, answer)

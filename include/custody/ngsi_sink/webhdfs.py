@@ -1,22 +1,13 @@
-"""The REST interface of HDFS as a conversation: what to ask next, from what was answered; no socket in here.
+"""HDFS over its REST interface: WebHDFS at the NameNodes, or HttpFS.
 
-A conversation is a generator: it yields a `Call` and is sent the `Answer`. Whoever drives it talks to the network, so
-the same one runs against WebHDFS, HttpFS and a fake. `Endpoints` keeps the NameNodes in the order in which they
-are worth trying. `add_lines` is what NGSIToHDFS asks, `custody.ngsi_sink.webhdfs` what custody does.
+Three layers, from the inside out. An operation (`_append`, `_truncate`) is a conversation: a generator that yields a
+`Call` and is sent the `Answer`, and knows no socket. `converse` drives one, with the NameNodes in the order in which
+they are worth trying (`Endpoints`), over an `HttpTransport`: `PooledTransport` has the sockets, their limits, time-outs
+and TLS, and the cookies of Kerberos; tests have a fake. `WebHdfsFiles` is the file system that a target is made on.
 
-HDFS by REST, WebHDFS or HttpFS: what is asked so that a part stands in its file once.
-
-Each method of `RestFiles` is a conversation (`custody.ngsi_sink.webhdfs`) of one or two calls. None is begun a second
-time
-here when an answer was lost: whoever applies a part again sees first what was done. What HDFS says while another writer
-has the file open, or while it finds out how much of one that died is there, is BusyError.
-
-Calls to a REST backend over real sockets: pooled connections, their limits, time-outs, TLS, cookies of Kerberos.
-
-No call is repeated here but one that was not let in, and no redirect is followed: what to do next is the business of
-the conversation.
-
-Which target the parameters choose; the one function that whoever runs a sink calls.
+No operation is begun a second time here when an answer was lost: whoever applies an append again sees first what was
+done. What HDFS says while another writer has the file open, or while it finds out how long the file of a dead writer
+is, becomes BusyError.
 """
 
 from __future__ import annotations
@@ -27,7 +18,6 @@ import threading
 from base64 import b64encode
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Protocol, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -35,9 +25,7 @@ from custody.config import NgsiSection
 from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.kerberos import Login
-from custody.ngsi_sink.local import LocalFiles
-from custody.ngsi_sink.target import BusyError, Files, FilesTarget, Target, no_file
-from custody.vfs import FileSystem
+from custody.ngsi_sink.target import BusyError, not_a_file
 
 OK, CREATED, REDIRECT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 200, 201, 307, 401, 403, 404
 _STANDBY = "StandbyException"
@@ -57,13 +45,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back; `location` is where a redirect points."""
+    """An HTTP response; `location` is where a redirect points."""
 
     status: int
     body: bytes = b""
     location: str = ""
     is_of_data: bool = False
-    """Whether a DataNode gave it, to data that were sent to it."""
+    """Whether it is a DataNode's answer to data that it was sent."""
 
     @property
     def is_standby(self) -> bool:
@@ -74,23 +62,6 @@ class Answer:
 Conversation = Generator[Call, Answer, Result]
 
 
-def add_lines(path: str, data: bytes, parameters: Parameters) -> Conversation[None]:
-    """Append bytes to a file; make it, and its folder, where it does not exist.
-
-    Raises:
-        StorageError: an answer says neither yes nor that the file is missing; the message names it.
-    """
-    answer = yield call("GET", path, "getfilestatus", parameters)
-    if answer.status == NOT_FOUND:
-        yield from make_folder(path.rpartition("/")[0], parameters)
-        yield from _send("PUT", path, "create", CREATED, data, parameters)
-    elif answer.status == OK:
-        if data:
-            yield from _send("POST", path, "append", OK, data, parameters)
-    else:
-        raise refused("getfilestatus", path, answer)
-
-
 def make_folder(folder: str, parameters: Parameters) -> Conversation[None]:
     """Make a folder and those above it, whichever are missing."""
     answer = yield call("PUT", folder, "mkdirs", parameters)
@@ -98,18 +69,10 @@ def make_folder(folder: str, parameters: Parameters) -> Conversation[None]:
         raise refused("mkdirs", folder, answer)
 
 
-def _send(
-    method: str, path: str, operation: str, wanted: int, data: bytes, parameters: Parameters
-) -> Conversation[None]:
-    answer = yield from send_data(call(method, path, operation, parameters), data, parameters)
-    if not answer.is_of_data or answer.status != wanted:
-        raise refused(f"{operation} of the data" if answer.is_of_data else operation, path, answer)
-
-
 def send_data(first: Call, data: bytes, parameters: Parameters) -> Conversation[Answer]:
-    """Ask without the data, send them to where the answer points, and return the answer to that.
+    """Make a call without the data, send them to where its answer points, and return the answer to the data.
 
-    Where the NameNode points nowhere, its own answer is returned; that of the data says that it is one.
+    Where the NameNode redirects nowhere, its own answer is returned; `is_of_data` tells the two apart.
     """
     answer = yield first
     if answer.status != REDIRECT or not answer.location:
@@ -122,20 +85,20 @@ def send_data(first: Call, data: bytes, parameters: Parameters) -> Conversation[
 
 def call(method: str, path: str, operation: str, parameters: Parameters, **more: str) -> Call:
     """Return a call of an operation on a path; `more` are its parameters."""
-    # With Kerberos the user is who has logged in; a NameNode may refuse the name of another beside it.
+    # With Kerberos the user is the one who logged in; a NameNode may refuse another name beside it.
     user = {} if parameters.values.krb5_auth else {"user.name": parameters.username}
     query = urlencode({"op": operation, **user, **more})
     return Call(method, f"{_ROOT}{quote(path)}?{query}", headers(parameters))
 
 
 def headers(parameters: Parameters) -> dict[str, str]:
-    """Return the headers that every call has."""
+    """Return the headers of every call."""
     token = parameters.values.oauth2_token
     return {"X-Auth-Token": token} if token else {}
 
 
 def refused(operation: str, path: str, answer: Answer) -> StorageError:
-    """Return the error that an answer is, with what HDFS says about it."""
+    """Return the error that stands for an answer, with the reason that HDFS gives."""
     kind, message = remote(answer)
     why = f" ({kind}: {message[:200]})" if kind else ""
     if answer.status == UNAUTHORIZED:
@@ -144,17 +107,17 @@ def refused(operation: str, path: str, answer: Answer) -> StorageError:
 
 
 def remote(answer: Answer) -> tuple[str, str]:
-    """Return the exception that an answer tells of, and its message; two empty texts where there is none."""
+    """Return the Java exception that an answer names, and its message; two empty texts where there is none."""
     try:
-        found = json.loads(answer.body)["RemoteException"]
-        return str(found["exception"]), str(found["message"])
+        exception = json.loads(answer.body)["RemoteException"]
+        return str(exception["exception"]), str(exception["message"])
     except (ValueError, KeyError, TypeError):
         return "", ""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The NameNodes in the order in which they are tried; the one that answered last comes first."""
+    """The NameNodes in the order in which they are tried: the one that answered last is the first."""
 
     hosts: tuple[str, ...]
 
@@ -168,10 +131,10 @@ Ask = Callable[[str, Call], Answer]
 
 
 def converse(conversation: Conversation[Result], endpoints: Endpoints, ask: Ask) -> tuple[Result, Endpoints]:
-    """Lead a conversation to its end; return its result and the order of NameNodes from then on.
+    """Drive a conversation to its end; return its result and the order of NameNodes from then on.
 
     The next NameNode is asked only where one does not answer at all or says that it is a standby: every other answer
-    is an answer.
+    counts, a refusal as well.
 
     Raises:
         StorageError: no NameNode answered, or one refused; what was sent before may have been done.
@@ -179,18 +142,18 @@ def converse(conversation: Conversation[Result], endpoints: Endpoints, ask: Ask)
     try:
         call = next(conversation)
         while True:
-            answer, endpoints = _asked(call, endpoints, ask)
+            answer, endpoints = _answer_of(call, endpoints, ask)
             call = conversation.send(answer)
     except StopIteration as end:
         return end.value, endpoints
 
 
-def _asked(call: Call, endpoints: Endpoints, ask: Ask) -> tuple[Answer, Endpoints]:
-    if urlsplit(call.target).scheme:  # a NameNode sent us there
+def _answer_of(call: Call, endpoints: Endpoints, ask: Ask) -> tuple[Answer, Endpoints]:
+    if urlsplit(call.target).scheme:  # a NameNode redirected us there
         try:
             return ask(urlsplit(call.target).netloc, call), endpoints
         except OSError as error:
-            # Its query has a token of Kerberos that would let in whoever reads this.
+            # Its query holds a delegation token, which would let in anybody who reads this message.
             where = call.target.partition("?")[0][:200]
             raise StorageError(f"HDFS {call.method} {where}: expected an answer, got {error}") from error
     said = []
@@ -207,12 +170,24 @@ def _asked(call: Call, endpoints: Endpoints, ask: Ask) -> tuple[Answer, Endpoint
     raise StorageError(f"HDFS: expected one of {', '.join(endpoints.hosts)} to answer, got {'; '.join(said)}")
 
 
+class HttpTransport(Protocol):
+    """Sends calls and returns answers: `PooledTransport`, or a fake."""
+
+    def ask(self, host: str, call: Call) -> Answer:
+        """Send a call and return the answer. Raises OSError where nobody answers."""
+        ...
+
+    def close(self) -> None:
+        """Give connections back."""
+        ...
+
+
 _COOKIE = "hadoop.auth"
 Negotiate = Callable[[str], bytes]
 """Returns the first token of SPNEGO for a host; raises as `custody.ngsi_sink.kerberos.Login.token`."""
 
 
-class Network:
+class PooledTransport:
     """Connections to the hosts of one HDFS; several threads may ask at once."""
 
     def __init__(self, values: NgsiSection, negotiate: Negotiate | None = None) -> None:
@@ -231,56 +206,56 @@ class Network:
             retries=False,
             timeout=urllib3.Timeout(connect=values.backend_timeout, read=values.backend_timeout),
         )
-        self._all = threading.BoundedSemaphore(values.backend_max_conns)
+        self._connections = threading.BoundedSemaphore(values.backend_max_conns)
         self._negotiate = negotiate or (Login(values).token if values.krb5_auth else None)
-        self._proving = threading.Lock()
+        self._login_lock = threading.Lock()
         self._cookies: dict[str, str] = {}
 
     def ask(self, host: str, call: Call) -> Answer:
-        """Send a call to a host, or to its own URL, and return the answer.
+        """Send a call to a host, or to the URL that it brings, and return the answer.
 
         Raises:
-            OSError: nobody answers, or not in time; whether it was done is unknown.
+            OSError: nobody answers, or not in time; it is unknown whether the call was carried out.
             ConfigurationError: Kerberos refuses the user of the settings.
         """
         url = call.target if urlsplit(call.target).scheme else f"{self._scheme}://{host}{call.target}"
         place = urlsplit(url).netloc
         cookie = self._cookies.get(place)
-        answer = self._sent(call, url, _cookie(cookie))
+        answer = self._send(call, url, _cookie(cookie))
         if answer.status == UNAUTHORIZED and self._negotiate is not None:
-            # One at a time: several threads find the same cookie expired, and one login is enough for all.
-            with self._proving:
+            # One at a time: several threads find the same cookie expired, and one login is enough for all of them.
+            with self._login_lock:
                 if self._cookies.get(place) not in (None, cookie):
-                    answer = self._sent(call, url, _cookie(self._cookies[place]))
+                    answer = self._send(call, url, _cookie(self._cookies[place]))
                 if answer.status == UNAUTHORIZED:
                     self._cookies.pop(place, None)
                     token = b64encode(self._negotiate(urlsplit(url).hostname or host)).decode()
-                    answer = self._sent(call, url, {"Authorization": f"Negotiate {token}"})
+                    answer = self._send(call, url, {"Authorization": f"Negotiate {token}"})
         return answer
 
     def close(self) -> None:
         """Close all connections."""
         self._pools.clear()
 
-    def _sent(self, call: Call, url: str, proofs: dict[str, str]) -> Answer:
-        with self._all:
+    def _send(self, call: Call, url: str, credentials: dict[str, str]) -> Answer:
+        with self._connections:
             try:
-                found = self._pools.request(
+                response = self._pools.request(
                     call.method,
                     url,
-                    # A length of nothing is said too: some proxies refuse a PUT or POST without it.
+                    # An empty body still gets a Content-Length: some proxies refuse a PUT or POST without it.
                     body=call.body if call.method != "GET" else None,
-                    headers={**call.headers, **proofs},
+                    headers={**call.headers, **credentials},
                     redirect=False,
                 )
             except self._error as error:
                 raise ConnectionError(f"{type(error).__name__}: {error}") from error
-        for cookie in found.headers.getlist("Set-Cookie"):
+        for cookie in response.headers.getlist("Set-Cookie"):
             name, _, value = cookie.partition(";")[0].partition("=")
-            # One that was not let in gets an empty one, which takes the old one away.
+            # A refused call gets an empty cookie, which takes the old one away; it must not be kept.
             if name == _COOKIE and value.strip('"') and self._negotiate is not None:
                 self._cookies[urlsplit(url).netloc] = f"{name}={value}"
-        return Answer(found.status, found.data, found.headers.get("Location", ""))
+        return Answer(response.status, response.data, response.headers.get("Location", ""))
 
 
 def _cookie(cookie: str | None) -> dict[str, str]:
@@ -316,68 +291,56 @@ def is_busy(kind: str, message: str) -> bool:
     return kind.rpartition(".")[2] in _BUSY or any(words in message for words in _BUSY_WORDS)
 
 
-class Asked(Protocol):
-    """Who sends calls: `Network`, or a fake."""
-
-    def ask(self, host: str, call: Call) -> Answer:
-        """Send a call and return the answer. Raises OSError where nobody answers."""
-        ...
-
-    def close(self) -> None:
-        """Give connections back."""
-        ...
-
-
-class RestFiles:
+class WebHdfsFiles:
     """Files of HDFS, through its REST interface. One object serves several threads."""
 
     outlives_writers = True
 
-    def __init__(self, parameters: Parameters, network: Asked) -> None:
+    def __init__(self, parameters: Parameters, transport: HttpTransport) -> None:
         self._parameters = parameters
-        self._network = network
+        self._transport = transport
         self._endpoints = Endpoints(tuple(authority(host, parameters.values.hdfs_port) for host in parameters.hosts))
         self._lock = threading.Lock()
 
     @classmethod
     def open(cls, parameters: Parameters) -> Self:
-        """Return the files of the HDFS that the parameters name; nothing is asked yet.
+        """Return the files of the HDFS that the parameters name; no connection is made yet.
 
         Raises:
-            ConfigurationError: Kerberos is wanted, and what it needs is not installed.
+            ConfigurationError: the settings want Kerberos, and a package that it needs is not installed.
         """
-        return cls(parameters, Network(parameters.values))
+        return cls(parameters, PooledTransport(parameters.values))
 
     def size(self, path: str) -> int | None:
         """Return the bytes of a file, None where there is none."""
-        return self._led(_size(path, self._parameters))
+        return self._converse(_size(path, self._parameters))
 
     def digest(self, path: str, offset: int, length: int) -> str:
         """Return the SHA-256 of a piece of a file, in hexadecimal."""
-        piece = self._led(_read(path, self._parameters, offset=str(offset), length=str(length))) if length else b""
+        piece = self._converse(_read(path, self._parameters, offset=str(offset), length=str(length))) if length else b""
         return hashlib.sha256(piece).hexdigest()
 
     def settle(self, path: str) -> None:
-        """See that nobody has the file open: to cut it to its own length does nothing but end a dead writer's lease."""
+        """End a dead writer's lease: cutting the file to its own length does that and changes nothing else."""
         size = self.size(path)
         if size is not None:
             self.cut(path, size)
 
     def create(self, path: str, data: memoryview) -> None:
         """Make a file and the folders above it."""
-        self._led(_create(path, bytes(data), self._parameters))
+        self._converse(_create(path, bytes(data), self._parameters))
 
     def append(self, path: str, data: memoryview) -> None:
         """Add bytes at the end of a file."""
-        self._led(_append(path, bytes(data), self._parameters))
+        self._converse(_append(path, bytes(data), self._parameters))
 
     def cut(self, path: str, length: int) -> None:
         """Cut a file; BusyError until the DataNodes have done it."""
-        self._led(_truncate(path, length, self._parameters))
+        self._converse(_truncate(path, length, self._parameters))
 
     def walk(self, folder: str) -> Iterator[str]:
         """Yield the paths of all files below a folder."""
-        for name, is_folder in self._led(_list(folder, self._parameters)):
+        for name, is_folder in self._converse(_list(folder, self._parameters)):
             path = f"{folder}/{name}"
             if is_folder:
                 yield from self.walk(path)
@@ -386,11 +349,11 @@ class RestFiles:
 
     def read(self, path: str) -> bytes:
         """Return a file."""
-        return self._led(_read(path, self._parameters))
+        return self._converse(_read(path, self._parameters))
 
     def remove(self, folder: str) -> None:
         """Remove a folder with all that is in it."""
-        self._led(_delete(folder, self._parameters))
+        self._converse(_delete(folder, self._parameters))
 
     def uri(self, path: str) -> str:
         """Return `webhdfs://…` with the first NameNode of the settings, whichever is active."""
@@ -400,12 +363,12 @@ class RestFiles:
 
     def close(self) -> None:
         """Give connections back."""
-        self._network.close()
+        self._transport.close()
 
-    def _led(self, conversation: Conversation[Result]) -> Result:
+    def _converse(self, conversation: Conversation[Result]) -> Result:
         with self._lock:
             endpoints = self._endpoints
-        result, after = converse(conversation, endpoints, self._network.ask)
+        result, after = converse(conversation, endpoints, self._transport.ask)
         with self._lock:
             self._endpoints = after
         return result
@@ -422,12 +385,12 @@ def _size(path: str, parameters: Parameters) -> Conversation[int | None]:
     answer = yield call("GET", path, "GETFILESTATUS", parameters)
     if answer.status == NOT_FOUND:
         return None
-    found = _json(answer, "GETFILESTATUS", path).get("FileStatus")
-    if isinstance(found, dict) and found.get("type") in ("DIRECTORY", "SYMLINK"):
-        raise no_file(f"HDFS {path}")
-    if not isinstance(found, dict) or found.get("type") != "FILE":
-        raise refused(f"GETFILESTATUS, expected a file, of {found!r:.200}", path, answer)
-    return int(found["length"])
+    status = _json(answer, "GETFILESTATUS", path).get("FileStatus")
+    if isinstance(status, dict) and status.get("type") in ("DIRECTORY", "SYMLINK"):
+        raise not_a_file(f"HDFS {path}")
+    if not isinstance(status, dict) or status.get("type") != "FILE":
+        raise refused(f"GETFILESTATUS, expected a file, of {status!r:.200}", path, answer)
+    return int(status["length"])
 
 
 def _list(folder: str, parameters: Parameters) -> Conversation[list[tuple[str, bool]]]:
@@ -435,8 +398,8 @@ def _list(folder: str, parameters: Parameters) -> Conversation[list[tuple[str, b
     if answer.status == NOT_FOUND:
         return []
     try:
-        found = json.loads(_done(answer, "LISTSTATUS", folder, OK).body)["FileStatuses"]["FileStatus"]
-        return [(str(item["pathSuffix"]), item["type"] == "DIRECTORY") for item in found]
+        statuses = json.loads(_done(answer, "LISTSTATUS", folder, OK).body)["FileStatuses"]["FileStatus"]
+        return [(str(item["pathSuffix"]), item["type"] == "DIRECTORY") for item in statuses]
     except (ValueError, KeyError, TypeError) as error:
         raise refused(f"LISTSTATUS, expected a list, {error!r}", folder, answer) from error
 
@@ -474,53 +437,16 @@ def _truncate(path: str, length: int, parameters: Parameters) -> Conversation[No
 
 def _json(answer: Answer, operation: str, path: str) -> dict[str, object]:
     try:
-        found = json.loads(_done(answer, operation, path, OK).body)
+        document = json.loads(_done(answer, operation, path, OK).body)
     except ValueError as error:
         raise refused(f"{operation}, expected JSON, {error}", path, answer) from error
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
-def _done(answer: Answer, operation: str, path: str, wanted: int) -> Answer:
-    if answer.status == wanted:
+def _done(answer: Answer, operation: str, path: str, expected: int) -> Answer:
+    if answer.status == expected:
         return answer
     kind, message = remote(answer)
     if is_busy(kind, message):
         raise BusyError(f"{kind}: {message[:200]}")
     raise refused(operation, path, answer)
-
-
-Rpc = TypeVar("Rpc", bound=Files)
-
-
-def open_target(
-    parameters: Parameters, fs: FileSystem, repository: Path, *, rpc: Callable[[Parameters], Files] | None = None
-) -> Target:
-    """Return where files of destinations go; close it in the end.
-
-    Args:
-        parameters: `ngsi.backend` chooses.
-        fs: of backend `file`.
-        repository: the folder that a relative `ngsi.backend_folder` lies in.
-        rpc: makes the files of backend `binary`: `custody.spark.hdfs.rpc_files(session)`, for its client is Spark's.
-
-    Raises:
-        ConfigurationError: the backend cannot be had here.
-    """
-    return FilesTarget(open_files(parameters, fs, repository, rpc=rpc))
-
-
-def open_files(
-    parameters: Parameters, fs: FileSystem, repository: Path, *, rpc: Callable[[Parameters], Rpc] | None = None
-) -> LocalFiles | RestFiles | Rpc:
-    """Return the file system that a target is on; arguments and errors as of `open_target`."""
-    values = parameters.values
-    if values.backend == "file":
-        return LocalFiles(fs, (repository / values.backend_folder).absolute())
-    if values.backend == "binary":
-        if rpc is None:
-            raise ConfigurationError(
-                "ngsi.backend binary: expected a Spark session, whose client of HDFS it uses, got none. "
-                "Run the Spark job ngsi_to_hdfs, or set ngsi.backend to rest."
-            )
-        return rpc(parameters)
-    return RestFiles.open(parameters)
