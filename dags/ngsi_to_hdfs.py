@@ -22,7 +22,7 @@ the connection `spark_default`.
 from airflow.sdk import DAG, Param, chain
 
 from custody_airflow.assets import ngsi_timing
-from custody_airflow.frame import TAKE_OVER, TAKE_OVER_PARAM, frame
+from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, frame
 from custody_airflow.notifications import NotificationSensor
 from custody_airflow.operators import SparkStepOperator
 

@@ -19,8 +19,8 @@ Missed intervals are made up from the date that `CUSTODY_INGEST_SINCE` names on;
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, chain
 
+from custody_airflow.dag_defaults import frame
 from custody_airflow.environment import ingest_schedule, ingest_since
-from custody_airflow.frame import frame
 from custody_airflow.landing import LandingSensor
 from custody_airflow.operators import SparkStepOperator
 

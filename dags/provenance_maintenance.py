@@ -22,8 +22,8 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, TriggerRule, chain
 
+from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, frame
 from custody_airflow.environment import maintenance_schedule
-from custody_airflow.frame import TAKE_OVER, TAKE_OVER_PARAM, frame
 from custody_airflow.operators import SparkStepOperator
 
 STEPS = ("compact", "rebuild", "scrub")

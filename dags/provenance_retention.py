@@ -23,8 +23,8 @@ master is the connection `spark_default`.
 
 from airflow.sdk import DAG, Param, chain, task
 
+from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, frame
 from custody_airflow.environment import retention_schedule
-from custody_airflow.frame import TAKE_OVER, TAKE_OVER_PARAM, frame
 from custody_airflow.operators import SparkStepOperator
 
 AFTER_THE_PLAN = ("mark", "expire", "drop_shards", "prune", "collect_garbage", "check")

@@ -27,7 +27,7 @@ run by themselves. The repository is the folder that `CUSTODY_REPOSITORY` names;
 from airflow.sdk import DAG, Param, TriggerRule, chain
 
 from custody_airflow.assets import rollover_timing
-from custody_airflow.frame import TAKE_OVER, TAKE_OVER_PARAM, frame
+from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, frame
 from custody_airflow.operators import CommitOperator, SparkStepOperator
 from custody_airflow.sensors import JournalSensor, LeftoverSensor
 

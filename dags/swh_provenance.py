@@ -27,7 +27,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, chain
 
-from custody_airflow.frame import frame
+from custody_airflow.dag_defaults import frame
 from custody_airflow.operators import SparkStepOperator
 
 STEPS = (

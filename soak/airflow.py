@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 from custody_local.airflow import LocalAirflow, find_running
+from custody_local.airflow_api import RestClient
 from custody_local.components import STANDS_STILL
 from custody_local.processes import ProcessId
-from custody_local.rest import RestClient
 from custody_local.runs import Run
 from soak.pipeline import RETENTION, ROLLOVER, Pipeline, PipelineError, RunEnd, unrest
 from soak.processes import DRIVER, WORKER, Target, airflow_workers, spark_drivers

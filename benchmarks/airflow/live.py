@@ -19,8 +19,8 @@ from benchmarks.environment import ROOT
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow, find_running
+from custody_local.airflow_api import RestClient
 from custody_local.processes import ProcessId
-from custody_local.rest import RestClient
 
 DAG_ID = "provenance_rollover"
 IDLE_SECONDS = 60.0

@@ -28,11 +28,10 @@ from custody.flow.content import with_content
 from custody.lease import Attempt
 from custody.ngsi.http_notification import Accepts, Arrival, read_arrival
 from custody.ngsi.parameters import Parameters
-from custody.ngsi_sink.persist import persisting
-from custody.ngsi_sink.rest import open_files
+from custody.ngsi_sink.persist import open_files, open_sink
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
-from custody_conformance.targets import Base, Below
+from custody_conformance.end_to_end import FsUri, ScratchDir
 from tests.support import run_steps
 
 _ACKNOWLEDGED_TOGETHER = 100
@@ -96,7 +95,7 @@ def main(
         folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="ngsi-", dir=scratch))
     access = Settings.model_validate({"root": folder}).ngsi  # who logs in there, of the environment
-    place = {} if base_uri is None else Base.parse(base_uri).settings(access)
+    place = {} if base_uri is None else FsUri.parse(base_uri).settings(access)
     cells: list[Cell] = []
     try:
         machine = Machine.look(folder)
@@ -125,12 +124,12 @@ def measure(root: Path, notifications: int, destinations: int, ngsi: Mapping[str
     acknowledged = time.monotonic()
     run_steps(settings)
     live = time.monotonic()
-    with persisting(repository, Attempt.new("benchmark")) as opened:
+    with open_sink(repository, Attempt.new("benchmark")) as opened:
         # What is younger than batch_timeout is due as well, so that the last batch is measured too.
         done = opened.run(until_ms=int(time.time() * 1000) + 1000)
     persisted = time.monotonic()
     parameters = Parameters.from_section(settings.ngsi, root)
-    files = Below(open_files(parameters, PosixFileSystem(), root), f"/user/{user}")
+    files = ScratchDir(open_files(parameters, PosixFileSystem(), root), f"/user/{user}")
     there = files.contents()
     files.remove()
     files.close()
@@ -144,7 +143,7 @@ def measure(root: Path, notifications: int, destinations: int, ngsi: Mapping[str
         rollover_seconds=live - acknowledged,
         persist_seconds=persisted - live,
         batches=done.batches,
-        goes=done.goes,
+        goes=done.chunks,
         files=len(there),
         bytes=done.bytes,
         rss_bytes_max=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

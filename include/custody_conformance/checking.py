@@ -13,10 +13,9 @@ from importlib.resources import files
 from typing import Any
 
 from custody.errors import InvalidInputError
-from custody.ngsi.hive import Table
+from custody.ngsi.hive import HiveTable
 from custody_conformance.case import EXPECT, Case, read_cases
-from custody_conformance.memory import LOCATION
-from custody_conformance.running import ATTEMPTS_MAX, Outcome, run
+from custody_conformance.in_memory import ATTEMPTS_MAX, LOCATION, Outcome, run
 
 _SHOWN = 160
 _UUID_VERSION = 4
@@ -211,15 +210,15 @@ def _hive(value: list[dict[str, Any]], outcome: Outcome) -> Iterator[str]:
                 yield f"hive[{number}].{key}: expected {wanted}, got {document[key]}"
 
 
-def _document(table: Table) -> dict[str, Any]:
+def _document(hive_table: HiveTable) -> dict[str, Any]:
     return {
-        "database": table.database,
-        "table": table.name,
-        "columns": [list(column) for column in table.columns],
-        "row_format": table.row_format,
-        "location": table.location,
-        "create_database": table.create_database,
-        "statements": list(table.statements),
+        "database": hive_table.database,
+        "table": hive_table.name,
+        "columns": [list(column) for column in hive_table.columns],
+        "row_format": hive_table.row_format,
+        "location": hive_table.location,
+        "create_database": hive_table.create_database,
+        "statements": list(hive_table.statements),
     }
 
 
@@ -231,7 +230,7 @@ def _is_same_part(key: str, wanted: Any, got: Any) -> bool:  # noqa: ANN401 - an
 
 
 def _ddl(value: str, outcome: Outcome) -> Iterator[str]:
-    made = [statement for table in outcome.tables for statement in table.statements]
+    made = [statement for hive_table in outcome.tables for statement in hive_table.statements]
     if value.lower() not in (statement.lower() for statement in made):
         creates = [statement for statement in made if statement.startswith("create ")] or ["no statement"]
         yield f"ddl: {_first_difference(value, creates[-1])}"

@@ -4,6 +4,11 @@ The files are below a folder of this machine, or of an HDFS, by REST or by RPC. 
 but for the clock, which says what the case wants, and a target that fails where the case wants that. What only the
 conversation with HDFS shows (`rest_calls`, `endpoint_order_after`), and the headers that other systems give an event,
 come from the run in memory.
+
+Files below a folder of a file system, and what is there: a scratch place on the same HDFS that production has.
+
+The sink never looks around: it knows its paths. Who compares what it wrote, and removes that again, does
+(`ListableFiles`).
 """
 
 from __future__ import annotations
@@ -19,35 +24,164 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, Thread
+from typing import Protocol, Self
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from custody.clock import ManualClock
 from custody.config import NgsiSection, Settings
-from custody.errors import StorageError
+from custody.errors import ConfigurationError, StorageError
 from custody.lease import Attempt
-from custody.ngsi.hive import table
+from custody.ngsi.hive import hive_table
 from custody.ngsi.parameters import Parameters, read_names
-from custody.ngsi.records import Arrival
-from custody.ngsi_sink.batch_file import Left, Part
-from custody.ngsi_sink.batch_plan import Written
-from custody.ngsi_sink.persist import persisting, sink_folder
-from custody.ngsi_sink.rest import open_files
-from custody.ngsi_sink.run import Persisted
+from custody.ngsi.records import ReceiveTime
+from custody.ngsi_sink.batch_file import SKIPPED, FileAppend, Skipped
+from custody.ngsi_sink.batch_plan import BatchResult
+from custody.ngsi_sink.persist import open_files, open_sink, sink_folder
+from custody.ngsi_sink.run import SinkReport
 from custody.ngsi_sink.sink import Sink
-from custody.ngsi_sink.sink_catalog import LEFT, Kept
-from custody.ngsi_sink.target import FilesTarget
+from custody.ngsi_sink.sink_state import SinkCatalog
+from custody.ngsi_sink.target import AppendableFiles, FilesTarget
 from custody.recovery import STEPS
 from custody.repository.repository import Repository
 from custody.serving.ngsi_intake import Intake
 from custody.spark.ngsi import take_all
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
-from custody_conformance import running
+from custody_conformance import in_memory
 from custody_conformance.case import Case
-from custody_conformance.memory import Faults
-from custody_conformance.running import ATTEMPTS_MAX, Outcome
-from custody_conformance.targets import Base, Below, Shown
+from custody_conformance.in_memory import ATTEMPTS_MAX, Faults, Outcome
+
+_BACKENDS = {"file": "file", "hdfs": "binary", "webhdfs": "rest", "swebhdfs": "rest"}
+_PORTS = {"hdfs": 8020, "webhdfs": 9870, "swebhdfs": 9871}
+_ACCESS = (
+    "krb5_auth",
+    "krb5_user",
+    "krb5_password",
+    "krb5_conf_file",
+    "krb5_login_conf_file",
+    "oauth2_token",
+    "backend_max_conns",
+    "backend_max_conns_per_route",
+    "backend_timeout",
+    "backend_files_at_once",
+)
+_FORMS = "file:///folder, hdfs://host:8020/folder or webhdfs://host:9870/folder"
+
+
+class ListableFiles(AppendableFiles, Protocol):
+    """Files that can be listed, read and removed as well. All methods raise StorageError."""
+
+    def walk(self, folder: str) -> Iterator[str]:
+        """Yield the paths of all files below a folder; none where there is no folder."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return a file."""
+        ...
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder with all that is in it; nothing happens where there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FsUri:
+    """A folder of a file system, as a URI names it."""
+
+    backend: str
+    """The setting `ngsi.backend` that reaches it."""
+    hosts: str
+    """NameNodes, with commas between them; empty for a folder of this machine."""
+    port: int
+    """Of those that bring none."""
+    folder: str
+    is_tls: bool = False
+
+    @classmethod
+    def parse(cls, uri: str) -> Self:
+        """Return the base that a URI names; several NameNodes have commas between them.
+
+        Raises:
+            ConfigurationError: it is none.
+        """
+        parts = urlsplit(uri)
+        hosts, folder = parts.netloc, unquote(parts.path).rstrip("/")
+        is_remote = parts.scheme in _PORTS
+        is_whole = parts.path.startswith("/") and not (parts.query or parts.fragment or ".." in folder.split("/"))
+        if parts.scheme not in _BACKENDS or not is_whole or bool(hosts) != is_remote or re.search(r"[\s@]", hosts):
+            raise ConfigurationError(f"base {uri!r}: expected {_FORMS}, a folder that the cases may write below.")
+        port = _PORTS.get(parts.scheme, 1)
+        return cls(_BACKENDS[parts.scheme], hosts, port, folder, is_tls=parts.scheme == "swebhdfs")
+
+    def settings(self, access: NgsiSection) -> dict[str, object]:
+        """Return what the section `ngsi` says of it; `access` is one that says who logs in there."""
+        if self.backend == "file":
+            return {"backend": "file", "backend_folder": Path("/")}
+        return {
+            **{name: getattr(access, name) for name in _ACCESS},
+            "backend": self.backend,
+            "backend_impl": self.backend,
+            "hdfs_host": self.hosts,
+            "hdfs_port": self.port,
+            "backend_tls": self.is_tls,
+        }
+
+
+class ScratchDir:
+    """The files below a folder, by the paths that they have there."""
+
+    def __init__(self, files: ListableFiles, folder: str) -> None:
+        self._files = files
+        self._folder = folder
+
+    @property
+    def outlives_writers(self) -> bool:
+        """As of the file system."""
+        return self._files.outlives_writers
+
+    def size(self, path: str) -> int | None:
+        """Return the bytes of a file, None where there is none."""
+        return self._files.size(self._folder + path)
+
+    def digest(self, path: str, offset: int, length: int) -> str:
+        """Return the SHA-256 of a piece of a file, in hexadecimal."""
+        return self._files.digest(self._folder + path, offset, length)
+
+    def settle(self, path: str) -> None:
+        """End what a writer left that died."""
+        self._files.settle(self._folder + path)
+
+    def create(self, path: str, data: memoryview) -> None:
+        """Make a file and the folders above it, durably."""
+        self._files.create(self._folder + path, data)
+
+    def append(self, path: str, data: memoryview) -> None:
+        """Add bytes at the end of a file, durably."""
+        self._files.append(self._folder + path, data)
+
+    def cut(self, path: str, length: int) -> None:
+        """Cut a file, durably."""
+        self._files.cut(self._folder + path, length)
+
+    def uri(self, path: str) -> str:
+        """Return what names a file everywhere."""
+        return self._files.uri(self._folder + path)
+
+    def close(self) -> None:
+        """Give connections back."""
+        self._files.close()
+
+    def contents(self) -> dict[str, bytes]:
+        """Return all files by path."""
+        paths = list(self._files.walk(self._folder))
+        return {path.removeprefix(self._folder): self._files.read(path) for path in paths}
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        self._files.remove(self._folder)
+
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 30.0
@@ -65,12 +199,12 @@ class EndToEnd:
 
     Args:
         base: where files go, each case in a folder of its own that is removed afterwards; None: on this machine.
-        rpc: makes the files of backend `binary`, see `custody.ngsi_sink.rest.open_target`.
+        rpc: makes the files of backend `binary`, see `custody.ngsi_sink.webhdfs.open_target`.
         access: who logs in at the base, and how it is asked.
     """
 
-    base: Base | None = None
-    rpc: Callable[[Parameters], Shown] | None = None
+    base: FsUri | None = None
+    rpc: Callable[[Parameters], ListableFiles] | None = None
     access: NgsiSection = field(default_factory=NgsiSection)
 
     def run(self, case: Case) -> Outcome:
@@ -82,17 +216,17 @@ class EndToEnd:
                 or nobody can log in there.
             StorageError: nobody answers at the base, or a refusal.
         """
-        memory = running.run(case)
+        memory = in_memory.run(case)
         if memory.wrong_parameters:
             return memory  # refused at start: there is no way to go
         outcome = Outcome(headers=memory.headers, calls=memory.calls, endpoints=memory.endpoints)
         with tempfile.TemporaryDirectory(prefix="custody-case-") as folder:
             root = Path(folder)
-            base = self.base or Base("file", "", 1, str(root))
+            base = self.base or FsUri("file", "", 1, str(root))
             scratch = f"{base.folder}/custody-check-{uuid.uuid4().hex[:12]}-{re.sub(r'[^A-Za-z0-9]', '-', case.id)}"
             settings = _settings(case, root, base.settings(self.access))
             parameters = Parameters.from_section(settings.ngsi, root)
-            files = Below(open_files(parameters, PosixFileSystem(), root, rpc=self.rpc), scratch)
+            files = ScratchDir(open_files(parameters, PosixFileSystem(), root, rpc=self.rpc), scratch)
             with closing(files):
                 try:
                     _run(case, outcome, settings, files)
@@ -103,7 +237,7 @@ class EndToEnd:
             return outcome
 
 
-def _run(case: Case, outcome: Outcome, settings: Settings, files: Below) -> None:
+def _run(case: Case, outcome: Outcome, settings: Settings, files: ScratchDir) -> None:
     clock = ManualClock(0)
     repository = Repository(settings, clock=clock)
     with receiving(repository, clock) as port:
@@ -116,19 +250,19 @@ def _run(case: Case, outcome: Outcome, settings: Settings, files: Below) -> None
     target = _FaultyTarget(files, Faults.read(case.faults), _parameters(case).hosts)
     tables = _Tables(parameters, outcome)
     try:
-        with persisting(repository, Attempt.new("case"), target=target, sleep=target.sleep) as opened:
+        with open_sink(repository, Attempt.new("case"), target=target, sleep=target.sleep) as opened:
             tables.sink = opened.sink
 
-            def on_go(written: Written) -> None:
+            def on_chunk(written: BatchResult) -> None:
                 target.end()
                 tables.describe(written)
 
-            done, _ = take_all(opened, on_go=on_go, go_events=1)
+            done, _ = take_all(opened, on_chunk=on_chunk, chunk_events=1)
     except _EndlessError:
-        done = Persisted(batches=1, aside=1, problems=["it was tried again and again"])
+        done = SinkReport(batches=1, quarantined=1, problems=["it was tried again and again"])
     outcome.batches = done.batches
     outcome.attempt_offsets_ms = target.offsets_ms
-    outcome.is_dropped = bool(done.aside)
+    outcome.is_dropped = bool(done.quarantined)
     outcome.errors += done.problems
     outcome.errors += _left(repository, clock)
     outcome.errors += [entry.message for entry in repository.quarantine.entries()]
@@ -157,16 +291,16 @@ def post_case(case: Case, port: int, clock: ManualClock, outcome: Outcome) -> No
     for sent in case.sent:
         at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
         if case.clock.timestamp is not None:
-            at_ms = Arrival.stamped(case.clock.timestamp).received_ms
+            at_ms = ReceiveTime.stamped(case.clock.timestamp).received_ms
         clock.advance(at_ms - clock.now_ms())
         headers, body = {**case.headers, **sent.headers}, case.bytes_of(sent)
-        status, told, answer = _post(port, case.request.method, case.request.path, headers, body)
+        status, answer_headers, answer = _post(port, case.request.method, case.request.path, headers, body)
         outcome.statuses.append(status)
         if status == http.HTTPStatus.OK:
             outcome.events += int(answer["stored"])  # type: ignore[call-overload]
         else:
             outcome.errors.append(str(answer.get("message", "")))
-            outcome.answers |= told
+            outcome.answers |= answer_headers
 
 
 def _post(
@@ -181,8 +315,8 @@ def _post(
         connection.endheaders(body)
         response = connection.getresponse()
         data = response.read()
-        told = {name.title(): value for name, value in response.getheaders()}
-        return response.status, told, msgspec.json.decode(data) if data else {}
+        answer_headers = {name.title(): value for name, value in response.getheaders()}
+        return response.status, answer_headers, msgspec.json.decode(data) if data else {}
     finally:
         connection.close()
 
@@ -214,7 +348,7 @@ def receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
 class _FaultyTarget(FilesTarget):
     """A target that fails as a case wants: always, or at the first attempts."""
 
-    def __init__(self, files: Below, faults: Faults, hosts: Sequence[str]) -> None:
+    def __init__(self, files: ScratchDir, faults: Faults, hosts: Sequence[str]) -> None:
         super().__init__(files)
         self._failing = faults.failing_attempts
         self._reason = "made to fail"
@@ -232,7 +366,7 @@ class _FaultyTarget(FilesTarget):
         self._fail()
         return super().length(path)
 
-    def apply(self, part: Part, data: memoryview) -> None:
+    def apply(self, part: FileAppend, data: memoryview) -> None:
         """Bring a part into its file, unless this attempt is to fail."""
         self._fail()
         super().apply(part, data)
@@ -270,20 +404,20 @@ class _Tables:
     sink: Sink | None = None
     had: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def describe(self, written: Written) -> None:
+    def describe(self, written: BatchResult) -> None:
         """Note the tables that a batch makes or changes."""
         if self.sink is None or not self.parameters.values.hive:
             return
         for destination in written.destinations:
             had, have = self.had.get(destination.location, ()), self.sink.columns.get(destination.location, ())
             if destination.location not in self.had or had != have:
-                self.outcome.tables.append(table(destination, self.parameters, attributes=have, had=had))
+                self.outcome.tables.append(hive_table(destination, self.parameters, attributes=have, had=had))
                 self.had[destination.location] = have
 
 
 def _left(repository: Repository, clock: ManualClock) -> list[str]:
-    kept = Kept(PosixFileSystem(), sink_folder(repository.settings), clock)
-    found = (msgspec.json.decode(kept.read(name), type=list[Left]) for name in kept.names(LEFT))
+    kept = SinkCatalog(PosixFileSystem(), sink_folder(repository.settings), clock)
+    found = (msgspec.json.decode(kept.read(name), type=list[Skipped]) for name in kept.names(SKIPPED))
     return [item.reason for items in found for item in items]
 
 

@@ -21,8 +21,7 @@ from custody.spark.session import start_session
 from custody.spark.submit import jobs_folder, run_submitted, submit_command
 from custody_conformance.case import EXPECT, Case, read_cases
 from custody_conformance.checking import Verdict, check_cases, shipped_cases
-from custody_conformance.end_to_end import EndToEnd
-from custody_conformance.targets import Base
+from custody_conformance.end_to_end import EndToEnd, FsUri
 
 NAME = "ngsi_check"
 _SAID = "custody: "
@@ -33,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run cases; print a line for each verdict and return the process's exit code, 0 also where some fail."""
     arguments = _parser().parse_args(argv)
     try:
-        base = Base.parse(arguments.base_uri)
+        base = FsUri.parse(arguments.base_uri)
         access = load_settings(arguments.repository, is_needed=False).ngsi
         files = [read_cases(file.read_bytes(), str(file)) for file in arguments.files]
         cases = [case for file in files for case in file] if files else shipped_cases()

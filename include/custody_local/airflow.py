@@ -21,9 +21,9 @@ from typing import Self
 import httpx
 
 from custody.errors import LockedError
+from custody_local.airflow_api import RestClient, ignore
 from custody_local.errors import LocalAirflowError
 from custody_local.processes import ProcessId, end_session, identify, session_members
-from custody_local.rest import RestClient, ignore
 from custody_local.settings import (
     LOOPBACK,
     USER,

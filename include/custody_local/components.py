@@ -20,8 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from custody_local.airflow_api import RestClient
 from custody_local.processes import identify
-from custody_local.rest import RestClient
 from custody_local.settings import USER, load_secrets
 from custody_local.workers import QueueWatch, kill_scheduler
 

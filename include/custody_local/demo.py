@@ -23,7 +23,7 @@ from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
 from custody.vfs import PosixFileSystem
 from custody_local.airflow import LocalAirflow, find_running, stop_running
-from custody_local.rest import RestClient
+from custody_local.airflow_api import RestClient
 from custody_local.runs import TaskRun
 
 DAG_ID = "provenance_rollover"

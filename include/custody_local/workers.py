@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import psutil  # type: ignore[import-untyped]
 
+from custody_local.airflow_api import RestClient
 from custody_local.errors import LocalAirflowError
 from custody_local.processes import ProcessId, session_members
-from custody_local.rest import RestClient
 from custody_local.settings import ADOPT_SECONDS
 
 _TITLE = "airflow worker -- LocalExecutor"

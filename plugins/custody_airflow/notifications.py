@@ -21,16 +21,16 @@ class NotificationTrigger(WorkTrigger):
     @staticmethod
     def look(repository: Path) -> dict[str, Any] | None:
         """Return what waits for the sink: counts, and whether there is a sink."""
-        from custody.ngsi_sink.persist import waits
+        from custody.ngsi_sink.persist import sink_backlog
         from custody.repository import Repository
 
         opened = Repository.open(repository)
-        found = waits(opened)
+        found = sink_backlog(opened)
         if not found.is_any:
             return None
         return {
             "notifications": found.notifications,
-            "again": found.again,
+            "again": found.resubmitted,
             "unfinished": found.unfinished,
             "is_configured": opened.settings.ngsi.hdfs_username is not None,
         }

@@ -18,7 +18,7 @@ from custody.model import Event
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
 from custody_local.airflow import LocalAirflow
-from custody_local.rest import RestClient
+from custody_local.airflow_api import RestClient
 from tests.airflow.postgres import missing, postgres
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=str(missing()))]

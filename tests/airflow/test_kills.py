@@ -30,8 +30,8 @@ from custody.rollover import pending
 from custody.vfs import PosixFileSystem
 from custody.workspace import ROLLOVER_LEASE
 from custody_local.airflow import LocalAirflow, find_running
+from custody_local.airflow_api import RestClient
 from custody_local.components import STANDS_STILL
-from custody_local.rest import RestClient
 from custody_local.workers import workers
 from tests.support import run_steps, write_samples
 

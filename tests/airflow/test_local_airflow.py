@@ -17,9 +17,9 @@ import pytest
 
 from custody.errors import LockedError
 from custody_local.airflow import LocalAirflow, find_running, stop_running
+from custody_local.airflow_api import RestClient
 from custody_local.errors import LocalAirflowError
 from custody_local.processes import ProcessId, session_members
-from custody_local.rest import RestClient
 
 pytestmark = pytest.mark.airflow
 

@@ -17,7 +17,7 @@ from custody.repository import Repository
 from custody_conformance.case import Case
 from custody_conformance.checking import shipped_cases
 from custody_conformance.end_to_end import post_case, receiving
-from custody_conformance.running import Outcome, run
+from custody_conformance.in_memory import Outcome, run
 from custody_local.airflow import LocalAirflow
 from tests.services import reading
 from tests.services.hdfs import Hdfs, hdfs

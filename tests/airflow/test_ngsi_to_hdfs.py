@@ -11,7 +11,7 @@ import pytest
 
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow
-from custody_local.rest import RestClient
+from custody_local.airflow_api import RestClient
 from tests.unit.ngsi.persisting import bench, receive
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]

@@ -16,7 +16,7 @@ import pytest
 
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow
-from custody_local.rest import RestClient
+from custody_local.airflow_api import RestClient
 from tests.airflow import browser
 from tests.airflow.postgres import missing, postgres
 from tests.airflow.test_backfill import EACH, FIRST, dropped

@@ -14,7 +14,7 @@ import pytest
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
 from custody_local.airflow import LocalAirflow
-from custody_local.rest import RestClient
+from custody_local.airflow_api import RestClient
 
 pytestmark = pytest.mark.airflow
 

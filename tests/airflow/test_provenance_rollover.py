@@ -16,7 +16,7 @@ from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
 from custody_local.airflow import LocalAirflow
-from custody_local.rest import RestClient
+from custody_local.airflow_api import RestClient
 
 pytestmark = pytest.mark.airflow
 

@@ -16,8 +16,8 @@ from custody.repository import Repository
 from custody.rollover import read_mark
 from custody.vfs import PosixFileSystem
 from custody_local.airflow import LocalAirflow, find_running
+from custody_local.airflow_api import RestClient
 from custody_local.processes import session_members
-from custody_local.rest import RestClient
 from tests.support import append, event
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]

@@ -17,7 +17,7 @@ import pytest
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.lease import Attempt
-from custody.ngsi_sink.persist import persisting
+from custody.ngsi_sink.persist import open_sink
 from custody.ngsi_sink.send_events import WRITER
 from custody.repository import Repository
 from custody.vfs import FileSystem, PosixFileSystem
@@ -49,8 +49,8 @@ def of(root: Path) -> Settings:
 def run(root: Path, fs: FileSystem) -> None:
     """Write everything, three events in a go."""
     repository = Repository(of(root), fs, ManualClock(NOW_MS + 60_000))
-    with persisting(repository, Attempt.new("killed")) as opened:
-        opened.run(go_events=3)
+    with open_sink(repository, Attempt.new("killed")) as opened:
+        opened.run(chunk_events=3)
 
 
 def state(root: Path) -> tuple[dict[str, bytes], Counter[tuple[str, str]]]:

@@ -13,9 +13,9 @@ from pathlib import Path
 from custody.clock import ManualClock
 from custody.errors import StorageError
 from custody.lease import Attempt
-from custody.ngsi_sink.batch_file import Part
+from custody.ngsi_sink.batch_file import FileAppend
 from custody.ngsi_sink.local import LocalFiles
-from custody.ngsi_sink.persist import persisting, submit_entry_again
+from custody.ngsi_sink.persist import open_sink, resubmit_entry
 from custody.ngsi_sink.send_events import WRITER
 from custody.ngsi_sink.target import FilesTarget
 from custody.recovery import STEPS
@@ -43,7 +43,7 @@ class Refusing(FilesTarget):
         self._refuse(path, REFUSED[0])
         return super().length(path)
 
-    def apply(self, part: Part, data: memoryview) -> None:
+    def apply(self, part: FileAppend, data: memoryview) -> None:
         self._refuse(part.path, REFUSED[1])
         super().apply(part, data)
 
@@ -103,12 +103,12 @@ class Persisting(Scenario[Done]):
         self._job(fs, is_broken=True)
         self._mended(fs)
         assert self._files(fs) == self._expected, "the files differ from those of a run that nobody disturbed"
-        told = list(self._repository(fs).events(0, 1000, WRITER))
-        assert max(Counter(event.flowfile_uuid for event in told).values()) == 1, "told of twice"
-        rows = Counter((event.transit_uri, parent) for event in told for parent in event.parent_uuids)
+        sent = list(self._repository(fs).events(0, 1000, WRITER))
+        assert max(Counter(event.flowfile_uuid for event in sent).values()) == 1, "told of twice"
+        rows = Counter((event.transit_uri, parent) for event in sent for parent in event.parent_uuids)
         assert max(rows.values()) == 1, f"told of twice: {rows}"
         written = {Path(f"{FILES}{path}").as_uri() for path, data in self._expected.items() if data}
-        assert {_BATCH.sub(r"\1", str(event.transit_uri)) for event in told} == written
+        assert {_BATCH.sub(r"\1", str(event.transit_uri)) for event in sent} == written
         assert not list(self._repository(fs).quarantine.entries()), "the quarantine holds what was written"
         record.runs = 2
 
@@ -116,16 +116,16 @@ class Persisting(Scenario[Done]):
         target = Refusing(LocalFiles(fs, FILES))
         target.is_broken = is_broken
         # Whoever crashed is this process, which lives: nobody would take its lease without being told to.
-        with persisting(
+        with open_sink(
             self._repository(fs), Attempt("test", 1), target=target, take_over=True, sleep=lambda _: None
         ) as job:
-            job.submit_again()
+            job.resubmit()
             job.run()
 
     def _mended(self, fs: FileSystem) -> None:
         """Do what a user does: mend the target, submit everything again, run the job."""
         for entry in list(self._repository(fs).quarantine.entries()):
-            submit_entry_again(self._repository(fs), entry.key)
+            resubmit_entry(self._repository(fs), entry.key)
         self._job(fs, is_broken=False)
 
     def _repository(self, fs: FileSystem) -> Repository:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,13 @@ from custody.catalog import Catalog
 from custody.clock import ManualClock
 from custody.model import Event
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.parquet import contents
-from custody.ngsi.records import Record
+from custody.ngsi.records import Record, Unplaced
+from custody.ngsi.rendering import file_additions
 from custody.ngsi_sink.batch_file import decode
-from custody.ngsi_sink.batch_plan import Taken
-from custody.ngsi_sink.notifications import read_events
+from custody.ngsi_sink.batch_plan import SourceRecord
+from custody.ngsi_sink.notifications import Content, NotificationReader
 from custody.ngsi_sink.sink import Sink
-from custody.ngsi_sink.sink_catalog import DATABASE, NAME
+from custody.ngsi_sink.sink_state import DATABASE, NAME
 from custody.store import LocalStore
 from custody.vfs import FileSystem
 from tests.crash.enumeration import Scenario
@@ -58,10 +58,20 @@ EVENTS = [notified(number, *name) for number, name in enumerate(NAMES)]
 WRITER = "main"
 
 
-def items(parameters: Parameters, first: int, upto: int) -> list[Taken]:
+def read_events(
+    events: Iterable[Event], content: Content, parameters: Parameters
+) -> Iterator[tuple[Event, Record | Unplaced]]:
+    """Yield the records of those events that received an entity, in their order."""
+    reader = NotificationReader(content, parameters)
+    for event in events:
+        for record in reader.records(event):
+            yield event, record
+
+
+def items(parameters: Parameters, first: int, upto: int) -> list[SourceRecord]:
     bodies = {event.event_id: body for event, body in EVENTS}
     found = read_events((event for event, _ in EVENTS[first:upto]), lambda event: bodies[event.event_id], parameters)
-    return [Taken(WRITER, event, record, bodies[event.event_id]) for event, record in found]
+    return [SourceRecord(WRITER, event, record, bodies[event.event_id]) for event, record in found]
 
 
 def expected(parameters: Parameters, batches: list[tuple[int, int]]) -> dict[str, bytes]:
@@ -69,8 +79,8 @@ def expected(parameters: Parameters, batches: list[tuple[int, int]]) -> dict[str
     files: dict[str, bytes] = {}
     known: dict[str, tuple[str, ...]] = {}
     for first, upto in batches:
-        records = [item.found for item in items(parameters, first, upto) if isinstance(item.found, Record)]
-        made = contents(records, parameters, known, part=f"{WRITER}-{first:020d}")
+        records = [item.content for item in items(parameters, first, upto) if isinstance(item.content, Record)]
+        made = file_additions(records, parameters, known, part=f"{WRITER}-{first:020d}")
         known |= made.columns
         for path, data in made.files.items():
             files[path] = files.get(path, b"") + data
@@ -84,7 +94,7 @@ def committed_cursor(fs: FileSystem) -> int:
     if not newest:
         return 0
     data = fs.read(FOLDER / NAME / DATABASE / newest[0])
-    return decode(data, newest[0]).staged.cursors.get(WRITER, 0)
+    return decode(data, newest[0]).manifest.cursors.get(WRITER, 0)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from custody.ngsi_sink.batch_file import Part
+from custody.ngsi_sink.batch_file import FileAppend
 from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import FilesTarget
@@ -34,14 +34,14 @@ class WritesBeforeCommit(Sink):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        commit = self._books.commit
+        commit = self._state.commit
 
         def too_late(batch: Any, data: Any, *more: Any, **named: Any) -> None:
             for part, content in zip(batch.parts, data, strict=True):
                 self._target.apply(part, content)
             commit(batch, data, *more, **named)
 
-        self._books.commit = too_late  # type: ignore[method-assign]
+        self._state.commit = too_late  # type: ignore[method-assign]
 
 
 class NeverEnds(Sink):
@@ -56,13 +56,13 @@ class ForgetsColumns(Sink):
 
     def _recover(self) -> None:
         super()._recover()
-        self._books.columns = {}
+        self._state.columns = {}
 
 
 class BareTarget(FilesTarget):
     """Appends to a file, whatever is there."""
 
-    def _apply(self, part: Part, data: memoryview, *, is_settled: bool) -> None:
+    def _apply(self, part: FileAppend, data: memoryview, *, is_settled: bool) -> None:
         if self._files.size(part.path) is None:
             self._files.create(part.path, data)
         else:
@@ -72,7 +72,7 @@ class BareTarget(FilesTarget):
 class TrustsLength(FilesTarget):
     """Takes a file that is long enough for one that has the bytes."""
 
-    def _apply(self, part: Part, data: memoryview, *, is_settled: bool) -> None:
+    def _apply(self, part: FileAppend, data: memoryview, *, is_settled: bool) -> None:
         if self.length(part.path) < part.offset + part.length or not part.length:
             super()._apply(part, data, is_settled=is_settled)
 

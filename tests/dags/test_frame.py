@@ -85,7 +85,7 @@ def test_every_dag_says_who_owns_it_and_how_long_and_how_often_it_tries(name: st
 
 
 def test_why_a_task_failed_is_a_line_of_its_log(caplog: pytest.LogCaptureFixture) -> None:
-    from custody_airflow.frame import say_error
+    from custody_airflow.dag_defaults import say_error
 
     say_error({"exception": ConfigurationError("CUSTODY_REPOSITORY: expected a folder, found nothing.")})
     say_error({})

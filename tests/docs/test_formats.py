@@ -132,10 +132,10 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("staging", "### Batch", StagedBatch),
         ("quarantine", "## Layout", Entry),
         ("content", "## Layout", content.ClaimHeader),
-        ("ngsi-batch", "## Layout", batch_file.Staged),
-        ("ngsi-batch", "## Part", batch_file.Part),
-        ("ngsi-batch", "## What is in no file", batch_file.Left),
-        ("ngsi-batch", "## What is put aside", batch_file.Aside),
+        ("ngsi-batch", "## Layout", batch_file.BatchManifest),
+        ("ngsi-batch", "## Part", batch_file.FileAppend),
+        ("ngsi-batch", "## What is in no file", batch_file.Skipped),
+        ("ngsi-batch", "## What is put aside", batch_file.Quarantined),
         ("ngsi-batch", "## Notification", batch_file.Notified),
     ],
 )
@@ -365,14 +365,14 @@ def test_the_example_of_a_lease_is_what_the_code_writes() -> None:
 
 def test_the_example_of_a_batch_of_the_sink_is_what_the_code_writes() -> None:
     data = b"oak\n"
-    batch = batch_file.Staged(
+    batch = batch_file.BatchManifest(
         id="6f1c2d3e-0000-4000-8000-000000000001",
         number=7,
         time_ms=1,
         told_from=0,
         cursors={"main": 8},
         sources=(batch_file.Source("main", 7, "a-b"),),
-        parts=(batch_file.part("/user/u/a.txt", 4, data, (0,)),),
+        parts=(batch_file.FileAppend.of("/user/u/a.txt", 4, data, (0,)),),
     )
     assert batch_file.encode(batch, [data]) == _example("ngsi-batch", "file")
     [(part, content)] = batch_file.decode(_example("ngsi-batch", "file"), "a.batch")

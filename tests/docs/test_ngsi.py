@@ -10,7 +10,7 @@ import pytest
 
 from custody.config import NgsiSection
 from custody.ngsi import parquet
-from custody.ngsi.hive import table as hive_table
+from custody.ngsi.hive import hive_table
 from custody.ngsi.http_notification import Accepts, Refusal, judge_request
 from custody.ngsi.naming import CONCATENATOR, encode, encode_path
 from custody.ngsi.parameters import SEED_NAMES

@@ -15,11 +15,11 @@ import pytest
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, StorageError
 from custody.ngsi.parameters import Parameters
-from custody.ngsi_sink.batch_file import part
-from custody.ngsi_sink.rest import Network, RestFiles, open_target
+from custody.ngsi_sink.batch_file import FileAppend
+from custody.ngsi_sink.persist import open_target
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import FilesTarget, Target
-from custody.ngsi_sink.webhdfs import Answer, Call
+from custody.ngsi_sink.webhdfs import Answer, Call, PooledTransport, WebHdfsFiles
 from custody.vfs import PosixFileSystem
 from tests.crash.sinking import BATCHES, RECEIVED_MS, WRITER, expected, items
 from tests.services import reading
@@ -49,7 +49,7 @@ def target(running: Hdfs, door: str = "WebHDFS", **names: object) -> Target:
 
 
 def apply(target: Target, path: str, offset: int, data: bytes) -> None:
-    target.apply(part(path, offset, data), memoryview(data))
+    target.apply(FileAppend.of(path, offset, data), memoryview(data))
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -117,7 +117,7 @@ class Crash(BaseException):
 class Losing:
     """The network, which loses one call: before it is sent, with half of its data, or its answer."""
 
-    def __init__(self, network: Network, at: int, how: str, error: BaseException) -> None:
+    def __init__(self, network: PooledTransport, at: int, how: str, error: BaseException) -> None:
         self._network = network
         self._left = at
         self._how = how
@@ -173,15 +173,15 @@ def test_every_call_of_the_sink_is_lost_once_and_each_line_stands_once(
 ) -> None:
     name = f"{how}-{type(error).__name__}"
     whole = used(running, hdfs_username=f"{name}-0", file_format="json-row")
-    counted = Losing(Network(whole.values), 0, how, error)
-    sink_all(tmp_path / "whole", FilesTarget(RestFiles(whole, counted)), whole)
+    counted = Losing(PooledTransport(whole.values), 0, how, error)
+    sink_all(tmp_path / "whole", FilesTarget(WebHdfsFiles(whole, counted)), whole)
     assert counted.calls > 15
     for at in range(1, counted.calls + 1):
         settings = used(running, hdfs_username=f"{name}-{at}", file_format="json-row")
-        losing = Losing(Network(settings.values), at, how, error)
+        losing = Losing(PooledTransport(settings.values), at, how, error)
         # HDFS may make one run wait, which then asks more often than another.
         with contextlib.suppress(Crash):
-            sink_all(tmp_path / str(at), FilesTarget(RestFiles(settings, losing)), settings)
+            sink_all(tmp_path / str(at), FilesTarget(WebHdfsFiles(settings, losing)), settings)
         sink_all(tmp_path / str(at), open_target(settings, FS, tmp_path), settings)
         folder = f"/user/{settings.username}"
         found = {path: reading.read(running.web, path) for path in reading.files(running.web, folder)}
@@ -191,7 +191,7 @@ def test_every_call_of_the_sink_is_lost_once_and_each_line_stands_once(
 def test_a_writer_that_has_the_file_open_is_waited_for(running: Hdfs) -> None:
     path = "/user/warden/open"
     settings = used(running)
-    network = Network(settings.values)
+    network = PooledTransport(settings.values)
     with contextlib.closing(target(running)) as place:
         apply(place, path, 0, b"one\n")
         answer = network.ask(f"{HERE}:{running.web}", Call("POST", f"/webhdfs/v1{path}?op=APPEND&user.name=warden", {}))

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from custody.cli.main import cli
-from custody.ngsi_sink.rest import RestFiles
-from custody_conformance.targets import Below
+from custody.ngsi_sink.webhdfs import WebHdfsFiles
+from custody_conformance.end_to_end import ScratchDir
 from tests.services import reading
 from tests.services.hdfs import Hdfs, hdfs
 from tests.unit.ngsi.notified import parameters
@@ -46,9 +46,9 @@ def test_every_shipped_case_comes_out_by_rpc(running: Hdfs) -> None:
 @pytest.mark.parametrize("door", ["WebHDFS", "HttpFS"])
 def test_what_lies_below_a_folder_is_found_read_and_removed(running: Hdfs, door: str) -> None:
     port = running.web if door == "WebHDFS" else running.http_fs
-    files = RestFiles.open(parameters(hdfs_host="127.0.0.1", hdfs_port=port))
+    files = WebHdfsFiles.open(parameters(hdfs_host="127.0.0.1", hdfs_port=port))
     with contextlib.closing(files):
-        below, beside = Below(files, f"/{door}/ü below"), Below(files, f"/{door}/ü below.not")
+        below, beside = ScratchDir(files, f"/{door}/ü below"), ScratchDir(files, f"/{door}/ü below.not")
         assert below.contents() == {}
         below.remove()
         data = {path: path.encode() * place for place, path in enumerate(HOSTILE)}

@@ -16,12 +16,12 @@ import pytest
 from custody.clock import ManualClock
 from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.parameters import Parameters
-from custody.ngsi_sink.batch_file import part
+from custody.ngsi_sink.batch_file import FileAppend
 from custody.ngsi_sink.kerberos import Login
-from custody.ngsi_sink.rest import Network, RestFiles, open_target
+from custody.ngsi_sink.persist import open_target
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import Target
-from custody.ngsi_sink.webhdfs import OK, REDIRECT, Answer, Call
+from custody.ngsi_sink.webhdfs import OK, REDIRECT, Answer, Call, PooledTransport, WebHdfsFiles
 from custody.vfs import PosixFileSystem
 from tests.crash.sinking import BATCHES, RECEIVED_MS, WRITER, expected, items
 from tests.services import reading
@@ -61,7 +61,7 @@ def target(up: Secured, **names: object) -> Target:
 
 
 def apply(place: Target, path: str, offset: int, data: bytes) -> None:
-    place.apply(part(path, offset, data), memoryview(data))
+    place.apply(FileAppend.of(path, offset, data), memoryview(data))
 
 
 def logins(up: Secured) -> int:
@@ -97,7 +97,7 @@ def test_nobody_reads_without_a_login(up: Secured) -> None:
 @pytest.mark.parametrize("door", ["WebHDFS", "HttpFS"])
 def test_who_has_logged_in_is_the_user_whatever_a_query_says(up: Secured, door: str) -> None:
     port = up.hdfs.web if door == "WebHDFS" else up.hdfs.http_fs
-    network = Network(used(up).values)
+    network = PooledTransport(used(up).values)
     for query in ("op=GETHOMEDIRECTORY", "op=GETHOMEDIRECTORY&user.name=warden"):
         answer = network.ask(f"127.0.0.1:{port}", Call("GET", f"/webhdfs/v1/?{query}"))
         assert json.loads(answer.body) == {"Path": f"/user/{USER}"}
@@ -114,7 +114,7 @@ def test_a_cookie_serves_all_threads_until_it_expires_and_one_logs_in_anew(up: S
         made.append(host)
         return login.token(host)
 
-    files = RestFiles(settings, Network(settings.values, negotiate))
+    files = WebHdfsFiles(settings, PooledTransport(settings.values, negotiate))
     with contextlib.closing(files), ThreadPoolExecutor(8) as pool:
         for times in (1, 2):
             list(pool.map(files.size, [f"/user/warden/{number}" for number in range(24)]))
@@ -125,7 +125,7 @@ def test_a_cookie_serves_all_threads_until_it_expires_and_one_logs_in_anew(up: S
 class Watched:
     """The network, which tells of its calls."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: PooledTransport) -> None:
         self.network = network
         self.asked: list[tuple[Call, Answer]] = []
 
@@ -147,9 +147,9 @@ def test_the_namenode_sends_to_a_datanode_with_a_token_that_lets_in_alone(up: Se
         hosts.append(host)
         return login.token(host)
 
-    watched = Watched(Network(settings.values, negotiate))
+    watched = Watched(PooledTransport(settings.values, negotiate))
     path = "/user/warden/token"
-    with contextlib.closing(RestFiles(settings, watched)) as files:
+    with contextlib.closing(WebHdfsFiles(settings, watched)) as files:
         files.create(path, memoryview(b"one\n"))
         files.append(path, memoryview(b"two\n"))
         assert files.read(path) == b"one\ntwo\n"
@@ -171,8 +171,8 @@ def test_the_namenode_sends_to_a_datanode_with_a_token_that_lets_in_alone(up: Se
         assert hosts == ["127.0.0.1"]
         where, _, query_of_reading = sent[-1][1].location.partition("?")
         without = "&".join(item for item in query_of_reading.split("&") if not item.startswith("delegation="))
-        assert Network(parameters().values).ask("", Call("GET", f"{where}?{query_of_reading}")).status == OK
-        refused = Network(parameters().values).ask("", Call("GET", f"{where}?{without}"))
+        assert PooledTransport(parameters().values).ask("", Call("GET", f"{where}?{query_of_reading}")).status == OK
+        refused = PooledTransport(parameters().values).ask("", Call("GET", f"{where}?{without}"))
         assert refused.status in {401, 403}
 
 

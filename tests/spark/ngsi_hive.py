@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from custody.config import Settings
 from custody.ngsi import rendering
 from custody.ngsi.hive import full_name
-from custody.ngsi.parquet import contents
-from custody.ngsi_sink.batch_file import part
-from custody.ngsi_sink.rest import open_target
-from custody.ngsi_sink.tables import Wanted, spark_table
+from custody.ngsi.rendering import file_additions
+from custody.ngsi_sink.batch_file import FileAppend
+from custody.ngsi_sink.persist import open_target
+from custody.ngsi_sink.tables import PendingTables, spark_table
 from custody.spark.hdfs import rpc_files
 from custody.spark.hive import ensure_tables, hive_folder, session_options
 from custody.spark.session import start_session
@@ -45,9 +45,9 @@ def at_place(session: SparkSession, mode: str, name: str) -> dict[str, Any]:
     target = open_target(used, FS, ROOT, rpc=rpc_files(session))
     records = recorded(body({"wood": attribute("oak")}, id=name, type=mode), used)
     destination = records[0].placed.destination
-    Wanted(FS, hive_folder(settings)).note([destination])
-    for path, data in contents(records, used, {}, part="0").files.items():
-        target.apply(part(path, target.length(path), data), memoryview(data))
+    PendingTables(FS, hive_folder(settings)).note([destination])
+    for path, data in file_additions(records, used, {}, part="0").files.items():
+        target.apply(FileAppend.of(path, target.length(path), data), memoryview(data))
     report = ensure_tables(session, settings, FS, [], {}, used, target)
     made = spark_table(destination, used, {}, target)
     target.close()
@@ -69,11 +69,11 @@ def of_mode(session: SparkSession, mode: str) -> dict[str, Any]:
     for number, sent in enumerate(batches(mode)):
         records = recorded(sent, used)
         destination = records[0].placed.destination
-        Wanted(FS, hive_folder(settings)).note([destination])
-        made = contents(records, used, known, part=f"{number:020d}")
+        PendingTables(FS, hive_folder(settings)).note([destination])
+        made = file_additions(records, used, known, part=f"{number:020d}")
         known |= made.columns
         for path, data in made.files.items():
-            target.apply(part(path, target.length(path), data), memoryview(data))
+            target.apply(FileAppend.of(path, target.length(path), data), memoryview(data))
         for destinations in ([], [destination]):
             report = ensure_tables(session, settings, FS, destinations, known, used, target)
             said.append([report.made, report.extended, report.waiting, *report.problems])

@@ -11,8 +11,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from custody.errors import CorruptionError, StorageError
-from custody.ngsi_sink.batch_file import part
-from custody.ngsi_sink.rest import open_target
+from custody.ngsi_sink.batch_file import FileAppend
+from custody.ngsi_sink.persist import open_target
 from custody.ngsi_sink.target import Target
 from custody.spark.hdfs import RpcFiles, rpc_files
 from custody.spark.session import start_session
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def apply(target: Target, path: str, offset: int, data: bytes) -> None:
-    target.apply(part(path, offset, data), memoryview(data))
+    target.apply(FileAppend.of(path, offset, data), memoryview(data))
 
 
 def once(target: Target) -> str:

@@ -14,8 +14,8 @@ from custody.cli.swh_serve_cmd import _Contents
 from custody.clock import ManualClock
 from custody.repository import Repository
 from custody.serving.provenance_pb2 import WhereAreOneRequest, WhereIsOneRequest, WhereIsOneResult
+from custody.serving.published_database import Questions
 from custody.serving.swh_grpc import serving_rpc
-from custody.serving.swh_questions import Questions
 from custody.serving.swh_rest import create_app
 from custody.vfs import PosixFileSystem
 from tests.fuzzing import HEADER_VALUES, ODD, Asked, ask_all, targets

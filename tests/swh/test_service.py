@@ -25,8 +25,8 @@ from custody.errors import ConfigurationError, NotFoundError, StorageError
 from custody.repository import Repository
 from custody.serving import Tokens, checked_tokens
 from custody.serving.provenance_pb2 import WhereAreOneRequest, WhereIsOneRequest, WhereIsOneResult
+from custody.serving.published_database import LOOK_SECONDS, Questions
 from custody.serving.swh_grpc import serving_rpc
-from custody.serving.swh_questions import LOOK_SECONDS, Questions
 from custody.serving.swh_rest import create_app
 from custody.swh import Swhid, Whereabouts
 from custody.swh.publishing import database_folder

@@ -11,7 +11,7 @@ import click
 from custody.capture import Format
 from custody.cli.output import json_option, print_json, print_table, stderr, time_text
 from custody.errors import InvalidInputError, NotFoundError
-from custody.ngsi_sink.persist import submit_entry_again
+from custody.ngsi_sink.persist import resubmit_entry
 from custody.ngsi_sink.resubmission import FORMAT as SINK_FORMAT
 from custody.quarantine import Entry
 from custody.repository import FileReport, Repository
@@ -88,7 +88,7 @@ def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_n
             format = None if format_name is None else Format(format_name)
             reports = [work.resubmit(key, format=format) for key in chosen]
     for key in marked:
-        submit_entry_again(opened, key)
+        resubmit_entry(opened, key)
     if as_json:
         print_json(reports)
     else:

@@ -79,7 +79,7 @@ PARQUET_COLUMNS: tuple[tuple[str, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class HiveTable:
     """A table and the statements that bring it to what its destination has."""
 
     database: str
@@ -92,14 +92,14 @@ class Table:
     """In their order. All but the last kind can be run again: what a table has already is not added to it twice."""
 
 
-def table(
+def hive_table(
     destination: Destination,
     parameters: Parameters,
     *,
     attributes: tuple[str, ...] = (),
     had: tuple[str, ...] = (),
     location: str | None = None,
-) -> Table:
+) -> HiveTable:
     """Return the table of a destination.
 
     `attributes` are the columns of attributes that its files have, in column modes; `had` are those of them that the
@@ -119,7 +119,7 @@ def table(
         f"location {literal(location)}"
     )
     statements = [statement for statement in (create_database, create) if statement]
-    made = Table(
+    made = HiveTable(
         database=destination.database,
         name=destination.table,
         columns=columns,
@@ -132,7 +132,7 @@ def table(
     return replace(made, statements=(*made.statements, more)) if more else made
 
 
-def more_columns(made: Table, had: int) -> str | None:
+def more_columns(made: HiveTable, had: int) -> str | None:
     """Return the statement that adds the columns behind the first `had`, None where there are none."""
     added = made.columns[had:]
     if not added:
@@ -140,7 +140,7 @@ def more_columns(made: Table, had: int) -> str | None:
     return f"alter table {full_name(made)} add columns ({_list(added)})"
 
 
-def full_name(made: Table) -> str:
+def full_name(made: HiveTable) -> str:
     """Return database and table as they stand in a statement."""
     return f"{word(made.database)}.{word(made.name)}"
 

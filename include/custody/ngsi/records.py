@@ -21,20 +21,20 @@ _SECONDS_DIGITS_MAX = 11
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class ReceiveTime:
     """When a notification arrived. `timestamp` is what goes into recvTimeTs, word for word."""
 
     received_ms: int
     timestamp: str
 
     @classmethod
-    def at(cls, received_ms: int, parameters: Parameters) -> Arrival:
+    def at(cls, received_ms: int, parameters: Parameters) -> ReceiveTime:
         """Return the arrival at a time of our own clock, in ms since the epoch."""
         unit = parameters.values.recv_time_unit
         return cls(received_ms, str(received_ms if unit == "ms" else received_ms // 1000))
 
     @classmethod
-    def stamped(cls, timestamp: str) -> Arrival:
+    def stamped(cls, timestamp: str) -> ReceiveTime:
         """Return the arrival that an event's own timestamp says, in seconds or in ms.
 
         Raises:
@@ -57,7 +57,7 @@ class Record:
     """One entity of one notification with its destination; attributes have the names that mappings gave them."""
 
     placed: Placed
-    arrival: Arrival
+    arrival: ReceiveTime
     service: str
     path: str
     entity: Entity
@@ -76,7 +76,7 @@ class Unplaced:
 
 
 def records(
-    notification: Notification, arrival: Arrival, parameters: Parameters, *, transaction: str = ""
+    notification: Notification, arrival: ReceiveTime, parameters: Parameters, *, transaction: str = ""
 ) -> Iterator[Record | Unplaced]:
     """Yield the records of a notification in the order of its entities; an entity without attributes has none.
 

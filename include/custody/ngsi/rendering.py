@@ -1,29 +1,28 @@
-"""The columns of the column modes: which attributes a destination has had so far, and what each is called.
+r"""Records as bytes of files, in the four text modes of NGSIToHDFS or as Parquet; pure functions.
 
-Columns are only ever added, at the end, in the order in which attributes first appeared: a line of CSV has its
-fields in this order, and a Hive table made earlier stays true.
+`json-row` and `csv-row` write a line for each attribute, `json-column` and `csv-column` a line for each entity. The CSV
+modes keep metadata in files of their own, which exist even while they are empty, and name them in the line.
 
-Fields of CSV lines: plain where nothing needs care, and every value can be read back.
+Columns (column modes): which attributes a destination has had so far, and the name of each one's column. Columns are
+only ever added, at the end, in the order in which attributes first appeared: a line of CSV has its fields in this
+order, and a Hive table made earlier stays true.
 
-A line is one line. A line end in a value is written `\n`, a carriage return `\r`. A value that has either, or that
-already has `\n`, `\r` or `\\` in it, has each backslash doubled; every other value keeps its backslashes. A field
-with a separator or a quote stands in quotes, quotes in it doubled. No value is `NULL`; the text NULL is `"NULL"`.
-
-Records become the lines of files, in the four modes of NGSIToHDFS; pure functions.
-
-`json-row` and `csv-row` write a line an attribute, `json-column` and `csv-column` a line an entity. The CSV modes keep
-metadata in files of their own, which exist even while they are empty, and name them in the line.
+Fields of CSV: plain where nothing needs care, and every value can be read back. A line is one line. A line end in a
+value is written `\n`, a carriage return `\r`. A value that has either, or that already has `\n`, `\r` or `\\` in it,
+has each backslash doubled; every other value keeps its backslashes. A field with a separator or a quote is put in
+quotes, quotes in it doubled. No value is `NULL`; the text NULL is `"NULL"`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from custody.capture.ngsi_attributes import Attribute
 from custody.capture.raw_json import Exact, Kind, exact_text
 from custody.errors import InvalidInputError
+from custody.ngsi import parquet
 from custody.ngsi.naming import metadata_file
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import Record, Unplaced
@@ -33,6 +32,102 @@ MD, MD_FILE = "_md", "_md_file"
 _OWN = "_attr"
 _TAKEN = frozenset(name.lower() for name in ("recvTimeTs", *FIXED, "dt"))
 _ENDINGS = (MD, MD_FILE, _OWN)
+NULL = "NULL"
+_NEEDS_ESCAPES = re.compile(r"[\n\r]|\\[nr\\]")
+_LOOKS_ESCAPED = re.compile(r"\\[nr\\]")
+_MEANS = {"\\n": "\n", "\\r": "\r", "\\\\": "\\"}
+_QUOTE = '"'
+_SCHEME = "hdfs://"
+_METADATA_SEPARATOR = ","
+ColumnsByLocation = Mapping[str, tuple[str, ...]]
+"""The columns that each destination has so far, by its location."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileAdditions:
+    """Bytes that some records add, by path of the file, in the order in which files were met first."""
+
+    files: Mapping[str, bytes]
+    columns: ColumnsByLocation
+    """All columns of the destinations in column modes that these records are for."""
+    unplaced: Mapping[int, Unplaced]
+    """Records that could not be written, by their position among the records."""
+    sources: Mapping[str, Sequence[int]]
+    """The records that each file has rows of, as positions among the records."""
+
+
+def file_additions(
+    records: Sequence[Record], parameters: Parameters, known: ColumnsByLocation, *, part: str
+) -> FileAdditions:
+    """Return what records add to files; `part` names files of Parquet, of which each batch makes new ones."""
+    if parameters.format != "parquet":
+        rendered = render(records, parameters, known)
+        files = {path: file_text(lines).encode() for path, lines in rendered.files.items()}
+        return FileAdditions(files, rendered.columns, rendered.unplaced, rendered.sources)
+    numbers_of: dict[str, list[int]] = {}
+    for number, record in enumerate(records):
+        path = f"{record.placed.destination.location}/dt={parquet.day(record)}/{part}.parquet"
+        numbers_of.setdefault(path, []).append(number)
+    files = {
+        path: parquet.file_bytes(parquet.arrow_table((records[number] for number in numbers), parameters))
+        for path, numbers in numbers_of.items()
+    }
+    return FileAdditions(files, {}, {}, numbers_of)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Lines that some records add to files, by path, in order; an empty list makes an empty file."""
+
+    files: dict[str, list[str]] = field(default_factory=dict)
+    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of the destinations in column modes, the new columns at the end."""
+    unplaced: dict[int, Unplaced] = field(default_factory=dict)
+    """Records whose metadata have no file, by their position among the records; no line has anything of them."""
+    sources: dict[str, list[int]] = field(default_factory=dict)
+    """The records that each file has lines of, as positions among the records."""
+
+    def add(self, path: str, lines: Iterable[str], number: int) -> None:
+        """Add lines of a record to a file."""
+        self.files.setdefault(path, []).extend(lines)
+        numbers = self.sources.setdefault(path, [])
+        if not numbers or numbers[-1] != number:
+            numbers.append(number)
+
+
+def render(records: Iterable[Record], parameters: Parameters, known: ColumnsByLocation) -> Rendered:
+    """Return the lines of some records in the mode that the parameters choose; `parquet` has no lines."""
+    rendered = Rendered()
+    is_column, is_csv = parameters.format.endswith("column"), parameters.format.startswith("csv")
+    for number, record in enumerate(records):
+        location, path = record.placed.destination.location, record.placed.destination.file
+        have = rendered.columns.get(location, known.get(location, ()))
+        if is_column:
+            have = extended(have, (name for name, _ in columns(record.attributes)))
+        if not is_csv:
+            rows = _json_column(record, parameters) if is_column else _json_row(record, parameters)
+            rendered.add(path, rows, number)
+        else:
+            try:
+                metadata = _metadata_files(record, parameters)
+            except InvalidInputError as error:
+                rendered.unplaced[number] = Unplaced(record.entity, str(error))
+                continue
+            lines = (
+                _csv_column(record, metadata, have, parameters) if is_column else _csv_row(record, metadata, parameters)
+            )
+            rendered.add(path, lines, number)
+            for file, attribute in zip(metadata, record.attributes, strict=True):
+                if file is not None:
+                    rendered.add(file, _metadata_lines(record, attribute), number)
+        if is_column:
+            rendered.columns[location] = have
+    return rendered
+
+
+def file_text(lines: Iterable[str]) -> str:
+    """Return lines as the text of a file: each ends in a newline."""
+    return "".join(f"{line}\n" for line in lines)
 
 
 def column_name(attribute: str) -> str:
@@ -62,17 +157,10 @@ def extended(known: tuple[str, ...], names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _free(name: str, seen: set[str]) -> str:
-    number, found = 2, name
-    while found in seen:
-        found, number = f"{name}_{number}", number + 1
-    return found
-
-
-NULL = "NULL"
-_NEEDS_ESCAPES = re.compile(r"[\n\r]|\\[nr\\]")
-_LOOKS_ESCAPED = re.compile(r"\\[nr\\]")
-_MEANS = {"\\n": "\n", "\\r": "\r", "\\\\": "\\"}
-_QUOTE = '"'
+    number, free = 2, name
+    while free in seen:
+        free, number = f"{name}_{number}", number + 1
+    return free
 
 
 def line(fields: Iterable[str | None], separator: str) -> str:
@@ -101,7 +189,7 @@ def read_line(text: str, separator: str) -> list[str | None]:
 
 def value(field: str) -> str:
     """Return the value of a field whose quotes are gone, as any reader of CSV gives it."""
-    return _LOOKS_ESCAPED.sub(lambda found: _MEANS[found[0]], field)
+    return _LOOKS_ESCAPED.sub(lambda escape: _MEANS[escape[0]], field)
 
 
 def _fields(text: str, separator: str) -> Iterator[tuple[str, bool]]:
@@ -110,75 +198,13 @@ def _fields(text: str, separator: str) -> Iterator[tuple[str, bool]]:
     at = 0
     while True:
         pattern = quoted if text.startswith(_QUOTE, at) else plain
-        found = pattern.match(text, at)
-        if found is None or (found.end() < len(text) and text[found.end()] != separator):
+        match = pattern.match(text, at)
+        if match is None or (match.end() < len(text) and text[match.end()] != separator):
             raise InvalidInputError(f"CSV line @{at}: expected a field and {separator!r}, got {text[at : at + 40]!r}")
-        yield (found[1].replace(_QUOTE * 2, _QUOTE), True) if pattern is quoted else (found[0], False)
-        at = found.end() + 1
+        yield (match[1].replace(_QUOTE * 2, _QUOTE), True) if pattern is quoted else (match[0], False)
+        at = match.end() + 1
         if at > len(text):
             return
-
-
-_SCHEME = "hdfs://"
-_METADATA_SEPARATOR = ","
-Known = Mapping[str, tuple[str, ...]]
-"""The columns that each destination has so far, by its location."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rendered:
-    """What some records add to files: lines by path, in order; an empty list makes an empty file."""
-
-    files: dict[str, list[str]] = field(default_factory=dict)
-    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of the destinations in column modes, the new columns at the end."""
-    unplaced: dict[int, Unplaced] = field(default_factory=dict)
-    """Records whose metadata have no file, by their place among the records; nothing of them is in the lines."""
-
-    sources: dict[str, list[int]] = field(default_factory=dict)
-    """Which records each file has lines of, by their place among the records."""
-
-    def add(self, path: str, lines: Iterable[str], number: int) -> None:
-        """Add lines of a record to a file."""
-        self.files.setdefault(path, []).extend(lines)
-        have = self.sources.setdefault(path, [])
-        if not have or have[-1] != number:
-            have.append(number)
-
-
-def file_text(lines: Iterable[str]) -> str:
-    """Return what lines are in a file: each ends in a newline."""
-    return "".join(f"{line}\n" for line in lines)
-
-
-def render(found: Iterable[Record], parameters: Parameters, known: Known) -> Rendered:
-    """Return the lines of some records in the mode that the parameters choose; `parquet` has no lines."""
-    rendered = Rendered()
-    is_column, is_csv = parameters.format.endswith("column"), parameters.format.startswith("csv")
-    for number, record in enumerate(found):
-        location, path = record.placed.destination.location, record.placed.destination.file
-        have = rendered.columns.get(location, known.get(location, ()))
-        if is_column:
-            have = extended(have, (name for name, _ in columns(record.attributes)))
-        if not is_csv:
-            rows = _json_column(record, parameters) if is_column else _json_row(record, parameters)
-            rendered.add(path, rows, number)
-        else:
-            try:
-                metadata = _metadata_files(record, parameters)
-            except InvalidInputError as error:
-                rendered.unplaced[number] = Unplaced(record.entity, str(error))
-                continue
-            lines = (
-                _csv_column(record, metadata, have, parameters) if is_column else _csv_row(record, metadata, parameters)
-            )
-            rendered.add(path, lines, number)
-            for file, attribute in zip(metadata, record.attributes, strict=True):
-                if file is not None:
-                    rendered.add(file, _metadata_lines(record, attribute), number)
-        if is_column:
-            rendered.columns[location] = have
-    return rendered
 
 
 def _json_row(record: Record, parameters: Parameters) -> Iterator[str]:

@@ -1,7 +1,9 @@
-"""A batch as one object, before any of it is in a file of a destination: what goes where, and the bytes.
+"""The file of a batch: a manifest of what is appended to which file, and the bytes themselves.
 
-Layout: the preamble `CUSTNGB\x01`, a record of kind 1 with the description as JSON, then a record of kind 2 for each
-part, in their order. The page docs/formats/ngsi-batch.md describes it; add kinds and keys, never change one.
+A batch is written as one object before any of it is in a file of a destination. Layout: the preamble `CUSTNGB\x01`, a
+record of kind 1 with the manifest as JSON, then a record of kind 2 for the bytes of each append, in their order. The
+page docs/formats/ngsi-batch.md describes this file, and the JSON objects of what is in no file. Add kinds and keys,
+never change one.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from custody.format.framing import Frame, frame, frames
 
 PREAMBLE = b"CUSTNGB\x01"
 KIND_BATCH, KIND_PART = 1, 2
+BATCHES, COLUMNS, SKIPPED, QUARANTINED, DEFERRED = "batches", "columns", "left", "aside", "deferred"
+"""Kinds of the sink's objects, which are the names of their folders. Part of the format: add, never change."""
 
 
 class Source(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -27,38 +31,56 @@ class Source(msgspec.Struct, frozen=True, array_like=True, order=True):
     flowfile_uuid: str
 
 
-class Part(msgspec.Struct, frozen=True):
-    """Bytes of one file: they begin at `offset`, which is how long the file was before."""
+class FileAppend(msgspec.Struct, frozen=True):
+    """Bytes to append to one file, at `offset`: the length of the file before the batch."""
 
     path: str
     offset: int
     length: int
     sha256: str
     sources: tuple[int, ...] = ()
-    """Which sources of the batch it has rows of, by their places."""
+    """The sources of the batch that it has rows of, as positions in the batch's list."""
     place: int = 0
-    """Among the parts that the batch had at first: with the batch's id it says which part this is, for good."""
+    """Position among the appends that the batch had at first: with the batch's id it identifies the append for good."""
+
+    @classmethod
+    def of(cls, path: str, offset: int, data: bytes, sources: Sequence[int] = (), place: int = 0) -> FileAppend:
+        """Return the description of some bytes."""
+        return cls(path, offset, len(data), hashlib.sha256(data).hexdigest(), tuple(sources), place)
 
 
-class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """What a batch consists of; all entities of events before its cursors are in it or an earlier one, or put aside."""
+class BatchManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of a batch.
+
+    Every entity of the events before its cursors is in this batch or an earlier one, is skipped or in the quarantine.
+    """
 
     id: str
     """Of this batch and no other one."""
     number: int
     time_ms: int
     told_from: int
-    """Events that tell of it have ids from here on."""
+    """SEND events of this batch have ids from here on."""
     cursors: dict[str, int]
-    """By writer, the event up to which all were taken."""
+    """By writer, the first event id that was not taken yet."""
     sources: tuple[Source, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[FileAppend, ...] = ()
     problem: str | None = None
     """Why it is deferred."""
 
+    def deferring(self, place: int, problem: str) -> BatchManifest:
+        """Return a batch of one append of this one, with the reason why that is deferred."""
+        append = self.parts[place]
+        return msgspec.structs.replace(
+            self,
+            sources=tuple(self.sources[source] for source in append.sources),
+            parts=(msgspec.structs.replace(append, sources=tuple(range(len(append.sources)))),),
+            problem=problem,
+        )
 
-class Left(msgspec.Struct, frozen=True):
-    """An event whose entity is in no file for good, and why."""
+
+class Skipped(msgspec.Struct, frozen=True):
+    """An event whose entity will never be in a file, and why."""
 
     writer: str
     event_id: int
@@ -66,7 +88,7 @@ class Left(msgspec.Struct, frozen=True):
 
 
 class Notified(msgspec.Struct, frozen=True, kw_only=True):
-    """A notification as a user looks at it: the event that received it, and what came."""
+    """A notification as a user looks at it: the event that received it, and its body."""
 
     source: Source
     service: str | None
@@ -74,8 +96,8 @@ class Notified(msgspec.Struct, frozen=True, kw_only=True):
     body: str
 
 
-class Aside(msgspec.Struct, frozen=True, kw_only=True):
-    """Events of which nothing was written although it should be: they wait to be submitted again."""
+class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
+    """Events that should have been written and were not: they wait to be submitted again."""
 
     code: str
     message: str
@@ -83,39 +105,23 @@ class Aside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """A batch with the bytes of its parts, in their order."""
+class FileBatch:
+    """A manifest with the bytes of its appends, in their order."""
 
-    staged: Staged
+    manifest: BatchManifest
     contents: tuple[memoryview, ...]
 
-    def __iter__(self) -> Iterator[tuple[Part, memoryview]]:
-        return zip(self.staged.parts, self.contents, strict=True)
+    def __iter__(self) -> Iterator[tuple[FileAppend, memoryview]]:
+        return zip(self.manifest.parts, self.contents, strict=True)
 
 
-def part(path: str, offset: int, data: bytes, sources: Sequence[int] = (), place: int = 0) -> Part:
-    """Return the description of a part."""
-    return Part(path, offset, len(data), hashlib.sha256(data).hexdigest(), tuple(sources), place)
-
-
-def only(staged: Staged, place: int, problem: str) -> Staged:
-    """Return a batch with one of its parts, and why that is deferred."""
-    part = staged.parts[place]
-    return msgspec.structs.replace(
-        staged,
-        sources=tuple(staged.sources[source] for source in part.sources),
-        parts=(msgspec.structs.replace(part, sources=tuple(range(len(part.sources)))),),
-        problem=problem,
-    )
-
-
-def encode(staged: Staged, contents: Iterable[bytes | memoryview]) -> bytes:
-    """Return the object of a batch; `contents` are the bytes of each part, in their order."""
+def encode(manifest: BatchManifest, contents: Iterable[bytes | memoryview]) -> bytes:
+    """Return the object of a batch; `contents` are the bytes of each append, in their order."""
     parts = (frame(KIND_PART, bytes(content)) for content in contents)
-    return b"".join((PREAMBLE, frame(KIND_BATCH, msgspec.json.encode(staged)), *parts))
+    return b"".join((PREAMBLE, frame(KIND_BATCH, msgspec.json.encode(manifest)), *parts))
 
 
-def decode(data: bytes, place: str) -> Batch:
+def decode(data: bytes, place: str) -> FileBatch:
     """Return the batch that an object holds.
 
     Raises:
@@ -124,14 +130,15 @@ def decode(data: bytes, place: str) -> Batch:
     """
     if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
         raise FormatVersionError(f"{place} @7: expected batch version 1, got {data[7]}. Use a newer custody.")
-    found = list(frames(data, len(PREAMBLE))) if data[:7] == PREAMBLE[:7] else []
-    records = [item for item in found if isinstance(item, Frame)]
+    items = list(frames(data, len(PREAMBLE))) if data[:7] == PREAMBLE[:7] else []
+    records = [item for item in items if isinstance(item, Frame)]
     kinds = [record.kind for record in records]
-    if found and len(records) == len(found) and kinds == [KIND_BATCH] + [KIND_PART] * (len(records) - 1):
-        staged = msgspec.json.decode(records[0].payload, type=Staged)
+    # The object was written in one piece and synced: unlike a journal it has no torn tail that could be forgiven.
+    if items and len(records) == len(items) and kinds == [KIND_BATCH] + [KIND_PART] * (len(records) - 1):
+        manifest = msgspec.json.decode(records[0].payload, type=BatchManifest)
         contents = tuple(record.payload for record in records[1:])
-        if [item.length for item in staged.parts] == [len(content) for content in contents]:
-            return Batch(staged, contents)
+        if [append.length for append in manifest.parts] == [len(content) for content in contents]:
+            return FileBatch(manifest, contents)
     raise CorruptionError(
         f"{place} @0: expected a batch and its parts with their checksums, got other bytes. "
         "Bring it back from a backup."

@@ -1,6 +1,7 @@
-"""What a batch is going to be: records that have a place, their lines by file, and what is left out, with reasons.
+"""The plan of a batch: the bytes that go to each file, and what goes to none, with reasons.
 
-What became of a batch: figures for reports, and the objects of what is in no file.
+`plan_batch` renders records, finds out which of their files can be reached, and leaves out the records of the others.
+Nothing is written here. `BatchResult` says what became of a planned batch, for reports.
 """
 
 from __future__ import annotations
@@ -16,127 +17,191 @@ from custody.errors import InvalidInputError
 from custody.model import Event
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.parquet import Contents, contents
 from custody.ngsi.records import Record, Unplaced
-from custody.ngsi.rendering import Known
-from custody.ngsi_sink.batch_file import Aside, Left, Notified, Source, Staged
-from custody.ngsi_sink.retry import Failed
-from custody.ngsi_sink.sink_catalog import ASIDE, LEFT
+from custody.ngsi.rendering import ColumnsByLocation, FileAdditions, file_additions
+from custody.ngsi_sink.batch_file import QUARANTINED, SKIPPED, BatchManifest, Notified, Quarantined, Skipped, Source
+from custody.ngsi_sink.retry import Failure
 
 NOT_WRITTEN, NO_FILE, UNREADABLE = "not-written", "no-file", "unreadable"
-Reach = Callable[[Iterable[str]], Mapping[str, Failed]]
+Reach = Callable[[Iterable[str]], Mapping[str, Failure]]
 """Tries to reach files, with all retries; returns those that do not answer, or cannot be files, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """An event whose content is no longer there: nothing can be written of it, now or later."""
+class ContentMissing:
+    """The content of an event is no longer there: nothing can be written of it, now or later."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """An event whose content is there and is not the notification that it received."""
+class ContentUnreadable:
+    """The content of an event is there and is not the notification that the event received."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class SourceRecord:
     """An event of a writer, with what is to be written of it."""
 
     writer: str
     event: Event
-    found: Record | Unplaced | Gone | Unread
+    content: Record | Unplaced | ContentMissing | ContentUnreadable
     body: bytes = b""
-    """What it received, to be shown where it cannot be written."""
+    """The body that it received, to be shown where it cannot be written."""
 
     @property
     def source(self) -> Source:
-        """The event in a batch."""
+        """The event as a batch names it."""
         return Source(self.writer, self.event.event_id, self.event.flowfile_uuid)
 
 
 @dataclass(slots=True)
-class Draft:
+class BatchPlan:
     """A batch before its files have lengths."""
 
-    made: Contents
+    additions: FileAdditions
     sources: list[Source] = field(default_factory=list)
-    """Of the records that are written; `made.sources` are places in it."""
+    """Of the records that are written; `additions.sources` are positions in it."""
     destinations: dict[str, Destination] = field(default_factory=dict)
-    left: list[Left] = field(default_factory=list)
-    aside: list[Aside] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    quarantined: list[Quarantined] = field(default_factory=list)
+
+    def objects(self, number: int) -> dict[str, bytes]:
+        """Return the objects of the sink that come with the batch of this number: what is in no file."""
+        objects = {f"{SKIPPED}/{number:020d}.json": msgspec.json.encode(self.skipped)} if self.skipped else {}
+        for place, quarantined in enumerate(self.quarantined):
+            objects[f"{QUARANTINED}/{number:020d}-{place:05d}.json"] = msgspec.json.encode(quarantined)
+        return objects
 
 
-def untaken(
-    items: Sequence[Taken], have: Mapping[str, int], cursors: Mapping[str, int], settled: Iterable[Aside]
-) -> list[Taken]:
-    """Return the events that a batch takes, of those from each writer's cursor in `have` up to that in `cursors`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResult:
+    """What a batch added."""
 
-    Events before the former are in files already, unless they are of what was put aside and is `settled` now.
+    number: int
+    records: int = 0
+    skipped: int = 0
+    """Entities that will never be in a file."""
+    quarantined: int = 0
+    """Events that wait in the quarantine."""
+    deferred: int = 0
+    """Appends that wait there, with their place in the file."""
+    unusable_files: int = 0
+    """Files, of these events and appends, whose name something else has, or whose bytes are not what was committed."""
+    is_unanswered: bool = False
+    """Whether a file did not answer, or refused: perhaps the target is away."""
+    files: int = 0
+    bytes: int = 0
+    destinations: tuple[Destination, ...] = ()
+    """Those that got data, for their Hive tables."""
+    problem: str | None = None
+    """Why something is quarantined or deferred."""
+
+    @classmethod
+    def of(cls, batch: BatchManifest, plan: BatchPlan, deferred: Mapping[int, Failure]) -> Self:
+        """Return what a batch added of which some appends, by their positions, are deferred, each with the reason."""
+        problems = [*(item.message for item in plan.quarantined), *(failure.reason for failure in deferred.values())]
+        codes = [item.code for item in plan.quarantined]
+        final = [failure.is_final for failure in deferred.values()]
+        return cls(
+            number=batch.number,
+            records=len(plan.sources) - len(plan.additions.unplaced),
+            skipped=len(plan.skipped),
+            quarantined=sum(len(item.notifications) for item in plan.quarantined),
+            deferred=len(deferred),
+            unusable_files=codes.count(NO_FILE) + sum(final),
+            is_unanswered=NOT_WRITTEN in codes or not all(final),
+            files=len(batch.parts) - len(deferred),
+            bytes=sum(part.length for place, part in enumerate(batch.parts) if place not in deferred),
+            destinations=tuple(plan.destinations.values()),
+            problem=problems[0] if problems else None,
+        )
+
+
+def new_events(
+    items: Sequence[SourceRecord],
+    cursors: Mapping[str, int],
+    new_cursors: Mapping[str, int],
+    resubmitted: Iterable[Quarantined],
+) -> list[SourceRecord]:
+    """Return the events that a batch takes: those from each writer's cursor up to its new one.
+
+    Events before the cursor are in files already, unless they were quarantined and are `resubmitted` now.
 
     Raises:
         InvalidInputError: an event lies behind its writer's new cursor, or they are not in their order.
     """
-    again = {notified.source for held in settled for notified in held.notifications}
+    again = {notified.source for quarantined in resubmitted for notified in quarantined.notifications}
     last: dict[str, int] = {}
-    found = []
+    chosen = []
     for item in items:
         event_id, writer = item.event.event_id, item.writer
         if item.source in again:
-            found.append(item)
+            chosen.append(item)
             continue
-        if event_id < have.get(writer, 0):
+        if event_id < cursors.get(writer, 0):
             continue
-        first, upto = last.get(writer, have.get(writer, 0)), cursors.get(writer, 0)
+        first, upto = last.get(writer, cursors.get(writer, 0)), new_cursors.get(writer, 0)
         if not first <= event_id < upto:
             raise InvalidInputError(
                 f"events of the batch: expected ids of writer {writer!r} from {first} up to {upto}, in order, "
                 f"got {event_id}"
             )
         last[writer] = event_id
-        found.append(item)
-    return found
+        chosen.append(item)
+    return chosen
 
 
-def draft(items: Sequence[Taken], parameters: Parameters, known: Known, reach: Reach, *, part: str) -> Draft:
-    """Return the batch of some events; records of files that cannot be reached are put aside, a file's together."""
-    left = [
-        Left(item.writer, item.event.event_id, item.found.reason)
+def plan_batch(
+    items: Sequence[SourceRecord], parameters: Parameters, columns: ColumnsByLocation, reach: Reach, *, part: str
+) -> BatchPlan:
+    """Return the batch of some events; records of files that cannot be reached are quarantined, a file's together.
+
+    `columns` are those that destinations have so far, `part` names new files of Parquet.
+    """
+    skipped = [
+        Skipped(item.writer, item.event.event_id, item.content.reason)
         for item in items
-        if isinstance(item.found, Unplaced | Gone)
+        if isinstance(item.content, Unplaced | ContentMissing)
     ]
-    aside = [_aside(UNREADABLE, item.found.reason, [item]) for item in items if isinstance(item.found, Unread)]
-    placed = [(item, item.found) for item in items if isinstance(item.found, Record)]
+    quarantined = [
+        _quarantined(UNREADABLE, item.content.reason, [item])
+        for item in items
+        if isinstance(item.content, ContentUnreadable)
+    ]
+    placed = [(item, item.content) for item in items if isinstance(item.content, Record)]
+    # Rendered again until every file can be reached: a record has rows in several files (CSV's metadata), and whether
+    # it brings a new column depends on the records before it. It ends, for each round takes records out.
     while True:
-        made = contents([record for _, record in placed], parameters, known, part=part)
-        failing = reach(made.files)
-        if not failing:
+        additions = file_additions([record for _, record in placed], parameters, columns, part=part)
+        failures = reach(additions.files)
+        if not failures:
             break
-        gone: dict[int, str] = {}
-        for path, failed in failing.items():
-            its = [number for number in made.sources[path] if number not in gone]
-            gone |= dict.fromkeys(its, path)
-            if its:
-                code = NO_FILE if failed.is_final else NOT_WRITTEN
-                aside.append(_aside(code, f"{path}: {failed.reason}", [placed[number][0] for number in its]))
-        placed = [pair for number, pair in enumerate(placed) if number not in gone]
-    for number, unplaced in made.unplaced.items():
+        unreachable: dict[int, str] = {}
+        for path, failure in failures.items():
+            numbers = [number for number in additions.sources[path] if number not in unreachable]
+            unreachable |= dict.fromkeys(numbers, path)
+            if numbers:
+                code = NO_FILE if failure.is_final else NOT_WRITTEN
+                message = f"{path}: {failure.reason}"
+                quarantined.append(_quarantined(code, message, [placed[number][0] for number in numbers]))
+        placed = [pair for number, pair in enumerate(placed) if number not in unreachable]
+    for number, unplaced in additions.unplaced.items():
         item = placed[number][0]
-        left.append(Left(item.writer, item.event.event_id, unplaced.reason))
-    return Draft(
-        made=made,
+        skipped.append(Skipped(item.writer, item.event.event_id, unplaced.reason))
+    return BatchPlan(
+        additions=additions,
         sources=[item.source for item, _ in placed],
         destinations={record.placed.destination.location: record.placed.destination for _, record in placed},
-        left=sorted(left, key=lambda item: (item.writer, item.event_id)),
-        aside=aside,
+        skipped=sorted(skipped, key=lambda item: (item.writer, item.event_id)),
+        quarantined=quarantined,
     )
 
 
-def _aside(code: str, message: str, items: Sequence[Taken]) -> Aside:
-    return Aside(
+def _quarantined(code: str, message: str, items: Sequence[SourceRecord]) -> Quarantined:
+    return Quarantined(
         code=code,
         message=message,
         notifications=tuple(
@@ -149,55 +214,3 @@ def _aside(code: str, message: str, items: Sequence[Taken]) -> Aside:
             for item in items
         ),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What a batch added."""
-
-    number: int
-    records: int = 0
-    left: int = 0
-    """Entities that are in no file for good."""
-    aside: int = 0
-    """Events that wait in the quarantine."""
-    deferred: int = 0
-    """Parts that wait there."""
-    unfit: int = 0
-    """Files, of these events and parts, in whose place something stands that is not what was committed, or no file."""
-    is_unanswered: bool = False
-    """Whether a file did not answer, or refused: perhaps the target is away."""
-    files: int = 0
-    bytes: int = 0
-    destinations: tuple[Destination, ...] = ()
-    """Those that got data, for their Hive tables."""
-    problem: str | None = None
-    """Why something is put aside or deferred."""
-
-    @classmethod
-    def of(cls, batch: Staged, made: Draft, deferred: Mapping[int, Failed]) -> Self:
-        """Return what a batch added of which some parts, by their places, are deferred, each with the reason."""
-        problems = [*(item.message for item in made.aside), *(failed.reason for failed in deferred.values())]
-        codes = [item.code for item in made.aside]
-        final = [failed.is_final for failed in deferred.values()]
-        return cls(
-            number=batch.number,
-            records=len(made.sources) - len(made.made.unplaced),
-            left=len(made.left),
-            aside=sum(len(item.notifications) for item in made.aside),
-            deferred=len(deferred),
-            unfit=codes.count(NO_FILE) + sum(final),
-            is_unanswered=NOT_WRITTEN in codes or not all(final),
-            files=len(batch.parts) - len(deferred),
-            bytes=sum(part.length for place, part in enumerate(batch.parts) if place not in deferred),
-            destinations=tuple(made.destinations.values()),
-            problem=problems[0] if problems else None,
-        )
-
-
-def objects_of(made: Draft, number: int) -> dict[str, bytes]:
-    """Return the objects that come with a batch: what is in no file."""
-    objects = {f"{LEFT}/{number:020d}.json": msgspec.json.encode(made.left)} if made.left else {}
-    for place, aside in enumerate(made.aside):
-        objects[f"{ASIDE}/{number:020d}-{place:05d}.json"] = msgspec.json.encode(aside)
-    return objects

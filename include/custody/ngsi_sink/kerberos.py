@@ -1,8 +1,8 @@
-"""A login with Kerberos by user and password, and the tokens by which it proves itself to an HTTP service (SPNEGO).
+"""Kerberos for backend `rest`: a login by user and password, and its tokens for HTTP services (SPNEGO).
 
-The password is handed to the system's Kerberos and stands in no message. What that says decides what is to be done: a
-refused user or password is a setting to correct, and is not tried again, for a KDC may lock the user out; a KDC that
-does not answer, or a host that has no service, is a fault that may pass.
+The password is handed to the system's Kerberos and appears in no message. Errors are of two kinds. A refused user or
+password is a setting to correct; it is not tried again, for a KDC may lock the user out. A KDC that does not answer, or
+a host without a service, is a fault that may pass.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _NO_REALM = {
 
 
 def absent_packages() -> list[str]:
-    """Return what is not installed of the packages that a login needs."""
+    """Return those of the packages that a login needs which are not installed."""
     return [name for name in _PACKAGES if find_spec(name) is None]
 
 
 class Login:
-    """Logs in as the settings say; each token is a login of its own, for it is made as often as a cookie expires."""
+    """Logs in as the settings say. Each token is a login of its own: one is needed only when a cookie expires."""
 
     def __init__(self, values: NgsiSection) -> None:
-        """Check that what it needs is installed.
+        """Check that the packages are installed.
 
         Raises:
-            ConfigurationError: it is not.
+            ConfigurationError: one is not.
         """
         if absent := absent_packages():
             raise ConfigurationError(
@@ -57,7 +57,7 @@ class Login:
         self._values = values
         self._refusal: str | None = None
         if Path(values.krb5_conf_file).is_file():
-            # libkrb5 has no other way to be told.
+            # libkrb5 takes the file from the environment only.
             os.environ["KRB5_CONFIG"] = str(Path(values.krb5_conf_file).absolute())
 
     def token(self, host: str) -> bytes:
@@ -78,28 +78,28 @@ class Login:
             client: Any = spnego.client(
                 values.krb5_user, values.krb5_password, hostname=host, service="HTTP", protocol="kerberos"
             )
-            made: bytes | None = client.step()
+            token: bytes | None = client.step()
         except krb5.Krb5Error as error:  # of the login itself, which pyspnego does by libkrb5
             raise self._failed(host, error.err_code, error) from None
         except (spnego.exceptions.SpnegoError, gssapi.exceptions.GSSError) as error:
             raise self._failed(host, 0, error) from None
-        return made or b""
+        return token or b""
 
     def _failed(self, host: str, code: int, error: Exception) -> ConfigurationError | ConnectionError:
         values = self._values
-        # GSSAPI says what it is after what kind of thing that is, libkrb5 before its number.
-        said = re.sub(r".*Minor \(\d+\): ", "", str(getattr(error, "base_error", None) or error))
-        said = said.removesuffix(str(code)).strip()
+        # GSSAPI puts the reason behind the kind of error, libkrb5 puts it before the number.
+        reason = re.sub(r".*Minor \(\d+\): ", "", str(getattr(error, "base_error", None) or error))
+        reason = reason.removesuffix(str(code)).strip()
         if code in _REFUSED:
             self._refusal = (
-                f"Kerberos: expected a login of {values.krb5_user}, got {said!r}. Correct ngsi.krb5_user and "
+                f"Kerberos: expected a login of {values.krb5_user}, got {reason!r}. Correct ngsi.krb5_user and "
                 "ngsi.krb5_password; it is not tried again before, so that nobody is locked out."
             )
             return ConfigurationError(self._refusal)
         if code in _NO_REALM:
             return ConfigurationError(
-                f"Kerberos: expected the realm of {values.krb5_user}, got {said!r}. Name its file in "
+                f"Kerberos: expected the realm of {values.krb5_user}, got {reason!r}. Name its file in "
                 f"ngsi.krb5_conf_file ({Path(values.krb5_conf_file).absolute()} now), in KRB5_CONFIG, or have it as "
                 "/etc/krb5.conf."
             )
-        return ConnectionError(f"Kerberos of {values.krb5_user} for HTTP/{host}: {said}")
+        return ConnectionError(f"Kerberos of {values.krb5_user} for HTTP/{host}: {reason}")

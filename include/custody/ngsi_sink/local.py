@@ -1,4 +1,4 @@
-"""The folder below which `/user/…` lies, on a disk of this machine or on one that is mounted: the default target."""
+"""The default backend: files below a folder of this machine, on a local disk or a mounted one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from custody.ngsi_sink.target import no_file
+from custody.ngsi_sink.target import not_a_file
 from custody.vfs import FileSystem
 
 
@@ -25,8 +25,8 @@ class LocalFiles:
         is_file = self._fs.is_file(file)
         if is_file is None:
             return None
-        if not is_file:  # a folder has a size, too, and who opens a pipe waits for ever
-            raise no_file(self.uri(path))
+        if not is_file:  # a folder has a size, too, and opening a pipe waits for ever
+            raise not_a_file(self.uri(path))
         return self._fs.size(file)
 
     def digest(self, path: str, offset: int, length: int) -> str:
@@ -34,32 +34,33 @@ class LocalFiles:
         return hashlib.sha256(self._fs.view(self._file(path))[offset : offset + length]).hexdigest()
 
     def settle(self, path: str) -> None:
-        """Make durable what somebody wrote who may have died before its sync."""
+        """Make the bytes durable: their writer may have died before its sync."""
         file = self._file(path)
         self._fs.sync_file(file)
         self._fs.sync_directory(file.parent)
 
     def create(self, path: str, data: memoryview) -> None:
-        """Make a file and the folders above it.
+        """Create a file and the folders above it.
 
         Durability: on return name and bytes survive power loss.
         """
         file = self._file(path)
         self._fs.make_directory(file.parent)
-        with self._fs.create(file) as writing:
-            writing.write(bytes(data))
-            writing.sync()
+        with self._fs.create(file) as writer:
+            writer.write(bytes(data))
+            writer.sync()
         self._fs.sync_directory(file.parent)
 
     def append(self, path: str, data: memoryview) -> None:
         """Add bytes at the end of a file.
 
-        Durability: on return they survive power loss, and so does the name, which a writer may have left undurable.
+        Durability: on return the bytes and the name survive power loss.
         """
         file = self._file(path)
-        with self._fs.append(file) as writing:
-            writing.write(bytes(data))
-            writing.sync()
+        with self._fs.append(file) as writer:
+            writer.write(bytes(data))
+            writer.sync()
+        # A writer that died may have left the file without a durable name.
         self._fs.sync_directory(file.parent)
 
     def cut(self, path: str, length: int) -> None:

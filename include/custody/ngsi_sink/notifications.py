@@ -1,11 +1,12 @@
-"""From events back to records: the body is their content, what the headers said is in their attributes.
+"""Notifications as the sink reads them back: events in live event logs, their contents, and the records in those.
 
-The notifications of a repository as the sink of NGSI reads them: those in live event logs, with their contents.
+`LiveNotifications` yields the events of a repository that received a notification. `NotificationReader` makes records
+of them: the body is the content of the event, and the headers that matter are in its attributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +21,7 @@ from custody.flow.content import DIGEST_ATTRIBUTE, Contents
 from custody.model import ContentClaim, Event, EventType, to_events
 from custody.ngsi.http_notification import RECEIVED
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.records import Arrival, Record, Unplaced, records
+from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
 from custody.ngsi_sink.send_events import WRITER
 from custody.read.reader import get_many, tables_from
 from custody.read.results import Absence, NewerColumns
@@ -30,32 +31,32 @@ from custody.workspace import Workspace, look_undisturbed
 
 _DIGITS_MAX = 16
 Content = Callable[[Event], bytes]
-"""Returns the body that an event received. Raises NotFoundError where there is none."""
+"""Returns the body that an event received. Raises NotFoundError where it is gone, CorruptionError where damaged."""
 
 
-class Bodies:
-    """Reads what events received; what neighbours have in common is read and taken apart once.
+class NotificationReader:
+    """Reads the records of events; a content that neighbours share is read and parsed once.
 
-    A notification with a thousand entities is a thousand events, each of which has all of it as its content.
+    A notification with a thousand entities is a thousand events, each of which has the whole body as its content.
     """
 
     def __init__(self, content: Content, parameters: Parameters) -> None:
         self._content = content
         self._parameters = parameters
-        self._held: tuple[ContentClaim | None, str | None] = (None, None)
+        self._claim: tuple[ContentClaim | None, str | None] = (None, None)
         self._body: bytes | NotFoundError | CorruptionError = b""
         self._opened: dict[Version, Opened] = {}
 
     def body(self, event: Event) -> bytes:
-        """Return what an event received; raises as the content that this reads."""
-        wanted = event.content_claim, event.updated_attributes.get(DIGEST_ATTRIBUTE)
-        if event.content_claim is None or wanted != self._held:
+        """Return the body that an event received; raises as `Content`."""
+        claim = event.content_claim, event.updated_attributes.get(DIGEST_ATTRIBUTE)
+        if event.content_claim is None or claim != self._claim:
             self._opened = {}
             try:
                 self._body = self._content(event)
             except (NotFoundError, CorruptionError) as error:
                 self._body = error
-            self._held = wanted
+            self._claim = claim
         if isinstance(self._body, bytes):
             return self._body
         raise self._body.with_traceback(None)
@@ -66,8 +67,8 @@ class Bodies:
         Reading an event again gives the same record, whenever that is.
 
         Raises:
-            CorruptionError: the body is not what the event says that it received.
-            CustodyError: as the content that this reads.
+            CorruptionError: the body is damaged, or is not what the event says that it received.
+            NotFoundError: the body is gone.
         """
         if not is_notified(event):
             return
@@ -82,18 +83,8 @@ class Bodies:
                 f"event {event.event_id}: expected its content to be the notification that it received, got {error}. "
                 "custody verify reads content and events."
             ) from error
-        arrival = Arrival.at(received_ms(event), self._parameters)
+        arrival = ReceiveTime.at(received_ms(event), self._parameters)
         yield from records(notification, arrival, self._parameters, transaction=event.flowfile_uuid)
-
-
-def read_events(
-    events: Iterable[Event], content: Content, parameters: Parameters
-) -> Iterator[tuple[Event, Record | Unplaced]]:
-    """Yield the records of those events that received an entity, in their order; raises as `Bodies.records`."""
-    bodies = Bodies(content, parameters)
-    for event in events:
-        for record in bodies.records(event):
-            yield event, record
 
 
 def is_notified(event: Event) -> bool:
@@ -103,27 +94,28 @@ def is_notified(event: Event) -> bool:
 
 def received_ms(event: Event) -> int:
     """Return when an event arrived by the receiver's clock, else its own time: the broker's, in ms since the epoch."""
-    said = event.updated_attributes.get(RECEIVED) or ""
-    return int(said) if said.isascii() and said.isdigit() and len(said) < _DIGITS_MAX else event.event_time
+    stamp = event.updated_attributes.get(RECEIVED) or ""
+    # An attribute comes from outside too, by a file of events: it may hold anything.
+    return int(stamp) if stamp.isascii() and stamp.isdigit() and len(stamp) < _DIGITS_MAX else event.event_time
 
 
 def _only(event: Event, opened: Opened) -> Notification:
     """Return the notification of an event as if it had this one entity only."""
-    said = event.updated_attributes
-    unnamed = (said.get(ngsi_events.UNNAMED) or "").split(",")
+    attributes = event.updated_attributes
+    unnamed = (attributes.get(ngsi.UNNAMED) or "").split(",")
     headers = {
-        "fiware-correlator": said.get(ngsi_events.CORRELATOR),
-        "fiware-service": None if ngsi_events.SERVICE in unnamed else said.get(ngsi_events.SERVICE),
-        "fiware-servicepath": None if ngsi_events.SERVICE_PATH in unnamed else said.get(ngsi_events.SERVICE_PATH),
+        "fiware-correlator": attributes.get(ngsi.CORRELATOR),
+        "fiware-service": None if ngsi.SERVICE in unnamed else attributes.get(ngsi.SERVICE),
+        "fiware-servicepath": None if ngsi.SERVICE_PATH in unnamed else attributes.get(ngsi.SERVICE_PATH),
     }
-    found = opened.read(
+    notification = opened.read(
         {name: value for name, value in headers.items() if value},
-        shape=Shape(said[ngsi_events.SHAPE] or ""),
-        only=int(said[ngsi_events.ENTITY_INDEX] or ""),
+        shape=Shape(attributes[ngsi.SHAPE] or ""),
+        only=int(attributes[ngsi.ENTITY_INDEX] or ""),
     )
-    if found.broken:
-        raise InvalidInputError(found.broken[0].reason)
-    return found
+    if notification.broken:
+        raise InvalidInputError(notification.broken[0].reason)
+    return notification
 
 
 class LiveNotifications:
@@ -138,11 +130,11 @@ class LiveNotifications:
     def bounds(self) -> dict[str, int]:
         """Return by writer the event id up to which nothing can become live any more.
 
-        Of a writer with a container that is missing nobody can say: what lies there may become live before others.
+        A writer with a missing container has no bound: events that lie there may become live before others.
         """
         writers = [item for item in self._repository.workspaces() if item.writer != WRITER]
-        found = ((item.writer, _bound(item)) for item in writers if all(missing.host for missing in item.missing()))
-        return {writer: bound for writer, bound in found if bound}
+        bounds = ((item.writer, _bound(item)) for item in writers if all(missing.host for missing in item.missing()))
+        return {writer: bound for writer, bound in bounds if bound}
 
     def notified(self, writer: str, first: int, bound: int) -> Iterator[Event]:
         """Yield the events of notifications with ids from `first` up to, not with, `bound`, in their order."""
@@ -156,24 +148,32 @@ class LiveNotifications:
                 return
 
     def get(self, writer: str, event_ids: Sequence[int]) -> Sequence[Event]:
-        """Return the events with these ids that are still there."""
+        """Return the events with these ids that still exist."""
         return get_many(self._repository.workspace(writer), event_ids, on_damage=self._damaged)
 
     def contents(self) -> Callable[[Event], bytes]:
-        """Return what reads the contents of some events; it raises as `custody.flow.content.Contents.of`."""
-        found = Contents(self._fs, self._repository.settings.store)
-        return lambda event: found.of(event).read()
+        """Return a function that reads the content of an event; it raises as `custody.flow.content.Contents.of`."""
+        contents = Contents(self._fs, self._repository.settings.store)
+        return lambda event: contents.of(event).read()
 
     def _damaged(self, damage: Damage) -> None:
-        if isinstance(damage, Absence | NewerColumns):
-            return  # what is absent lies behind the bound; the sink needs no newer columns
+        if isinstance(damage, Absence):
+            return  # it lies behind the bound, so the sink does not read it
         self.passed_over.append(str(damage))
 
 
 def _bound(workspace: Workspace) -> int:
     """Return the event id up to which nothing can become live any more: journals that wait come behind it."""
-    moment = look_undisturbed(workspace)
-    return min([moment.state.next_event_id, *(group.first_event_id for group in moment.waiting)])
+    while True:
+        state = workspace.catalog.load()
+        waiting = [
+            group.first_event_id
+            for group in workspace.groups()
+            if not workspace.is_committed(state, group.first_event_id)
+        ]
+        # Events that became live while the journals were listed would be missed: both lists have to be of one moment.
+        if workspace.catalog.load().revision == state.revision:
+            return min([state.next_event_id, *waiting])
 
 
 def _is_ours(table: pa.Table) -> pa.ChunkedArray:

@@ -1,4 +1,8 @@
-"""Notifications of a repository become files: its event logs, journals and leases, wired to the sink of NGSI."""
+"""Entry point of the sink: opens it on a repository, and says what waits for it.
+
+`open_sink` wires a repository's event logs, the sink's own lease and the writer of its SEND events to a `Sink` and to
+the target that the settings choose. The command line, the Spark job and Airflow's sensor come in here.
+"""
 
 from __future__ import annotations
 
@@ -11,36 +15,90 @@ from typing import TypeVar
 
 from custody.clock import Clock
 from custody.config import Settings
-from custody.errors import LockedError, NotFoundError
+from custody.errors import ConfigurationError, LockedError, NotFoundError
 from custody.format.names import LEASES, SINK_FOLDER
 from custody.ingest.slots import SlotWriter
 from custody.lease import Attempt, Heartbeat, Lease, take
 from custody.model import Event, to_events
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
-from custody.ngsi_sink import resubmission
-from custody.ngsi_sink.batch_plan import Written
+from custody.ngsi_sink import resubmission, run
+from custody.ngsi_sink.batch_plan import BatchResult
+from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.notifications import LiveNotifications
-from custody.ngsi_sink.rest import open_target
-from custody.ngsi_sink.run import GO_EVENTS, Persisted, persist, submit_again
+from custody.ngsi_sink.run import CHUNK_EVENTS, SinkReport
 from custody.ngsi_sink.send_events import WRITER
 from custody.ngsi_sink.sink import Sink
-from custody.ngsi_sink.sink_catalog import NAME, Kept
-from custody.ngsi_sink.target import Files, Target
-from custody.read.reader import snapshot, tables_from
+from custody.ngsi_sink.sink_state import NAME, SinkCatalog
+from custody.ngsi_sink.target import AppendableFiles, FilesTarget, Target
+from custody.ngsi_sink.webhdfs import WebHdfsFiles
+from custody.read.reader import snapshot, tables
 from custody.repository.repository import Repository
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
-FOLDER = SINK_FOLDER
 LEASE = "sink"
-_LOOKED_AT_EVENTS = 1000
+_BACKLOG_EVENTS_MAX = 1000
 _POLL_SECONDS = 0.25
-Held = TypeVar("Held")
+Entered = TypeVar("Entered")
+OtherFiles = TypeVar("OtherFiles", bound=AppendableFiles)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBacklog:
+    """The work that waits for the sink."""
+
+    notifications: int
+    """At least as many; counting ends at a thousand."""
+    resubmitted: int
+    """Entries of the quarantine that were submitted again."""
+    unfinished: bool
+    """A run broke off in the middle of a batch."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether a run has something to look at."""
+        return bool(self.notifications or self.resubmitted or self.unfinished)
+
+
+@dataclass(slots=True)
+class OpenSink:
+    """A sink that is open, with what it works on."""
+
+    repository: Repository
+    fs: FileSystem
+    clock: Clock
+    parameters: Parameters
+    sink: Sink
+    target: Target
+    source: LiveNotifications
+
+    def run(
+        self,
+        *,
+        until_ms: int | None = None,
+        on_chunk: Callable[[BatchResult], None] = lambda _: None,
+        chunk_events: int = CHUNK_EVENTS,
+    ) -> SinkReport:
+        """Write what is due, as `custody.ngsi_sink.run.write_due`."""
+        return run.write_due(
+            self.source,
+            self.sink,
+            self.parameters,
+            self.clock,
+            until_ms=until_ms,
+            on_chunk=on_chunk,
+            chunk_events=chunk_events,
+        )
+
+    def resubmit(self) -> SinkReport:
+        """Take what a user submitted again, as `custody.ngsi_sink.run.resubmit`."""
+        folder = sink_folder(self.repository.settings)
+        return run.resubmit(self.source, self.sink, self.parameters, self.fs, folder, self.repository.quarantine)
 
 
 class SinkJournal:
-    """The events that tell what the sink wrote, under a writer name of their own."""
+    """Stores SEND events under a writer name of their own, as a `custody.ngsi_sink.send_events.SendJournal`."""
 
     def __init__(self, writer: SlotWriter, workspace: Workspace) -> None:
         self._writer = writer
@@ -61,83 +119,31 @@ class SinkJournal:
 
     def since(self, event_id: int) -> Iterator[Event]:
         """Yield the acknowledged events from an id on."""
-        for table in tables_from(self._workspace, event_id, None):
+        for table in tables(self._workspace, event_id, None):
             yield from to_events(table)
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """What waits for the sink."""
-
-    notifications: int
-    """At least as many; counting ends at a thousand."""
-    again: int
-    """Entries of the quarantine that were submitted again."""
-    unfinished: bool
-    """A run broke off in the middle of a batch."""
-
-    @property
-    def is_any(self) -> bool:
-        """Whether a run has something to look at."""
-        return bool(self.notifications or self.again or self.unfinished)
-
-
-@dataclass(slots=True)
-class Persisting:
-    """A sink that is open, with what it works on."""
-
-    repository: Repository
-    fs: FileSystem
-    clock: Clock
-    parameters: Parameters
-    sink: Sink
-    target: Target
-    waiting: LiveNotifications
-
-    def run(
-        self,
-        *,
-        until_ms: int | None = None,
-        on_go: Callable[[Written], None] = lambda _: None,
-        go_events: int = GO_EVENTS,
-    ) -> Persisted:
-        """Write what is due, as `custody.ngsi_sink.run.persist`."""
-        return persist(
-            self.waiting, self.sink, self.parameters, self.clock, until_ms=until_ms, on_go=on_go, go_events=go_events
-        )
-
-    def submit_again(self) -> Persisted:
-        """Take what a user submitted again, as `custody.ngsi_sink.run.submit_again`."""
-        folder = sink_folder(self.repository.settings)
-        return submit_again(self.waiting, self.sink, self.parameters, self.fs, folder, self.repository.quarantine)
-
-
-def sink_folder(settings: Settings) -> Path:
-    """Return the folder that the sink keeps its own things in."""
-    return settings.root / FOLDER
-
-
 @contextmanager
-def persisting(
+def open_sink(
     repository: Repository,
     attempt: Attempt,
     *,
     target: Target | None = None,
-    rpc: Callable[[Parameters], Files] | None = None,
+    rpc: Callable[[Parameters], AppendableFiles] | None = None,
     take_over: bool = False,
     sleep: Callable[[float], None] = time.sleep,
     note: Callable[[Iterable[Destination]], None] = lambda _: None,
-) -> Iterator[Persisting]:
-    """Hold the lease of the sink and open it; what a crash left is brought to its end.
+) -> Iterator[OpenSink]:
+    """Hold the lease of the sink and open it; a batch that a crash left is finished.
 
     Args:
         repository: whose notifications are written.
         attempt: who does it; a later try of the same task takes over at once.
-        target: where files go, instead of what `ngsi.backend` says.
-        rpc: makes the files of backend `binary`, see `custody.ngsi_sink.rest.open_target`.
+        target: where files go, instead of the backend of the settings.
+        rpc: makes the files of backend `binary`, see `open_target`.
         take_over: take the lease from an attempt that lives.
         sleep: waits before a retry.
-        note: remembers destinations durably before rows of theirs are written, see `custody.ngsi_sink.tables.Wanted`.
+        note: remembers destinations durably before rows of theirs are written: `PendingTables.note`.
 
     Raises:
         ConfigurationError: a parameter cannot be used.
@@ -145,23 +151,23 @@ def persisting(
         SupersededError: another attempt took over.
         CorruptionError: a file of a destination, or an object of the sink, is not what was committed.
     """
-    settings, plain, clock = repository.settings, repository.workspace().fs, repository.workspace().clock
+    settings, fs, clock = repository.settings, repository.workspace().fs, repository.workspace().clock
     parameters = Parameters.from_section(settings.ngsi, settings.root)
     folder = sink_folder(settings)
-    lease = _take(settings, plain, clock, attempt, take_over=take_over)
+    lease = _take(settings, fs, clock, attempt, take_over=take_over)
     is_done = False
     try:
-        with ExitStack() as held:
-            held.enter_context(Heartbeat([lease], clock, settings.lease.dead_seconds))
-            opened_target = target or open_target(parameters, plain, settings.root, rpc=rpc)
+        with ExitStack() as stack:
+            stack.enter_context(Heartbeat([lease], clock, settings.lease.dead_seconds))
+            opened_target = target or open_target(parameters, fs, settings.root, rpc=rpc)
             if target is None:
-                held.callback(opened_target.close)
+                stack.callback(opened_target.close)
             patience = time.monotonic() + settings.lease.wait_seconds
-            journal = _open_journal(repository, plain, clock, held, patience)
+            journal = _open_journal(repository, fs, clock, stack, patience)
             sink = _enter(
-                held,
+                stack,
                 lambda: Sink.open(
-                    plain,
+                    fs,
                     folder,
                     opened_target,
                     clock,
@@ -174,32 +180,31 @@ def persisting(
                 ),
                 patience,
             )
-            yield Persisting(
-                repository, plain, clock, parameters, sink, opened_target, LiveNotifications(repository, plain)
-            )
+            source = LiveNotifications(repository, fs)
+            yield OpenSink(repository, fs, clock, parameters, sink, opened_target, source)
         is_done = True
     finally:
         lease.release(failed=not is_done)
 
 
-def waits(repository: Repository) -> Waits:
+def sink_backlog(repository: Repository) -> SinkBacklog:
     """Return what waits for the sink, read from disk; due or not."""
     fs, folder = repository.workspace().fs, sink_folder(repository.settings)
-    kept = Kept(fs, folder, repository.workspace().clock)
-    held = kept.newest()
-    newest = None if held is None else held.staged
+    batch = SinkCatalog(fs, folder, repository.workspace().clock).newest()
+    newest = None if batch is None else batch.manifest
     cursors = {} if newest is None else newest.cursors
     source = LiveNotifications(repository, fs)
-    found = 0
+    notifications = 0
     for writer, bound in source.bounds().items():
         for _ in source.notified(writer, cursors.get(writer, 0), bound):
-            found += 1
-            if found >= _LOOKED_AT_EVENTS:
+            notifications += 1
+            if notifications >= _BACKLOG_EVENTS_MAX:
                 break
-    return Waits(found, sum(1 for _ in resubmission.marks(fs, folder)), newest is not None and bool(newest.parts))
+    resubmitted = sum(1 for _ in resubmission.marks(fs, folder))
+    return SinkBacklog(notifications, resubmitted, newest is not None and bool(newest.parts))
 
 
-def submit_entry_again(repository: Repository, key: str) -> None:
+def resubmit_entry(repository: Repository, key: str) -> None:
     """Let the next run of the sink try an entry of the quarantine again that the sink made.
 
     Durability: on return the next run knows of it, also after power loss.
@@ -215,6 +220,49 @@ def submit_entry_again(repository: Repository, key: str) -> None:
     resubmission.mark(repository.workspace().fs, sink_folder(repository.settings), entry)
 
 
+def sink_folder(settings: Settings) -> Path:
+    """Return the folder of the sink's own files."""
+    return settings.root / SINK_FOLDER
+
+
+def open_target(
+    parameters: Parameters,
+    fs: FileSystem,
+    repository: Path,
+    *,
+    rpc: Callable[[Parameters], AppendableFiles] | None = None,
+) -> Target:
+    """Return the place where files of destinations go; close it in the end.
+
+    Args:
+        parameters: `ngsi.backend` chooses.
+        fs: of backend `file`.
+        repository: the folder that a relative `ngsi.backend_folder` lies in.
+        rpc: makes the files of backend `binary`: `custody.spark.hdfs.rpc_files(session)`, for its client is Spark's.
+
+    Raises:
+        ConfigurationError: the backend cannot be used here.
+    """
+    return FilesTarget(open_files(parameters, fs, repository, rpc=rpc))
+
+
+def open_files(
+    parameters: Parameters, fs: FileSystem, repository: Path, *, rpc: Callable[[Parameters], OtherFiles] | None = None
+) -> LocalFiles | WebHdfsFiles | OtherFiles:
+    """Return the file system of a target; arguments and errors as of `open_target`."""
+    values = parameters.values
+    if values.backend == "file":
+        return LocalFiles(fs, (repository / values.backend_folder).absolute())
+    if values.backend == "binary":
+        if rpc is None:
+            raise ConfigurationError(
+                "ngsi.backend binary: expected a Spark session, whose client of HDFS it uses, got none. "
+                "Run the Spark job ngsi_to_hdfs, or set ngsi.backend to rest."
+            )
+        return rpc(parameters)
+    return WebHdfsFiles.open(parameters)
+
+
 def _take(settings: Settings, fs: FileSystem, clock: Clock, attempt: Attempt, *, take_over: bool) -> Lease:
     folder = sink_folder(settings)
     return take(
@@ -225,23 +273,24 @@ def _take(settings: Settings, fs: FileSystem, clock: Clock, attempt: Attempt, *,
         clock,
         wait_seconds=settings.lease.wait_seconds,
         dead_seconds=settings.lease.dead_seconds,
-        floor=Kept(fs, folder, clock).epoch,
+        # A lease file that was lost must not give out an epoch again that the catalog has seen.
+        floor=SinkCatalog(fs, folder, clock).epoch,
         take_over=take_over,
     )
 
 
 def _open_journal(
-    repository: Repository, fs: FileSystem, clock: Clock, held: ExitStack, patience: float
+    repository: Repository, fs: FileSystem, clock: Clock, stack: ExitStack, patience: float
 ) -> SinkJournal:
-    writer = _enter(held, lambda: SlotWriter(fs, repository.settings, WRITER, clock), patience)
+    writer = _enter(stack, lambda: SlotWriter(fs, repository.settings, WRITER, clock), patience)
     return SinkJournal(writer, repository.workspace(WRITER))
 
 
-def _enter(held: ExitStack, make: Callable[[], AbstractContextManager[Held]], patience: float) -> Held:
-    """Enter a context that an attempt before may still hold for the moment that it needs to see that it is over."""
+def _enter(stack: ExitStack, make: Callable[[], AbstractContextManager[Entered]], patience: float) -> Entered:
+    """Enter a context; a superseded attempt may hold it for the moment that it needs to notice that it is over."""
     while True:
         try:
-            return held.enter_context(make())
+            return stack.enter_context(make())
         except LockedError:
             if time.monotonic() >= patience:
                 raise

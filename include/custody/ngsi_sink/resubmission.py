@@ -1,7 +1,8 @@
-"""What the sink put aside, in the quarantine: how an entry is made, and how a user gives it back to the sink.
+"""Entries of the quarantine that the sink made, and how a user submits one again.
 
-The sink's catalog says what is put aside; an entry of the quarantine shows it, and names the object that says so. An
-entry is submitted again by a mark in a folder, which the next run of the sink takes.
+The sink's catalog says what is quarantined or deferred; an entry of the quarantine shows it to people, and names the
+object of the sink. To submit an entry again is to write a mark, a small file in the sink's folder: the next run of the
+sink reads the marks.
 """
 
 from __future__ import annotations
@@ -13,23 +14,24 @@ from pathlib import Path
 import msgspec
 
 from custody.ngsi_sink import batch_file
+from custody.ngsi_sink.batch_file import DEFERRED
 from custody.ngsi_sink.batch_plan import NOT_WRITTEN
-from custody.ngsi_sink.sink_catalog import DEFERRED
 from custody.quarantine import Entry, Quarantine
 from custody.quarantine.store import key_of
 from custody.vfs import FileSystem
 
 FORMAT = "ngsi-sink"
-"""What entries of the sink have as their format: they are no input, so an ingest does not read them."""
+"""The format of the sink's entries: they are no input, so an ingest does not read them."""
 AGAIN = "again"
+"""The folder of the marks."""
 
 
-def show(quarantine: Quarantine, name: str, data: bytes, now_ms: int) -> None:
+def show_entry(quarantine: Quarantine, name: str, data: bytes, now_ms: int) -> None:
     """Show an object of the sink in the quarantine; done again it changes nothing.
 
     Durability: on return the entry survives power loss.
     """
-    code, message, raw, offset = _shown(name, data)
+    code, message, raw, offset = _entry_of(name, data)
     quarantine.add(
         raw,
         severity="error",
@@ -41,24 +43,14 @@ def show(quarantine: Quarantine, name: str, data: bytes, now_ms: int) -> None:
         node=None,
         received_ms=now_ms,
         format=FORMAT,
-        always=True,  # the sink holds it already
+        always=True,  # a full quarantine must not hide it: the sink holds the bytes already
     )
 
 
 def key_of_object(name: str, data: bytes) -> str:
     """Return the key of the entry that shows an object."""
-    code, _, raw, offset = _shown(name, data)
+    code, _, raw, offset = _entry_of(name, data)
     return key_of(hashlib.sha256(raw).hexdigest(), code, name, None, offset)
-
-
-def _shown(name: str, data: bytes) -> tuple[str, str, bytes, int]:
-    """Return what an entry says: code, message, the piece, and the place in its file that it has."""
-    if name.startswith(f"{DEFERRED}/"):
-        batch = batch_file.decode(data, name)
-        [part] = batch.staged.parts
-        return NOT_WRITTEN, f"{part.path}: {batch.staged.problem}", bytes(batch.contents[0]), part.offset
-    aside = msgspec.json.decode(data, type=batch_file.Aside)
-    return aside.code, aside.message, data, 0
 
 
 def mark(fs: FileSystem, folder: Path, entry: Entry) -> None:
@@ -71,21 +63,31 @@ def mark(fs: FileSystem, folder: Path, entry: Entry) -> None:
 
 
 def marks(fs: FileSystem, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the key of each entry that is to be tried again, and the object that it shows."""
+    """Yield the key of each entry that is to be tried again, and the name of the object that it shows."""
     for key in fs.list(folder / AGAIN):
-        if "." not in key:  # what is written durably has a name with a point before it is whole
+        if "." not in key:  # a file that is still being written durably has a name with a point
             yield key, fs.read(folder / AGAIN / key).decode()
 
 
 def settle(fs: FileSystem, folder: Path, quarantine: Quarantine, key: str) -> None:
-    """Forget an entry that the sink has dealt with, and its mark; done again it changes nothing."""
+    """Remove an entry that the sink has dealt with, and its mark; done again it changes nothing."""
+    # The mark goes last: after a crash in between, the next run finds it and removes it.
     quarantine.discard(key)
     if fs.exists(folder / AGAIN / key):
-        fs.remove(folder / AGAIN / key)
-        fs.sync_directory(folder / AGAIN)
+        unmark(fs, folder, key)
 
 
 def unmark(fs: FileSystem, folder: Path, key: str) -> None:
-    """Forget a mark, for what it asked for was tried."""
+    """Remove a mark: the entry was tried again and stays in the quarantine."""
     fs.remove(folder / AGAIN / key)
     fs.sync_directory(folder / AGAIN)
+
+
+def _entry_of(name: str, data: bytes) -> tuple[str, str, bytes, int]:
+    """Return what an entry says of an object: code, message, raw bytes, and their offset in the file."""
+    if name.startswith(f"{DEFERRED}/"):
+        batch = batch_file.decode(data, name)
+        [part] = batch.manifest.parts
+        return NOT_WRITTEN, f"{part.path}: {batch.manifest.problem}", bytes(batch.contents[0]), part.offset
+    quarantined = msgspec.json.decode(data, type=batch_file.Quarantined)
+    return quarantined.code, quarantined.message, data, 0

@@ -1,6 +1,7 @@
-"""How events become batches, and when a batch that cannot be written is tried again; pure functions of times in ms.
+"""Retries: when a file that refuses is tried again, and a pool that tries several files at a time.
 
-Files tried several at a time, and again after waits: what becomes of those that the target refuses.
+The waits between tries are the settings `ngsi.batch_retry_intervals` and `ngsi.batch_ttl`. A failure that no wait can
+mend is final and not tried again.
 """
 
 from __future__ import annotations
@@ -11,46 +12,17 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Event
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Self, TypeVar
 
 from custody.errors import StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.target import DestinationError
 
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class Batch(Generic[Item]):
-    """Events that are written together, in the order of their arrival, and when they are due."""
-
-    items: tuple[Item, ...]
-    due_ms: int
-
-
-def cut(events: Iterable[tuple[int, Item]], *, size: int, timeout_ms: int) -> Iterator[Batch[Item]]:
-    """Yield the batches of events that arrive at times in ascending order.
-
-    A batch is due when it has `size` events, or `timeout_ms` after its first one, whichever comes first. An event that
-    comes after that belongs to the next batch.
-    """
-    open_since, items = 0, list[Item]()
-    for at_ms, item in events:
-        if items and at_ms >= open_since + timeout_ms:
-            yield Batch(tuple(items), open_since + timeout_ms)
-            items = []
-        if not items:
-            open_since = at_ms
-        items.append(item)
-        if len(items) == size:
-            yield Batch(tuple(items), at_ms)
-            items = []
-    if items:
-        yield Batch(tuple(items), open_since + timeout_ms)
+Key = TypeVar("Key", bound=Hashable)
 
 
 def waits_ms(parameters: Parameters) -> Iterator[int]:
-    """Yield how long to wait before each retry; it ends when the batch is to be put aside, with -1 never."""
+    """Yield how long to wait before each retry; it ends when the batch is to be quarantined, with -1 never."""
     return retry_waits_ms(parameters.values.batch_ttl, parameters.retry_intervals_ms)
 
 
@@ -60,24 +32,21 @@ def retry_waits_ms(ttl: int, intervals_ms: Sequence[int]) -> Iterator[int]:
     return waits if ttl < 0 else itertools.islice(waits, ttl)
 
 
-Key = TypeVar("Key", bound=Hashable)
-
-
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """Why something could not be done; what is final was not tried again, for no wait helps."""
+class Failure:
+    """Why something could not be done; one that is final was not tried again, for no wait helps."""
 
     reason: str
     is_final: bool = False
 
 
-class Attempts:
-    """Does the same for many keys, `ngsi.backend_files_at_once` at a time; a context that ends its threads.
+class RetryPool:
+    """Does the same for many keys, `ngsi.backend_files_at_once` at a time; as a context it ends its threads.
 
     Args:
         parameters: how many at once, and how long to wait before which retry.
         sleep: waits so many seconds.
-        check: is called before each key; what it raises ends all.
+        check: is called before each key; an error of it ends everything.
     """
 
     def __init__(self, parameters: Parameters, sleep: Callable[[float], None], check: Callable[[], None]) -> None:
@@ -87,29 +56,29 @@ class Attempts:
         self._at_once = parameters.values.backend_files_at_once
         self._pool: ThreadPoolExecutor | None = None
 
-    def all(self, keys: Iterable[Key], act: Callable[[Key], None], *, in_order: bool = False) -> dict[Key, Failed]:
-        """Act on each key, again after each wait on those that were refused; return what is left, with reasons.
+    def all(self, keys: Iterable[Key], act: Callable[[Key], None], *, in_order: bool = False) -> dict[Key, Failure]:
+        """Act on each key, and after each wait again on those that were refused; return those that failed for good.
 
         With `in_order`, one key at a time. Otherwise keys must have nothing to do with each other.
 
         Raises:
-            CustodyError: what `act` or `check` raised first, other than StorageError and DestinationError; nothing is
+            CustodyError: the first error of `act` or `check` other than StorageError and DestinationError; nothing is
                 acted on afterwards.
         """
         order = dict.fromkeys(keys)
-        left, found = list(order), dict[Key, Failed]()
-        for wait_ms in itertools.chain([0], waits_ms(self._parameters) if left else ()):
+        remaining, failures = list(order), dict[Key, Failure]()
+        for wait_ms in itertools.chain([0], waits_ms(self._parameters) if remaining else ()):
             if wait_ms:
                 self._sleep(wait_ms / 1000)
-            failed = self._once(left, act, in_order=in_order)
-            found = {key: why for key, why in found.items() if why.is_final} | failed
-            left = [key for key in left if key in failed and not failed[key].is_final]
-            if not left:
+            failed = self._once(remaining, act, in_order=in_order)
+            failures = {key: failure for key, failure in failures.items() if failure.is_final} | failed
+            remaining = [key for key in remaining if key in failed and not failed[key].is_final]
+            if not remaining:
                 break
-        return {key: found[key] for key in order if key in found}
+        return {key: failures[key] for key in order if key in failures}
 
-    def _once(self, keys: Sequence[Key], act: Callable[[Key], None], *, in_order: bool) -> dict[Key, Failed]:
-        failed: dict[Key, Failed] = {}
+    def _once(self, keys: Sequence[Key], act: Callable[[Key], None], *, in_order: bool) -> dict[Key, Failure]:
+        failures: dict[Key, Failure] = {}
         is_over = Event()
 
         def one(key: Key) -> None:
@@ -119,9 +88,9 @@ class Attempts:
                 self._check()
                 act(key)
             except StorageError as error:
-                failed[key] = Failed(str(error))
+                failures[key] = Failure(str(error))
             except DestinationError as error:
-                failed[key] = Failed(str(error), is_final=True)
+                failures[key] = Failure(str(error), is_final=True)
             except BaseException:
                 is_over.set()
                 raise
@@ -131,16 +100,16 @@ class Attempts:
                 one(key)
         else:
             self._together(keys, one, is_over)
-        return failed
+        return failures
 
     def _together(self, keys: Sequence[Key], one: Callable[[Key], None], is_over: Event) -> None:
-        """Act on several keys at a time; on return and on raise nobody acts any more."""
+        """Act on several keys at a time; on return and on raise no thread acts any more."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="custody-files")
         running = [self._pool.submit(one, key) for key in keys]
         try:
             errors = [future.exception() for future in running]
-        except BaseException:  # a signal: what has begun is ended, the rest is not begun
+        except BaseException:  # a signal: calls that have begun come to their end, the others are not begun
             is_over.set()
             wait(running)
             raise

@@ -1,8 +1,8 @@
-"""One run of the sink: notifications that wait in the event logs become batches, and batches files.
+"""One run of the sink: notifications in the event logs become batches, and batches become files.
 
-Events are taken writer by writer from the sink's cursors on, merged by the time of their arrival, and cut into batches
-by `batch_size` and `batch_timeout`. Batches that are due by now are written, several small ones in one go: the lines
-are the same, the syncs fewer. What is not due yet waits for the next run. Memory holds a go at a time.
+Events are read writer by writer from the sink's cursors on, merged by the time of their arrival, and cut into batches
+by `batch_size` and `batch_timeout`. Batches that are due by now are written, several small ones in one chunk: the lines
+are the same, the syncs fewer. Batches that are not due yet wait for the next run. Memory holds one chunk at a time.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import heapq
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from custody.clock import Clock
 from custody.errors import CorruptionError, NotFoundError
@@ -21,22 +21,22 @@ from custody.model import Event
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink import resubmission
-from custody.ngsi_sink.batch_plan import Gone, Taken, Unread, Written
-from custody.ngsi_sink.notifications import Bodies, received_ms
-from custody.ngsi_sink.retry import Batch, cut
+from custody.ngsi_sink.batch_plan import BatchResult, ContentMissing, ContentUnreadable, SourceRecord
+from custody.ngsi_sink.notifications import NotificationReader, received_ms
 from custody.ngsi_sink.sink import Sink
 from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
 
-GO_EVENTS, GO_BYTES = 10_000, 16 << 20
-"""As much is written in one go: more costs memory, less costs syncs."""
+CHUNK_EVENTS, CHUNK_BYTES = 10_000, 16 << 20
+"""The size of a chunk: more costs memory, less costs syncs."""
 _BATCH_EVENTS_MAX = 100_000
 _PROGRESS_SECONDS = 10.0
 _LOGGER = logging.getLogger(__name__)
+Item = TypeVar("Item")
 
 
-class Waiting(Protocol):
-    """The events of a repository, as the sink sees them: those that are live, of every writer."""
+class NotificationSource(Protocol):
+    """The live events of a repository, of every writer, as the sink reads them."""
 
     def bounds(self) -> Mapping[str, int]:
         """Return by writer the event id up to which nothing can become live any more."""
@@ -47,11 +47,11 @@ class Waiting(Protocol):
         ...
 
     def get(self, writer: str, event_ids: Sequence[int]) -> Sequence[Event]:
-        """Return the events with these ids that are still there."""
+        """Return the events with these ids that still exist."""
         ...
 
     def contents(self) -> Callable[[Event], bytes]:
-        """Return what reads the contents of some events, one after the other.
+        """Return a function that reads the content of an event; call it with events one after the other.
 
         Raises:
             NotFoundError: it expired, was erased, or never was here.
@@ -60,23 +60,52 @@ class Waiting(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class EventBatch(Generic[Item]):
+    """Events that are written together, in the order of their arrival, and when they are due."""
+
+    items: tuple[Item, ...]
+    due_ms: int
+
+
+def cut_batches(events: Iterable[tuple[int, Item]], *, size: int, timeout_ms: int) -> Iterator[EventBatch[Item]]:
+    """Yield the batches of events that arrive at times in ascending order.
+
+    A batch is due when it has `size` events, or `timeout_ms` after its first one, whichever comes first. An event that
+    comes after that belongs to the next batch.
+    """
+    open_since, items = 0, list[Item]()
+    for at_ms, item in events:
+        if items and at_ms >= open_since + timeout_ms:
+            yield EventBatch(tuple(items), open_since + timeout_ms)
+            items = []
+        if not items:
+            open_since = at_ms
+        items.append(item)
+        if len(items) == size:
+            yield EventBatch(tuple(items), at_ms)
+            items = []
+    if items:
+        yield EventBatch(tuple(items), open_since + timeout_ms)
+
+
 @dataclass(slots=True)
-class Persisted:
+class SinkReport:
     """What a run did."""
 
     events: int = 0
     """Notified entities that were taken."""
     batches: int = 0
-    goes: int = 0
+    chunks: int = 0
     records: int = 0
-    left: int = 0
-    aside: int = 0
+    skipped: int = 0
+    quarantined: int = 0
     deferred: int = 0
-    unfit: int = 0
-    """Files in whose place something stands that is not what was committed, or no file."""
+    unusable_files: int = 0
+    """Files whose name something else has, or whose bytes are not what was committed."""
     files: int = 0
     bytes: int = 0
-    again: int = 0
+    resubmitted: int = 0
     """Entries of the quarantine that were submitted again and are written now."""
     waiting: int = 0
     """Notified entities whose batch is not due yet."""
@@ -84,30 +113,34 @@ class Persisted:
     destinations: dict[str, Destination] = field(default_factory=dict)
     """Those that got data, by location."""
     is_stopped: bool = False
-    """Nothing at all of a go could be written: the run ended there, what follows waits."""
+    """Nothing at all of a chunk could be written: the run ended there, and the chunks behind it wait."""
+
+    def add(self, result: BatchResult) -> None:
+        """Count a chunk in."""
+        self.chunks += 1
+        self.records += result.records
+        self.skipped += result.skipped
+        self.quarantined += result.quarantined
+        self.deferred += result.deferred
+        self.unusable_files += result.unusable_files
+        self.files += result.files
+        self.bytes += result.bytes
+        self.destinations.update((item.location, item) for item in result.destinations)
+        if result.problem is not None:
+            self.problems.append(result.problem)
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    writer: str
-    event: Event
-
-    @property
-    def received_ms(self) -> int:
-        return received_ms(self.event)
-
-
-def persist(
-    waiting: Waiting,
+def write_due(
+    source: NotificationSource,
     sink: Sink,
     parameters: Parameters,
     clock: Clock,
     *,
     until_ms: int | None = None,
-    on_go: Callable[[Written], None] = lambda _: None,
-    go_events: int = GO_EVENTS,
-) -> Persisted:
-    """Write what is due, in goes of as many batches as have `go_events` events.
+    on_chunk: Callable[[BatchResult], None] = lambda _: None,
+    chunk_events: int = CHUNK_EVENTS,
+) -> SinkReport:
+    """Write what is due, in chunks of as many batches as have `chunk_events` events.
 
     With `until_ms`, everything that arrived before this time is due, too; other batches wait until they are full or
     `batch_timeout` old.
@@ -118,154 +151,156 @@ def persist(
         StorageError: the disk of the sink, or of the repository, refused; do it again.
         SupersededError: another attempt took over.
     """
-    run = _Run(waiting, sink, parameters, clock, on_go)
-    run.all(until_ms, go_events)
-    return run.done
+    run = _Run(source, sink, parameters, clock, on_chunk)
+    run.all(until_ms, chunk_events)
+    return run.report
 
 
-def submit_again(
-    waiting: Waiting, sink: Sink, parameters: Parameters, fs: FileSystem, folder: Path, quarantine: Quarantine
-) -> Persisted:
+def resubmit(
+    source: NotificationSource, sink: Sink, parameters: Parameters, fs: FileSystem, folder: Path, quarantine: Quarantine
+) -> SinkReport:
     """Take the entries of the quarantine that a user marked; one that cannot be written stays, or comes back anew."""
-    done = Persisted()
-    run = _Run(waiting, sink, parameters, None, lambda _: None)
+    report = SinkReport()
     for key, name in list(resubmission.marks(fs, folder)):
-        held = sink.aside(name)
-        if held is not None:
-            events = [item.source for item in held.notifications]
-            found: list[Taken] = []
-            for writer in sorted({source.writer for source in events}):
-                ids = [source.event_id for source in events if source.writer == writer]
-                there = waiting.get(writer, ids)
-                done.left += len(ids) - len(there)
-                found += run.taken([_Event(writer, event) for event in there])
-            written = sink.write(found, {}, settles=[name])
-            run.add(written)
-            problem = written.problem
+        quarantined = sink.quarantined(name)
+        if quarantined is not None:
+            sources = [item.source for item in quarantined.notifications]
+            records: list[SourceRecord] = []
+            for writer in sorted({item.writer for item in sources}):
+                ids = [item.event_id for item in sources if item.writer == writer]
+                existing = source.get(writer, ids)
+                report.skipped += len(ids) - len(existing)
+                records += _records([_WriterEvent(writer, event) for event in existing], source, parameters)
+            result = sink.write(records, {}, settles=[name])
+            report.records += result.records
+            report.files += result.files
+            report.bytes += result.bytes
+            report.destinations.update((item.location, item) for item in result.destinations)
+            problem = result.problem
         else:
-            problem = sink.resume(name)
+            problem = sink.retry_deferred(name)
         if problem is None:
-            done.again += 1
+            report.resubmitted += 1
         else:
-            done.problems.append(problem)
-        if held is not None or problem is None:
+            report.problems.append(problem)
+        # Events that could not be written again are quarantined anew, under another key: this entry is done with either
+        # way. Deferred bytes stay the same object, so their entry stays and only the mark goes.
+        if quarantined is not None or problem is None:
             resubmission.settle(fs, folder, quarantine, key)
         else:
             resubmission.unmark(fs, folder, key)
-    if done.again or done.problems:
-        sink.rest({})
-    done.records, done.files, done.bytes = run.done.records, run.done.files, run.done.bytes
-    done.destinations = run.done.destinations
-    return done
+    if report.resubmitted or report.problems:
+        sink.save_cursors({})
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _WriterEvent:
+    writer: str
+    event: Event
+
+    @property
+    def received_ms(self) -> int:
+        return received_ms(self.event)
 
 
 class _Run:
+    """The state of one run over what is due."""
+
     def __init__(
         self,
-        waiting: Waiting,
+        source: NotificationSource,
         sink: Sink,
         parameters: Parameters,
-        clock: Clock | None,
-        on_go: Callable[[Written], None],
+        clock: Clock,
+        on_chunk: Callable[[BatchResult], None],
     ) -> None:
-        self._waiting = waiting
+        self._source = source
         self._sink = sink
         self._parameters = parameters
         self._clock = clock
-        self._on_go = on_go
-        self._told = time.monotonic()
-        self._last: dict[str, int] = {}
-        self.done = Persisted()
+        self._on_chunk = on_chunk
+        self._logged = time.monotonic()
+        self._cursors: dict[str, int] = {}
+        self.report = SinkReport()
 
-    def all(self, until_ms: int | None, go_events: int) -> None:
+    def all(self, until_ms: int | None, chunk_events: int) -> None:
         """Write all batches that are due."""
-        assert self._clock is not None  # noqa: S101 - of a run that cuts
         now_ms = self._clock.now_ms()
-        bounds = self._waiting.bounds()
-        cursors = self._sink.cursors
+        bounds = self._source.bounds()
+        pending: set[str] = set()
+        chunk: list[_WriterEvent] = []
+        chunk_bytes = 0
+        for batch in self._batches(bounds, now_ms):
+            if not self._is_due(batch, now_ms, until_ms):
+                self.report.waiting = len(batch.items)
+                pending = {item.writer for item in batch.items}
+                break
+            self.report.batches += 1
+            for item in batch.items:
+                # Entities of one notification have one content, which is held once.
+                is_new = not chunk or chunk[-1].event.content_claim != item.event.content_claim
+                chunk_bytes += item.event.file_size if is_new else 0
+                chunk.append(item)
+                if chunk_bytes >= CHUNK_BYTES:
+                    if not self._write(chunk):
+                        return
+                    chunk, chunk_bytes = [], 0
+            if len(chunk) >= chunk_events:
+                if not self._write(chunk):
+                    return
+                chunk, chunk_bytes = [], 0
+        if chunk and not self._write(chunk):
+            return
+        # Up to the bounds there is nothing more, except of writers that have events in the batch that is not due.
+        self._sink.save_cursors({writer: bound for writer, bound in bounds.items() if writer not in pending})
+
+    def _batches(self, bounds: Mapping[str, int], now_ms: int) -> Iterator[EventBatch[_WriterEvent]]:
+        cursors, values = self._sink.cursors, self._parameters.values
         streams = [self._arrivals(writer, cursors.get(writer, 0), bound) for writer, bound in sorted(bounds.items())]
-        values = self._parameters.values
         merged = heapq.merge(*streams, key=lambda item: item.received_ms)
         # A time that has not come yet is none of an arrival: it says nothing of how long the event has waited.
         early = now_ms - values.batch_timeout * 1000
         events = ((item.received_ms if item.received_ms <= now_ms else early, item) for item in merged)
-        pending: set[str] = set()
-        go: list[_Event] = []
-        go_bytes = 0
-        for batch in cut(
-            events, size=min(values.batch_size, _BATCH_EVENTS_MAX), timeout_ms=values.batch_timeout * 1000
-        ):
-            if not self._is_due(batch, now_ms, until_ms):
-                self.done.waiting = len(batch.items)
-                pending = {item.writer for item in batch.items}
-                break
-            self.done.batches += 1
-            for item in batch.items:
-                # Entities of one notification have one content, which is held once.
-                is_new = not go or go[-1].event.content_claim != item.event.content_claim
-                go_bytes += item.event.file_size if is_new else 0
-                go.append(item)
-                if go_bytes >= GO_BYTES and not self._write(go):
-                    return
-                if go_bytes >= GO_BYTES:
-                    go, go_bytes = [], 0
-            if len(go) >= go_events:
-                if not self._write(go):
-                    return
-                go, go_bytes = [], 0
-        if go and not self._write(go):
-            return
-        self._sink.rest({writer: bound for writer, bound in bounds.items() if writer not in pending})
+        size = min(values.batch_size, _BATCH_EVENTS_MAX)
+        return cut_batches(events, size=size, timeout_ms=values.batch_timeout * 1000)
 
-    def _arrivals(self, writer: str, first: int, bound: int) -> Iterator[_Event]:
-        return (_Event(writer, event) for event in self._waiting.notified(writer, first, bound))
+    def _arrivals(self, writer: str, first: int, bound: int) -> Iterator[_WriterEvent]:
+        return (_WriterEvent(writer, event) for event in self._source.notified(writer, first, bound))
 
-    def _is_due(self, batch: Batch[_Event], now_ms: int, until_ms: int | None) -> bool:
+    def _is_due(self, batch: EventBatch[_WriterEvent], now_ms: int, until_ms: int | None) -> bool:
         values = self._parameters.values
         is_full = len(batch.items) >= min(values.batch_size, _BATCH_EVENTS_MAX)
-        is_wanted = until_ms is not None and batch.due_ms - values.batch_timeout * 1000 < until_ms
-        return is_full or batch.due_ms <= now_ms or is_wanted
+        is_asked_for = until_ms is not None and batch.due_ms - values.batch_timeout * 1000 < until_ms
+        return is_full or batch.due_ms <= now_ms or is_asked_for
 
-    def _write(self, go: Sequence[_Event]) -> bool:
+    def _write(self, chunk: Sequence[_WriterEvent]) -> bool:
         """Write some events; return whether to go on."""
-        for item in go:
-            self._last[item.writer] = item.event.event_id + 1
-        written = self._sink.write(self.taken(go), self._last)
-        self.done.events += len(go)
-        self.add(written)
-        self._on_go(written)
-        if time.monotonic() - self._told > _PROGRESS_SECONDS:
-            self._told = time.monotonic()
-            _LOGGER.info("%d events in %d batches written", self.done.events, self.done.batches)
-        self.done.is_stopped = written.is_unanswered and written.files == 0
-        return not self.done.is_stopped
+        for item in chunk:
+            self._cursors[item.writer] = item.event.event_id + 1
+        result = self._sink.write(_records(chunk, self._source, self._parameters), self._cursors)
+        self.report.events += len(chunk)
+        self.report.add(result)
+        self._on_chunk(result)
+        if time.monotonic() - self._logged > _PROGRESS_SECONDS:
+            self._logged = time.monotonic()
+            _LOGGER.info("%d events in %d batches written", self.report.events, self.report.batches)
+        # With nothing at all written, the target is most likely away: more chunks would only fill the quarantine.
+        self.report.is_stopped = result.is_unanswered and result.files == 0
+        return not self.report.is_stopped
 
-    def add(self, written: Written) -> None:
-        """Count a go in."""
-        done = self.done
-        done.goes += 1
-        done.records += written.records
-        done.left += written.left
-        done.aside += written.aside
-        done.deferred += written.deferred
-        done.unfit += written.unfit
-        done.files += written.files
-        done.bytes += written.bytes
-        done.destinations.update((item.location, item) for item in written.destinations)
-        if written.problem is not None:
-            done.problems.append(written.problem)
 
-    def taken(self, events: Sequence[_Event]) -> list[Taken]:
-        """Return what is to be written of some events, each with its content; what cannot be read says so."""
-        bodies = Bodies(self._waiting.contents(), self._parameters)
-        found: list[Taken] = []
-        for item in events:
-            body = b""
-            try:
-                body = bodies.body(item.event)
-                found += [Taken(item.writer, item.event, record, body) for record in bodies.records(item.event)]
-            except NotFoundError as error:
-                found.append(Taken(item.writer, item.event, Gone(str(error))))
-            except CorruptionError as error:
-                found.append(Taken(item.writer, item.event, Unread(str(error)), body))
-        return found
+def _records(events: Sequence[_WriterEvent], source: NotificationSource, parameters: Parameters) -> list[SourceRecord]:
+    """Return what is to be written of some events, each with its content, or with the reason why there is none."""
+    reader = NotificationReader(source.contents(), parameters)
+    records: list[SourceRecord] = []
+    for item in events:
+        body = b""
+        try:
+            body = reader.body(item.event)
+            records += [SourceRecord(item.writer, item.event, record, body) for record in reader.records(item.event)]
+        except NotFoundError as error:
+            records.append(SourceRecord(item.writer, item.event, ContentMissing(str(error))))
+        except CorruptionError as error:
+            records.append(SourceRecord(item.writer, item.event, ContentUnreadable(str(error)), body))
+    return records

@@ -1,7 +1,8 @@
-"""What was written is told: SEND events from a batch, the same ones however often they are made.
+"""The SEND events of a batch: provenance of what the sink wrote.
 
-A SEND event stands for the rows that some notifications added to one file: its transit URI is the file's, its parents
-are the FlowFiles that the notifications were received as. So the lineage of either shows the other.
+One SEND event stands for the rows that some notifications added to one file. Its transit URI is the file's, its parents
+are the FlowFiles that the notifications were received as, so the lineage of either shows the other. A batch always
+gives the same events: whoever finishes it after a crash appends only those that are missing.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from typing import Protocol
 
 from custody.capture.identity import named_uuid
 from custody.model import Event, EventType
-from custody.ngsi_sink.batch_file import Part, Staged
+from custody.ngsi_sink.batch_file import BatchManifest, FileAppend
 
 WRITER = "ngsi-sink"
-"""The writer name of these events. Nobody else appends under it, so that what was told is found again."""
+"""The writer name of these events. Nobody else appends under it, so that earlier events of a batch can be found."""
 SOURCE_FORMAT = "ngsi-sink"
 _PARENTS_MAX = 100
-"""Of one event. The lineage of a notification leads to those that share its event, so they are kept few."""
+"""Of one event. The lineage of a notification leads to all that share its event, so they are kept few."""
 
 
-class Journal(Protocol):
-    """Where the events go to, and what is there already; only the sink appends here."""
+class SendJournal(Protocol):
+    """Stores SEND events and reads them back; only the sink appends here."""
 
     @property
     def next_event_id(self) -> int:
@@ -37,36 +38,37 @@ class Journal(Protocol):
         ...
 
 
-def told(staged: Staged, uri: Callable[[str], str]) -> Iterator[Event]:
-    """Yield the events that tell of a batch; a part without bytes has none."""
-    for part in staged.parts:
-        parents = list(dict.fromkeys(staged.sources[source].flowfile_uuid for source in part.sources))
+def events_of(manifest: BatchManifest, uri: Callable[[str], str]) -> Iterator[Event]:
+    """Yield the SEND events of a batch; an append without bytes has none."""
+    for part in manifest.parts:
+        parents = list(dict.fromkeys(manifest.sources[source].flowfile_uuid for source in part.sources))
         for first in range(0, len(parents) if part.length else 0, _PARENTS_MAX):
-            rows = named_uuid("ngsi-rows", staged.id, str(part.place), str(first))
-            yield _event(staged, part, rows, parents[first : first + _PARENTS_MAX], uri(part.path))
+            # A name from the batch, not a random one: it is how a second try recognizes the events of the first.
+            rows = named_uuid("ngsi-rows", manifest.id, str(part.place), str(first))
+            yield _event(manifest, part, rows, parents[first : first + _PARENTS_MAX], uri(part.path))
 
 
-def tell(staged: Staged, journal: Journal, uri: Callable[[str], str], *, is_new: bool) -> int:
-    """Append those events of a batch that are not there yet; return how many.
+def append_missing(manifest: BatchManifest, journal: SendJournal, uri: Callable[[str], str], *, is_new: bool) -> int:
+    """Append those SEND events of a batch that are not stored yet; return how many.
 
-    `is_new` says that nobody can have told of it before, so that nothing has to be looked up.
+    `is_new` says that nobody can have appended any before, so that nothing has to be looked up.
 
     Durability: on return all of them are acknowledged.
     """
-    events = list(told(staged, uri))
+    events = list(events_of(manifest, uri))
     if events and not is_new:
-        there = {event.flowfile_uuid for event in journal.since(staged.told_from)}
-        events = [event for event in events if event.flowfile_uuid not in there]
+        stored = {event.flowfile_uuid for event in journal.since(manifest.told_from)}
+        events = [event for event in events if event.flowfile_uuid not in stored]
     if events:
         journal.append(events)
     return len(events)
 
 
-def _event(staged: Staged, part: Part, rows: str, parents: Sequence[str], uri: str) -> Event:
+def _event(manifest: BatchManifest, part: FileAppend, rows: str, parents: Sequence[str], uri: str) -> Event:
     folder, _, name = part.path.rpartition("/")
     return Event(
         event_type=EventType.SEND,
-        event_time=staged.time_ms,
+        event_time=manifest.time_ms,
         component_id=WRITER,
         component_type="NGSIToHDFS",
         flowfile_uuid=rows,
@@ -77,7 +79,7 @@ def _event(staged: Staged, part: Part, rows: str, parents: Sequence[str], uri: s
         updated_attributes={
             "filename": name,
             "path": folder,
-            "ngsi.batch": str(staged.number),
+            "ngsi.batch": str(manifest.number),
             "ngsi.offset": str(part.offset),
             "ngsi.length": str(part.length),
             "ngsi.sha256": part.sha256,

@@ -6,17 +6,17 @@ Protocol of a batch:
 2. put it into the sink's own folder as one object: `ngsi/sink/ngsi/batches/<number>.batch`;
 3. commit a transaction of the catalog that adds this object, removes the one before, and with it moves the cursors on,
    one for each writer of events. This is the commit point: from here on the batch counts, before it nothing does;
-4. append each part to its file, cut to its length before the batch; several files at once, each is in a batch once;
-5. tell of each part by SEND events (`custody.ngsi_sink.send_events`).
+4. append to each file, after it was cut to its length before the batch; several files at once, each is in a batch once;
+5. append SEND events for each file (`custody.ngsi_sink.send_events`).
 
-A crash before 3 leaves an object that nothing lists; one after it a committed batch, which whoever opens the sink next
-brings to its end. So the files never hold a line that was not committed, every committed one stands there once, and is
-told of once. The catalog lists one batch at a time, the newest; all before it are done.
+A crash before step 3 leaves an object that nothing lists; a crash after it leaves a committed batch, which the next
+process to open the sink finishes. So files never hold a line that was not committed, and every committed line is in its
+file once, with one SEND event. The catalog lists one batch at a time, the newest; all before it are finished.
 
-What cannot be written after all retries costs itself only. Records whose file does not answer before the commit are
-put aside, as events; a part that cannot be appended after it is deferred, as bytes, for its place in the file is taken.
-Both are objects of the sink, shown in the quarantine, until somebody submits them again; a deferred part also goes
-first whenever its file gets more.
+What cannot be written after all retries affects its own file only. Records whose file does not answer before the commit
+are quarantined, as events; an append that fails after it is deferred, as bytes, for its place in the file is taken.
+Both are objects of the sink, shown in the quarantine, until somebody submits them again; deferred bytes also go first
+whenever their file gets more.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ from custody.errors import StorageError
 from custody.lease import Lease
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.rendering import Known
-from custody.ngsi_sink import batch_file
-from custody.ngsi_sink.batch_file import Aside, Part, Staged
-from custody.ngsi_sink.batch_plan import Taken, Written, draft, objects_of, untaken
+from custody.ngsi.rendering import ColumnsByLocation
+from custody.ngsi_sink.batch_file import BatchManifest, FileAppend, Quarantined, Source
+from custody.ngsi_sink.batch_plan import BatchResult, SourceRecord, new_events, plan_batch
 from custody.ngsi_sink.local import LocalFiles
-from custody.ngsi_sink.retry import Attempts, Failed
-from custody.ngsi_sink.send_events import Journal, tell
-from custody.ngsi_sink.sink_state import Books
+from custody.ngsi_sink.retry import Failure, RetryPool
+from custody.ngsi_sink.send_events import SendJournal, append_missing
+from custody.ngsi_sink.sink_state import SinkState
 from custody.ngsi_sink.target import DestinationError, FilesTarget, Target
 from custody.quarantine import Quarantine
 from custody.vfs import FileSystem
@@ -61,7 +60,7 @@ class Sink:
         target: Target,
         clock: Clock,
         parameters: Parameters,
-        journal: Journal | None,
+        journal: SendJournal | None,
         quarantine: Quarantine,
         lease: Lease | None,
         sleep: Callable[[float], None],
@@ -72,8 +71,8 @@ class Sink:
         self._parameters = parameters
         self._journal = journal
         self._note = note
-        self._books = Books(fs, folder, clock, quarantine, lease)
-        self._attempts = Attempts(parameters, sleep, self._books.check)
+        self._state = SinkState(fs, folder, clock, quarantine, lease)
+        self._retries = RetryPool(parameters, sleep, self._state.check)
         self._lengths: dict[str, int] = {}
 
     @classmethod
@@ -86,21 +85,21 @@ class Sink:
         clock: Clock,
         parameters: Parameters,
         *,
-        journal: Journal | None = None,
+        journal: SendJournal | None = None,
         quarantine: Quarantine | None = None,
         lease: Lease | None = None,
         sleep: Callable[[float], None] = time.sleep,
         note: Callable[[Iterable[Destination]], None] = lambda _: None,
     ) -> Iterator[Self]:
-        """Open the sink and bring to its end what a crash left.
+        """Open the sink and finish the batch that a crash left.
 
         Args:
             fs: holds the sink's folder.
             folder: the sink's own; `<repository>/ngsi`.
-            root: the folder below which `/user/…` lies, or a target that somebody has opened.
+            root: the folder below which `/user/…` lies, or a target that is open.
             clock: for commit times.
             parameters: how names and lines are made, and how often a file that refuses is tried again.
-            journal: where it is told what was written; None tells nobody.
+            journal: takes the SEND events; None for none.
             quarantine: shows what could not be written; by default one in the sink's own folder.
             lease: under which this is done; each effect is refused once another attempt took over.
             sleep: waits so many seconds before a retry.
@@ -114,75 +113,83 @@ class Sink:
         fs.make_directory(folder)
         with fs.lock(folder / _LOCK):
             target = FilesTarget(LocalFiles(fs, root)) if isinstance(root, Path) else root
-            kept_quarantine = quarantine or Quarantine(fs, folder / "quarantine")
-            sink = cls(fs, folder, target, clock, parameters, journal, kept_quarantine, lease, sleep, note)
-            with sink._attempts:
+            shown_in = quarantine or Quarantine(fs, folder / "quarantine")
+            sink = cls(fs, folder, target, clock, parameters, journal, shown_in, lease, sleep, note)
+            with sink._retries:
                 sink._recover()
                 yield sink
 
     @property
     def cursors(self) -> Mapping[str, int]:
-        """By writer: all entities of events before this one are in the files, or put aside."""
-        return MappingProxyType(self._books.newest.cursors)
+        """By writer: all entities of events before this one are in the files, or quarantined."""
+        return MappingProxyType(self._state.newest.cursors)
 
     @property
-    def columns(self) -> Known:
+    def columns(self) -> ColumnsByLocation:
         """The columns of destinations in column modes, by location."""
-        return MappingProxyType(self._books.columns)
+        return MappingProxyType(self._state.columns)
 
-    def write(self, items: Sequence[Taken], cursors: Mapping[str, int], *, settles: Collection[str] = ()) -> Written:
+    def write(
+        self, items: Sequence[SourceRecord], cursors: Mapping[str, int], *, settles: Collection[str] = ()
+    ) -> BatchResult:
         """Write the records of events, each writer's in the order of their ids, and move its cursor on.
 
         `items` hold everything that events from a writer's cursor up to the new one received; events before it are
-        passed over, for they are in the files. `settles` names objects of what was put aside: all events of theirs
-        are among the items and taken again, wherever the cursors are.
+        passed over, for they are in the files. `settles` names quarantined objects: all their events are among the
+        items and are taken again, wherever the cursors are.
 
-        Durability: on return every line survives power loss, exactly once, or is put aside. On raise it is unknown
-        whether the batch was committed; a sink that is opened anew tells, and ends it.
+        Durability: on return every line survives power loss, exactly once, or is quarantined. On raise it is unknown
+        whether the batch was committed; a sink that is opened anew finds out, and finishes it.
 
         Raises:
             InvalidInputError: an event lies behind its writer's new cursor, or they are not in their order.
             StorageError: the disk of the sink itself refused.
             SupersededError: another attempt took over.
         """
-        fresh = untaken(items, self._books.newest.cursors, cursors, filter(None, map(self._books.aside, settles)))
-        moved = {name: upto for name, upto in cursors.items() if upto > self._books.newest.cursors.get(name, 0)}
+        state = self._state
+        resubmitted = filter(None, map(state.quarantined, settles))
+        fresh = new_events(items, state.newest.cursors, cursors, resubmitted)
+        moved = {name: upto for name, upto in cursors.items() if upto > state.newest.cursors.get(name, 0)}
         if not (fresh or moved or settles):
-            return Written(number=self._books.newest.number)
+            return BatchResult(number=state.newest.number)
         self._lengths = {}
-        made = draft(fresh, self._parameters, self._books.columns, self._reach, part=self._part_name(fresh, settles))
-        batch = self._staged(
-            made.sources,
+        part = self._part_name(fresh, settles)
+        plan = plan_batch(fresh, self._parameters, state.columns, self._reach, part=part)
+        additions = plan.additions
+        # Made after the plan: to reach a file may commit the deferred bytes that it lacked, under a number of their
+        # own.
+        batch = self._manifest(
+            plan.sources,
             [
-                batch_file.part(path, self._lengths[path], data, made.made.sources[path], place)
-                for place, (path, data) in enumerate(made.made.files.items())
+                FileAppend.of(path, self._lengths[path], data, additions.sources[path], place)
+                for place, (path, data) in enumerate(additions.files.items())
             ],
-            {**self._books.newest.cursors, **moved},
+            {**state.newest.cursors, **moved},
         )
-        data = [memoryview(content) for content in made.made.files.values()]
-        self._note(made.destinations.values())
-        objects, columns = objects_of(made, batch.number), {**self._books.columns, **made.made.columns}
-        self._books.commit(batch, data, objects, settles=settles, columns=columns)
+        data = [memoryview(content) for content in additions.files.values()]
+        self._note(plan.destinations.values())
+        columns = {**state.columns, **additions.columns}
+        state.commit(batch, data, plan.objects(batch.number), settles=settles, columns=columns)
         deferred = self._finish(batch, data, is_new=True)
-        self._books.tidy()
-        return Written.of(batch, made, deferred)
+        state.tidy()
+        return BatchResult.of(batch, plan, deferred)
 
-    def rest(self, cursors: Mapping[str, int]) -> None:
-        """Move the cursors on, and let nothing be left to end for who opens the sink next; for the end of a run."""
+    def save_cursors(self, cursors: Mapping[str, int]) -> None:
+        """Move the cursors on and commit a batch without bytes, so that opening the sink next has nothing to finish."""
         self.write([], cursors)
-        if self._books.newest.parts:
-            self._books.commit(self._staged((), (), self._books.newest.cursors), ())
+        if self._state.newest.parts:
+            self._state.commit(self._manifest((), (), self._state.newest.cursors), ())
 
-    def aside(self, name: str) -> Aside | None:
-        """Return the events that an object says are put aside, None where it does not count any more."""
-        return self._books.aside(name)
+    def quarantined(self, name: str) -> Quarantined | None:
+        """Return the events that an object holds in quarantine, None where it does not count any more."""
+        return self._state.quarantined(name)
 
-    def resume(self, name: str) -> str | None:
-        """Try a deferred part again, once; return why it cannot be written, None when it is, or was before.
+    def retry_deferred(self, name: str) -> str | None:
+        """Try deferred bytes again, once; return why they cannot be written, None when they are, or were before.
 
-        Where its file is gone, the part begins a new one: it has no place any more, and a user asked for it.
+        Where their file is gone, they begin a new one: their place does not exist any more, and a user asked for it.
         """
-        paths = [path for path, held in self._books.deferred.items() if held == name]
+        paths = [path for path, deferred in self._state.deferred.items() if deferred == name]
         try:
             gone = [path for path in paths if self._target.length(path) == 0 and self._had_rows(path)]
             for path in paths:
@@ -191,22 +198,29 @@ class Sink:
         except (StorageError, DestinationError) as error:
             return str(error)
         self._settle_deferred(paths, anew=gone)
-        failed = [path for path in gone if path in self._books.deferred]
+        failed = [path for path in gone if path in self._state.deferred]
         return None if not failed else f"{failed[0]}: it could not be begun anew; see the quarantine"
 
-    def _part_name(self, fresh: Sequence[Taken], settles: Collection[str]) -> str:
-        """Return how new files of this batch are called: by its first event, whatever else was written before."""
+    def _recover(self) -> None:
+        """Finish the newest batch, and remove what nothing lists."""
+        batch = self._state.open()
+        if batch is not None:
+            self._finish(batch.manifest, batch.contents, is_new=False)
+
+    def _part_name(self, fresh: Sequence[SourceRecord], settles: Collection[str]) -> str:
+        """Return the name of this batch's new files: by its first event, whatever else was written before."""
         if not fresh:
             return ""
         first = f"{fresh[0].writer}-{fresh[0].event.event_id:020d}"
-        return f"{first}-{self._books.next_number}" if settles else first
+        # Events that are submitted again may have been the first of another batch: the number tells the two apart.
+        return f"{first}-{self._state.next_number}" if settles else first
 
-    def _staged(
-        self, sources: Sequence[batch_file.Source], parts: Sequence[Part], cursors: Mapping[str, int]
-    ) -> Staged:
-        return Staged(
+    def _manifest(
+        self, sources: Sequence[Source], parts: Sequence[FileAppend], cursors: Mapping[str, int]
+    ) -> BatchManifest:
+        return BatchManifest(
             id=str(uuid.uuid4()),
-            number=self._books.next_number,
+            number=self._state.next_number,
             time_ms=self._clock.now_ms(),
             told_from=0 if self._journal is None else self._journal.next_event_id,
             cursors=dict(cursors),
@@ -214,66 +228,69 @@ class Sink:
             parts=tuple(parts),
         )
 
-    def _finish(self, batch: Staged, data: Sequence[memoryview], *, is_new: bool) -> dict[int, Failed]:
-        """Bring a committed batch into the files, show what is put aside, and tell of the rest; return what failed."""
-        failing = self._attempts.all(
+    def _finish(self, batch: BatchManifest, data: Sequence[memoryview], *, is_new: bool) -> dict[int, Failure]:
+        """Do what follows the commit of a batch: append, show what is quarantined, store SEND events.
+
+        Return the appends that failed, by their positions; they are deferred and get no events.
+        """
+        failures = self._retries.all(
             range(len(batch.parts)), lambda place: self._target.apply(batch.parts[place], data[place])
         )
-        self._books.show(batch.number)
-        if failing:
-            batch, data = self._books.defer(batch, data, failing)
+        self._state.show(batch.number)
+        if failures:
+            batch, data = self._state.defer(batch, data, failures)
         if self._journal is not None:
-            self._books.check()
-            tell(batch, self._journal, self._target.uri, is_new=is_new)
-        return failing
+            # The journal is no part of the catalog and knows no epoch: the lease alone keeps a superseded attempt out.
+            self._state.check()
+            append_missing(batch, self._journal, self._target.uri, is_new=is_new)
+        return failures
 
-    def _reach(self, paths: Iterable[str]) -> Mapping[str, Failed]:
-        """See how long files are, after what they lack was written; return those that do not answer."""
+    def _reach(self, paths: Iterable[str]) -> Mapping[str, Failure]:
+        """See how long files are, after deferred bytes of theirs were written; return those that do not answer."""
         resumed: list[str] = []
-        wanted = [path for path in paths if path not in self._lengths]
+        unseen = [path for path in paths if path not in self._lengths]
 
         def reach(path: str) -> None:
-            if path in self._books.deferred and path not in resumed:
+            if path in self._state.deferred and path not in resumed:
                 self._apply_deferred(path)
                 resumed.append(path)
             self._lengths[path] = self._target.length(path)
 
-        # What is deferred is read from the sink's own objects, and told of in the order of its files.
-        failing = self._attempts.all(wanted, reach, in_order=any(path in self._books.deferred for path in wanted))
+        # Deferred bytes are read from the sink's own objects, and get their events in the order of their files.
+        in_order = any(path in self._state.deferred for path in unseen)
+        failures = self._retries.all(unseen, reach, in_order=in_order)
         self._settle_deferred(resumed)
-        return failing
+        return failures
 
     def _apply_deferred(self, path: str) -> None:
-        self._books.check()
-        for part, content in self._books.batch(self._books.deferred[path]):
+        self._state.check()
+        for part, content in self._state.batch(self._state.deferred[path]):
             self._target.apply(part, content)
 
     def _had_rows(self, path: str) -> bool:
-        """Whether the deferred part of a file has a place behind other rows."""
-        return any(part.offset > 0 for part, _ in self._books.batch(self._books.deferred[path]))
+        """Whether the deferred bytes of a file belong behind other rows."""
+        return any(part.offset > 0 for part, _ in self._state.batch(self._state.deferred[path]))
 
     def _settle_deferred(self, paths: Sequence[str], anew: Collection[str] = ()) -> None:
-        """Make deferred parts, which are in their files by now, the newest batch, so that they are told of.
+        """Make deferred bytes, which are in their files by now, the newest batch, so that they get their SEND events.
 
         Those whose files begin `anew` get there after the commit, at the beginning.
         """
         for path in paths:
-            name = self._books.deferred[path]
-            key, held = self._books.key(name), self._books.batch(name)
-            # It keeps its id: a run that broke off may have told of it, and a target that refused again deferred it.
+            name = self._state.deferred[path]
+            key, deferred = self._state.key(name), self._state.batch(name)
+            # It keeps its id: a run that broke off may have stored its events, and a target that refused again deferred
+            # it anew.
             batch = msgspec.structs.replace(
-                held.staged, number=self._books.next_number, cursors=dict(self._books.newest.cursors), problem=None
+                deferred.manifest,
+                number=self._state.next_number,
+                cursors=dict(self._state.newest.cursors),
+                problem=None,
             )
             if path in anew:
                 parts = tuple(msgspec.structs.replace(part, offset=0) for part in batch.parts)
                 batch = msgspec.structs.replace(batch, parts=parts)
-            self._books.commit(batch, held.contents, settles=[name])
-            del self._books.deferred[path]
-            self._finish(batch, held.contents, is_new=False)
-            self._books.forget(key)
-
-    def _recover(self) -> None:
-        """Bring the newest batch to its end, and remove what nothing lists."""
-        held = self._books.open()
-        if held is not None:
-            self._finish(held.staged, held.contents, is_new=False)
+            self._state.commit(batch, deferred.contents, settles=[name])
+            del self._state.deferred[path]
+            self._finish(batch, deferred.contents, is_new=False)
+            self._state.forget(key)

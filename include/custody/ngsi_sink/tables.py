@@ -1,8 +1,8 @@
-"""Hive tables of destinations: which ones are wanted, kept on disk until they are made; and whether anybody answers.
+"""Hive tables of destinations: notes of the tables that are pending, and checks whether Hive answers.
 
-A destination is noted before its batch is written, and the note goes away when its table stands. So no crash and no
-metastore that is away costs a table: whoever makes tables next makes these too. Tables are extras: what cannot be made
-is reported and fails no batch.
+A destination is noted on disk before its batch is written, and the note is removed once its table exists. So neither a
+crash nor a metastore that is away costs a table: the next run makes the tables of all notes. Tables are extras: one
+that cannot be made is reported and fails no batch.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from custody.errors import CorruptionError
-from custody.ngsi.hive import Table, table
+from custody.ngsi.hive import HiveTable, hive_table
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.rendering import Known
+from custody.ngsi.rendering import ColumnsByLocation
 from custody.ngsi_sink.target import Target
 from custody.vfs import FileSystem
 
@@ -30,19 +30,19 @@ _ANSWER_SECONDS_MAX = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TablesReport:
-    """What became of the tables that were wanted."""
+    """What became of the pending tables."""
 
     made: int = 0
-    """New ones."""
+    """New tables."""
     extended: int = 0
-    """Those that got columns."""
+    """Tables that got columns."""
     waiting: int = 0
-    """Those that could not be made; they are tried again with the next batch."""
+    """Tables that could not be made; they are tried again with the next batch."""
     problems: tuple[str, ...] = ()
 
 
-class Wanted:
-    """The notes of tables that are to be made, files in a folder."""
+class PendingTables:
+    """The notes of tables that are to be made or extended: one file each, in a folder."""
 
     def __init__(self, fs: FileSystem, folder: Path) -> None:
         self._fs = fs
@@ -60,42 +60,44 @@ class Wanted:
                 self._fs.write_durably(path, msgspec.json.encode(destination))
 
     def all(self) -> list[Destination]:
-        """Return what was noted and not made.
+        """Return the destinations that were noted and are not done.
 
         Raises:
             CorruptionError: a note cannot be read; without it its table comes with the next batch of its destination.
         """
-        found = []
+        destinations = []
         for name in self._fs.list(self._folder):
             path = self._folder / name
             if path.suffix != ".json":
                 continue
             try:
-                found.append(msgspec.json.decode(self._fs.read(path), type=Destination))
+                destinations.append(msgspec.json.decode(self._fs.read(path), type=Destination))
             except msgspec.DecodeError as error:
                 raise CorruptionError(f"{path}: expected a destination, got {error}. Remove the file.") from error
-        return found
+        return destinations
 
     def done(self, destination: Destination) -> None:
-        """Forget a destination: its table stands."""
+        """Remove the note of a destination: its table exists."""
         self._fs.remove(self._path(destination))
 
     def _path(self, destination: Destination) -> Path:
-        # A destination that is separated by time has one table, so one note.
+        # A destination whose files are separated by time has one table, so one note.
         key = f"{destination.database}.{destination.table}".encode()
         return self._folder / f"{hashlib.sha256(key).hexdigest()}.json"
 
 
-def spark_table(destination: Destination, parameters: Parameters, columns: Known, target: Target) -> Table:
-    """Return the table of a destination as Spark makes it, where its files are.
+def spark_table(
+    destination: Destination, parameters: Parameters, columns: ColumnsByLocation, target: Target
+) -> HiveTable:
+    """Return the table of a destination in the dialect of Spark, at the place of its files.
 
     `columns` are those of attributes, by location, in the column modes. The dialect is Spark's whatever the settings
     say: the SerDe of `hive` for JSON is not in Spark, and its delimited fields do not read back.
     """
-    used = replace(parameters, values=parameters.values.model_copy(update={"hive_dialect": "spark"}))
-    return table(
+    spark_parameters = replace(parameters, values=parameters.values.model_copy(update={"hive_dialect": "spark"}))
+    return hive_table(
         destination,
-        used,
+        spark_parameters,
         attributes=columns.get(destination.location, ()),
         location=location(destination, parameters, target),
     )
@@ -115,22 +117,22 @@ def location(destination: Destination, parameters: Parameters, target: Target) -
     return unquote(target.uri(destination.location))
 
 
-def unreachable(parameters: Parameters) -> str | None:
-    """Return why the metastore of the settings cannot be asked, None where it answers or is the embedded one.
+def metastore_problem(parameters: Parameters) -> str | None:
+    """Return why the metastore of the settings cannot be reached, None where it answers or is the embedded one.
 
-    Asked first, for Hive's client tries for minutes.
+    A connection is tried here first, for Hive's client would try for minutes.
     """
     uris = parameters.values.hive_metastore_uri
     if uris is None:
         return None
-    said = [_silence(urlsplit(uri).hostname or "", urlsplit(uri).port or 0) for uri in uris.split(",")]
-    return None if None in said else f"metastore: {'; '.join(str(reason) for reason in said)}"
+    reasons = [_silence(urlsplit(uri).hostname or "", urlsplit(uri).port or 0) for uri in uris.split(",")]
+    return None if None in reasons else f"metastore: {'; '.join(str(reason) for reason in reasons)}"
 
 
-def server_silence(parameters: Parameters) -> str | None:
-    """Return why HiveServer2 cannot be asked, None where it answers or nobody can find these tables through it anyway.
+def hive_server_problem(parameters: Parameters) -> str | None:
+    """Return why HiveServer2 cannot be reached, None where it answers or has no way to these tables anyway.
 
-    Nothing here needs it: it reads the tables of a metastore that it shares with Spark.
+    Only people need it: it reads the tables of a metastore that it shares with Spark.
     """
     values = parameters.values
     if values.hive_metastore_uri is None:

@@ -1,8 +1,9 @@
-"""Files of destinations, brought to what a committed batch says; doing it again changes nothing.
+"""Targets: files of destinations, brought to what a committed batch says.
 
-`Target` is all that the sink knows of the place where files go. `FilesTarget` is one on any file system that can append
-and cut (`Files`): the folder of `custody.ngsi_sink.local`, HDFS by REST, HDFS by RPC. `apply` sees how long a file is,
-compares what an earlier try left, cuts, appends; a file that somebody else has open is waited for.
+`Target` is all that the sink knows of the place where its files are. `FilesTarget` is the one implementation, on any
+file system that can append and cut (`AppendableFiles`): a local folder, HDFS over REST, HDFS over RPC. To apply an
+append twice changes nothing: `apply` looks how long the file is, compares the bytes that an earlier try left, cuts, and
+appends. A file that another writer has open is waited for.
 """
 
 from __future__ import annotations
@@ -12,40 +13,40 @@ from collections.abc import Callable
 from typing import Protocol
 
 from custody.errors import CorruptionError, StorageError
-from custody.ngsi_sink.batch_file import Part
+from custody.ngsi_sink.batch_file import FileAppend
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
 BUSY_SECONDS = 180.0
-"""HDFS takes a file away from a writer that died after 60 s, and then needs some seconds to find out its length."""
+"""HDFS takes a file from a dead writer after 60 s, and then needs some seconds to find out its length."""
 
 
 class Target(Protocol):
-    """Where files of destinations go. Nobody else writes to them while a sink is open."""
+    """The place of destinations' files. Nobody else writes to them while a sink is open."""
 
     def length(self, path: str) -> int:
         """Return the bytes of a file, 0 where there is none.
 
         Raises:
-            DestinationError: what has its name is no file.
-            StorageError: nobody answered, or the answer is a refusal.
+            DestinationError: something other than a file has its name.
+            StorageError: nobody answered, or the call was refused.
         """
         ...
 
-    def apply(self, part: Part, data: memoryview) -> None:
-        """Make a file end in a part, once, whatever a crash left of an earlier try.
+    def apply(self, part: FileAppend, data: memoryview) -> None:
+        """Make a file end in these bytes, once, whatever a crash left of an earlier try.
 
-        Durability: on return the file with the part survives what the file system survives: a local one a power loss,
-        HDFS what docs/design/026 says.
+        Durability: on return the file survives, with the bytes, what its file system survives: a local one a power
+        loss, HDFS what docs/design/026 says.
 
         Raises:
-            DestinationError: the file is shorter than it was, something else stands where the part belongs, or what has
-                its name is no file.
-            StorageError: it was refused, or nobody answered; whether it was done is unknown. Apply it again.
+            DestinationError: the file is shorter than it was, holds other bytes where these belong, or something other
+                than a file has its name.
+            StorageError: it was refused, or nobody answered; it is unknown whether it was done. Apply it again.
         """
         ...
 
     def uri(self, path: str) -> str:
-        """Return what names a file everywhere: `file:///…`, `hdfs://…` or `webhdfs://…`."""
+        """Return the URI of a file: `file:///…`, `hdfs://…` or `webhdfs://…`."""
         ...
 
     def close(self) -> None:
@@ -54,14 +55,14 @@ class Target(Protocol):
 
 
 class DestinationError(CorruptionError):
-    """What stands in the place of a destination's file is no file, or not what was committed to it.
+    """A destination's name belongs to something other than a file, or its file does not hold what was committed to it.
 
     Waiting does not help, and it concerns this destination alone. Nothing was changed.
     """
 
 
-def no_file(uri: str) -> DestinationError:
-    """Return the error of a name that something else than a file has."""
+def not_a_file(uri: str) -> DestinationError:
+    """Return the error of a name that something other than a file has."""
     return DestinationError(
         f"{uri}: expected a file, or nothing, got a folder or something else. Nothing was changed; "
         "move it away, then submit what waits in the quarantine again."
@@ -69,18 +70,18 @@ def no_file(uri: str) -> DestinationError:
 
 
 class BusyError(Exception):
-    """Somebody else has the file open, or it is being repaired: the same call may succeed a little later."""
+    """Another writer has the file open, or it is being repaired: the same call may succeed a little later."""
 
 
-class Files(Protocol):
+class AppendableFiles(Protocol):
     """A file system that can append and cut. All methods raise StorageError, and BusyError where waiting helps.
 
-    `size` raises DestinationError of what is no file.
+    `size` raises DestinationError for a name that something other than a file has.
     """
 
     @property
     def outlives_writers(self) -> bool:
-        """Whether a file may still change after its writer died, as that of a call that a server goes on with."""
+        """Whether a file may still change after its writer died, as a server may go on with the call."""
         ...
 
     def size(self, path: str) -> int | None:
@@ -92,11 +93,11 @@ class Files(Protocol):
         ...
 
     def settle(self, path: str) -> None:
-        """End what a writer left that died, and make it durable: from here on `size` is that of the bytes that stay."""
+        """End what a dead writer began and make it durable: from here on `size` counts bytes that stay."""
         ...
 
     def create(self, path: str, data: memoryview) -> None:
-        """Make a file and the folders above it, durably; BusyError where there is one by now."""
+        """Create a file and the folders above it, durably; BusyError where there is one by now."""
         ...
 
     def append(self, path: str, data: memoryview) -> None:
@@ -108,7 +109,7 @@ class Files(Protocol):
         ...
 
     def uri(self, path: str) -> str:
-        """Return what names a file everywhere."""
+        """Return the URI of a file."""
         ...
 
     def close(self) -> None:
@@ -121,7 +122,7 @@ class FilesTarget:
 
     def __init__(
         self,
-        files: Files,
+        files: AppendableFiles,
         *,
         busy_seconds: float = BUSY_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
@@ -132,20 +133,20 @@ class FilesTarget:
         self._sleep = sleep
         self._now = now
         self._settled: set[str] = set()
-        """Paths that nobody but this object has written to since they were settled."""
+        """Paths that only this object has written to since they were settled."""
 
     def length(self, path: str) -> int:
         """Return the bytes of a file, 0 where there is none."""
         return self._files.size(path) or 0
 
-    def apply(self, part: Part, data: memoryview) -> None:
-        """Make a file end in a part, once, whatever a crash left of an earlier try."""
+    def apply(self, part: FileAppend, data: memoryview) -> None:
+        """Make a file end in these bytes, once, whatever a crash left of an earlier try."""
         until, wait = self._now() + self._busy_seconds, _FIRST_WAIT_SECONDS
         while True:
             is_settled = part.path in self._settled or not self._files.outlives_writers
             self._settled.discard(part.path)
             try:
-                # From the beginning each time: who had the file open may have written to it.
+                # From the beginning each time: the writer that had the file open may have changed it.
                 self._apply(part, data, is_settled=is_settled)
             except BusyError as error:
                 if self._now() + wait > until:
@@ -160,14 +161,14 @@ class FilesTarget:
                 return
 
     def uri(self, path: str) -> str:
-        """Return what names a file everywhere."""
+        """Return the URI of a file."""
         return self._files.uri(path)
 
     def close(self) -> None:
         """Give connections back."""
         self._files.close()
 
-    def _apply(self, part: Part, data: memoryview, *, is_settled: bool) -> None:
+    def _apply(self, part: FileAppend, data: memoryview, *, is_settled: bool) -> None:
         size = self._files.size(part.path)
         if size is None:
             if part.offset:
@@ -177,7 +178,8 @@ class FilesTarget:
         if is_settled and size == part.offset and part.length:
             self._files.append(part.path, data)
             return
-        # An earlier try may have left it so; who made that may have died before it was durable, or even ended.
+        # An earlier try may have left it like this, and may have died before its bytes were durable, or while a server
+        # still wrote them. Only a settled file may be compared and cut.
         self._files.settle(part.path)
         size = self._files.size(part.path) or 0
         if size < part.offset:
@@ -195,7 +197,7 @@ class FilesTarget:
             self._files.cut(part.path, part.offset)
         self._files.append(part.path, data)
 
-    def _short(self, part: Part, size: int) -> DestinationError:
+    def _short(self, part: FileAppend, size: int) -> DestinationError:
         return DestinationError(
             f"{self.uri(part.path)}: expected at least the {part.offset} bytes that were committed, got {size}. "
             "Nothing was changed; bring the file back from a backup."

@@ -1,20 +1,31 @@
-"""The REST interface of HDFS as a conversation: what to ask next, from what was answered; no socket in here.
+"""HDFS over its REST interface: WebHDFS at the NameNodes, or HttpFS.
 
-A conversation is a generator: it yields a `Call` and is sent the `Answer`. Whoever drives it talks to the network, so
-the same one runs against WebHDFS, HttpFS and a fake. `Endpoints` keeps the NameNodes in the order in which they
-are worth trying. `add_lines` is what NGSIToHDFS asks, `custody.ngsi_sink.rest` what custody does.
+Three layers, from the inside out. An operation (`_append`, `_truncate`) is a conversation: a generator that yields a
+`Call` and is sent the `Answer`, and knows no socket. `converse` drives one, with the NameNodes in the order in which
+they are worth trying (`Endpoints`), over an `HttpTransport`: `PooledTransport` has the sockets, their limits, time-outs
+and TLS, and the cookies of Kerberos; tests have a fake. `WebHdfsFiles` is the file system that a target is made on.
+
+No operation is begun a second time here when an answer was lost: whoever applies an append again sees first what was
+done. What HDFS says while another writer has the file open, or while it finds out how long the file of a dead writer
+is, becomes BusyError.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Generator, Mapping
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Protocol, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from custody.errors import StorageError
+from custody.config import NgsiSection
+from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.parameters import Parameters
+from custody.ngsi_sink.kerberos import Login
+from custody.ngsi_sink.target import BusyError, not_a_file
 
 OK, CREATED, REDIRECT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 200, 201, 307, 401, 403, 404
 _STANDBY = "StandbyException"
@@ -34,13 +45,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back; `location` is where a redirect points."""
+    """An HTTP response; `location` is where a redirect points."""
 
     status: int
     body: bytes = b""
     location: str = ""
     is_of_data: bool = False
-    """Whether a DataNode gave it, to data that were sent to it."""
+    """Whether it is a DataNode's answer to data that it was sent."""
 
     @property
     def is_standby(self) -> bool:
@@ -51,23 +62,6 @@ class Answer:
 Conversation = Generator[Call, Answer, Result]
 
 
-def add_lines(path: str, data: bytes, parameters: Parameters) -> Conversation[None]:
-    """Append bytes to a file; make it, and its folder, where it does not exist.
-
-    Raises:
-        StorageError: an answer says neither yes nor that the file is missing; the message names it.
-    """
-    answer = yield call("GET", path, "getfilestatus", parameters)
-    if answer.status == NOT_FOUND:
-        yield from make_folder(path.rpartition("/")[0], parameters)
-        yield from _send("PUT", path, "create", CREATED, data, parameters)
-    elif answer.status == OK:
-        if data:
-            yield from _send("POST", path, "append", OK, data, parameters)
-    else:
-        raise refused("getfilestatus", path, answer)
-
-
 def make_folder(folder: str, parameters: Parameters) -> Conversation[None]:
     """Make a folder and those above it, whichever are missing."""
     answer = yield call("PUT", folder, "mkdirs", parameters)
@@ -75,18 +69,10 @@ def make_folder(folder: str, parameters: Parameters) -> Conversation[None]:
         raise refused("mkdirs", folder, answer)
 
 
-def _send(
-    method: str, path: str, operation: str, wanted: int, data: bytes, parameters: Parameters
-) -> Conversation[None]:
-    answer = yield from send_data(call(method, path, operation, parameters), data, parameters)
-    if not answer.is_of_data or answer.status != wanted:
-        raise refused(f"{operation} of the data" if answer.is_of_data else operation, path, answer)
-
-
 def send_data(first: Call, data: bytes, parameters: Parameters) -> Conversation[Answer]:
-    """Ask without the data, send them to where the answer points, and return the answer to that.
+    """Make a call without the data, send them to where its answer points, and return the answer to the data.
 
-    Where the NameNode points nowhere, its own answer is returned; that of the data says that it is one.
+    Where the NameNode redirects nowhere, its own answer is returned; `is_of_data` tells the two apart.
     """
     answer = yield first
     if answer.status != REDIRECT or not answer.location:
@@ -99,20 +85,20 @@ def send_data(first: Call, data: bytes, parameters: Parameters) -> Conversation[
 
 def call(method: str, path: str, operation: str, parameters: Parameters, **more: str) -> Call:
     """Return a call of an operation on a path; `more` are its parameters."""
-    # With Kerberos the user is who has logged in; a NameNode may refuse the name of another beside it.
+    # With Kerberos the user is the one who logged in; a NameNode may refuse another name beside it.
     user = {} if parameters.values.krb5_auth else {"user.name": parameters.username}
     query = urlencode({"op": operation, **user, **more})
     return Call(method, f"{_ROOT}{quote(path)}?{query}", headers(parameters))
 
 
 def headers(parameters: Parameters) -> dict[str, str]:
-    """Return the headers that every call has."""
+    """Return the headers of every call."""
     token = parameters.values.oauth2_token
     return {"X-Auth-Token": token} if token else {}
 
 
 def refused(operation: str, path: str, answer: Answer) -> StorageError:
-    """Return the error that an answer is, with what HDFS says about it."""
+    """Return the error that stands for an answer, with the reason that HDFS gives."""
     kind, message = remote(answer)
     why = f" ({kind}: {message[:200]})" if kind else ""
     if answer.status == UNAUTHORIZED:
@@ -121,17 +107,17 @@ def refused(operation: str, path: str, answer: Answer) -> StorageError:
 
 
 def remote(answer: Answer) -> tuple[str, str]:
-    """Return the exception that an answer tells of, and its message; two empty texts where there is none."""
+    """Return the Java exception that an answer names, and its message; two empty texts where there is none."""
     try:
-        found = json.loads(answer.body)["RemoteException"]
-        return str(found["exception"]), str(found["message"])
+        exception = json.loads(answer.body)["RemoteException"]
+        return str(exception["exception"]), str(exception["message"])
     except (ValueError, KeyError, TypeError):
         return "", ""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The NameNodes in the order in which they are tried; the one that answered last comes first."""
+    """The NameNodes in the order in which they are tried: the one that answered last is the first."""
 
     hosts: tuple[str, ...]
 
@@ -145,10 +131,10 @@ Ask = Callable[[str, Call], Answer]
 
 
 def converse(conversation: Conversation[Result], endpoints: Endpoints, ask: Ask) -> tuple[Result, Endpoints]:
-    """Lead a conversation to its end; return its result and the order of NameNodes from then on.
+    """Drive a conversation to its end; return its result and the order of NameNodes from then on.
 
     The next NameNode is asked only where one does not answer at all or says that it is a standby: every other answer
-    is an answer.
+    counts, a refusal as well.
 
     Raises:
         StorageError: no NameNode answered, or one refused; what was sent before may have been done.
@@ -156,18 +142,18 @@ def converse(conversation: Conversation[Result], endpoints: Endpoints, ask: Ask)
     try:
         call = next(conversation)
         while True:
-            answer, endpoints = _asked(call, endpoints, ask)
+            answer, endpoints = _answer_of(call, endpoints, ask)
             call = conversation.send(answer)
     except StopIteration as end:
         return end.value, endpoints
 
 
-def _asked(call: Call, endpoints: Endpoints, ask: Ask) -> tuple[Answer, Endpoints]:
-    if urlsplit(call.target).scheme:  # a NameNode sent us there
+def _answer_of(call: Call, endpoints: Endpoints, ask: Ask) -> tuple[Answer, Endpoints]:
+    if urlsplit(call.target).scheme:  # a NameNode redirected us there
         try:
             return ask(urlsplit(call.target).netloc, call), endpoints
         except OSError as error:
-            # Its query has a token of Kerberos that would let in whoever reads this.
+            # Its query holds a delegation token, which would let in anybody who reads this message.
             where = call.target.partition("?")[0][:200]
             raise StorageError(f"HDFS {call.method} {where}: expected an answer, got {error}") from error
     said = []
@@ -182,3 +168,285 @@ def _asked(call: Call, endpoints: Endpoints, ask: Ask) -> tuple[Answer, Endpoint
             continue
         return answer, endpoints.after_success(host)
     raise StorageError(f"HDFS: expected one of {', '.join(endpoints.hosts)} to answer, got {'; '.join(said)}")
+
+
+class HttpTransport(Protocol):
+    """Sends calls and returns answers: `PooledTransport`, or a fake."""
+
+    def ask(self, host: str, call: Call) -> Answer:
+        """Send a call and return the answer. Raises OSError where nobody answers."""
+        ...
+
+    def close(self) -> None:
+        """Give connections back."""
+        ...
+
+
+_COOKIE = "hadoop.auth"
+Negotiate = Callable[[str], bytes]
+"""Returns the first token of SPNEGO for a host; raises as `custody.ngsi_sink.kerberos.Login.token`."""
+
+
+class PooledTransport:
+    """Connections to the hosts of one HDFS; several threads may ask at once."""
+
+    def __init__(self, values: NgsiSection, negotiate: Negotiate | None = None) -> None:
+        try:
+            import urllib3
+        except ImportError as error:
+            raise ConfigurationError(
+                "ngsi.backend rest: urllib3 is not installed. Run: pip install 'custody[ngsi]'"
+            ) from error
+
+        self._scheme = "https" if values.backend_tls else "http"
+        self._error: type[Exception] = urllib3.exceptions.HTTPError
+        self._pools = urllib3.PoolManager(
+            maxsize=values.backend_max_conns_per_route,
+            block=True,
+            retries=False,
+            timeout=urllib3.Timeout(connect=values.backend_timeout, read=values.backend_timeout),
+        )
+        self._connections = threading.BoundedSemaphore(values.backend_max_conns)
+        self._negotiate = negotiate or (Login(values).token if values.krb5_auth else None)
+        self._login_lock = threading.Lock()
+        self._cookies: dict[str, str] = {}
+
+    def ask(self, host: str, call: Call) -> Answer:
+        """Send a call to a host, or to the URL that it brings, and return the answer.
+
+        Raises:
+            OSError: nobody answers, or not in time; it is unknown whether the call was carried out.
+            ConfigurationError: Kerberos refuses the user of the settings.
+        """
+        url = call.target if urlsplit(call.target).scheme else f"{self._scheme}://{host}{call.target}"
+        place = urlsplit(url).netloc
+        cookie = self._cookies.get(place)
+        answer = self._send(call, url, _cookie(cookie))
+        if answer.status == UNAUTHORIZED and self._negotiate is not None:
+            # One at a time: several threads find the same cookie expired, and one login is enough for all of them.
+            with self._login_lock:
+                if self._cookies.get(place) not in (None, cookie):
+                    answer = self._send(call, url, _cookie(self._cookies[place]))
+                if answer.status == UNAUTHORIZED:
+                    self._cookies.pop(place, None)
+                    token = b64encode(self._negotiate(urlsplit(url).hostname or host)).decode()
+                    answer = self._send(call, url, {"Authorization": f"Negotiate {token}"})
+        return answer
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pools.clear()
+
+    def _send(self, call: Call, url: str, credentials: dict[str, str]) -> Answer:
+        with self._connections:
+            try:
+                response = self._pools.request(
+                    call.method,
+                    url,
+                    # An empty body still gets a Content-Length: some proxies refuse a PUT or POST without it.
+                    body=call.body if call.method != "GET" else None,
+                    headers={**call.headers, **credentials},
+                    redirect=False,
+                )
+            except self._error as error:
+                raise ConnectionError(f"{type(error).__name__}: {error}") from error
+        for cookie in response.headers.getlist("Set-Cookie"):
+            name, _, value = cookie.partition(";")[0].partition("=")
+            # A refused call gets an empty cookie, which takes the old one away; it must not be kept.
+            if name == _COOKIE and value.strip('"') and self._negotiate is not None:
+                self._cookies[urlsplit(url).netloc] = f"{name}={value}"
+        return Answer(response.status, response.data, response.headers.get("Location", ""))
+
+
+def _cookie(cookie: str | None) -> dict[str, str]:
+    return {"Cookie": cookie} if cookie else {}
+
+
+_BUSY = frozenset(
+    {
+        "AlreadyBeingCreatedException",  # another client has the file's lease
+        "RecoveryInProgressException",  # its writer died; DataNodes agree on its length
+        "FileAlreadyExistsException",  # made since it was looked for
+        "NotReplicatedYetException",
+        "RetriableException",
+        "SafeModeException",  # the NameNode has just been started
+        "LeaseExpiredException",  # it was taken from us while we wrote: see what is there
+    }
+)
+_BUSY_WORDS = (
+    # HttpFS says of the exceptions above no more than that a RemoteException came.
+    "Failed to CREATE_FILE",
+    "Failed to APPEND_FILE",
+    "Failed to TRUNCATE_FILE",
+    "already exists",
+    "is in safe mode",
+    # These have no name of their own at a NameNode either.
+    "not sufficiently replicated",
+    "Cannot truncate to a larger file size",  # a cut that was under way has ended since the file was looked at
+)
+
+
+def is_busy(kind: str, message: str) -> bool:
+    """Whether an exception of HDFS says that the same may succeed a little later."""
+    return kind.rpartition(".")[2] in _BUSY or any(words in message for words in _BUSY_WORDS)
+
+
+class WebHdfsFiles:
+    """Files of HDFS, through its REST interface. One object serves several threads."""
+
+    outlives_writers = True
+
+    def __init__(self, parameters: Parameters, transport: HttpTransport) -> None:
+        self._parameters = parameters
+        self._transport = transport
+        self._endpoints = Endpoints(tuple(authority(host, parameters.values.hdfs_port) for host in parameters.hosts))
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, parameters: Parameters) -> Self:
+        """Return the files of the HDFS that the parameters name; no connection is made yet.
+
+        Raises:
+            ConfigurationError: the settings want Kerberos, and a package that it needs is not installed.
+        """
+        return cls(parameters, PooledTransport(parameters.values))
+
+    def size(self, path: str) -> int | None:
+        """Return the bytes of a file, None where there is none."""
+        return self._converse(_size(path, self._parameters))
+
+    def digest(self, path: str, offset: int, length: int) -> str:
+        """Return the SHA-256 of a piece of a file, in hexadecimal."""
+        piece = self._converse(_read(path, self._parameters, offset=str(offset), length=str(length))) if length else b""
+        return hashlib.sha256(piece).hexdigest()
+
+    def settle(self, path: str) -> None:
+        """End a dead writer's lease: cutting the file to its own length does that and changes nothing else."""
+        size = self.size(path)
+        if size is not None:
+            self.cut(path, size)
+
+    def create(self, path: str, data: memoryview) -> None:
+        """Make a file and the folders above it."""
+        self._converse(_create(path, bytes(data), self._parameters))
+
+    def append(self, path: str, data: memoryview) -> None:
+        """Add bytes at the end of a file."""
+        self._converse(_append(path, bytes(data), self._parameters))
+
+    def cut(self, path: str, length: int) -> None:
+        """Cut a file; BusyError until the DataNodes have done it."""
+        self._converse(_truncate(path, length, self._parameters))
+
+    def walk(self, folder: str) -> Iterator[str]:
+        """Yield the paths of all files below a folder."""
+        for name, is_folder in self._converse(_list(folder, self._parameters)):
+            path = f"{folder}/{name}"
+            if is_folder:
+                yield from self.walk(path)
+            else:
+                yield path
+
+    def read(self, path: str) -> bytes:
+        """Return a file."""
+        return self._converse(_read(path, self._parameters))
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder with all that is in it."""
+        self._converse(_delete(folder, self._parameters))
+
+    def uri(self, path: str) -> str:
+        """Return `webhdfs://…` with the first NameNode of the settings, whichever is active."""
+        values = self._parameters.values
+        scheme = "swebhdfs" if values.backend_tls else "webhdfs"
+        return f"{scheme}://{authority(self._parameters.hosts[0], values.hdfs_port)}{quote(path)}"
+
+    def close(self) -> None:
+        """Give connections back."""
+        self._transport.close()
+
+    def _converse(self, conversation: Conversation[Result]) -> Result:
+        with self._lock:
+            endpoints = self._endpoints
+        result, after = converse(conversation, endpoints, self._transport.ask)
+        with self._lock:
+            self._endpoints = after
+        return result
+
+
+def authority(host: str, port: int) -> str:
+    """Return host and port as a URL has them; a host may bring its own port."""
+    if host.count(":") == 1:
+        return host
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def _size(path: str, parameters: Parameters) -> Conversation[int | None]:
+    answer = yield call("GET", path, "GETFILESTATUS", parameters)
+    if answer.status == NOT_FOUND:
+        return None
+    status = _json(answer, "GETFILESTATUS", path).get("FileStatus")
+    if isinstance(status, dict) and status.get("type") in ("DIRECTORY", "SYMLINK"):
+        raise not_a_file(f"HDFS {path}")
+    if not isinstance(status, dict) or status.get("type") != "FILE":
+        raise refused(f"GETFILESTATUS, expected a file, of {status!r:.200}", path, answer)
+    return int(status["length"])
+
+
+def _list(folder: str, parameters: Parameters) -> Conversation[list[tuple[str, bool]]]:
+    answer = yield call("GET", folder, "LISTSTATUS", parameters)
+    if answer.status == NOT_FOUND:
+        return []
+    try:
+        statuses = json.loads(_done(answer, "LISTSTATUS", folder, OK).body)["FileStatuses"]["FileStatus"]
+        return [(str(item["pathSuffix"]), item["type"] == "DIRECTORY") for item in statuses]
+    except (ValueError, KeyError, TypeError) as error:
+        raise refused(f"LISTSTATUS, expected a list, {error!r}", folder, answer) from error
+
+
+def _delete(folder: str, parameters: Parameters) -> Conversation[None]:
+    answer = yield call("DELETE", folder, "DELETE", parameters, recursive="true")
+    _done(answer, "DELETE", folder, OK)
+
+
+def _read(path: str, parameters: Parameters, **piece: str) -> Conversation[bytes]:
+    answer = yield call("GET", path, "OPEN", parameters, **piece)
+    if answer.status == REDIRECT and answer.location:  # WebHDFS; HttpFS answers itself
+        answer = yield Call("GET", answer.location, headers(parameters))
+    return _done(answer, "OPEN", path, OK).body
+
+
+def _create(path: str, data: bytes, parameters: Parameters) -> Conversation[None]:
+    yield from make_folder(path.rpartition("/")[0], parameters)
+    # HttpFS overwrites where it is not told otherwise.
+    first = call("PUT", path, "CREATE", parameters, overwrite="false")
+    answer = yield from send_data(first, data, parameters)
+    _done(answer, "CREATE", path, CREATED if answer.is_of_data else 0)
+
+
+def _append(path: str, data: bytes, parameters: Parameters) -> Conversation[None]:
+    answer = yield from send_data(call("POST", path, "APPEND", parameters), data, parameters)
+    _done(answer, "APPEND", path, OK if answer.is_of_data else 0)
+
+
+def _truncate(path: str, length: int, parameters: Parameters) -> Conversation[None]:
+    answer = yield call("POST", path, "TRUNCATE", parameters, newlength=str(length))
+    if _json(answer, "TRUNCATE", path).get("boolean") is not True:
+        raise BusyError(f"TRUNCATE to {length} B is under way at the DataNodes")
+
+
+def _json(answer: Answer, operation: str, path: str) -> dict[str, object]:
+    try:
+        document = json.loads(_done(answer, operation, path, OK).body)
+    except ValueError as error:
+        raise refused(f"{operation}, expected JSON, {error}", path, answer) from error
+    return document if isinstance(document, dict) else {}
+
+
+def _done(answer: Answer, operation: str, path: str, expected: int) -> Answer:
+    if answer.status == expected:
+        return answer
+    kind, message = remote(answer)
+    if is_busy(kind, message):
+        raise BusyError(f"{kind}: {message[:200]}")
+    raise refused(operation, path, answer)

@@ -35,7 +35,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from custody.config.sections import ListenerSection
 from custody.errors import ConfigurationError, StorageError
-from custody.serving.tokens import Tokens
+from custody.serving.http_requests import Tokens
 
 _HEAD_END = re.compile(rb"\n\r?\n")
 _STALLED_SECONDS = 30.0

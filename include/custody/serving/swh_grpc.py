@@ -28,7 +28,7 @@ from custody.serving.provenance_pb2 import (
     WhereIsOneRequest,
     WhereIsOneResult,
 )
-from custody.serving.swh_questions import Questions
+from custody.serving.published_database import Questions
 from custody.swh.database import Whereabouts
 from custody.swh.swhid import Swhid
 

@@ -20,7 +20,7 @@ from custody.format.names import check_name
 from custody.model import INT64_MAX
 from custody.serving import Tokens
 from custody.serving.http_requests import BodyRefusedError, ambiguous, bounded_body
-from custody.serving.swh_questions import Questions
+from custody.serving.published_database import Questions
 from custody.swh.database import occurrence, where_first
 from custody.swh.swhid import Swhid
 

@@ -21,8 +21,8 @@ from urllib.parse import quote
 from custody.config import NgsiSection
 from custody.errors import ConfigurationError, StorageError
 from custody.ngsi.parameters import Parameters
-from custody.ngsi_sink.rest import authority, is_busy
-from custody.ngsi_sink.target import BusyError, no_file
+from custody.ngsi_sink.target import BusyError, not_a_file
+from custody.ngsi_sink.webhdfs import authority, is_busy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,7 +154,7 @@ class RpcFiles:
                 return None
             status = self._files.getFileStatus(self._path(path))
             if not status.isFile():
-                raise no_file(self.uri(path))
+                raise not_a_file(self.uri(path))
             return int(status.getLen())
 
         return _asked("getFileStatus", path, look)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from custody.config import Settings
 from custody.errors import CustodyError
-from custody.ngsi.hive import Table, full_name, more_columns, not_a_place
+from custody.ngsi.hive import HiveTable, full_name, more_columns, not_a_place
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.rendering import Known
-from custody.ngsi_sink.tables import TablesReport, Wanted, server_silence, spark_table, unreachable
+from custody.ngsi.rendering import ColumnsByLocation
+from custody.ngsi_sink.tables import PendingTables, TablesReport, hive_server_problem, metastore_problem, spark_table
 from custody.ngsi_sink.target import Target
 from custody.spark.session import tell
 from custody.vfs import FileSystem
@@ -56,14 +56,14 @@ def ensure_tables(
     settings: Settings,
     fs: FileSystem,
     destinations: Iterable[Destination],
-    columns: Known,
+    columns: ColumnsByLocation,
     parameters: Parameters,
     target: Target,
 ) -> TablesReport:
     """Make the tables of destinations, and of those that were noted before, or bring them to their columns.
 
-    Doing it again changes nothing. Call `Wanted.note` with the destinations before their batch is written, and this
-    after it: then no crash loses a table. What cannot be made is in the report; nothing is raised for it.
+    Doing it again changes nothing. Call `PendingTables.note` with the destinations before their batch is written, and
+    this after it: then no crash loses a table. What cannot be made is in the report; nothing is raised for it.
 
     Args:
         session: started with `session_options`.
@@ -74,12 +74,12 @@ def ensure_tables(
         parameters: how tables are called and what they have.
         target: where files are.
     """
-    wanted = Wanted(fs, hive_folder(settings))
+    wanted = PendingTables(fs, hive_folder(settings))
     wanted.note(destinations)
     noted = wanted.all()
     if not noted:
         return TablesReport()
-    if reason := unreachable(parameters):
+    if reason := metastore_problem(parameters):
         return TablesReport(waiting=len(noted), problems=(reason,))
     if parameters.values.hive_metastore_uri is None:
         _keep_derby_log(session, hive_folder(settings))
@@ -99,12 +99,12 @@ def ensure_tables(
             continue
         wanted.done(destination)
         made, extended = made + is_new, extended + is_longer
-    if reason := server_silence(parameters):
+    if reason := hive_server_problem(parameters):
         problems.append(reason)
     return TablesReport(made, extended, len(wanted.all()), tuple(problems))
 
 
-def ensure_table(session: SparkSession, wanted: Table, *, is_partitioned: bool) -> tuple[bool, bool]:
+def ensure_table(session: SparkSession, wanted: HiveTable, *, is_partitioned: bool) -> tuple[bool, bool]:
     """Make a table, or add the columns that it lacks; return whether it is new and whether it got some.
 
     Raises:

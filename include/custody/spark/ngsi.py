@@ -19,10 +19,10 @@ from custody.errors import CustodyError, ExitCode
 from custody.landing import instant
 from custody.lease import Attempt
 from custody.ngsi.parameters import Parameters
-from custody.ngsi_sink.batch_plan import Written
-from custody.ngsi_sink.persist import Persisting, persisting, waits
-from custody.ngsi_sink.run import GO_EVENTS, Persisted
-from custody.ngsi_sink.tables import TablesReport, Wanted
+from custody.ngsi_sink.batch_plan import BatchResult
+from custody.ngsi_sink.persist import OpenSink, open_sink, sink_backlog
+from custody.ngsi_sink.run import CHUNK_EVENTS, SinkReport
+from custody.ngsi_sink.tables import PendingTables, TablesReport
 from custody.repository import Repository
 from custody.spark.environment import seconds_since_submit
 from custody.spark.hdfs import rpc_files
@@ -66,8 +66,8 @@ def _work(
 ) -> tuple[list[UnitReport], float]:
     """Do what there is to do, with a session of Spark where that needs one; return the seconds in which it started."""
     settings = repository.settings
-    tables = Wanted(PosixFileSystem(), hive_folder(settings))
-    if not waits(repository).is_any and not tables.all():
+    tables = PendingTables(PosixFileSystem(), hive_folder(settings))
+    if not sink_backlog(repository).is_any and not tables.all():
         return [], 0.0
     parameters = Parameters.from_section(settings.ngsi, settings.root)
     if not (parameters.values.hive or parameters.values.backend == "binary"):
@@ -86,8 +86,8 @@ def _persist(
 ) -> list[UnitReport]:
     """Take all that there is, then make tables; return a report of each that had to do."""
     settings = repository.settings
-    tables = Wanted(PosixFileSystem(), hive_folder(settings))
-    with persisting(
+    tables = PendingTables(PosixFileSystem(), hive_folder(settings))
+    with open_sink(
         repository,
         attempt,
         take_over=take_over,
@@ -105,24 +105,24 @@ def _persist(
 
 
 def take_all(
-    opened: Persisting,
+    opened: OpenSink,
     until_ms: int | None = None,
     *,
-    on_go: Callable[[Written], None] = lambda _: None,
-    go_events: int = GO_EVENTS,
-) -> tuple[Persisted, list[UnitReport]]:
+    on_chunk: Callable[[BatchResult], None] = lambda _: None,
+    chunk_events: int = CHUNK_EVENTS,
+) -> tuple[SinkReport, list[UnitReport]]:
     """Take what was submitted again, then what waits; return what became of the latter, and a report of each.
 
     Raises as `custody.ngsi_sink.run.persist`.
     """
     begun = time.monotonic()
-    again = opened.submit_again()
+    again = opened.resubmit()
     between = time.monotonic()
-    done = opened.run(until_ms=until_ms, on_go=on_go, go_events=go_events)
+    done = opened.run(until_ms=until_ms, on_chunk=on_chunk, chunk_events=chunk_events)
     seconds = time.monotonic() - between
     return done, [
-        *([_report("again", again, between - begun)] if again.again or again.problems else []),
-        _report("waiting", done, seconds, opened.waiting.passed_over),
+        *([_report("again", again, between - begun)] if again.resubmitted or again.problems else []),
+        _report("waiting", done, seconds, opened.source.passed_over),
     ]
 
 
@@ -135,16 +135,16 @@ def _tables_report(made: TablesReport, seconds: float) -> UnitReport:
     )
 
 
-def _report(unit: str, done: Persisted, seconds: float, passed_over: Sequence[str] = ()) -> UnitReport:
+def _report(unit: str, done: SinkReport, seconds: float, passed_over: Sequence[str] = ()) -> UnitReport:
     counts = {
         "batches": done.batches,
-        "entries submitted again": done.again,
+        "entries submitted again": done.resubmitted,
         "files": done.files,
         "destinations": len(done.destinations),
-        "without a destination": done.left,
-        "events in the quarantine": done.aside,
+        "without a destination": done.skipped,
+        "events in the quarantine": done.quarantined,
         "parts in the quarantine": done.deferred,
-        "destinations whose file is none": done.unfit,
+        "destinations whose file is none": done.unusable_files,
         "not due yet": done.waiting,
         "damaged parts of logs passed over": len(passed_over),
     }
@@ -160,7 +160,7 @@ def _report(unit: str, done: Persisted, seconds: float, passed_over: Sequence[st
         note=note or "nothing is due",
         # What a file refused costs itself only; a target that takes nothing at all is somebody's work, and so is what
         # stands in the place of a file.
-        error=error if done.is_stopped or done.unfit or unit == "again" else None,
+        error=error if done.is_stopped or done.unusable_files or unit == "again" else None,
     )
 
 

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from custody_local.airflow_api import RestClient
 from custody_local.errors import LocalAirflowError
-from custody_local.rest import RestClient
 
 DATABASE_ERROR = {"detail": {"reason": "Database error", "message": "database is locked"}}
 DAY = datetime(2026, 11, 9, tzinfo=UTC)

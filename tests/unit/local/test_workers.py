@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from custody_local.airflow_api import RestClient
 from custody_local.processes import ProcessId, identify
-from custody_local.rest import RestClient
 from custody_local.workers import QueueWatch, kill_scheduler, workers
 
 LATER = timedelta(minutes=10)

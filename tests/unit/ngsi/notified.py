@@ -8,7 +8,7 @@ from typing import Any
 from custody.capture.ngsi_notification import Notification
 from custody.ngsi.http_notification import Accepts, judge_request
 from custody.ngsi.parameters import Parameters
-from custody.ngsi.records import Arrival, Record, records
+from custody.ngsi.records import ReceiveTime, Record, records
 
 NOW_MS = 1_772_600_767_089
 HEADERS = {"Content-Type": "application/json", "Fiware-Service": "parks", "Fiware-ServicePath": "/north"}
@@ -33,6 +33,6 @@ def notification(data: bytes, used: Parameters, **headers: str) -> Notification:
 
 
 def recorded(data: bytes, used: Parameters, at_ms: int = NOW_MS) -> list[Record]:
-    found = list(records(notification(data, used), Arrival.at(at_ms, used), used))
+    found = list(records(notification(data, used), ReceiveTime.at(at_ms, used), used))
     assert all(isinstance(item, Record) for item in found), found
     return [item for item in found if isinstance(item, Record)]

@@ -16,10 +16,9 @@ from custody.lease import Attempt
 from custody.model import Event
 from custody.ngsi.http_notification import Accepts, Arrival, read_arrival
 from custody.ngsi.parameters import Parameters
-from custody.ngsi_sink.batch_file import Part
-from custody.ngsi_sink.persist import Persisting, persisting
-from custody.ngsi_sink.rest import open_target
-from custody.ngsi_sink.run import Persisted
+from custody.ngsi_sink.batch_file import FileAppend
+from custody.ngsi_sink.persist import OpenSink, open_sink, open_target
+from custody.ngsi_sink.run import SinkReport
 from custody.ngsi_sink.send_events import WRITER
 from custody.ngsi_sink.target import Target
 from custody.repository import Repository
@@ -55,8 +54,8 @@ def receive(repository: Repository, bodies: Sequence[bytes], at_ms: int = NOW_MS
     uuids = []
     with repository.writer() as writer:
         for place, body in enumerate(bodies):
-            told = {**HEADERS, **headers, "fiware-correlator": f"{at_ms}-{place}"}
-            read = read_arrival(Arrival(body, told, "http://localhost/notify", None, at_ms), accepts)
+            sent_headers = {**HEADERS, **headers, "fiware-correlator": f"{at_ms}-{place}"}
+            read = read_arrival(Arrival(body, sent_headers, "http://localhost/notify", None, at_ms), accepts)
             assert read.events, read.refusal
             [stored] = writer.content.put_many([body])
             writer.append([with_content(event, stored) for event in read.events])
@@ -75,8 +74,8 @@ def received(root: Path, bodies: Sequence[bytes], clock: Clock | None = None, **
 
 def opened(
     repository: Repository, target: Target | None = None, attempt: str = "test/1", **options: Any
-) -> AbstractContextManager[Persisting]:
-    return persisting(
+) -> AbstractContextManager[OpenSink]:
+    return open_sink(
         repository, Attempt.parse(attempt), target=target, sleep=options.pop("sleep", lambda _: None), **options
     )
 
@@ -99,7 +98,7 @@ class Refusing:
         self._refuse(path, self.lengths)
         return self._inner.length(path)
 
-    def apply(self, part: Part, data: memoryview) -> None:
+    def apply(self, part: FileAppend, data: memoryview) -> None:
         self._refuse(part.path, self.writes)
         self._inner.apply(part, data)
 
@@ -115,21 +114,21 @@ class Refusing:
             raise StorageError(f"{path}: permission denied")
 
 
-def persist(repository: Repository, target: Refusing | None = None, until_ms: int | None = None) -> Persisted:
+def persist(repository: Repository, target: Refusing | None = None, until_ms: int | None = None) -> SinkReport:
     with opened(repository, target) as job:
         return job.run(until_ms=until_ms)
 
 
-def again(repository: Repository, target: Refusing | None = None) -> Persisted:
+def again(repository: Repository, target: Refusing | None = None) -> SinkReport:
     with opened(repository, target) as job:
-        return job.submit_again()
+        return job.resubmit()
 
 
 def values(repository: Repository, path: str = ROWS) -> list[str]:
     return [json.loads(line)["attrValue"] for line in files(repository).get(path, b"").splitlines()]
 
 
-def told(repository: Repository) -> list[Event]:
+def send_events(repository: Repository) -> list[Event]:
     return list(repository.events(0, 10_000, WRITER))
 
 

@@ -21,7 +21,7 @@ from custody.serving.ngsi_receiver import Receiver, create_app
 from custody.vfs.memory import MemoryFileSystem
 from custody_conformance.case import Case
 from custody_conformance.checking import shipped_cases
-from custody_conformance.running import run
+from custody_conformance.in_memory import run
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from custody.errors import CorruptionError, StorageError
-from custody.ngsi_sink.batch_file import Part
+from custody.ngsi_sink.batch_file import FileAppend
 from custody.ngsi_sink.local import LocalFiles
-from custody.ngsi_sink.retry import Attempts, Failed
+from custody.ngsi_sink.retry import Failure, RetryPool
 from custody.ngsi_sink.target import DestinationError, FilesTarget
 from custody.vfs import PosixFileSystem
 from tests.unit.ngsi.notified import parameters
@@ -23,8 +23,8 @@ from tests.unit.ngsi.persisting import bench, files, opened, received
 KEYS = list(range(40))
 
 
-def attempts(at_once: int, **names: object) -> Attempts:
-    return Attempts(parameters(backend_files_at_once=at_once, **names), lambda _: None, lambda: None)
+def attempts(at_once: int, **names: object) -> RetryPool:
+    return RetryPool(parameters(backend_files_at_once=at_once, **names), lambda _: None, lambda: None)
 
 
 def test_so_many_are_acted_on_at_once_and_no_more() -> None:
@@ -56,7 +56,7 @@ def test_what_is_refused_is_tried_again_and_the_rest_is_not(at_once: int) -> Non
 
     with attempts(at_once, batch_ttl=4) as found:
         left = found.all(KEYS, act)
-    assert list(left.items()) == [(key, Failed(f"no {key}")) for key in (24, 31, 38)]
+    assert list(left.items()) == [(key, Failure(f"no {key}")) for key in (24, 31, 38)]
     assert asked == {key: (1 if key % 7 != 3 else 5 if key > 20 else 3) for key in KEYS}
 
 
@@ -71,7 +71,7 @@ def test_what_no_wait_helps_is_tried_once_and_the_rest_goes_on(at_once: int) -> 
 
     with attempts(at_once, batch_ttl=2) as found:
         left = found.all(KEYS, act)
-    assert left == {1: Failed("busy"), 5: Failed("a folder at 5", is_final=True)}
+    assert left == {1: Failure("busy"), 5: Failure("a folder at 5", is_final=True)}
     assert list(left) == [1, 5]
     assert asked == {key: 3 if key == 1 else 1 for key in KEYS}
 
@@ -114,7 +114,7 @@ class _Crashing(FilesTarget):
         self._changed = threading.Condition()
         self._left = 3 - len(crashes)
 
-    def apply(self, part: Part, data: memoryview) -> None:
+    def apply(self, part: FileAppend, data: memoryview) -> None:
         if any(name in part.path for name in self._crashes):
             with self._changed:
                 assert self._changed.wait_for(lambda: self._left == 0, timeout=60)

@@ -7,7 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.ngsi_sink.retry import cut, retry_waits_ms
+from custody.ngsi_sink.retry import retry_waits_ms
+from custody.ngsi_sink.run import cut_batches
 
 TIMES = st.lists(st.integers(0, 100), max_size=30).map(sorted)
 
@@ -17,7 +18,7 @@ def test_every_event_is_in_one_batch_that_is_neither_too_large_nor_too_late(
     times: list[int], size: int, timeout_ms: int
 ) -> None:
     events = [(at, number) for number, at in enumerate(times)]
-    batches = list(cut(events, size=size, timeout_ms=timeout_ms))
+    batches = list(cut_batches(events, size=size, timeout_ms=timeout_ms))
     assert [item for batch in batches for item in batch.items] == list(range(len(times)))
     for batch in batches:
         arrived = [times[item] for item in batch.items]

@@ -16,8 +16,7 @@ from custody.errors import InvalidInputError
 from custody.ngsi.parameters import SEED_NAMES
 from custody_conformance.case import Case, read_cases
 from custody_conformance.checking import KNOWN, check_cases, differences, profiles, shipped_cases
-from custody_conformance.memory import Faults
-from custody_conformance.running import run
+from custody_conformance.in_memory import Faults, run
 
 SHIPPED = shipped_cases()
 

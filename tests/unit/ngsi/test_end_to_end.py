@@ -13,8 +13,7 @@ from custody.config import NgsiSection
 from custody.errors import ConfigurationError, NotFoundError, StorageError
 from custody_conformance.case import Case
 from custody_conformance.checking import check_cases, shipped_cases
-from custody_conformance.end_to_end import EndToEnd
-from custody_conformance.targets import Base
+from custody_conformance.end_to_end import EndToEnd, FsUri
 
 CASES = {case.id: case for case in shipped_cases()}
 FEW = ("MOD-01", "MOD-17", "MOD-27", "MOD-33", "BAT-01", "REQ-01", "HIV-01")
@@ -75,11 +74,11 @@ def test_who_logs_in_at_a_base_is_said_by_settings() -> None:
         hdfs_username="nobody",
         hdfs_host="elsewhere",
     )
-    told = Base.parse("webhdfs://nn1/x").settings(access)
+    told = FsUri.parse("webhdfs://nn1/x").settings(access)
     made = NgsiSection.model_validate(told)
     assert (made.krb5_auth, made.krb5_user, made.krb5_password, made.backend_timeout) == (True, "clerk", "hush", 7)
     assert (made.hdfs_host, made.hdfs_username) == ("nn1", None)
-    assert Base.parse("file:///x").settings(access).keys() == {"backend", "backend_folder"}
+    assert FsUri.parse("file:///x").settings(access).keys() == {"backend", "backend_folder"}
 
 
 def test_a_repository_that_is_named_has_to_be_there(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ def test_a_base_belongs_to_end_to_end() -> None:
     ],
 )
 def test_bases(uri: str, settings: tuple[str, str, str]) -> None:
-    base = Base.parse(uri)
+    base = FsUri.parse(uri)
     assert (base.backend, base.hosts, base.folder) == settings
     assert NgsiSection.model_validate(base.settings(NgsiSection())).backend == base.backend
     assert base.is_tls == uri.startswith("s")
@@ -128,4 +127,4 @@ def test_bases(uri: str, settings: tuple[str, str, str]) -> None:
 )
 def test_what_is_no_base_is_refused(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="expected file:///folder, hdfs://host:8020/folder"):
-        Base.parse(uri)
+        FsUri.parse(uri)

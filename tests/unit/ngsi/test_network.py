@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from custody.errors import ConfigurationError
-from custody.ngsi_sink.rest import Network
-from custody.ngsi_sink.webhdfs import Call
+from custody.ngsi_sink.webhdfs import Call, PooledTransport
 from tests.unit.ngsi.notified import parameters
 
 Reply = Callable[[BaseHTTPRequestHandler, bytes], tuple[int, dict[str, str], bytes] | None]
@@ -69,8 +68,8 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def network(**names: object) -> Network:
-    return Network(parameters(**names).values)
+def network(**names: object) -> PooledTransport:
+    return PooledTransport(parameters(**names).values)
 
 
 def test_a_call_goes_as_it_is_and_no_redirect_is_followed(server: Server) -> None:
@@ -155,7 +154,7 @@ def test_kerberos_is_negotiated_once_and_the_cookie_serves_from_then_on(server: 
         return 401, {"WWW-Authenticate": "Negotiate"}, b""
 
     server.reply = reply
-    used = Network(parameters().values, negotiate=lambda host: f"token for {host}".encode())
+    used = PooledTransport(parameters().values, negotiate=lambda host: f"token for {host}".encode())
     said = [used.ask(server.place, Call("POST", "/", {}, b"data")).body for _ in range(3)]
     used.close()
     assert said == [b"by token", b"by cookie", b"by cookie"]
@@ -180,7 +179,7 @@ def test_threads_that_find_a_cookie_expired_log_in_once(server: Server) -> None:
         made.append(host)
         return b"token"
 
-    used = Network(parameters().values, negotiate=negotiate)
+    used = PooledTransport(parameters().values, negotiate=negotiate)
     with ThreadPoolExecutor(8) as pool:
         for times, cookie in enumerate(("first", "second"), 1):
             accepted[0] = cookie
@@ -192,7 +191,7 @@ def test_threads_that_find_a_cookie_expired_log_in_once(server: Server) -> None:
 
 def test_a_refused_token_is_an_answer_and_leaves_no_cookie(server: Server) -> None:
     server.reply = lambda handler, body: (401, {"Set-Cookie": 'hadoop.auth=""; Path=/'}, b"")
-    used = Network(parameters().values, negotiate=lambda host: b"token")
+    used = PooledTransport(parameters().values, negotiate=lambda host: b"token")
     assert [used.ask(server.place, Call("GET", "/")).status for _ in range(2)] == [401, 401]
     used.close()
     assert [headers.get("cookie") for _, _, headers, _ in server.asked] == [None] * 4

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from custody.cli.main import cli
 from custody.errors import StorageError
-from custody.ngsi_sink.persist import submit_entry_again
+from custody.ngsi_sink.persist import resubmit_entry
 from custody.ngsi_sink.send_events import WRITER
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
@@ -27,7 +27,7 @@ from tests.unit.ngsi.persisting import (
     receive,
     received,
     refusing,
-    told,
+    send_events,
     values,
 )
 
@@ -57,7 +57,7 @@ def place_of(repository: Repository, path: str) -> Path:
 
 def resubmit_all(repository: Repository) -> None:
     for entry in list(repository.quarantine.entries()):
-        submit_entry_again(repository, entry.key)
+        resubmit_entry(repository, entry.key)
     again(repository)
 
 
@@ -69,7 +69,7 @@ def test_what_is_no_file_costs_its_destination_only(tmp_path: Path, what: str) -
     place.parent.mkdir(parents=True)
     make(place)
     done = persist(repository)
-    assert (done.records, done.aside, done.deferred, done.files, done.is_stopped) == (1, 2, 0, 1, False)
+    assert (done.records, done.quarantined, done.deferred, done.files, done.is_stopped) == (1, 2, 0, 1, False)
     assert values(repository) == ["1002"]
     [entry] = repository.quarantine.entries()
     assert str(place) in entry.message.replace("file://", "")
@@ -86,7 +86,7 @@ def test_what_is_no_file_costs_its_destination_only(tmp_path: Path, what: str) -
     receive(repository, [bench(6, "Tree")], 1_772_600_767_999)
     run_steps(repository.settings)
     assert persist(repository).records == 1
-    rows = [event for event in told(repository) if event.updated_attributes["path"] == TREES.rpartition("/")[0]]
+    rows = [event for event in send_events(repository) if event.updated_attributes["path"] == TREES.rpartition("/")[0]]
     assert sum(int(event.updated_attributes["ngsi.length"] or 0) for event in rows) == place.stat().st_size
 
 
@@ -111,8 +111,8 @@ def test_a_destination_below_the_file_of_another_one(tmp_path: Path, is_folder_f
     # The way back of the page: it is moved away, and what waits is submitted again.
     top = place_of(repository, file)
     top.rename(tmp_path / "moved")
-    submit_entry_again(repository, entry.key)
-    assert again(repository).again == 1
+    resubmit_entry(repository, entry.key)
+    assert again(repository).resubmitted == 1
     assert len(values(repository, refused)) == 1
     assert list(repository.quarantine.entries()) == []
 
@@ -130,8 +130,8 @@ def test_both_in_one_batch_cost_one_of_them(tmp_path: Path) -> None:
     assert persist(repository).problems == []
     [entry] = repository.quarantine.entries()
     place_of(repository, "/user/warden/parks/c/b/b.txt").rename(tmp_path / "moved")
-    submit_entry_again(repository, entry.key)
-    assert again(repository).again == 1
+    resubmit_entry(repository, entry.key)
+    assert again(repository).resubmitted == 1
 
 
 def test_damage_of_one_file_holds_up_no_other_and_is_told(tmp_path: Path) -> None:
@@ -152,14 +152,14 @@ def test_damage_of_one_file_holds_up_no_other_and_is_told(tmp_path: Path) -> Non
     receive(repository, [bench(4, "Tree"), bench(5)], 1_772_600_767_091)
     run_steps(repository.settings)
     done = persist(repository)
-    assert (done.records, done.aside, done.unfit, done.is_stopped) == (1, 1, 1, False)
+    assert (done.records, done.quarantined, done.unusable_files, done.is_stopped) == (1, 1, 1, False)
     assert "expected at least the" in done.problems[0]
     assert values(repository) == ["1002", "1005"]
     assert place.read_bytes() == before[:10]
     place.write_bytes(before)  # it came back from a backup
     resubmit_all(repository)
     assert values(repository, TREES) == ["1001", "1003", "1004"]
-    assert len({event.flowfile_uuid for event in repository.events(0, 1000, WRITER)}) == len(told(repository))
+    assert len({event.flowfile_uuid for event in repository.events(0, 1000, WRITER)}) == len(send_events(repository))
 
 
 def test_what_has_a_name_is_told_apart(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from custody.clock import ManualClock
 from custody.errors import LockedError, SupersededError
 from custody.model import Event
 from custody.ngsi_sink.notifications import LiveNotifications
-from custody.ngsi_sink.persist import waits
+from custody.ngsi_sink.persist import sink_backlog
 from custody.repository import Repository
 from tests.support import event as other_event
 from tests.support import run_steps
@@ -26,26 +26,28 @@ from tests.unit.ngsi.persisting import (
     persist,
     receive,
     received,
-    told,
+    send_events,
     values,
 )
 
 
 def test_each_notification_is_written_once_whoever_asks_how_often(tmp_path: Path) -> None:
     repository = received(tmp_path, [bench(1), bench(2, "Tree"), bench(3)])
-    assert waits(repository).notifications == 3
+    assert sink_backlog(repository).notifications == 3
     first, second = persist(repository), persist(repository)
     assert (first.events, first.batches, first.records, first.files) == (3, 3, 3, 2)
     assert (second.events, second.files) == (0, 0)
     assert values(repository) == ["1001", "1003"]
     assert values(repository, TREES) == ["1002"]
-    assert not waits(repository).is_any
+    assert not sink_backlog(repository).is_any
 
 
 def test_the_lineage_of_a_notification_leads_to_its_rows_and_back(tmp_path: Path) -> None:
     repository = received(tmp_path, [bench(1), bench(2, "Tree")])
     persist(repository)
-    sent = next(event for event in told(repository) if event.updated_attributes["filename"] == "Bench1_Bench.txt")
+    sent = next(
+        event for event in send_events(repository) if event.updated_attributes["filename"] == "Bench1_Bench.txt"
+    )
     assert sent.transit_uri == (tmp_path / "hdfs").as_uri() + ROWS
     assert sent.file_size == len(files(repository)[ROWS])
     [notification] = sent.parent_uuids
@@ -62,7 +64,7 @@ def test_a_notification_of_several_files_is_told_of_for_each(tmp_path: Path) -> 
     bare = {"type": "Number", "value": 1, "metadata": {}}
     repository = received(tmp_path, [bench(0, seats=value, wood=bare)], file_format="csv-row")
     persist(repository)
-    names = [str(event.updated_attributes["filename"]) for event in told(repository)]
+    names = [str(event.updated_attributes["filename"]) for event in send_events(repository)]
     # The file without metadata is there, but nothing was sent to it.
     assert sorted(names) == ["Bench1_Bench.txt", "Bench1_Bench_seats_Number.txt"]
     assert len(files(repository)) == 3
@@ -71,8 +73,8 @@ def test_a_notification_of_several_files_is_told_of_for_each(tmp_path: Path) -> 
 def test_many_notifications_of_one_file_have_several_events(tmp_path: Path) -> None:
     repository = received(tmp_path, [bench(number) for number in range(250)])
     persist(repository)
-    assert [len(event.parent_uuids) for event in told(repository)] == [100, 100, 50]
-    assert len({event.flowfile_uuid for event in told(repository)}) == 3
+    assert [len(event.parent_uuids) for event in send_events(repository)] == [100, 100, 50]
+    assert len({event.flowfile_uuid for event in send_events(repository)}) == 3
 
 
 def test_what_the_entities_of_a_notification_share_is_read_once(
@@ -96,7 +98,7 @@ def test_what_the_entities_of_a_notification_share_is_read_once(
     monkeypatch.setattr(LiveNotifications, "contents", counting)  # nothing of what a run gives out shows it
     done = persist(repository)
     assert (done.records, done.files, len(reads)) == (61, 60, 3)
-    assert done.goes == 1  # 30 MB, counted entity by entity, would be several
+    assert done.chunks == 1  # 30 MB, counted entity by entity, would be several
     assert values(repository, ROWS.replace("Bench1", "Bench7")) == ["7", "1001"]
 
 
@@ -182,7 +184,7 @@ def test_memory_holds_a_go_and_not_what_waits(tmp_path: Path) -> None:
     repository = received(tmp_path, [bench(number) for number in range(35)])
     goes: list[int] = []
     with opened(repository) as job:
-        done = job.run(on_go=lambda written: goes.append(written.records), go_events=10)
+        done = job.run(on_chunk=lambda written: goes.append(written.records), chunk_events=10)
     assert goes == [10, 10, 10, 5]
     assert (done.events, done.batches) == (35, 35)
     assert values(repository) == [str(1000 + number) for number in range(35)]
@@ -197,7 +199,7 @@ def test_an_attempt_that_was_taken_over_writes_nothing(tmp_path: Path, monkeypat
         (lease / "0000000002").write_bytes((lease / "0000000001").read_bytes())
         job.run()
     assert files(other) == {}
-    assert told(other) == []
+    assert send_events(other) == []
 
 
 def test_two_attempts_at_once_do_not_both_write(tmp_path: Path) -> None:

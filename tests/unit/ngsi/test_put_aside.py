@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.clock import ManualClock
 from custody.errors import NotFoundError
-from custody.ngsi_sink.persist import submit_entry_again, waits
+from custody.ngsi_sink.persist import resubmit_entry, sink_backlog
 from custody.repository import Repository
 from tests.support import run_steps
 from tests.unit.ngsi.persisting import (
@@ -25,7 +25,7 @@ from tests.unit.ngsi.persisting import (
     receive,
     received,
     refusing,
-    told,
+    send_events,
     values,
 )
 
@@ -35,7 +35,7 @@ def test_a_file_that_does_not_answer_costs_itself_only(tmp_path: Path) -> None:
     target = refusing(repository)
     target.lengths = {"Tree"}
     done = persist(repository, target)
-    assert (done.records, done.aside, done.is_stopped) == (2, 1, False)
+    assert (done.records, done.quarantined, done.is_stopped) == (2, 1, False)
     assert values(repository) == ["1001", "1003"]
     [entry] = repository.quarantine.entries()
     assert (entry.code, entry.format) == ("not-written", "ngsi-sink")
@@ -43,16 +43,16 @@ def test_a_file_that_does_not_answer_costs_itself_only(tmp_path: Path) -> None:
     assert "permission denied" in entry.message
     shown = json.loads(repository.quarantine.raw(entry.key))
     assert json.loads(shown["notifications"][0]["body"])["data"][0]["id"] == "Tree"
-    assert len(told(repository)) == 1
+    assert len(send_events(repository)) == 1
 
-    submit_entry_again(repository, entry.key)
-    assert waits(repository).again == 1
-    assert again(repository).again == 1
+    resubmit_entry(repository, entry.key)
+    assert sink_backlog(repository).resubmitted == 1
+    assert again(repository).resubmitted == 1
     assert values(repository, TREES) == ["1002"]
     assert list(repository.quarantine.entries()) == []
-    assert len(told(repository)) == 2
-    assert not waits(repository).is_any
-    assert again(repository).again == 0
+    assert len(send_events(repository)) == 2
+    assert not sink_backlog(repository).is_any
+    assert again(repository).resubmitted == 0
 
 
 def test_what_is_refused_again_comes_back(tmp_path: Path) -> None:
@@ -61,12 +61,12 @@ def test_what_is_refused_again_comes_back(tmp_path: Path) -> None:
     target.lengths = {"Tree"}
     persist(repository, target)
     [entry] = repository.quarantine.entries()
-    submit_entry_again(repository, entry.key)
-    assert again(repository, target).again == 0
+    resubmit_entry(repository, entry.key)
+    assert again(repository, target).resubmitted == 0
     [later] = repository.quarantine.entries()
     assert later.key != entry.key
-    submit_entry_again(repository, later.key)
-    assert again(repository).again == 1
+    resubmit_entry(repository, later.key)
+    assert again(repository).resubmitted == 1
     assert values(repository, TREES) == ["1002"]
 
 
@@ -78,7 +78,7 @@ def test_a_part_that_cannot_be_appended_keeps_its_place(tmp_path: Path) -> None:
     assert (done.records, done.deferred, done.is_stopped) == (2, 1, False)
     [entry] = repository.quarantine.entries()
     assert repository.quarantine.raw(entry.key).endswith(b'"attrMd":[]}\n')
-    assert len(told(repository)) == 1
+    assert len(send_events(repository)) == 1
     # More rows of the same file come behind it, once it can be written.
     target.writes = set()
     receive(repository, [bench(4, "Tree")])
@@ -86,8 +86,8 @@ def test_a_part_that_cannot_be_appended_keeps_its_place(tmp_path: Path) -> None:
     persist(repository, target)
     assert values(repository, TREES) == ["1002", "1004"]
     assert list(repository.quarantine.entries()) == []
-    assert [event.updated_attributes["ngsi.offset"] for event in told(repository)][1] == "0"
-    assert len(told(repository)) == 3
+    assert [event.updated_attributes["ngsi.offset"] for event in send_events(repository)][1] == "0"
+    assert len(send_events(repository)) == 3
 
 
 def test_a_deferred_part_is_written_when_it_is_submitted_again(tmp_path: Path) -> None:
@@ -96,14 +96,14 @@ def test_a_deferred_part_is_written_when_it_is_submitted_again(tmp_path: Path) -
     target.writes = {"Tree"}
     assert persist(repository, target).is_stopped
     [entry] = repository.quarantine.entries()
-    submit_entry_again(repository, entry.key)
-    assert again(repository, target).again == 0
+    resubmit_entry(repository, entry.key)
+    assert again(repository, target).resubmitted == 0
     assert [found.key for found in repository.quarantine.entries()] == [entry.key]
-    submit_entry_again(repository, entry.key)
-    assert again(repository).again == 1
+    resubmit_entry(repository, entry.key)
+    assert again(repository).resubmitted == 1
     assert values(repository, TREES) == ["1001"]
     assert list(repository.quarantine.entries()) == []
-    assert len(told(repository)) == 1
+    assert len(send_events(repository)) == 1
 
 
 def test_a_target_that_is_down_stops_the_run_after_one_go(tmp_path: Path) -> None:
@@ -111,13 +111,13 @@ def test_a_target_that_is_down_stops_the_run_after_one_go(tmp_path: Path) -> Non
     target = refusing(repository)
     target.lengths = {"/"}
     with opened(repository, target) as job:
-        done = job.run(go_events=2)
-    assert (done.is_stopped, done.aside) == (True, 2)
-    assert waits(repository).notifications == 4
+        done = job.run(chunk_events=2)
+    assert (done.is_stopped, done.quarantined) == (True, 2)
+    assert sink_backlog(repository).notifications == 4
     [entry] = repository.quarantine.entries()
-    submit_entry_again(repository, entry.key)
+    resubmit_entry(repository, entry.key)
     with opened(repository) as job:
-        job.submit_again()
+        job.resubmit()
         job.run()
     assert sorted(values(repository)) == [str(1000 + number) for number in range(6)]
 
@@ -134,7 +134,7 @@ def test_a_retry_writes_what_was_refused_at_first(tmp_path: Path) -> None:
             target.lengths = set()
 
     with opened(repository, target, sleep=sleep) as job:
-        assert job.run().aside == 0
+        assert job.run().quarantined == 0
     assert slept == [5.0, 10.0, 10.0]
     assert values(repository) == ["1001"]
 
@@ -157,7 +157,7 @@ def test_a_content_that_is_no_notification_waits_in_the_quarantine(tmp_path: Pat
     receive(repository, [bench(2)])
     run_steps(repository.settings)
     done = persist(repository)
-    assert (done.records, done.aside, done.is_stopped) == (2, 1, False)
+    assert (done.records, done.quarantined, done.is_stopped) == (2, 1, False)
     assert values(repository) == ["1001", "1002"]
     [entry] = repository.quarantine.entries()
     assert entry.code == code
@@ -175,7 +175,7 @@ def test_a_content_that_is_gone_is_said_and_holds_nobody_up(tmp_path: Path) -> N
     receive(repository, [bench(2)])
     run_steps(repository.settings)
     done = persist(repository)
-    assert (done.records, done.left, done.aside) == (1, 1, 0)
+    assert (done.records, done.skipped, done.quarantined) == (1, 1, 0)
     [left] = (tmp_path / "ngsi/sink/ngsi/left").iterdir()
     assert json.loads(left.read_bytes())[0]["reason"].endswith("it expired, or its disk is missing.")
 
@@ -187,12 +187,12 @@ def test_a_damaged_content_waits_in_the_quarantine(tmp_path: Path) -> None:
     at = data.index(b"seats")
     file.write_bytes(data[:at] + b"x" + data[at + 1 :])
     done = persist(repository)
-    assert (done.records, done.aside, done.is_stopped) == (0, 1, False)
+    assert (done.records, done.quarantined, done.is_stopped) == (0, 1, False)
     [entry] = repository.quarantine.entries()
     assert entry.code == "unreadable"
     file.write_bytes(data)  # it came back from a backup
-    submit_entry_again(repository, entry.key)
-    assert again(repository).again == 1
+    resubmit_entry(repository, entry.key)
+    assert again(repository).resubmitted == 1
     assert values(repository) == ["1001"]
 
 
@@ -202,7 +202,7 @@ def test_events_that_came_from_files_have_no_content_to_write(tmp_path: Path) ->
     repository.append([msgspec.structs.replace(good, event_id=-1, content_claim=None)])
     run_steps(repository.settings)
     done = persist(repository)
-    assert (done.events, done.left, done.aside) == (1, 0, 0)
+    assert (done.events, done.skipped, done.quarantined) == (1, 0, 0)
 
 
 def test_notifications_that_expired_before_they_were_taken_are_passed_over(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_entries_of_an_ingest_are_not_the_sinks(tmp_path: Path) -> None:
         work.file(bad)
     [entry] = repository.quarantine.entries()
     with pytest.raises(NotFoundError, match="expected one of the sink"):
-        submit_entry_again(repository, entry.key)
+        resubmit_entry(repository, entry.key)
 
 
 def test_a_user_submits_an_entry_again(tmp_path: Path) -> None:
@@ -243,5 +243,5 @@ def test_a_user_submits_an_entry_again(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["-r", str(tmp_path), "quarantine", "resubmit", entry.key])
     assert done.exit_code == 0, done.output
     assert "1 pieces are left to the next run of ngsi_to_hdfs" in done.stderr
-    assert again(repository).again == 1
+    assert again(repository).resubmitted == 1
     assert values(repository) == ["1001"]

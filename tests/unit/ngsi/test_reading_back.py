@@ -102,8 +102,8 @@ def test_csv_columns_keep_their_places_over_events(events: list[dict[str, Any]])
 def test_parquet(values: dict[str, Any]) -> None:
     used = parameters(file_format="parquet")
     records = recorded(notified(values), used)
-    data = parquet.file_bytes(parquet.table(records, used))
-    assert data == parquet.file_bytes(parquet.table(records, used))
+    data = parquet.file_bytes(parquet.arrow_table(records, used))
+    assert data == parquet.file_bytes(parquet.arrow_table(records, used))
     found = pq.read_table(BufferReader(data))
     assert found.schema.equals(parquet.SCHEMA)
     rows = found.to_pylist()
@@ -117,7 +117,7 @@ def test_parquet(values: dict[str, Any]) -> None:
 
 
 def test_an_empty_table_has_the_schema_too() -> None:
-    made = parquet.table([], parameters(file_format="parquet"))
+    made = parquet.arrow_table([], parameters(file_format="parquet"))
     assert (made.num_rows, made.schema) == (0, parquet.SCHEMA)
 
 
@@ -138,4 +138,4 @@ def test_a_number_has_all_its_digits_in_every_mode() -> None:
         [line] = next(iter(render(recorded(data, used), used, {}).files.values()))
         assert digits in line
     used = parameters(file_format="parquet")
-    assert parquet.table(recorded(data, used), used)["attrValue"].to_pylist() == [digits]
+    assert parquet.arrow_table(recorded(data, used), used)["attrValue"].to_pylist() == [digits]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from custody.capture.ngsi_notification import Notification
 from custody.ngsi.http_notification import Accepts, Refusal, judge_head, judge_request
-from custody.ngsi.records import Arrival, Record, Unplaced, records
+from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
 from tests.unit.ngsi.notified import HEADERS, NOW_MS, attribute, body, parameters
 
 USED = parameters(attrs_formats=["normalized", "legacy", "keyValues", "simplifiedNormalized", "simplifiedKeyValues"])
@@ -47,7 +47,7 @@ def test_any_body_is_taken_or_refused(data: bytes, said: str | None) -> None:
         assert found.status in STATUSES
         assert found.message
         return
-    for record in records(found, Arrival.at(NOW_MS, USED), USED):
+    for record in records(found, ReceiveTime.at(NOW_MS, USED), USED):
         assert isinstance(record, Record | Unplaced)
 
 

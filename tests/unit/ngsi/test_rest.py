@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from custody.errors import StorageError
-from custody.ngsi_sink.rest import RestFiles, authority
 from custody.ngsi_sink.target import BusyError, DestinationError
-from custody.ngsi_sink.webhdfs import Answer, Call
+from custody.ngsi_sink.webhdfs import Answer, Call, WebHdfsFiles, authority
 from tests.unit.ngsi.notified import parameters
 
 PATH = "/user/warden/a b/é.txt"
@@ -40,9 +39,9 @@ class Scripted:
         self.asked.append(("", "close"))
 
 
-def files(*answers: Answer) -> tuple[RestFiles, Scripted]:
+def files(*answers: Answer) -> tuple[WebHdfsFiles, Scripted]:
     network = Scripted(*answers)
-    return RestFiles(USED, network), network
+    return WebHdfsFiles(USED, network), network
 
 
 def status(length: int, type: str = "FILE") -> Answer:
@@ -101,7 +100,7 @@ REFUSED = [
     Answer(200),
     Answer(307),
 ]
-CALLS: dict[str, Callable[[RestFiles], object]] = {
+CALLS: dict[str, Callable[[WebHdfsFiles], object]] = {
     "append": lambda used: used.append(PATH, memoryview(b"x")),
     "cut": lambda used: used.cut(PATH, 3),
     "digest": lambda used: used.digest(PATH, 0, 3),

@@ -16,15 +16,14 @@ from custody.errors import CorruptionError, CustodyError, FormatVersionError, In
 from custody.model import Event
 from custody.ngsi.records import Record, Unplaced
 from custody.ngsi_sink.batch_file import decode
-from custody.ngsi_sink.batch_plan import Taken
-from custody.ngsi_sink.notifications import read_events
+from custody.ngsi_sink.batch_plan import SourceRecord
 from custody.ngsi_sink.sink import Sink
-from custody.ngsi_sink.sink_catalog import DATABASE, NAME
+from custody.ngsi_sink.sink_state import DATABASE, NAME
 from custody.quarantine import Quarantine
 from custody.store import LocalStore
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
-from tests.crash.sinking import EVENTS, FOLDER, ROOT, WRITER, expected, items, notified
+from tests.crash.sinking import EVENTS, FOLDER, ROOT, WRITER, expected, items, notified, read_events
 from tests.support import event as other_event
 from tests.unit.ngsi.notified import parameters
 
@@ -52,9 +51,9 @@ def test_batches_add_up_and_say_what_they_did(fs: MemoryFileSystem) -> None:
         first = sink.write(items(USED, 0, 2), {WRITER: 2})
         second = sink.write(items(USED, 2, 4), {WRITER: 4})
         assert sink.cursors.get(WRITER, 0) == 4
-    assert (first.number, first.records, first.left, first.files) == (0, 2, 0, 4)
+    assert (first.number, first.records, first.skipped, first.files) == (0, 2, 0, 4)
     assert [destination.name for destination in first.destinations] == ["Bench1_T", "Tree1_T"]
-    assert (second.records, second.left, second.files) == (1, 1, 2)
+    assert (second.records, second.skipped, second.files) == (1, 1, 2)
     assert files(fs) == expected(USED, [(0, 2), (2, 4)])
 
 
@@ -88,10 +87,13 @@ def test_what_has_no_destination_is_kept_with_its_event(fs: MemoryFileSystem) ->
 
 def test_a_row_whose_metadata_file_has_no_name_is_kept_with_its_event(fs: MemoryFileSystem) -> None:
     number, (found, body) = 7, notified(7, "Bench1", "a" * 250)
-    batch = [*items(USED, 0, 1), *(Taken(WRITER, *pair) for pair in read_events([found], lambda event: body, USED))]
+    batch = [
+        *items(USED, 0, 1),
+        *(SourceRecord(WRITER, *pair) for pair in read_events([found], lambda event: body, USED)),
+    ]
     with opened(fs) as sink:
         done = sink.write(batch, {WRITER: 8})
-    assert (done.records, done.left) == (1, 1)
+    assert (done.records, done.skipped) == (1, 1)
     [left] = json.loads(fs.read(FOLDER / "sink/ngsi/left/00000000000000000000.json"))
     assert left["event_id"] == number
 
@@ -129,8 +131,8 @@ def test_a_batch_is_one_object_until_the_next_one(fs: MemoryFileSystem) -> None:
         for first in range(4):
             sink.write(items(USED, first, first + 1), {WRITER: first + 1})
     [name] = fs.list(FOLDER / "sink/ngsi/batches")
-    staged = decode(fs.read(FOLDER / "sink/ngsi/batches" / name), name).staged
-    assert (staged.number, staged.cursors) == (3, {WRITER: 4})
+    manifest = decode(fs.read(FOLDER / "sink/ngsi/batches" / name), name).manifest
+    assert (manifest.number, manifest.cursors) == (3, {WRITER: 4})
     assert len(fs.list(FOLDER / "sink/ngsi/columns")) == 1
 
 
@@ -196,10 +198,10 @@ def test_damage_of_a_destination_waits_in_the_quarantine_and_its_file_is_not_cha
     assert says in entry.message.replace("file://", "")
     with opened(fs) as sink:
         if what != "no file":
-            assert says in str(sink.resume(entry.file)).replace("file://", "")
+            assert says in str(sink.retry_deferred(entry.file)).replace("file://", "")
             return
         # Nobody else's bytes are in the way: who asks for it gets a new file.
-        assert sink.resume(entry.file) is None
+        assert sink.retry_deferred(entry.file) is None
         part = expected(USED, [(0, 2), (2, 3)])[f"/{ROWS.relative_to(ROOT)}"]
         first = expected(USED, [(0, 2)])[f"/{ROWS.relative_to(ROOT)}"]
         assert fs.read(ROWS) == part[len(first) :]
@@ -292,4 +294,4 @@ def test_a_content_that_is_another_one_is_damage() -> None:
 
 def test_an_entity_without_a_destination_says_so() -> None:
     [item] = items(USED, 3, 4)
-    assert isinstance(item.found, Unplaced)
+    assert isinstance(item.content, Unplaced)

@@ -11,8 +11,15 @@ import pytest
 from custody.config import Settings
 from custody.errors import ConfigurationError, CorruptionError
 from custody.ngsi.naming import Destination
-from custody.ngsi_sink.rest import open_target
-from custody.ngsi_sink.tables import TablesReport, Wanted, location, server_silence, spark_table, unreachable
+from custody.ngsi_sink.persist import open_target
+from custody.ngsi_sink.tables import (
+    PendingTables,
+    TablesReport,
+    hive_server_problem,
+    location,
+    metastore_problem,
+    spark_table,
+)
 from custody.spark.hive import ensure_tables, session_options
 from custody.vfs.memory import MemoryFileSystem
 from tests.unit.ngsi.notified import attribute, body, parameters, recorded
@@ -29,26 +36,26 @@ def destination(id: str = "Bench1", **names: object) -> Destination:
 def test_a_note_outlives_the_process_until_the_table_stands() -> None:
     fs = MemoryFileSystem()
     one, two = destination(), destination("Bench2")
-    Wanted(fs, FOLDER).note([one, two])
-    Wanted(fs, FOLDER).note([one])
-    wanted = Wanted(fs, FOLDER)
+    PendingTables(fs, FOLDER).note([one, two])
+    PendingTables(fs, FOLDER).note([one])
+    wanted = PendingTables(fs, FOLDER)
     assert sorted(wanted.all(), key=lambda found: found.name) == [one, two]
     wanted.done(one)
     wanted.done(one)
     assert wanted.all() == [two]
-    assert Wanted(fs, Path("/other")).all() == []
+    assert PendingTables(fs, Path("/other")).all() == []
 
 
 def test_a_destination_that_is_separated_by_time_has_one_note() -> None:
     fs = MemoryFileSystem()
-    wanted = Wanted(fs, FOLDER)
+    wanted = PendingTables(fs, FOLDER)
     wanted.note([destination(), destination(periodicity_of_file_separation="hourly")])
     assert len(wanted.all()) == 1
 
 
 def test_a_note_that_cannot_be_read_is_named() -> None:
     fs = MemoryFileSystem()
-    wanted = Wanted(fs, FOLDER)
+    wanted = PendingTables(fs, FOLDER)
     wanted.note([destination()])
     [name] = fs.list(FOLDER / "tables")
     fs.write_durably(FOLDER / "tables" / name, b"{")
@@ -88,7 +95,7 @@ def test_a_metastore_that_is_away_costs_nothing_but_waiting() -> None:
     assert problem.startswith("metastore: 127.0.0.1:1 does not answer")
     again = ensure_tables(session, settings, fs, [], {}, used, target)
     assert again.waiting == 1
-    Wanted(fs, FOLDER).done(destination())
+    PendingTables(fs, FOLDER).done(destination())
     assert ensure_tables(session, settings, fs, [], {}, used, target) == TablesReport()
 
 
@@ -96,13 +103,13 @@ def test_who_answers_is_said_of_metastores_and_servers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         both = parameters(hive_metastore_uri=f"{DEAD},thrift://127.0.0.1:{port}", hive_host="127.0.0.1", hive_port=port)
-        assert unreachable(both) is None
-        assert server_silence(both) is None
-    assert "127.0.0.1:1 does not answer" in str(unreachable(parameters(hive_metastore_uri=DEAD)))
+        assert metastore_problem(both) is None
+        assert hive_server_problem(both) is None
+    assert "127.0.0.1:1 does not answer" in str(metastore_problem(parameters(hive_metastore_uri=DEAD)))
     silent = parameters(hive_metastore_uri=DEAD, hive_host="127.0.0.1", hive_port=1)
-    assert str(server_silence(silent)).startswith("HiveServer2: 127.0.0.1:1 does not answer")
-    assert unreachable(parameters()) is None
-    assert server_silence(parameters()) is None
+    assert str(hive_server_problem(silent)).startswith("HiveServer2: 127.0.0.1:1 does not answer")
+    assert metastore_problem(parameters()) is None
+    assert hive_server_problem(parameters()) is None
 
 
 def test_the_metastore_is_the_repository_s_own_or_the_named_one(tmp_path: Path) -> None:

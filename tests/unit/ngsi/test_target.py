@@ -13,8 +13,8 @@ import pytest
 from custody.config import Settings
 from custody.errors import ConfigurationError, CorruptionError, StorageError
 from custody.ngsi.parameters import Parameters
-from custody.ngsi_sink.batch_file import part
-from custody.ngsi_sink.rest import open_target
+from custody.ngsi_sink.batch_file import FileAppend
+from custody.ngsi_sink.persist import open_target
 from custody.ngsi_sink.target import BusyError, FilesTarget
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
@@ -89,7 +89,7 @@ def target(files: Told, watch: Watch | None = None) -> FilesTarget:
 
 
 def apply(files: Told, offset: int, data: bytes) -> list[str]:
-    target(files).apply(part(PATH, offset, data), memoryview(data))
+    target(files).apply(FileAppend.of(PATH, offset, data), memoryview(data))
     return files.asked
 
 
@@ -124,22 +124,22 @@ def test_a_file_that_a_dead_writer_may_still_change_is_settled_before_its_length
         files.data = b"one\ntw"
 
     files.settle = settle  # type: ignore[method-assign]
-    used.apply(part(PATH, 4, b"two\n"), memoryview(b"two\n"))
+    used.apply(FileAppend.of(PATH, 4, b"two\n"), memoryview(b"two\n"))
     assert files.asked == ["size", "settle", "size", "cut", "append"]
     assert files.data == b"one\ntwo\n"
     files.asked.clear()
-    used.apply(part(PATH, 8, b"three\n"), memoryview(b"three\n"))
+    used.apply(FileAppend.of(PATH, 8, b"three\n"), memoryview(b"three\n"))
     assert files.asked == ["size", "append"]
 
 
 def test_after_an_error_a_file_is_settled_again() -> None:
     files = Told(b"", outlives_writers=True)
     used = target(files)
-    used.apply(part(PATH, 0, b"one\n"), memoryview(b"one\n"))
+    used.apply(FileAppend.of(PATH, 0, b"one\n"), memoryview(b"one\n"))
     with pytest.raises(CorruptionError):
-        used.apply(part(PATH, 99, b"x"), memoryview(b"x"))
+        used.apply(FileAppend.of(PATH, 99, b"x"), memoryview(b"x"))
     files.asked.clear()
-    used.apply(part(PATH, 4, b"two\n"), memoryview(b"two\n"))
+    used.apply(FileAppend.of(PATH, 4, b"two\n"), memoryview(b"two\n"))
     assert files.asked == ["size", "settle", "size", "append"]
 
 
@@ -183,7 +183,7 @@ def test_waits_grow_and_end() -> None:
     watch = Watch()
     files = Told(b"one\n", busy=1000)
     with pytest.raises(StorageError, match="expected it to be free within 60 s, got another writer"):
-        target(files, watch).apply(part(PATH, 4, b"x"), memoryview(b"x"))
+        target(files, watch).apply(FileAppend.of(PATH, 4, b"x"), memoryview(b"x"))
     assert 50 < watch.seconds <= 60
     assert 10 < files.asked.count("append") < 30
 
@@ -217,14 +217,14 @@ def test_the_folder_lies_in_the_repository(tmp_path: Path) -> None:
     fs = MemoryFileSystem()
     used = open_target(parameters(), fs, tmp_path)
     assert used.length(PATH) == 0
-    used.apply(part(PATH, 0, b"one\n"), memoryview(b"one\n"))
-    used.apply(part(PATH, 4, b"two\n"), memoryview(b"two\n"))
+    used.apply(FileAppend.of(PATH, 0, b"one\n"), memoryview(b"one\n"))
+    used.apply(FileAppend.of(PATH, 4, b"two\n"), memoryview(b"two\n"))
     used.close()
     assert used.length(PATH) == 8
     assert fs.read(tmp_path / "hdfs" / PATH[1:]) == b"one\ntwo\n"
     assert used.uri(PATH) == f"file://{tmp_path}/hdfs/user/warden/a%20b/%C3%A4.txt"
     elsewhere = open_target(parameters(backend_folder=str(tmp_path / "x")), PosixFileSystem(), tmp_path)
-    elsewhere.apply(part(PATH, 0, b"one\n"), memoryview(b"one\n"))
+    elsewhere.apply(FileAppend.of(PATH, 0, b"one\n"), memoryview(b"one\n"))
     assert (tmp_path / "x" / PATH[1:]).read_bytes() == b"one\n"
 
 

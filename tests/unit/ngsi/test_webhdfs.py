@@ -6,8 +6,8 @@ import pytest
 
 from custody.errors import StorageError
 from custody.ngsi.parameters import Parameters
-from custody.ngsi_sink.webhdfs import Answer, Call, Endpoints, add_lines, converse
-from custody_conformance.memory import Faults, MemoryHdfs
+from custody.ngsi_sink.webhdfs import Answer, Call, Endpoints, converse
+from custody_conformance.in_memory import Faults, MemoryHdfs, add_lines
 from tests.unit.ngsi.notified import parameters
 
 PATH = "/user/warden/a/b.txt"

@@ -1,12 +1,18 @@
-"""What comes out of a case: the request judged, batches made, lines rendered and written to HDFS in memory."""
+"""What comes out of a case: the request judged, batches made, lines rendered and written to HDFS in memory.
+
+HDFS in memory, as WebHDFS shows it: the same refusals, so that a name that HDFS would not take fails here too.
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 import pyarrow.parquet as pq
@@ -14,16 +20,134 @@ from pyarrow import BufferReader
 
 from custody.capture.ngsi_notification import Notification
 from custody.errors import InvalidInputError, StorageError
-from custody.ngsi.hive import Table, table
+from custody.ngsi.hive import HiveTable, hive_table
 from custody.ngsi.http_notification import Accepts, Refusal, judge_request
-from custody.ngsi.naming import Destination
+from custody.ngsi.naming import COMPONENT_BYTES_MAX, Destination
 from custody.ngsi.parameters import Parameters, read_names
-from custody.ngsi.parquet import contents
-from custody.ngsi.records import Arrival, Record, Unplaced, records
-from custody.ngsi_sink.retry import Batch, cut, waits_ms
-from custody.ngsi_sink.webhdfs import Endpoints, add_lines, converse
+from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
+from custody.ngsi.rendering import file_additions
+from custody.ngsi_sink.retry import waits_ms
+from custody.ngsi_sink.run import EventBatch, cut_batches
+from custody.ngsi_sink.webhdfs import (
+    CREATED,
+    FORBIDDEN,
+    NOT_FOUND,
+    OK,
+    REDIRECT,
+    Answer,
+    Call,
+    Conversation,
+    Endpoints,
+    call,
+    converse,
+    make_folder,
+    refused,
+    send_data,
+)
 from custody_conformance.case import Case
-from custody_conformance.memory import Faults, MemoryHdfs
+
+_BAD_REQUEST, _ERROR = 400, 500
+_DATA_NODE = "http://datanode.example.org:9864"
+_TIMES = {"once": 1, "twice": 2}
+LOCATION = "<Location>"
+"""Stands in the list of calls for the place that a NameNode named."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """What goes wrong: every call at some hosts, or at all of them for the first attempts, or for ever."""
+
+    failing_attempts: int | None = 0
+    """None: for ever."""
+    dead_hosts: frozenset[str] = frozenset()
+    standby_hosts: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(cls, faults: dict[str, str]) -> Faults:
+        """Return the faults that a case describes.
+
+        Raises:
+            ValueError: one is not understood.
+        """
+        attempts: int | None = 0
+        dead, standby = set[str](), set[str]()
+        for where, what in faults.items():
+            if where == "backend":
+                attempts = _attempts(what)
+            elif where.startswith("endpoint "):
+                is_standby = "standby" in what.lower() and "refused" not in what.lower()
+                (standby if is_standby else dead).add(where.removeprefix("endpoint "))
+            else:
+                raise ValueError(f"fault {where!r}: expected backend, or endpoint and a host")
+        return cls(attempts, frozenset(dead), frozenset(standby))
+
+
+def _attempts(what: str) -> int | None:
+    if "always" in what:
+        return None
+    found = re.search(r"\b(once|twice)\b|\b(\d+) (?:times|attempts)\b|\bfirst (\d+)\b", what)
+    if found is None:
+        raise ValueError(f"fault of the backend {what!r}: expected 'always fails' or 'fails 2 times'")
+    return _TIMES[found[1]] if found[1] else int(found[2] or found[3])
+
+
+@dataclass(slots=True)
+class MemoryHdfs:
+    """Files by path, and the calls that were answered: method, target, status."""
+
+    faults: Faults
+    files: dict[str, bytes] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+    calls: list[tuple[str, str, int]] = field(default_factory=list)
+    attempt: int = 0
+    """How many times something was begun; the faults count them."""
+
+    def ask(self, host: str, call: Call) -> Answer:
+        """Answer a call as a cluster would."""
+        if host in self.faults.dead_hosts:
+            raise ConnectionRefusedError(f"{host} refused the connection")
+        if host in self.faults.standby_hosts:
+            return _remote(FORBIDDEN, "StandbyException", "Operation category READ is not supported in state standby")
+        failing = self.faults.failing_attempts
+        is_failing = failing is None or 0 < self.attempt <= failing
+        answer = _remote(_ERROR, "IOException", "made to fail") if is_failing else self._answer(call)
+        is_data = call.target.startswith(_DATA_NODE)
+        self.calls.append((call.method, LOCATION if is_data else call.target, answer.status))
+        return answer
+
+    def _answer(self, call: Call) -> Answer:
+        url = urlsplit(call.target)
+        path = unquote(url.path).removeprefix("/webhdfs/v1")
+        operation = parse_qs(url.query)["op"][0].lower()
+        if refusal := _refusal(path):
+            return refusal
+        if call.target.startswith(_DATA_NODE):
+            self.files[path] = self.files.get(path, b"") + call.body
+            return Answer(CREATED if operation == "create" else OK)
+        if operation == "getfilestatus":
+            return Answer(OK if path in self.files else NOT_FOUND)
+        if operation == "mkdirs":
+            self.folders.add(path)
+            return Answer(OK, b'{"boolean": true}')
+        if operation == "create" and path in self.files:
+            return _remote(FORBIDDEN, "FileAlreadyExistsException", f"{path} already exists")
+        if operation == "append" and path not in self.files:
+            return _remote(NOT_FOUND, "FileNotFoundException", f"{path} does not exist")
+        return Answer(REDIRECT, location=f"{_DATA_NODE}{call.target}")
+
+
+def _refusal(path: str) -> Answer | None:
+    parts = path.split("/")[1:]
+    if any(":" in part or part in ("", ".", "..") for part in parts):
+        return _remote(_BAD_REQUEST, "InvalidPathException", f"Invalid path name {path}")
+    if any(len(part.encode()) > COMPONENT_BYTES_MAX for part in parts):
+        return _remote(FORBIDDEN, "PathComponentTooLongException", "The maximum path component name limit is exceeded")
+    return None
+
+
+def _remote(status: int, kind: str, message: str) -> Answer:
+    return Answer(status, json.dumps({"RemoteException": {"exception": kind, "message": message}}).encode())
+
 
 ATTEMPTS_MAX = 100
 """Of a batch that is retried for ever."""
@@ -43,7 +167,7 @@ class Outcome:
     headers: dict[str, str] = field(default_factory=dict)
     """Of the first event."""
     files: dict[str, bytes] = field(default_factory=dict)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[HiveTable] = field(default_factory=list)
     batches: int = 0
     attempt_offsets_ms: list[int] = field(default_factory=list)
     is_dropped: bool = False
@@ -112,7 +236,7 @@ def _received(case: Case, parameters: Parameters, outcome: Outcome) -> Iterator[
         outcome.statuses.append(_DONE)
         outcome.errors += [f"entity {broken.index}: {broken.reason}" for broken in found.broken]
         stamp = case.clock.timestamp
-        arrival = Arrival.at(at_ms, parameters) if stamp is None else Arrival.stamped(stamp)
+        arrival = ReceiveTime.at(at_ms, parameters) if stamp is None else ReceiveTime.stamped(stamp)
         transaction = str(uuid.uuid4())
         outcome.events += len(found.entities)
         outcome.headers = outcome.headers or _headers(found, arrival, transaction, parameters)
@@ -120,7 +244,7 @@ def _received(case: Case, parameters: Parameters, outcome: Outcome) -> Iterator[
             yield at_ms, record
 
 
-def _headers(found: Notification, arrival: Arrival, transaction: str, parameters: Parameters) -> dict[str, str]:
+def _headers(found: Notification, arrival: ReceiveTime, transaction: str, parameters: Parameters) -> dict[str, str]:
     values = parameters.values
     return {
         "content-type": found.headers.get("content-type", ""),
@@ -146,17 +270,17 @@ class _Sink:
     def take(self, received: Iterator[tuple[int, Record | Unplaced]]) -> None:
         """Write everything."""
         values = self._parameters.values
-        for batch in cut(received, size=values.batch_size, timeout_ms=values.batch_timeout * 1000):
+        for batch in cut_batches(received, size=values.batch_size, timeout_ms=values.batch_timeout * 1000):
             self._outcome.batches += 1
             self._persist(batch)
         self._outcome.endpoints = self._endpoints.hosts
 
-    def _persist(self, batch: Batch[Record | Unplaced]) -> None:
+    def _persist(self, batch: EventBatch[Record | Unplaced]) -> None:
         for item in batch.items:
             if isinstance(item, Unplaced):
                 self._outcome.errors.append(f"entity {item.entity.id[:80]}: {item.reason}")
         placed = [item for item in batch.items if isinstance(item, Record)]
-        made = contents(placed, self._parameters, self._columns, part=f"part-{self._outcome.batches:05d}")
+        made = file_additions(placed, self._parameters, self._columns, part=f"part-{self._outcome.batches:05d}")
         self._outcome.errors += [item.reason for item in made.unplaced.values()]
         if not self._write_with_retries(made.files):
             self._outcome.is_dropped = True
@@ -193,5 +317,30 @@ class _Sink:
         have = self._columns.get(destination.location, ())
         if destination.location in self._tables and had == have:
             return
-        self._outcome.tables.append(table(destination, self._parameters, attributes=have, had=had))
+        self._outcome.tables.append(hive_table(destination, self._parameters, attributes=have, had=had))
         self._tables[destination.location] = have
+
+
+def add_lines(path: str, data: bytes, parameters: Parameters) -> Conversation[None]:
+    """Append bytes to a file as NGSIToHDFS does; make it, and its folder, where it does not exist.
+
+    Raises:
+        StorageError: an answer says neither yes nor that the file is missing; the message names it.
+    """
+    answer = yield call("GET", path, "getfilestatus", parameters)
+    if answer.status == NOT_FOUND:
+        yield from make_folder(path.rpartition("/")[0], parameters)
+        yield from _send("PUT", path, "create", CREATED, data, parameters)
+    elif answer.status == OK:
+        if data:
+            yield from _send("POST", path, "append", OK, data, parameters)
+    else:
+        raise refused("getfilestatus", path, answer)
+
+
+def _send(
+    method: str, path: str, operation: str, expected: int, data: bytes, parameters: Parameters
+) -> Conversation[None]:
+    answer = yield from send_data(call(method, path, operation, parameters), data, parameters)
+    if not answer.is_of_data or answer.status != expected:
+        raise refused(f"{operation} of the data" if answer.is_of_data else operation, path, answer)
