@@ -22,9 +22,9 @@ from custody.catalog import (
     what_is_lost,
     wipe,
 )
-from custody.cli.catalog_cmd import catalog
-from custody.cli.catalogs import (
+from custody.cli.catalog_cmd import (
     accept_loss_option,
+    catalog,
     confirm,
     dry_run_option,
     duration_ms,

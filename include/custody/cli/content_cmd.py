@@ -13,7 +13,7 @@ import msgspec
 
 from custody.cli.output import clean as clean_text
 from custody.cli.output import json_option, print_json, print_table, size_text, stderr, writer_option
-from custody.cli.software import print_occurrences
+from custody.cli.swh_output import print_occurrences
 from custody.errors import ConfigurationError
 from custody.repository import Content, Repository
 from custody.swh import content_swhid

@@ -24,7 +24,7 @@ from custody.catalog import (
 )
 from custody.catalog import new_key as made_key
 from custody.cli.catalog_cmd import catalog as catalog_group
-from custody.cli.catalogs import opened, opened_all
+from custody.cli.catalog_cmd import opened, opened_all
 from custody.cli.findings import bar, deep_option, level_of, print_findings, quick_option, verdict
 from custody.cli.output import json_option, print_json, print_table, size_text, stderr, stdout, writer_option
 from custody.cli.scrub_cmd import print_scrub
