@@ -1,17 +1,15 @@
-"""What the commands of the catalog share: opening one, words for its contents, asking before anything goes.
+"""`custody catalog`: the timeline of what is live, with the commands that only look at it.
 
-`custody catalog`: the timeline of what is live. Commands that only look; the others: catalog_change_cmd.
+The commands that write, move or delete are in `catalog_change_cmd`.
 """
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import click
@@ -20,97 +18,157 @@ from google.protobuf.message import Message
 
 from custody.catalog import AddFile, AddShard, Catalog, CatalogState, Transaction, open_catalog, store_of
 from custody.catalog.codec import decode
-from custody.cli.output import json_option, print_json, print_table, stderr, time_text, writer_option
+from custody.cli.groups import CommandGroup
+from custody.cli.options import json_option, writer_option
+from custody.cli.output import print_json, print_table, stderr, time_text
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
-from custody.config.parsing import is_local
 from custody.errors import ConfigurationError, CustodyError
-from custody.format.names import COMPACT_LEASE, RETENTION_LEASE, is_name
-from custody.journal import lock_path
-from custody.lease import Attempt
+from custody.format.names import is_name
 from custody.vfs import PosixFileSystem
-from custody.workspace import ROLLOVER_LEASE, take_lease
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-_DURATION = re.compile(r"(\d+)(ms|s|m|h|d)")
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_FILE_COLUMNS = ("file", "events#", "bytes#", "first id#", "last id#", "first event", "last event")
 
 
-def opened(repository: Path, writer: str | None) -> tuple[Settings, Catalog]:
-    """Return settings and the catalog of a writer, on whatever store the settings name."""
+@click.group(cls=CommandGroup)
+def catalog() -> None:
+    """Look at the catalog, which says what is live, and take care of it."""
+
+
+@catalog.command("log")
+@click.option("--from", "start", help="First revision, or a time; default: the earliest that is kept.")
+@click.option("--to", "stop", help="Last revision, or a time; default: the newest.")
+@writer_option
+@json_option
+@click.pass_obj
+def log(repository: Path, start: str | None, stop: str | None, writer: str | None, as_json: bool) -> None:
+    """Print the catalog's transactions, oldest first; each is checked against its predecessor.
+
+    \b
+    Example:
+      custody -r demo catalog log
+      custody -r demo catalog log --from 2026-03-01
+    """
+    _, writer_catalog = load_catalog(repository, writer)
+    first, last = (None if text is None else revision_of(writer_catalog, text) for text in (start, stop))
+    rows = [_summary(transaction) for transaction in writer_catalog.timeline(first, last)]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("revision#", "committed", "uuid", "files added#", "events added#", "shards added#", "removed#", "other")
+    print_table("", columns, [_row(row) for row in rows], "no transactions yet")
+
+
+@catalog.command("show")
+@writer_option
+@json_option
+@click.pass_obj
+def show(repository: Path, writer: str | None, as_json: bool) -> None:
+    """Print what is live now: files, shards, tombstones.
+
+    \b
+    Example:
+      custody -r demo catalog show
+    """
+    _, writer_catalog = load_catalog(repository, writer)
+    state = writer_catalog.load()
+    for notice in writer_catalog.notices:
+        stderr().print(f"notice: {notice}", markup=False)
+    _print_state(state, as_json=as_json)
+
+
+@catalog.command("at")
+@click.argument("revision")
+@click.option("--check", is_flag=True, help="Fail unless every file of that revision is there.")
+@writer_option
+@json_option
+@click.pass_obj
+def at(repository: Path, revision: str, check: bool, writer: str | None, as_json: bool) -> None:
+    """Print what was live at REVISION: a number, or a time (the last revision committed by then).
+
+    \b
+    Example:
+      custody -r demo catalog at 17
+      custody -r demo catalog at 2026-03-01T12:00 --json
+    """
+    _, writer_catalog = load_catalog(repository, writer)
+    _print_state(writer_catalog.at(revision_of(writer_catalog, revision), check_files=check), as_json=as_json)
+
+
+@catalog.command("diff")
+@click.argument("former")
+@click.argument("later", default="newest")
+@writer_option
+@json_option
+@click.pass_obj
+def diff(repository: Path, former: str, later: str, writer: str | None, as_json: bool) -> None:
+    """Print what became live and what ceased to be between the revisions (or times) FORMER and LATER.
+
+    \b
+    Example:
+      custody -r demo catalog diff 3 17
+      custody -r demo catalog diff 2026-03-01
+    """
+    _, writer_catalog = load_catalog(repository, writer)
+    changed = writer_catalog.difference(revision_of(writer_catalog, former), revision_of(writer_catalog, later))
+    if as_json:
+        print_json(
+            {
+                "added": [_file_row(file) for _, file in sorted(changed.added.items())],
+                "removed": [_file_row(file) for _, file in sorted(changed.removed.items())],
+                "shards_added": [_shard_row(shard) for _, shard in sorted(changed.shards_added.items())],
+                "shards_removed": [_shard_row(shard) for _, shard in sorted(changed.shards_removed.items())],
+            }
+        )
+        return
+    print_table("became live", _FILE_COLUMNS, _file_cells(changed.added.values()), "no files")
+    print_table("ceased to be", _FILE_COLUMNS, _file_cells(changed.removed.values()), "no files")
+    names = [("+", name) for name in changed.shards_added] + [("-", name) for name in changed.shards_removed]
+    print_table("shards", ("", "name"), names, "none")
+
+
+@catalog.command("dump")
+@click.argument("revision", required=False)
+@click.option("--footers", is_flag=True, help="Also the footers that the catalog keeps of its files, in base64.")
+@writer_option
+@click.pass_obj
+def dump(repository: Path, revision: str | None, footers: bool, writer: str | None) -> None:
+    """Print every object of the catalog as JSON, one a line, also of a damaged one; nothing is validated.
+
+    Of the footers that the catalog keeps of its files only the length is printed, unless --footers is given.
+
+    \b
+    Example:
+      custody -r demo catalog dump
+      custody -r demo catalog dump 17
+    """
+    _, writer_catalog = load_catalog(repository, writer)
+    objects = writer_catalog.objects
+    for item in objects.list() if revision is None else objects.at(revision_of(writer_catalog, revision)):
+        entry: dict[str, object] = {"key": item.key, "revision": item.revision, "checkpoint": item.is_checkpoint}
+        try:
+            data = objects.store.get(item.key)
+            entry |= {"bytes": len(data), "message": _message(decode(data, item.key), footers=footers)}
+        except CustodyError as error:
+            entry["error"] = str(error)
+        print_json(entry)
+
+
+def load_catalog(repository: Path, writer: str | None) -> tuple[Settings, Catalog]:
+    """Return the settings and a writer's catalog, on whatever store the settings name."""
     settings = load_settings(repository)
     name = writer or settings.repository.writer
     return settings, open_catalog(settings, name, PosixFileSystem(), SystemClock())
 
 
-def opened_all(repository: Path, writer: str | None) -> list[Catalog]:
+def load_catalogs(repository: Path, writer: str | None) -> list[Catalog]:
     """Return the catalog of a writer, or of all that have one when none is named."""
     if writer is not None:
-        return [opened(repository, writer)[1]]
+        return [load_catalog(repository, writer)[1]]
     settings = load_settings(repository)
     names = [name for name in store_of(settings, PosixFileSystem()).folders("") if is_name(name)]
-    catalogs = [opened(repository, name)[1] for name in names]
+    catalogs = [load_catalog(repository, name)[1] for name in names]
     return [catalog for catalog in catalogs if next(iter(catalog.objects.list()), None) is not None]
-
-
-def dry_run_option(command: Command) -> Command:
-    """Give a command the option --dry-run."""
-    return click.option("--dry-run", is_flag=True, help="Only say what would be done.")(command)
-
-
-def yes_option(command: Command) -> Command:
-    """Give a command the option --yes."""
-    return click.option("--yes", is_flag=True, help="Do it; without this nothing is changed.")(command)
-
-
-def accept_loss_option(command: Command) -> Command:
-    """Give a command the option --accept-loss."""
-    text = "Do it even if events may be given out again that were forgotten or had expired."
-    return click.option("--accept-loss", is_flag=True, help=text)(command)
-
-
-@contextmanager
-def undisturbed(settings: Settings, writer: str) -> Iterator[None]:
-    """Hold what a writer and the steps on its files need, so that nobody else changes its catalog.
-
-    Raises:
-        LockedError: a writer lives under this name, or a step, a compaction or a retention is at work.
-    """
-    if not is_local(settings.repository.store):
-        yield  # no writer and no step of a pipeline works there so far
-        return
-    fs, clock = PosixFileSystem(), SystemClock()
-    lock = lock_path(settings.containers, writer)
-    with ExitStack() as held:
-        if fs.exists(lock.parent):
-            held.enter_context(fs.lock(lock))
-        for name in (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE):
-            lease = take_lease(settings, writer, Attempt.new("catalog"), name, fs=fs, clock=clock, wait_seconds=0)
-            held.callback(lease.release)
-        yield
-
-
-def confirm(*, yes: bool, dry_run: bool) -> bool:
-    """Return whether to do it.
-
-    Raises:
-        click.UsageError: neither or both of the options were given.
-    """
-    if yes == dry_run:
-        raise click.UsageError("this changes the catalog's history: look with --dry-run, do it with --yes")
-    return yes
-
-
-def duration_ms(text: str) -> int:
-    """Return a duration such as 90s, 24h or 7d in milliseconds.
-
-    Raises:
-        ConfigurationError: it is none.
-    """
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ConfigurationError(f"duration {text!r}: expected a number and ms, s, m, h or d, such as 24h.")
-    return int(match[1]) * _UNITS_MS[match[2]]
 
 
 def revision_of(catalog: Catalog, text: str) -> int:
@@ -134,7 +192,7 @@ def revision_of(catalog: Catalog, text: str) -> int:
     return catalog.revision_at(int(moment.timestamp() * 1000))
 
 
-def summary(transaction: Transaction) -> dict[str, object]:
+def _summary(transaction: Transaction) -> dict[str, object]:
     """Return what a transaction did, counted."""
     kinds = [action.WhichOneof("kind") for action in transaction.actions]
     listed = ("add_file", "add_shard", "remove_file", "remove_shard")
@@ -151,7 +209,7 @@ def summary(transaction: Transaction) -> dict[str, object]:
     }
 
 
-def file_row(file: AddFile) -> dict[str, object]:
+def _file_row(file: AddFile) -> dict[str, object]:
     """Return a live file for people and machines."""
     return {
         "path": file.path,
@@ -165,7 +223,7 @@ def file_row(file: AddFile) -> dict[str, object]:
     }
 
 
-def shard_row(shard: AddShard) -> dict[str, object]:
+def _shard_row(shard: AddShard) -> dict[str, object]:
     """Return a live shard for people and machines."""
     return {
         "name": shard.name,
@@ -176,7 +234,7 @@ def shard_row(shard: AddShard) -> dict[str, object]:
     }
 
 
-def file_cells(files: Iterable[AddFile]) -> list[tuple[object, ...]]:
+def _file_cells(files: Iterable[AddFile]) -> list[tuple[object, ...]]:
     """Return the cells of a table of files."""
     return [
         (
@@ -192,144 +250,17 @@ def file_cells(files: Iterable[AddFile]) -> list[tuple[object, ...]]:
     ]
 
 
-FILE_COLUMNS = ("file", "events#", "bytes#", "first id#", "last id#", "first event", "last event")
-
-
-@click.group()
-def catalog() -> None:
-    """Look at the catalog, which says what is live, and take care of it."""
-
-
-@catalog.command("log")
-@click.option("--from", "start", help="First revision, or a time; default: the earliest that is kept.")
-@click.option("--to", "stop", help="Last revision, or a time; default: the newest.")
-@writer_option
-@json_option
-@click.pass_obj
-def log(repository: Path, start: str | None, stop: str | None, writer: str | None, as_json: bool) -> None:
-    """Print the catalog's transactions, oldest first; each is checked against its predecessor.
-
-    \b
-    Example:
-      custody -r demo catalog log
-      custody -r demo catalog log --from 2026-03-01
-    """
-    _, found = opened(repository, writer)
-    first, last = (None if text is None else revision_of(found, text) for text in (start, stop))
-    rows = [summary(transaction) for transaction in found.timeline(first, last)]
-    if as_json:
-        print_json(rows)
-        return
-    columns = ("revision#", "committed", "uuid", "files added#", "events added#", "shards added#", "removed#", "other")
-    print_table("", columns, [_row(row) for row in rows], "no transactions yet")
-
-
-@catalog.command("show")
-@writer_option
-@json_option
-@click.pass_obj
-def show(repository: Path, writer: str | None, as_json: bool) -> None:
-    """Print what is live now: files, shards, tombstones.
-
-    \b
-    Example:
-      custody -r demo catalog show
-    """
-    _, found = opened(repository, writer)
-    state = found.load()
-    for notice in found.notices:
-        stderr().print(f"notice: {notice}", markup=False)
-    _print_state(state, as_json=as_json)
-
-
-@catalog.command("at")
-@click.argument("revision")
-@click.option("--check", is_flag=True, help="Fail unless every file of that revision is there.")
-@writer_option
-@json_option
-@click.pass_obj
-def at(repository: Path, revision: str, check: bool, writer: str | None, as_json: bool) -> None:
-    """Print what was live at REVISION: a number, or a time (the last revision committed by then).
-
-    \b
-    Example:
-      custody -r demo catalog at 17
-      custody -r demo catalog at 2026-03-01T12:00 --json
-    """
-    _, found = opened(repository, writer)
-    _print_state(found.at(revision_of(found, revision), check_files=check), as_json=as_json)
-
-
-@catalog.command("diff")
-@click.argument("former")
-@click.argument("later", default="newest")
-@writer_option
-@json_option
-@click.pass_obj
-def diff(repository: Path, former: str, later: str, writer: str | None, as_json: bool) -> None:
-    """Print what became live and what ceased to be between the revisions (or times) FORMER and LATER.
-
-    \b
-    Example:
-      custody -r demo catalog diff 3 17
-      custody -r demo catalog diff 2026-03-01
-    """
-    _, found = opened(repository, writer)
-    changed = found.difference(revision_of(found, former), revision_of(found, later))
-    if as_json:
-        print_json(
-            {
-                "added": [file_row(file) for _, file in sorted(changed.added.items())],
-                "removed": [file_row(file) for _, file in sorted(changed.removed.items())],
-                "shards_added": [shard_row(shard) for _, shard in sorted(changed.shards_added.items())],
-                "shards_removed": [shard_row(shard) for _, shard in sorted(changed.shards_removed.items())],
-            }
-        )
-        return
-    print_table("became live", FILE_COLUMNS, file_cells(changed.added.values()), "no files")
-    print_table("ceased to be", FILE_COLUMNS, file_cells(changed.removed.values()), "no files")
-    names = [("+", name) for name in changed.shards_added] + [("-", name) for name in changed.shards_removed]
-    print_table("shards", ("", "name"), names, "none")
-
-
-@catalog.command("dump")
-@click.argument("revision", required=False)
-@click.option("--footers", is_flag=True, help="Also the footers that the catalog keeps of its files, in base64.")
-@writer_option
-@click.pass_obj
-def dump(repository: Path, revision: str | None, footers: bool, writer: str | None) -> None:
-    """Print every object of the catalog as JSON, one a line, also of a damaged one; nothing is validated.
-
-    Of the footers that the catalog keeps of its files only the length is printed, unless --footers is given.
-
-    \b
-    Example:
-      custody -r demo catalog dump
-      custody -r demo catalog dump 17
-    """
-    _, found = opened(repository, writer)
-    chosen = found.objects.list() if revision is None else found.objects.at(revision_of(found, revision))
-    for item in chosen:
-        entry: dict[str, object] = {"key": item.key, "revision": item.revision, "checkpoint": item.is_checkpoint}
-        try:
-            data = found.objects.store.get(item.key)
-            entry |= {"bytes": len(data), "message": _message(decode(data, item.key), footers=footers)}
-        except CustodyError as error:
-            entry["error"] = str(error)
-        print_json(entry)
-
-
 def _message(transaction: Transaction, *, footers: bool) -> object:
-    found = _plain(transaction)
+    document = _plain(transaction)
     # A checkpoint has its files encoded, so that it can be read without them.
     files = [_plain(AddFile.FromString(data)) for data in transaction.live_files]
     if files:
-        found["live_files"] = files
-    listed = [*files, *(action["add_file"] for action in found.get("actions", []) if "add_file" in action)]
+        document["live_files"] = files
+    listed = [*files, *(action["add_file"] for action in document.get("actions", []) if "add_file" in action)]
     for file in listed if not footers else ():
         if "footer" in file:
             file["footer"] = f"{len(b64decode(file['footer']))} bytes"
-    return found
+    return document
 
 
 def _plain(message: Message) -> dict[str, Any]:
@@ -349,8 +280,8 @@ def _print_state(state: CatalogState, *, as_json: bool) -> None:
                 "earliest_revision": state.floor,
                 "epoch": state.epoch,
                 "sealed": None if state.seal is None else state.seal.reason,
-                "files": [file_row(file) for file in files],
-                "shards": [shard_row(state.shards[name]) for name in sorted(state.shards)],
+                "files": [_file_row(file) for file in files],
+                "shards": [_shard_row(state.shards[name]) for name in sorted(state.shards)],
                 "tombstones": [_message_of(state, name) for name in sorted(state.tombstones)],
                 "absorbed": sorted(state.absorbed),
                 "holds": sorted(state.holds),
@@ -359,7 +290,7 @@ def _print_state(state: CatalogState, *, as_json: bool) -> None:
         )
         return
     title = f"revision {state.revision} of {time_text(state.commit_time_ms)}, {len(state.shards)} shards"
-    print_table(f"{title}, {len(state.tombstones)} tombstones", FILE_COLUMNS, file_cells(files), "no files")
+    print_table(f"{title}, {len(state.tombstones)} tombstones", _FILE_COLUMNS, _file_cells(files), "no files")
 
 
 def _message_of(state: CatalogState, name: str) -> dict[str, object]:

@@ -16,7 +16,9 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from custody.cli.output import clean, json_option, print_json, stderr, stdout
+from custody.cli.groups import CommandGroup
+from custody.cli.options import json_option
+from custody.cli.output import clean, print_json, stderr, stdout
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import ConfigurationError, StorageError
@@ -191,7 +193,7 @@ def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> 
     stderr().print(clean(f"custody: {intake.stored} notifications were stored"))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def ngsi() -> None:
     """Take notifications of context brokers to HDFS and Hive."""
 

@@ -10,9 +10,9 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import msgspec
@@ -99,7 +99,6 @@ def _lines(line: str, width: int) -> list[str]:
     return textwrap.wrap(line, max(width, len(_GAP) + 1), subsequent_indent=_GAP, break_long_words=False) or [line]
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KIB = 1024
 _CONTROL = re.compile(r"[\x7f-\x9f]")
@@ -130,17 +129,6 @@ def stdout() -> Console:
 def stderr() -> Console:
     """Return the console for talk."""
     return _console(err=True)
-
-
-def json_option(command: Command) -> Command:
-    """Give a command the option --json."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(command)
-
-
-def writer_option(command: Command) -> Command:
-    """Give a command the option --writer."""
-    text = "Whose events are meant; needed where several writers have such."
-    return click.option("--writer", "-w", help=text)(command)
 
 
 def json_text(value: object) -> str:

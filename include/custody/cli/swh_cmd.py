@@ -14,7 +14,9 @@ from threading import Lock
 
 import click
 
-from custody.cli.output import clean, json_option, print_json, stderr
+from custody.cli.groups import CommandGroup
+from custody.cli.options import json_option
+from custody.cli.output import clean, print_json, stderr
 from custody.cli.swh_output import print_first, print_occurrences
 from custody.clock import SystemClock
 from custody.config import load_settings
@@ -91,7 +93,7 @@ class _Contents:
             return content_swhid(self._at.content(self._at.get(event_id, writer)))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def swh() -> None:
     """Where was this content? The provenance tables of Software Heritage (docs/swh.md)."""
 
