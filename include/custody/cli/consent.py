@@ -7,6 +7,7 @@ is shown, nothing is changed, and the command ends with a usage error that names
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import click
 
 from custody.cli.error_report import SOME_WORK_FAILED
-from custody.cli.options import Command, dry_run_option
+from custody.cli.options import dry_run_option
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def asks_first(command: Command) -> Command:
+def asks_first(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options --yes and --dry-run, and the argument `consent` that they make."""
 
     @wraps(command)
@@ -62,4 +63,4 @@ def asks_first(command: Command) -> Command:
     # `--apply` is what some of the commands called --yes.
     with_alias = click.option("--apply", "applied", is_flag=True, hidden=True)(asking)
     with_yes = click.option("--yes", is_flag=True, help="Do it without a question.")(with_alias)
-    return dry_run_option(with_yes)  # type: ignore[return-value] - the command's own arguments are the others
+    return dry_run_option(with_yes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -116,6 +117,20 @@ def cli(ctx: click.Context, repository: Path) -> None:
     ctx.obj = repository
 
 
+class _NoPandas:
+    """Refuses pandas, which pyarrow imports where it is installed, to see whether a value is one of its.
+
+    That takes longer than all other imports together, and no command has such values. Only the installed command does
+    so, in a process that is its own: a program that uses custody as a library keeps its pandas.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is not needed by custody", name=name)
+
+
 def main() -> None:
     """Entry point of the installed command."""
+    sys.meta_path.insert(0, _NoPandas)
     cli()

@@ -12,7 +12,7 @@ _PLAIN_NUMBER = re.compile(r"\d{1,9}(\.\d+)?")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[int]):
     """A span of time such as `90s`, `24h` or `7 days`, which becomes a number of milliseconds.
 
     Args:

@@ -12,17 +12,9 @@ from typing import Any
 import click
 import msgspec
 
-from custody.catalog import (
-    Attestation,
-    Catalog,
-    Verification,
-    attest,
-    compare,
-    public_key,
-    read_attestation,
-    verify,
-)
-from custody.catalog import new_key as made_key
+from custody.catalog import Catalog, Verification, verify
+from custody.catalog.attest import Attestation, attest, compare, public_key, read_attestation
+from custody.catalog.attest import new_key as made_key
 from custody.cli.catalog_cmd import load_catalog, load_catalogs
 from custody.cli.findings import bar, deep_option, level_of, print_findings, quick_option, verdict
 from custody.cli.options import json_option, writer_option

@@ -16,9 +16,9 @@ from custody.repository import Repository
 
 _RUN = """
 import json, sys
-from custody.cli.main import cli
+from custody.cli.main import main
 try:
-    cli.main(sys.argv[1:], prog_name="custody")
+    main()
 except SystemExit as end:
     assert not end.code, end.code
 sys.stderr.write("\\n" + json.dumps(sorted(sys.modules)))
