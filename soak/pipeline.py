@@ -24,7 +24,7 @@ from custody_local.processes import ProcessId, end_session, identify, session_me
 from soak.processes import DRIVER, WORKER, Target, spark_drivers
 
 ROLLOVER, RETENTION = "rollover", "retention"
-_COMMANDS = {ROLLOVER: ("run", "all"), RETENTION: ("retention", "apply")}
+_COMMANDS = {ROLLOVER: ("run", "all"), RETENTION: ("retention", "apply", "--yes")}
 _TRIES = 6
 _REST_SECONDS = 180.0
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from custody.spark.swh.job import ALL, main
+from custody.spark.swh.steps import ALL, main
 
 if __name__ == "__main__":
     sys.exit(main(ALL))

@@ -1,8 +1,8 @@
-"""Spark job: the earliest revisions of contents and directories in a whole graph (custody.spark.swh.finding)."""
+"""Spark job: the earliest revisions of contents and directories (custody.spark.swh.earliest_revision)."""
 
 import sys
 
-from custody.spark.swh.finding import main
+from custody.spark.swh.earliest_revision import main
 
 if __name__ == "__main__":
     sys.exit(main())

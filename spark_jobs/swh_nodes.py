@@ -2,7 +2,7 @@
 
 import sys
 
-from custody.spark.swh.job import main
+from custody.spark.swh.steps import main
 
 if __name__ == "__main__":
     sys.exit(main(["swh_nodes"]))

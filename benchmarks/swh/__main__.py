@@ -25,8 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.swh import query
 from benchmarks.swh.asker import SYSTEMS
-from custody.swh.table_file import GROUP_ROWS, write_table_file
-from custody.swh.table_reader import Table
+from custody.swh.table_file import GROUP_ROWS, Table, write_table_file
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 

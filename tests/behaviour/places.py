@@ -15,7 +15,8 @@ from obstore.store import MemoryStore
 from custody.catalog import Action, AddFile, AddShard, Catalog, RemoveFile
 from custody.clock import ManualClock
 from custody.errors import StorageError
-from custody.store import LocalStore, ObjectInfo, ObjectStore, RemoteStore
+from custody.store import LocalStore, ObjectInfo, ObjectStore
+from custody.store.remote import RemoteStore
 from custody.vfs import PosixFileSystem
 from tests.behaviour.s3 import s3_server, s3_store
 

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from obstore.store import S3Store
 
-from custody.store import RemoteStore
+from custody.store.remote import RemoteStore
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = Path(__file__).with_name("s3-requirements.txt")

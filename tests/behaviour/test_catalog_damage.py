@@ -7,23 +7,13 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from custody.catalog import (
-    Catalog,
-    ForkError,
-    attest,
-    compare,
-    new_key,
-    plan_repair,
-    prune,
-    read_attestation,
-    repair,
-    verify,
-)
+from custody.catalog import Catalog, ForkError, plan_repair, prune, repair, verify
+from custody.catalog.attest import attest, compare, new_key, read_attestation
 from custody.catalog.codec import decode, encode
 from custody.catalog.state import CatalogState
 from custody.clock import ManualClock
 from custody.errors import ConfigurationError, CorruptionError, CustodyError, FormatVersionError, InvalidInputError
-from custody.store import RemoteStore
+from custody.store.remote import RemoteStore
 from tests.behaviour.places import START_MS, Place, add, build, place, remove, s3_url
 from tests.support import flipped
 

@@ -387,7 +387,7 @@ def test_the_commands_show_the_plan_and_the_holds(root: Path) -> None:
     assert len(plan["expiring"]) == 3
     assert len(plan["held"]) == 2
     assert "case-17" in run("retention", "plan")
-    assert json.loads(run("retention", "apply", "--json"))["plan"]["expiring"] == plan["expiring"]
+    assert json.loads(run("retention", "apply", "--yes", "--json"))["plan"]["expiring"] == plan["expiring"]
     assert "catalog" in run("status")
     budget = json.loads(run("status", "--json"))["budget"]
     assert (budget["limit_bytes"], budget["holds"]) == (None, 1)

@@ -37,8 +37,10 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
     def walk(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
         yield name, command
-        for child in getattr(command, "commands", {}).values():
-            yield from walk(f"{name} {child.name}", child)
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for child in filter(None, (command.get_command(context, item) for item in command.list_commands(context))):
+                yield from walk(f"{name} {child.name}", child)
 
     yield from walk("custody", cli)
 

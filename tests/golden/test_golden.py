@@ -30,7 +30,7 @@ from custody.query import parse_query
 from custody.repository import Repository
 from custody.rollover import read_mark
 from custody.store import LocalStore
-from custody.swh.table_reader import Table
+from custody.swh.table_file import Table
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 from custody.workspace import UnitManifest, staged_path

@@ -19,7 +19,7 @@ from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
 from custody.spark.job import ALL_STEPS
 from custody.spark.submit import jobs_folder, submit_command, submit_environment
-from custody.spark.swh.job import ALL as SWH_STEPS
+from custody.spark.swh.steps import ALL as SWH_STEPS
 from custody.vfs import PosixFileSystem
 from custody.workspace import read_report
 from tests.support import run_steps

@@ -141,8 +141,8 @@ def test_rounds_grow_with_the_logarithm_of_a_history_that_merges_at_every_third_
 def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
     session: SparkSession, tmp_path: Path
 ) -> None:
-    from custody.spark.swh.finding import find_earliest_revisions
-    from custody.spark.swh.tables import Rounds
+    from custody.spark.swh.earliest_revision import find_earliest_revisions
+    from custody.spark.swh.work import Rounds
 
     graphs = drawn(40, 120, 9)
     beside, shifts = disjoint(graphs)
@@ -164,7 +164,7 @@ def test_the_earliest_revision_of_a_whole_graph_is_that_of_the_definition(
 
 def test_directories_that_lie_in_each_other_are_refused(session: SparkSession, tmp_path: Path) -> None:
     from custody.spark.swh.steps import run_step
-    from custody.spark.swh.tables import Sizes
+    from custody.spark.swh.work import Sizes
 
     types = {0: "rev", 1: "dir", 2: "dir", 3: "dir"}
     graph = SmallGraph(types, [(0, 1, None), (1, 2, b"a"), (2, 3, b"b"), (3, 2, b"c")], {0: 1})
@@ -173,7 +173,7 @@ def test_directories_that_lie_in_each_other_are_refused(session: SparkSession, t
     with pytest.raises(InvalidInputError, match="expected at most 10000 levels of directories, got more, or a circle"):
         run_step(session, build, opened, STEPS[0])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("custody.swh.walks.arrays.LEVELS_MAX", 3)
+        patched.setattr("custody.swh.walks.graph_arrays.LEVELS_MAX", 3)
         with pytest.raises(InvalidInputError, match="expected at most 3 levels of directories, got more, or a circle"):
             run_step(session, build, opened, STEPS[0], Sizes(arcs_in_arrays=-1))
 
@@ -182,7 +182,7 @@ def test_a_step_that_died_is_done_again_and_one_that_finished_is_kept(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from custody.spark.swh.steps import run_step
-    from custody.spark.swh.tables import Work
+    from custody.spark.swh.work import Work
 
     fs = PosixFileSystem()
     graph = write_graph(drawn(1, 60, 3)[0], tmp_path / "graph")

@@ -67,7 +67,7 @@ def build_all(
 ) -> Build:
     """Do all steps; a small graph is walked in arrays unless it is to be `by_joins`."""
     from custody.spark.swh.steps import run_step
-    from custody.spark.swh.tables import Sizes
+    from custody.spark.swh.work import Sizes
 
     sizes = Sizes(arcs_in_arrays=-1) if by_joins else Sizes()
     build = begin(database, graph, name, node_filter)

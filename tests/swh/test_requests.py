@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.types import ASGIApp
 
-from custody.cli.swh_serve_cmd import _Contents
+from custody.cli.swh_cmd import _Contents
 from custody.clock import ManualClock
 from custody.repository import Repository
 from custody.serving.provenance_pb2 import WhereAreOneRequest, WhereIsOneRequest, WhereIsOneResult

@@ -1,6 +1,5 @@
 """Room `catalog`: the only place that says what is live."""
 
-from custody.catalog.attest import Attestation, attest, compare, new_key, public_key, read_attestation
 from custody.catalog.catalog import Catalog, open_catalog, store_of
 from custody.catalog.chain import Difference, last_commit_ms
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
@@ -60,7 +59,6 @@ __all__ = [
     "AddMark",
     "AddShard",
     "AddTombstone",
-    "Attestation",
     "Attribute",
     "Catalog",
     "CatalogState",
@@ -118,9 +116,7 @@ __all__ = [
     "plan_prune",
     "plan_repair",
     "prune",
-    "public_key",
     "raise_floor",
-    "read_attestation",
     "readable_checkpoints",
     "rebuild",
     "rebuild_losses",

@@ -1,9 +1,10 @@
-"""`custody catalog`: the commands that write, move or delete. What goes for good asks for --yes."""
+"""`custody catalog`: the commands that write, move or delete; those that change its history show their plan and ask."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
@@ -22,26 +23,30 @@ from custody.catalog import (
     scan_footers,
     wipe,
 )
-from custody.cli.catalog_cmd import catalog
-from custody.cli.catalogs import (
-    accept_loss_option,
-    confirm,
-    dry_run_option,
-    duration_ms,
-    opened,
-    revision_of,
-    undisturbed,
-    yes_option,
-)
-from custody.cli.output import json_option, print_json, print_table, size_text, stderr, writer_option
+from custody.cli.catalog_cmd import catalog, load_catalog, revision_of
+from custody.cli.consent import Consent, asks_first
+from custody.cli.options import DURATION, Command, json_option, writer_option
+from custody.cli.output import print_json, print_table, size_text, stderr
+from custody.cli.verify_cmd import verify_chain
 from custody.clock import SystemClock
+from custody.config import Settings
 from custody.config.parsing import is_local
-from custody.errors import CustodyError
+from custody.errors import CorruptionError, CustodyError
+from custody.format.names import COMPACT_LEASE, RETENTION_LEASE
+from custody.journal import lock_path
+from custody.lease import Attempt
 from custody.maintenance.repair import coming_logs, refuse_more
-from custody.workspace import Workspace
+from custody.vfs import PosixFileSystem
+from custody.workspace import ROLLOVER_LEASE, Workspace, take_lease
 
 __all__ = ["catalog"]  # the group, with the commands of this module
-_CORRUPT = 20
+
+catalog.add_command(verify_chain)
+
+
+def _accept_loss_option(command: Command) -> Command:
+    text = "Do it even if events may be given out again that were forgotten or had expired."
+    return click.option("--accept-loss", is_flag=True, help=text)(command)
 
 
 @catalog.command("checkpoint")
@@ -56,26 +61,25 @@ def checkpoint(repository: Path, if_due: bool, writer: str | None, as_json: bool
     Example:
       custody -r demo catalog checkpoint
     """
-    settings, found = opened(repository, writer)
-    if if_due and not found.checkpoint_due(settings.catalog.checkpoint_every):
+    settings, writer_catalog = load_catalog(repository, writer)
+    if if_due and not writer_catalog.checkpoint_due(settings.catalog.checkpoint_every):
         print_json({"written": False}) if as_json else stderr().print("no checkpoint is due")
         return
-    made = found.write_checkpoint()
-    where = found.objects.store.locate(made.key)
+    written = writer_catalog.write_checkpoint()
+    where = writer_catalog.objects.store.locate(written.key)
     if as_json:
-        print_json({"written": True, "path": where, "size_bytes": made.size_bytes})
+        print_json({"written": True, "path": where, "size_bytes": written.size_bytes})
     else:
-        print_table("", ("checkpoint", "bytes#"), [(where, made.size_bytes)])
+        print_table("", ("checkpoint", "bytes#"), [(where, written.size_bytes)])
 
 
 @catalog.command("prune")
 @click.option("--before", required=True, help="Earliest revision, or time, that has to stay readable.")
-@dry_run_option
-@yes_option
+@asks_first
 @writer_option
 @json_option
 @click.pass_obj
-def prune_front(repository: Path, before: str, dry_run: bool, yes: bool, writer: str | None, as_json: bool) -> None:
+def prune_front(repository: Path, before: str, consent: Consent, writer: str | None, as_json: bool) -> None:
     """Forget the oldest revisions; from --before on everything stays readable.
 
     One readable checkpoint at the new beginning and two later ones are kept, so less may go than was asked for. Data
@@ -84,38 +88,57 @@ def prune_front(repository: Path, before: str, dry_run: bool, yes: bool, writer:
     \b
     Example:
       custody -r demo catalog prune --before 2026-01-01 --dry-run
+      custody -r demo catalog prune --before 2026-01-01 --yes
     """
-    doing = confirm(yes=yes, dry_run=dry_run)
-    _, found = opened(repository, writer)
-    revision = revision_of(found, before)
-    plan = prune(found, revision) if doing else plan_prune(found, revision)
-    if as_json:
-        print_json({"earliest_revision": plan.floor, "objects": list(plan.keys), "reason": plan.reason, "done": doing})
-        return
-    verb = "deleted" if doing else "to delete"
-    print_table(f"earliest revision {plan.floor}; {len(plan.keys)} objects {verb}", ("object",), zip(plan.keys))
-    if plan.reason:
-        stderr().print(plan.reason, markup=False)
+    _, writer_catalog = load_catalog(repository, writer)
+    revision = revision_of(writer_catalog, before)
+
+    def show(*, done: bool) -> int:
+        plan = prune(writer_catalog, revision) if done else plan_prune(writer_catalog, revision)
+        document = {"earliest_revision": plan.floor, "objects": list(plan.keys), "reason": plan.reason, "done": done}
+        if as_json:
+            print_json(document)
+            return len(plan.keys)
+        verb = "deleted" if done else "to delete"
+        print_table(f"earliest revision {plan.floor}; {len(plan.keys)} objects {verb}", ("object",), zip(plan.keys))
+        if plan.reason:
+            stderr().print(plan.reason, markup=False)
+        return len(plan.keys)
+
+    if consent.yes or (show(done=False) and consent.ask("Delete these objects?")):
+        show(done=True)
 
 
 @catalog.command("gc")
-@click.option("--older-than", default="24h", show_default=True, help="Only files that were written longer ago.")
-@click.option("--keep-trash", default="7d", show_default=True, help="How long a file stays in the trash.")
+@click.option(
+    "--older-than",
+    "older_than_ms",
+    type=DURATION,
+    default="24h",
+    show_default=True,
+    help="Only files that were written longer ago.",
+)
+@click.option(
+    "--keep-trash",
+    "trash_kept_ms",
+    type=DURATION,
+    default="7d",
+    show_default=True,
+    help="How long a file stays in the trash.",
+)
 @click.option(
     "--limit", type=click.IntRange(min=1), help="Move and delete at most so many files; the next run goes on."
 )
-@dry_run_option
-@yes_option
+@asks_first
 @writer_option
 @json_option
 @click.pass_obj
 def gc(
     repository: Path,
-    older_than: str,
-    keep_trash: str,
+    older_than_ms: int,
+    trash_kept_ms: int,
     limit: int | None,
-    dry_run: bool,
-    yes: bool,
+    consent: Consent,
     writer: str | None,
     as_json: bool,
 ) -> None:
@@ -126,38 +149,42 @@ def gc(
     \b
     Example:
       custody -r demo catalog gc --dry-run
+      custody -r demo catalog gc --yes
     """
-    doing = confirm(yes=yes, dry_run=dry_run)
-    _, found = opened(repository, writer)
-    made = collect_garbage(
-        found,
-        SystemClock(),
-        older_than_ms=duration_ms(older_than),
-        trash_kept_ms=duration_ms(keep_trash),
-        limit=limit,
-        dry_run=not doing,
-    )
-    if as_json:
-        print_json(made)
-        return
-    rows = [("to the trash", path) for path in made.moved] + [("deleted", path) for path in made.deleted]
-    rows += [("moved back", path) for path in made.restored] + [("too young", path) for path in made.young]
-    rows += [("not custody's", path) for path in made.unknown]
-    sizes = f"{size_text(made.moved_bytes)} to the trash, {size_text(made.deleted_bytes)} deleted"
-    sizes += f", {made.left} more wait" if made.left else ""
-    print_table(sizes if doing else f"would be: {sizes}", ("what", "file"), rows, "no files")
+    _, writer_catalog = load_catalog(repository, writer)
+
+    def show(*, done: bool) -> bool:
+        garbage = collect(
+            writer_catalog,
+            SystemClock(),
+            older_than_ms=older_than_ms,
+            trash_kept_ms=trash_kept_ms,
+            limit=limit,
+            dry_run=not done,
+        )
+        is_some = bool(garbage.moved or garbage.deleted or garbage.restored)
+        if as_json:
+            print_json(garbage)
+            return is_some
+        rows = [("to the trash", path) for path in garbage.moved] + [("deleted", path) for path in garbage.deleted]
+        rows += [("moved back", path) for path in garbage.restored] + [("too young", path) for path in garbage.young]
+        rows += [("not custody's", path) for path in garbage.unknown]
+        sizes = f"{size_text(garbage.moved_bytes)} to the trash, {size_text(garbage.deleted_bytes)} deleted"
+        sizes += f", {garbage.left} more wait" if garbage.left else ""
+        print_table(sizes if done else f"would be: {sizes}", ("what", "file"), rows, "no files")
+        return is_some
+
+    if consent.yes or (show(done=False) and consent.ask("Move and delete these files?")):
+        show(done=True)
 
 
 @catalog.command("repair")
-@dry_run_option
-@yes_option
-@accept_loss_option
+@asks_first
+@_accept_loss_option
 @writer_option
 @json_option
 @click.pass_obj
-def repair_chain(
-    repository: Path, dry_run: bool, yes: bool, accept_loss: bool, writer: str | None, as_json: bool
-) -> None:
+def repair_chain(repository: Path, consent: Consent, accept_loss: bool, writer: str | None, as_json: bool) -> None:
     """Make a damaged catalog readable again; says what is lost. Damaged objects are moved aside, not deleted.
 
     What was forgotten or had expired is taken from its second copies. Where these cannot tell, it is refused without
@@ -166,48 +193,50 @@ def repair_chain(
     \b
     Example:
       custody -r demo catalog repair --dry-run
+      custody -r demo catalog repair --yes
     """
-    doing = confirm(yes=yes, dry_run=dry_run)
-    settings, found = opened(repository, writer)
+    settings, writer_catalog = load_catalog(repository, writer)
     containers = [str(path) for path in settings.repository.containers]
     local = is_local(settings.repository.store)  # elsewhere no pipeline writes logs so far
-    coming = coming_logs(Workspace(settings, found.objects.writer)) if local else set()
-    plan = plan_repair(found, coming)
-    if doing:
+    coming = coming_logs(Workspace(settings, writer_catalog.objects.writer)) if local else set()
+    plan = plan_repair(writer_catalog, coming)
+
+    def show(*, done: bool) -> None:
+        document = {
+            "needed": plan.is_needed,
+            "good_revision": plan.good.revision,
+            "newest_revision": plan.newest,
+            "lost_revisions": list(plan.lost),
+            "actions_kept": len(plan.actions),
+            "files_from_footers": list(plan.from_footers),
+            "skipped": list(plan.skipped),
+            "damaged_checkpoints": list(plan.checkpoints),
+            "last_commit_ms": last_commit_ms(writer_catalog.objects),
+            "restored_from_copies": list(plan.restored),
+            "may_give_out_more": list(plan.more),
+            "done": done and plan.is_needed,
+        }
+        print_json(document) if as_json else print_table("", ("what", "value"), list(document.items()))
+
+    if not consent.yes:
+        show(done=False)
+    if consent.yes or (plan.is_needed and consent.ask("Repair the catalog?")):
         refuse_more(plan.more, accept_loss=accept_loss)
-        plan = repair(found, SystemClock(), containers, coming)[0]
-    document = {
-        "needed": plan.is_needed,
-        "good_revision": plan.good.revision,
-        "newest_revision": plan.newest,
-        "lost_revisions": list(plan.lost),
-        "actions_kept": len(plan.actions),
-        "files_from_footers": list(plan.from_footers),
-        "skipped": list(plan.skipped),
-        "damaged_checkpoints": list(plan.checkpoints),
-        "last_commit_ms": last_commit_ms(found.objects),
-        "restored_from_copies": list(plan.restored),
-        "may_give_out_more": list(plan.more),
-        "done": doing and plan.is_needed,
-    }
-    if as_json:
-        print_json(document)
-    else:
-        print_table("", ("what", "value"), list(document.items()))
+        plan = repair(writer_catalog, SystemClock(), containers, coming)[0]
+        show(done=True)
     if plan.lost:
-        sys.exit(_CORRUPT)
+        sys.exit(CorruptionError.exit_code)
 
 
 @catalog.command("rebuild")
 @click.option("--hashes", is_flag=True, help="Read the files whole, for their digests; else only their footers.")
-@dry_run_option
-@yes_option
-@accept_loss_option
+@asks_first
+@_accept_loss_option
 @writer_option
 @json_option
 @click.pass_obj
 def rebuild_from_files(
-    repository: Path, hashes: bool, dry_run: bool, yes: bool, accept_loss: bool, writer: str | None, as_json: bool
+    repository: Path, hashes: bool, consent: Consent, accept_loss: bool, writer: str | None, as_json: bool
 ) -> None:
     """Make the catalog anew from the footers of the data files; the old one is moved aside.
 
@@ -220,41 +249,45 @@ def rebuild_from_files(
     \b
     Example:
       custody -r demo catalog rebuild --dry-run
+      custody -r demo catalog rebuild --yes
     """
-    doing = confirm(yes=yes, dry_run=dry_run)
-    settings, found = opened(repository, writer)
+    settings, writer_catalog = load_catalog(repository, writer)
     containers = [str(path) for path in settings.repository.containers]
-    with undisturbed(settings, found.objects.writer) if doing else nullcontext():
-        kept = salvage(found.objects)
-        scanned = scan_footers(found.objects, hashes=hashes, leave_out=kept.marked)
+
+    def show(*, done: bool) -> None:
+        survivors = surviving(writer_catalog.objects)
+        scanned = scan(writer_catalog.objects, hashes=hashes, leave_out=survivors.marked)
         document: dict[str, object] = {
             "files": len(scanned.files),
             "events": sum(file.rows for file in scanned.files),
             "skipped": scanned.skipped,
-            "kept": kept.counts(),
-            "lost": rebuild_losses(scanned, kept, containers),
-            "may_give_out_more": kept.more,
-            "done": doing,
+            "kept": survivors.counts(),
+            "lost": what_is_lost(scanned, survivors, containers),
+            "may_give_out_more": survivors.more,
+            "done": done,
         }
-        if doing:
-            refuse_more(kept.more, accept_loss=accept_loss)
-            made = rebuild(found, SystemClock(), scanned, containers, kept)
-            document |= {"revision": made.revision, "set_aside": made.set_aside}
-    if as_json:
-        print_json(document)
-    else:
-        print_table("", ("what", "value"), list(document.items()))
+        if done:
+            refuse_more(survivors.more, accept_loss=accept_loss)
+            rebuilt = rebuild(writer_catalog, SystemClock(), scanned, containers, survivors)
+            document |= {"revision": rebuilt.revision, "set_aside": rebuilt.set_aside}
+        print_json(document) if as_json else print_table("", ("what", "value"), list(document.items()))
+
+    if not consent.yes:
+        show(done=False)
+    if consent.ask("Make the catalog anew, and move the old one aside?"):
+        # Nobody may commit between the look at the old catalog and the new one.
+        with _undisturbed(settings, writer_catalog.objects.writer):
+            show(done=True)
 
 
 @catalog.command("wipe")
-@click.option(
-    "--confirm", "named", help="The catalog that is meant, as WRITER/DATABASE; without this nothing is changed."
-)
+@click.option("--confirm", "named", help="The catalog that is meant, as WRITER/DATABASE; --yes needs it.")
+@asks_first
 @writer_option
 @json_option
 @click.pass_obj
-def wipe_catalog(repository: Path, named: str | None, writer: str | None, as_json: bool) -> None:
-    """Delete a writer's whole catalog, on purpose and for good; without --confirm only say what would go.
+def wipe_catalog(repository: Path, named: str | None, consent: Consent, writer: str | None, as_json: bool) -> None:
+    """Delete a writer's whole catalog, on purpose and for good.
 
     Its objects go, whole or damaged, and with them every answer that its logs gave. Logs, journals, contents and index
     shards stay where they are, and so do the second copies of what was forgotten: `custody catalog rebuild` makes a
@@ -262,36 +295,63 @@ def wipe_catalog(repository: Path, named: str | None, writer: str | None, as_jso
 
     \b
     Example:
-      custody -r demo catalog wipe
-      custody -r demo catalog wipe --confirm main/provenance
+      custody -r demo catalog wipe --dry-run
+      custody -r demo catalog wipe --yes --confirm main/provenance
     """
-    settings, found = opened(repository, writer)
-    objects = found.objects
+    settings, writer_catalog = load_catalog(repository, writer)
+    objects = writer_catalog.objects
+    name = f"{objects.writer}/{objects.database}"
+    if consent.yes and named is None:
+        raise click.UsageError(f"--yes needs the name of the catalog here: --confirm {name}")
     listed = list(objects.list())
     document: dict[str, object] = {
-        "catalog": f"{objects.writer}/{objects.database}",
+        "catalog": name,
         "where": str(objects),
         "transactions": sum(not item.is_checkpoint for item in listed),
         "checkpoints": sum(item.is_checkpoint for item in listed),
-        **_what_goes(found),
-        "done": named is not None,
+        **_what_goes(writer_catalog),
     }
-    if named is not None:
-        with undisturbed(settings, objects.writer):
-            wipe(objects, named)
-    if as_json:
-        print_json(document)
-    else:
-        title = "" if named is not None else f"nothing is deleted without --confirm {document['catalog']}"
-        print_table(title, ("what", "value"), list(document.items()))
+
+    def show(*, done: bool) -> None:
+        rows = document | {"done": done}
+        title = "" if done else f"catalog {name} would be deleted for good"
+        print_json(rows) if as_json else print_table(title, ("what", "value"), list(rows.items()))
+
+    if not consent.yes:
+        show(done=False)
+    if consent.ask(f"Delete the catalog {name} for good?"):
+        with _undisturbed(settings, objects.writer):
+            wipe(objects, named or name)
+        show(done=True)
 
 
-def _what_goes(found: Catalog) -> dict[str, object]:
-    """Return what nobody is told of any more when a catalog is gone."""
+def _what_goes(writer_catalog: Catalog) -> dict[str, object]:
+    """Return what nobody can ask for any more when a catalog is gone."""
     try:
-        state = found.load()
+        state = writer_catalog.load()
     except CustodyError as error:
         return {"unreadable": str(error)}
     events = sum(state.files[path].rows for path in state.files)
     named = {"tombstones": len(state.tombstones), "holds": sorted(state.holds), "known_losses": len(state.losses)}
     return {"files": len(state.files), "events": events, **named}
+
+
+@contextmanager
+def _undisturbed(settings: Settings, writer: str) -> Iterator[None]:
+    """Hold what a writer and the steps on its files need, so that nobody else changes its catalog.
+
+    Raises:
+        LockedError: a writer lives under this name, or a step, a compaction or a retention is at work.
+    """
+    if not is_local(settings.repository.store):
+        yield  # no writer and no step of a pipeline works there so far
+        return
+    fs, clock = PosixFileSystem(), SystemClock()
+    lock = lock_path(settings.containers, writer)
+    with ExitStack() as held:
+        if fs.exists(lock.parent):
+            held.enter_context(fs.lock(lock))
+        for name in (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE):
+            lease = take_lease(settings, writer, Attempt.new("catalog"), name, fs=fs, clock=clock, wait_seconds=0)
+            held.callback(lease.release)
+        yield

@@ -1,23 +1,36 @@
-"""`custody catalog`: the timeline of what is live. Commands that only look; the others: catalog_change_cmd."""
+"""`custody catalog`: the timeline of what is live, with the commands that only look at it.
+
+The commands that write, move or delete are in `catalog_change_cmd`.
+"""
 
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import click
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from custody.catalog import AddFile, CatalogState, Transaction
+from custody.catalog import AddFile, AddShard, Catalog, CatalogState, Transaction, open_catalog, store_of
 from custody.catalog.codec import decode
-from custody.cli.catalogs import FILE_COLUMNS, file_cells, file_row, opened, revision_of, shard_row, summary
-from custody.cli.output import json_option, print_json, print_table, stderr, time_text, writer_option
-from custody.errors import CustodyError
+from custody.cli.groups import CommandGroup
+from custody.cli.options import json_option, writer_option
+from custody.cli.output import print_json, print_table, stderr, time_text
+from custody.clock import SystemClock
+from custody.config import Settings, load_settings
+from custody.errors import ConfigurationError, CustodyError
+from custody.format.names import is_name
+from custody.vfs import PosixFileSystem
+
+_FILE_COLUMNS = ("file", "events#", "bytes#", "first id#", "last id#", "first event", "last event")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def catalog() -> None:
     """Look at the catalog, which says what is live, and take care of it."""
 
@@ -36,9 +49,9 @@ def log(repository: Path, start: str | None, stop: str | None, writer: str | Non
       custody -r demo catalog log
       custody -r demo catalog log --from 2026-03-01
     """
-    _, found = opened(repository, writer)
-    first, last = (None if text is None else revision_of(found, text) for text in (start, stop))
-    rows = [summary(transaction) for transaction in found.timeline(first, last)]
+    _, writer_catalog = load_catalog(repository, writer)
+    first, last = (None if text is None else revision_of(writer_catalog, text) for text in (start, stop))
+    rows = [_summary(transaction) for transaction in writer_catalog.timeline(first, last)]
     if as_json:
         print_json(rows)
         return
@@ -57,9 +70,9 @@ def show(repository: Path, writer: str | None, as_json: bool) -> None:
     Example:
       custody -r demo catalog show
     """
-    _, found = opened(repository, writer)
-    state = found.load()
-    for notice in found.notices:
+    _, writer_catalog = load_catalog(repository, writer)
+    state = writer_catalog.load()
+    for notice in writer_catalog.notices:
         stderr().print(f"notice: {notice}", markup=False)
     _print_state(state, as_json=as_json)
 
@@ -78,8 +91,8 @@ def at(repository: Path, revision: str, check: bool, writer: str | None, as_json
       custody -r demo catalog at 17
       custody -r demo catalog at 2026-03-01T12:00 --json
     """
-    _, found = opened(repository, writer)
-    _print_state(found.at(revision_of(found, revision), check_files=check), as_json=as_json)
+    _, writer_catalog = load_catalog(repository, writer)
+    _print_state(writer_catalog.at(revision_of(writer_catalog, revision), check_files=check), as_json=as_json)
 
 
 @catalog.command("diff")
@@ -96,20 +109,20 @@ def diff(repository: Path, former: str, later: str, writer: str | None, as_json:
       custody -r demo catalog diff 3 17
       custody -r demo catalog diff 2026-03-01
     """
-    _, found = opened(repository, writer)
-    changed = found.difference(revision_of(found, former), revision_of(found, later))
+    _, writer_catalog = load_catalog(repository, writer)
+    changed = writer_catalog.difference(revision_of(writer_catalog, former), revision_of(writer_catalog, later))
     if as_json:
         print_json(
             {
-                "added": [file_row(file) for _, file in sorted(changed.added.items())],
-                "removed": [file_row(file) for _, file in sorted(changed.removed.items())],
-                "shards_added": [shard_row(shard) for _, shard in sorted(changed.shards_added.items())],
-                "shards_removed": [shard_row(shard) for _, shard in sorted(changed.shards_removed.items())],
+                "added": [_file_row(file) for _, file in sorted(changed.added.items())],
+                "removed": [_file_row(file) for _, file in sorted(changed.removed.items())],
+                "shards_added": [_shard_row(shard) for _, shard in sorted(changed.shards_added.items())],
+                "shards_removed": [_shard_row(shard) for _, shard in sorted(changed.shards_removed.items())],
             }
         )
         return
-    print_table("became live", FILE_COLUMNS, file_cells(changed.added.values()), "no files")
-    print_table("ceased to be", FILE_COLUMNS, file_cells(changed.removed.values()), "no files")
+    print_table("became live", _FILE_COLUMNS, _file_cells(changed.added.values()), "no files")
+    print_table("ceased to be", _FILE_COLUMNS, _file_cells(changed.removed.values()), "no files")
     names = [("+", name) for name in changed.shards_added] + [("-", name) for name in changed.shards_removed]
     print_table("shards", ("", "name"), names, "none")
 
@@ -129,29 +142,125 @@ def dump(repository: Path, revision: str | None, footers: bool, writer: str | No
       custody -r demo catalog dump
       custody -r demo catalog dump 17
     """
-    _, found = opened(repository, writer)
-    chosen = found.objects.list() if revision is None else found.objects.at(revision_of(found, revision))
-    for item in chosen:
+    _, writer_catalog = load_catalog(repository, writer)
+    objects = writer_catalog.objects
+    for item in objects.list() if revision is None else objects.at(revision_of(writer_catalog, revision)):
         entry: dict[str, object] = {"key": item.key, "revision": item.revision, "checkpoint": item.is_checkpoint}
         try:
-            data = found.objects.store.get(item.key)
+            data = objects.store.get(item.key)
             entry |= {"bytes": len(data), "message": _message(decode(data, item.key), footers=footers)}
         except CustodyError as error:
             entry["error"] = str(error)
         print_json(entry)
 
 
+def load_catalog(repository: Path, writer: str | None) -> tuple[Settings, Catalog]:
+    """Return the settings and a writer's catalog, on whatever store the settings name."""
+    settings = load_settings(repository)
+    name = writer or settings.repository.writer
+    return settings, open_catalog(settings, name, PosixFileSystem(), SystemClock())
+
+
+def load_catalogs(repository: Path, writer: str | None) -> list[Catalog]:
+    """Return the catalog of a writer, or of all that have one when none is named."""
+    if writer is not None:
+        return [load_catalog(repository, writer)[1]]
+    settings = load_settings(repository)
+    names = [name for name in store_of(settings, PosixFileSystem()).folders("") if is_name(name)]
+    catalogs = [load_catalog(repository, name)[1] for name in names]
+    return [catalog for catalog in catalogs if next(iter(catalog.objects.list()), None) is not None]
+
+
+def revision_of(catalog: Catalog, text: str) -> int:
+    """Return the revision that a text means: a number, `newest`, or a time in ISO 8601 (UTC unless it says).
+
+    Raises:
+        ConfigurationError: it is none of these.
+        NotFoundError: there is no such revision.
+    """
+    if text.isdigit():
+        return int(text)
+    if text == "newest":
+        return catalog.load().revision
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"revision {text!r}: expected a number, newest, or a time like 2026-03-01T12:00."
+        ) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return catalog.revision_at(int(moment.timestamp() * 1000))
+
+
+def _summary(transaction: Transaction) -> dict[str, object]:
+    """Return what a transaction did, counted."""
+    kinds = [action.WhichOneof("kind") for action in transaction.actions]
+    listed = ("add_file", "add_shard", "remove_file", "remove_shard")
+    return {
+        "revision": transaction.revision,
+        "commit_time_ms": transaction.commit_time_ms,
+        "uuid": str(UUID(bytes=transaction.uuid)),
+        "previous_digest": transaction.previous_digest.hex(),
+        "files_added": kinds.count("add_file"),
+        "events_added": sum(action.add_file.rows for action in transaction.actions if action.HasField("add_file")),
+        "shards_added": kinds.count("add_shard"),
+        "removed": kinds.count("remove_file") + kinds.count("remove_shard"),
+        "other": [kind for kind in kinds if kind not in listed],
+    }
+
+
+def _file_row(file: AddFile) -> dict[str, object]:
+    """Return a live file for people and machines."""
+    return {
+        "path": file.path,
+        "events": file.rows,
+        "size_bytes": file.size_bytes,
+        "first_event_id": file.first_event_id,
+        "last_event_id": file.last_event_id,
+        "first_event_time_ms": file.first_event_time_ms,
+        "last_event_time_ms": file.last_event_time_ms,
+        "sha256": file.sha256.hex(),
+    }
+
+
+def _shard_row(shard: AddShard) -> dict[str, object]:
+    """Return a live shard for people and machines."""
+    return {
+        "name": shard.name,
+        "container": shard.container,
+        "documents": shard.documents,
+        "size_bytes": shard.size_bytes,
+        "log_paths": list(shard.log_paths),
+    }
+
+
+def _file_cells(files: Iterable[AddFile]) -> list[tuple[object, ...]]:
+    """Return the cells of a table of files."""
+    return [
+        (
+            file.path,
+            file.rows,
+            file.size_bytes,
+            file.first_event_id,
+            file.last_event_id,
+            time_text(file.first_event_time_ms),
+            time_text(file.last_event_time_ms),
+        )
+        for file in files
+    ]
+
+
 def _message(transaction: Transaction, *, footers: bool) -> object:
-    found = _plain(transaction)
+    document = _plain(transaction)
     # A checkpoint has its files encoded, so that it can be read without them.
     files = [_plain(AddFile.FromString(data)) for data in transaction.live_files]
     if files:
-        found["live_files"] = files
-    listed = [*files, *(action["add_file"] for action in found.get("actions", []) if "add_file" in action)]
+        document["live_files"] = files
+    listed = [*files, *(action["add_file"] for action in document.get("actions", []) if "add_file" in action)]
     for file in listed if not footers else ():
         if "footer" in file:
             file["footer"] = f"{len(b64decode(file['footer']))} bytes"
-    return found
+    return document
 
 
 def _plain(message: Message) -> dict[str, Any]:
@@ -171,8 +280,8 @@ def _print_state(state: CatalogState, *, as_json: bool) -> None:
                 "earliest_revision": state.floor,
                 "epoch": state.epoch,
                 "sealed": None if state.seal is None else state.seal.reason,
-                "files": [file_row(file) for file in files],
-                "shards": [shard_row(state.shards[name]) for name in sorted(state.shards)],
+                "files": [_file_row(file) for file in files],
+                "shards": [_shard_row(state.shards[name]) for name in sorted(state.shards)],
                 "tombstones": [_message_of(state, name) for name in sorted(state.tombstones)],
                 "absorbed": sorted(state.absorbed),
                 "holds": sorted(state.holds),
@@ -181,7 +290,7 @@ def _print_state(state: CatalogState, *, as_json: bool) -> None:
         )
         return
     title = f"revision {state.revision} of {time_text(state.commit_time_ms)}, {len(state.shards)} shards"
-    print_table(f"{title}, {len(state.tombstones)} tombstones", FILE_COLUMNS, file_cells(files), "no files")
+    print_table(f"{title}, {len(state.tombstones)} tombstones", _FILE_COLUMNS, _file_cells(files), "no files")
 
 
 def _message_of(state: CatalogState, name: str) -> dict[str, object]:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
-from custody.cli.output import json_option, print_json, print_table, size_text, stderr
+from custody.cli.options import dry_run_option, json_option
+from custody.cli.output import print_json, print_table, size_text, stderr
 from custody.repository import Compacted, Repository
 
 
 @click.command()
 @click.option("--writer", "-w", help="Only logs of this writer; otherwise of all of them.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be written anew.")
+@dry_run_option
 @json_option
 @click.pass_obj
 def compact(repository: Path, writer: str | None, dry_run: bool, as_json: bool) -> None:

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import click
 
-from custody.cli.output import json_option, print_json, print_table, size_text
+from custody.cli.consent import Consent, asks_first
+from custody.cli.groups import CommandGroup
+from custody.cli.options import json_option
+from custody.cli.output import print_json, print_table, size_text
 from custody.config import load_settings
 from custody.repository.containers import claim_writer_name, container_statuses, forget_container
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def containers() -> None:
     """Look at the containers of all writers, forget a lost one, claim a name."""
 
@@ -46,9 +49,9 @@ def list_containers(repository: Path, as_json: bool) -> None:
 
 @containers.command("drop")
 @click.argument("identity")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_first
 @click.pass_obj
-def drop(repository: Path, identity: str, yes: bool) -> None:
+def drop(repository: Path, identity: str, consent: Consent) -> None:
     """Forget the missing container IDENTITY, whose disk is lost for good.
 
     Events that only its journals held are lost with it. Their ids are not given out again.
@@ -58,17 +61,19 @@ def drop(repository: Path, identity: str, yes: bool) -> None:
       custody -r demo containers drop 6f1c2d3e000040008000000000000001
     """
     settings = load_settings(repository)
-    if not yes:
-        click.confirm(f"Events in the journals of container {identity} are lost. Forget it?", abort=True)
+    if not consent.yes:
+        click.echo(f"events that only the journals of container {identity} hold would be lost", err=True)
+    if not consent.ask("Forget the container?"):
+        return
     for writer in forget_container(settings, identity):
         click.echo(f"writer {writer}: container {identity} is forgotten")
 
 
 @containers.command("claim")
 @click.argument("writer")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@asks_first
 @click.pass_obj
-def claim(repository: Path, writer: str, yes: bool) -> None:
+def claim(repository: Path, writer: str, consent: Consent) -> None:
     """Make the containers of this repository those of the name WRITER, which others have claimed.
 
     For containers that were all replaced by hand, and for a machine that takes over from one that is gone. A process
@@ -80,7 +85,9 @@ def claim(repository: Path, writer: str, yes: bool) -> None:
       custody -r demo containers claim main
     """
     settings = load_settings(repository)
-    if not yes:
-        click.confirm(f"The machine that has the writer name {writer} now cannot go on with it. Claim it?", abort=True)
-    made = claim_writer_name(settings, writer)
+    if not consent.yes:
+        click.echo(f"the machine that has the writer name {writer} now could not go on with it", err=True)
+    if not consent.ask("Claim the name?"):
+        return
+    made = claim_name(settings, writer)
     click.echo(f"writer {writer}: incarnation {made.incarnation}, from event id {made.first_event_id} on")

@@ -11,18 +11,22 @@ from pathlib import Path
 import click
 import msgspec
 
+from custody.cli.consent import Consent, asks_first
+from custody.cli.groups import CommandGroup
+from custody.cli.options import json_option, writer_option
 from custody.cli.output import clean as clean_text
-from custody.cli.output import json_option, print_json, print_table, size_text, stderr, writer_option
-from custody.cli.software import print_occurrences
+from custody.cli.output import print_json, print_table, size_text, stderr
+from custody.cli.swh_output import print_occurrences
 from custody.errors import ConfigurationError
 from custody.repository import Content, Repository
+from custody.repository.contents import Cleaned
 from custody.swh import content_swhid
 from custody.vfs import PosixFileSystem, temporary
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def content() -> None:
     """Read the contents that events speak of."""
 
@@ -103,26 +107,34 @@ def list_claims(repository: Path, writer: str | None, as_json: bool) -> None:
 
 
 @content.command()
-@click.option("--apply", is_flag=True, help="Delete them; without it they are only listed.")
+@asks_first
 @json_option
 @click.pass_obj
-def clean(repository: Path, apply: bool, as_json: bool) -> None:
+def clean(repository: Path, consent: Consent, as_json: bool) -> None:
     """Delete the files whose contents no event speaks of, as a crash or a producer that gave up leaves them.
 
     Files that were written in the last content.unused_minutes stay.
 
     \b
     Example:
-      custody -r demo content clean
-      custody -r demo content clean --apply
+      custody -r demo content clean --dry-run
+      custody -r demo content clean --yes
     """
-    done = Repository.open(repository).clean_contents(apply=apply)
+    opened = Repository.open(repository)
+    if not consent.yes:
+        plan = opened.clean_contents(apply=False)
+        _print_cleaned(plan, as_json=as_json)
+    if consent.yes or (plan.claims and consent.ask("Delete these files?")):
+        _print_cleaned(opened.clean_contents(apply=True), as_json=as_json)
+
+
+def _print_cleaned(cleaned: Cleaned, *, as_json: bool) -> None:
     if as_json:
-        print_json(done)
+        print_json(cleaned)
         return
-    print_table("", ("claim",), [(name,) for name in done.claims])
-    what = "deleted" if done.is_applied else "would be deleted: --apply"
-    stderr().print(clean_text(f"{len(done.claims)} files, {size_text(done.bytes)}, {what}"))
+    print_table("", ("claim",), [(name,) for name in cleaned.claims])
+    what = "deleted" if cleaned.is_applied else "would be deleted"
+    stderr().print(clean_text(f"{len(cleaned.claims)} files, {size_text(cleaned.bytes)}, {what}"))
 
 
 def _write_file(path: Path, found: Content) -> None:

@@ -8,17 +8,8 @@ import click
 import msgspec
 
 from custody.capture import event_to_json
-from custody.cli.output import (
-    Command,
-    clean,
-    json_option,
-    print_json,
-    print_table,
-    stderr,
-    stdout,
-    time_text,
-    writer_option,
-)
+from custody.cli.options import Command, json_option, writer_option
+from custody.cli.output import clean, print_json, print_table, stderr, stdout, time_text
 from custody.model import Event
 from custody.repository import Repository
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
-from custody.cli.output import clean, json_option, print_json, print_table, stderr
+from custody.cli.consent import Consent, asks_first
+from custody.cli.options import json_option
+from custody.cli.output import clean, print_json, print_table, stderr
 from custody.errors import InvalidInputError
 from custody.repository import EventSelection, Repository
 
@@ -20,7 +22,7 @@ from custody.repository import EventSelection, Repository
 @click.option("--to", "to_ms", type=int, default=0, help="Events before this time, in ms since the epoch.")
 @click.option("--writer", help="Only events of this writer; otherwise of all of them.")
 @click.option("--reason", required=True, help="Why; it stays in the catalog.")
-@click.option("--yes", is_flag=True, help="Do it; without, only count the events that are meant.")
+@asks_first
 @json_option
 @click.pass_obj
 def forget(
@@ -32,7 +34,7 @@ def forget(
     to_ms: int,
     writer: str | None,
     reason: str,
-    yes: bool,
+    consent: Consent,
     as_json: bool,
 ) -> None:
     """Let no answer give out events that fulfil all conditions given; later events are not meant.
@@ -50,13 +52,14 @@ def forget(
     opened = Repository.open(repository)
     if event_ids and writer is None:
         raise InvalidInputError("--event-id: expected --writer with it, because each writer counts its own event ids.")
-    if not yes:
-        counted = opened.count_selected(meant, writer)
+    if not consent.yes:
+        counted = opened.count_meant(meant, writer)
         for notice in counted.notices:
             stderr().print(clean(notice))
         print_json(counted) if as_json else print_table(
-            "nothing is forgotten without --yes", ("writer", "events meant#"), list(counted.items())
+            "would be forgotten", ("writer", "events#"), list(counted.items())
         )
+    if not consent.ask("Forget these events?"):
         return
     done = opened.forget(meant, reason, writer)
     if as_json:

@@ -8,12 +8,14 @@ from pathlib import Path
 import click
 
 from custody.cli.forget_cmd import attribute_pairs
-from custody.cli.output import json_option, print_json, print_table, time_text
+from custody.cli.groups import CommandGroup
+from custody.cli.options import json_option
+from custody.cli.output import print_json, print_table, time_text
 from custody.errors import InvalidInputError
 from custody.repository import EventSelection, Hold, Repository
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def hold() -> None:
     """Keep events from being expired or erased, whatever the settings say."""
 

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
-from custody.cli.output import json_option, print_json, print_table
+from custody.cli.groups import CommandGroup
+from custody.cli.options import json_option
+from custody.cli.output import print_json, print_table
 from custody.repository import Repository
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def index() -> None:
     """Take care of the search index."""
 

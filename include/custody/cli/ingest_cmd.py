@@ -10,7 +10,8 @@ import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from custody.capture import Format
-from custody.cli.output import clean, json_option, print_json, print_table, stderr
+from custody.cli.options import json_option
+from custody.cli.output import clean, print_json, print_table, stderr
 from custody.config import EVENT_SUFFIXES
 from custody.errors import NotFoundError
 from custody.repository import FileReport, Repository

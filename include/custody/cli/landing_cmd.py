@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from custody.cli.output import json_option, print_json, print_table, size_text, time_text
+from custody.cli.options import json_option
+from custody.cli.output import print_json, print_table, size_text, time_text
 from custody.clock import SystemClock
 from custody.config import load_settings
 from custody.landing import Interval, Landed, instant, landed_files

@@ -8,7 +8,8 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from custody.cli.output import clean, json_option, print_json, stderr, stdout, time_text, writer_option
+from custody.cli.options import json_option, writer_option
+from custody.cli.output import clean, print_json, stderr, stdout, time_text
 from custody.lineage import FlowFileNode, Lineage
 from custody.model import Event
 from custody.repository import Repository

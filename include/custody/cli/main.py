@@ -1,41 +1,93 @@
-"""The command `custody`: one file a command, this one wires them."""
+"""The command `custody`: which commands there are, and where; each is imported when it is used."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
-from custody.cli.catalog_change_cmd import catalog
-from custody.cli.compact_cmd import compact
-from custody.cli.containers_cmd import containers
-from custody.cli.content_cmd import content
-from custody.cli.ending import EndedGroup
-from custody.cli.events_cmd import event, events
-from custody.cli.forget_cmd import forget
-from custody.cli.hold_cmd import hold
-from custody.cli.index_cmd import index
-from custody.cli.ingest_cmd import ingest
-from custody.cli.init_cmd import init
-from custody.cli.landing_cmd import landing
-from custody.cli.lineage_cmd import lineage
-from custody.cli.ngsi_cmd import ngsi
-from custody.cli.quarantine_cmd import quarantine
-from custody.cli.recover_cmd import recover
-from custody.cli.repair_cmd import repair
-from custody.cli.retention_cmd import retention
-from custody.cli.root import takes_repository
-from custody.cli.run_cmd import run
-from custody.cli.sample_cmd import sample
-from custody.cli.scrub_cmd import scrub
-from custody.cli.search_cmd import search
-from custody.cli.sql_cmd import sql
-from custody.cli.status_cmd import status
-from custody.cli.swh_cmd import swh
-from custody.cli.verify_cmd import attest_head, verify_all
+from custody.cli.error_report import Program
+from custody.cli.groups import CommandPlace
 
 
-@click.group(cls=EndedGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def _place(where: str, short_help: str) -> CommandPlace:
+    module, attribute = where.split(":")
+    return CommandPlace(f"custody.cli.{module}", attribute, short_help)
+
+
+# The texts are the first sentences of the commands' docstrings, so that help needs none of their modules.
+_PLACES = {
+    "attest": _place(
+        "verify_cmd:attest_head",
+        "Sign the newest revision, for an auditor to keep; `custody verify --against` checks it later.",
+    ),
+    "catalog": _place(
+        "catalog_change_cmd:catalog", "Look at the catalog, which says what is live, and take care of it."
+    ),
+    "compact": _place(
+        "compact_cmd:compact",
+        "Write live logs anew without the events that were forgotten, and small neighbours as one log.",
+    ),
+    "containers": _place(
+        "containers_cmd:containers", "Look at the containers of all writers, forget a lost one, claim a name."
+    ),
+    "content": _place("content_cmd:content", "Read the contents that events speak of."),
+    "event": _place("events_cmd:event", "Print the event with the id EVENT_ID in full."),
+    "events": _place(
+        "events_cmd:events", "Print events in the order of their ids, those included that are not live yet."
+    ),
+    "forget": _place(
+        "forget_cmd:forget",
+        "Let no answer give out events that fulfil all conditions given; later events are not meant.",
+    ),
+    "hold": _place("hold_cmd:hold", "Keep events from being expired or erased, whatever the settings say."),
+    "index": _place("index_cmd:index", "Take care of the search index."),
+    "ingest": _place("ingest_cmd:ingest", "Store the events of FILES, each event once."),
+    "init": _place("init_cmd:init", "Make a repository in FOLDER (or in --repository)."),
+    "landing": _place(
+        "landing_cmd:landing",
+        "Print the files in the landing folders of an interval: which wait, and what became of the others.",
+    ),
+    "lineage": _place(
+        "lineage_cmd:lineage", "Print the lineage of WHAT: a FlowFile's uuid, or the id of an event of it."
+    ),
+    "ngsi": _place("ngsi_cmd:ngsi", "Take notifications of context brokers to HDFS and Hive."),
+    "quarantine": _place("quarantine_cmd:quarantine", "Look at rejected input and try it again."),
+    "recover": _place(
+        "recover_cmd:recover",
+        "Deal with what interrupted work left: seal a dead writer's journals, remove what no transaction lists.",
+    ),
+    "repair": _place(
+        "repair_cmd:repair",
+        "Look at everything as `custody verify` does, print what would mend it, and do that.",
+    ),
+    "retention": _place("retention_cmd:retention", "Let events go that are too old, or for which there is no room."),
+    "run": _place("run_cmd:run", "Submit the Spark job of STEP; `all` runs every step of a rollover in one driver."),
+    "sample": _place("sample_cmd:sample", "Write files of simulated NiFi provenance events into FOLDER."),
+    "scrub": _place(
+        "scrub_cmd:scrub", "Read the part of the repository that is due, and keep how far it is and what was found."
+    ),
+    "search": _place(
+        "search_cmd:search", "Print the events that match QUERY, newest first; without QUERY all of them."
+    ),
+    "sql": _place(
+        "sql_cmd:sql",
+        "Print the rows of QUERY, one SELECT over all events of all writers, those included that are not live yet.",
+    ),
+    "status": _place(
+        "status_cmd:status",
+        "Show what is live, what waits, what is in the quarantine, and the room that all of it takes.",
+    ),
+    "swh": _place("swh_cmd:swh", "Where was this content? The provenance tables of Software Heritage (docs/swh.md)."),
+    "verify": _place(
+        "verify_cmd:verify_all",
+        "Look at everything on containers and store, and name each defect, what it costs and what mends it.",
+    ),
+}
+
+
+@click.group(cls=Program, places=_PLACES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="custody")
 @click.option(
     "--repository",
@@ -57,47 +109,28 @@ def cli(ctx: click.Context, repository: Path) -> None:
       custody -r demo run all
       custody -r demo search "event_type:SEND AND filename:orders*"
 
+    A command that deletes or overwrites shows its plan and asks. With --yes it does not ask, with --dry-run it only
+    shows the plan. Commands of the daily work, such as ingest, run or recover, act at once.
+
     Exit codes: 0 done, 1 some work failed, 2 wrong usage, 10 to 21 an error of custody, 130 interrupted (docs/cli.md).
     """
     ctx.obj = repository
 
 
-_COMMANDS = (
-    attest_head,
-    catalog,
-    compact,
-    containers,
-    content,
-    event,
-    events,
-    forget,
-    hold,
-    index,
-    ingest,
-    init,
-    landing,
-    lineage,
-    ngsi,
-    quarantine,
-    recover,
-    repair,
-    retention,
-    run,
-    sample,
-    scrub,
-    search,
-    sql,
-    status,
-    swh,
-    verify_all,
-)
-for _command in _COMMANDS:
-    cli.add_command(_command)
+class _NoPandas:
+    """Refuses pandas, which pyarrow imports where it is installed, to see whether a value is one of its.
 
+    That takes longer than all other imports together, and no command has such values. Only the installed command does
+    so, in a process that is its own: a program that uses custody as a library keeps its pandas.
+    """
 
-takes_repository(cli)
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is not needed by custody", name=name)
 
 
 def main() -> None:
     """Entry point of the installed command."""
+    sys.meta_path.insert(0, _NoPandas)
     cli()

@@ -1,14 +1,199 @@
-"""`custody ngsi`: notifications of context brokers on their way to HDFS and Hive."""
+"""`custody ngsi check`: cases of what is notified and what has to come out, run in memory or end to end.
+
+`custody ngsi serve`: notifications of context brokers over HTTP.
+
+`custody ngsi`: notifications of context brokers on their way to HDFS and Hive.
+"""
 
 from __future__ import annotations
 
+import logging
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
 import click
+from click.core import ParameterSource
 
-from custody.cli.ngsi_check_cmd import check
-from custody.cli.ngsi_serve_cmd import serve
+from custody.cli.groups import CommandGroup
+from custody.cli.options import json_option
+from custody.cli.output import clean, print_json, stderr, stdout
+from custody.clock import SystemClock
+from custody.config import Settings, load_settings
+from custody.errors import ConfigurationError, StorageError
+from custody.repository import Repository
+from custody.serving.ngsi_intake import Intake
+from custody_conformance.case import EXPECT, Case, read_cases
+from custody_conformance.checking import Verdict, check_cases, profiles, shipped_cases
+from custody_conformance.end_to_end import EndToEnd
+from custody_conformance.job import submitted
+from custody_conformance.running import run
+from custody_conformance.targets import Base
 
 
-@click.group()
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[CASES.json]...")
+@click.option("--profile", default=EXPECT, show_default=True, help="Compare with what another system does instead.")
+@click.option("--case", "wanted", multiple=True, help="Run the case with this id only; may be repeated.")
+@click.option("--end-to-end", "is_whole", is_flag=True, help="Over HTTP, through journals and the sink, to files.")
+@click.option(
+    "--base-uri",
+    metavar="URI",
+    help="With --end-to-end: the folder to write below, file:///…, hdfs://host:8020/… or webhdfs://host:9870/….",
+)
+@json_option
+@click.pass_context
+def check(
+    ctx: click.Context,
+    files: tuple[Path, ...],
+    profile: str,
+    wanted: tuple[str, ...],
+    is_whole: bool,
+    base_uri: str | None,
+    as_json: bool,
+) -> None:
+    """Run cases: a notification with its headers and parameters, and the files and tables that have to come out.
+
+    Without a file the cases that custody brings along are run. Nothing is written anywhere, or with --end-to-end in
+    folders that are removed again: on this machine, or below URI. docs/ngsi.md has the form of a case. Exit code 1
+    when one fails.
+
+    Where an HDFS wants a login, the settings ngsi.krb5_auth, krb5_user, krb5_password and oauth2_token say which: those
+    of the repository, or of the environment (CUSTODY__NGSI__KRB5_PASSWORD), which need no repository.
+
+    \b
+    Example:
+      custody ngsi check
+      custody ngsi check mine.json --profile cygnus-1.9.0 --json
+      custody ngsi check mine.json --end-to-end
+      custody ngsi check mine.json --end-to-end --base-uri webhdfs://namenode:9870/tmp
+      custody -r demo ngsi check --end-to-end --base-uri swebhdfs://namenode/tmp
+    """
+    if base_uri is not None and not is_whole:
+        raise click.UsageError("--base-uri belongs to --end-to-end")
+    cases = tuple(case for file in files for case in _read(file)) if files else shipped_cases()
+    _require(cases, profile, wanted)
+    chosen = [case for case in cases if not wanted or case.id in wanted]
+    if base_uri is not None:
+        verdicts = list(_verdicts_at(base_uri, _settings(ctx), chosen, files, profile))
+    else:
+        verdicts = list(check_cases(chosen, profile, EndToEnd().run if is_whole else run))
+    failed = [verdict for verdict in verdicts if verdict.is_checked and not verdict.is_passed]
+    if as_json:
+        print_json(_document(profile, verdicts, chosen))
+    else:
+        if ignored := _ignored(chosen):
+            told = ", ".join(f"{name} ({count} cases)" for name, count in ignored.items())
+            stderr().print(clean(f"notice: not known, and passed over: {told}"))
+        for verdict in failed:
+            stdout().print(clean(f"{verdict.id}  {verdict.title}"))
+            for difference in verdict.differences:
+                for line in difference.split("\n"):
+                    stdout().print(clean(f"    {line}"))
+        checked = sum(verdict.is_checked for verdict in verdicts)
+        stdout().print(
+            f"{len(verdicts)} cases, {checked} checked against {profile}: "
+            f"{checked - len(failed)} as expected, {len(failed)} not"
+        )
+    if failed:
+        sys.exit(1)
+
+
+def _settings(ctx: click.Context) -> Settings:
+    """Return the settings of the repository; nobody has to have one, unless it is named."""
+    root = ctx.find_root()
+    is_named = root.get_parameter_source("repository") is not ParameterSource.DEFAULT
+    return load_settings(ctx.obj, is_needed=is_named)
+
+
+def _verdicts_at(
+    base_uri: str, settings: Settings, cases: Sequence[Case], files: Sequence[Path], profile: str
+) -> Iterator[Verdict]:
+    base = Base.parse(base_uri)
+    if base.backend == "binary":
+        # Hadoop's RPC is spoken by the client that Spark brings, so a driver runs them.
+        log = logging.getLogger(__name__)
+        return submitted(base_uri, settings.root, cases, files, profile, lambda line: log.info("%s", line))
+    return check_cases(cases, profile, EndToEnd(base, access=settings.ngsi).run)
+
+
+def _read(file: Path) -> tuple[Case, ...]:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{file}: expected a file of cases ({error.strerror})") from error
+    return read_cases(data, str(file))
+
+
+def _require(cases: tuple[Case, ...], profile: str, wanted: tuple[str, ...]) -> None:
+    known = {case.id for case in cases}
+    if missing := [identifier for identifier in wanted if identifier not in known]:
+        raise ConfigurationError(f"--case {missing[0]}: expected the id of one of the {len(cases)} cases")
+    if not any(case.expected(profile) for case in cases):
+        raise ConfigurationError(f"--profile {profile}: expected {', '.join([EXPECT, *profiles(cases)])}")
+
+
+def _ignored(cases: Sequence[Case]) -> dict[str, int]:
+    """Return how many cases have each member that is not known."""
+    return dict(sorted(Counter(name for case in cases for name in case.ignored).items()))
+
+
+def _document(profile: str, verdicts: list[Verdict], cases: Sequence[Case]) -> dict[str, object]:
+    return {
+        "profile": profile,
+        "ignored": _ignored(cases),
+        "cases": [
+            {
+                "id": verdict.id,
+                "title": verdict.title,
+                "checked": verdict.is_checked,
+                "passed": verdict.is_passed,
+                "differences": verdict.differences,
+            }
+            for verdict in verdicts
+        ],
+        "passed": sum(verdict.is_passed for verdict in verdicts),
+        "failed": sum(verdict.is_checked and not verdict.is_passed for verdict in verdicts),
+    }
+
+
+@click.command()
+@click.option("--host", help="Address to listen on, instead of receiver.host.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on, instead of receiver.port.")
+@click.option("--quiet", "-q", is_flag=True, help="Write no line a request to stderr.")
+@click.pass_obj
+def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> None:
+    """Take notifications over HTTP until SIGTERM; each is answered with 200 once it is on disk.
+
+    NGSIv2, NGSI-LD and NGSIv1 are posted to ngsi.notification_target. A notification becomes RECEIVE events, one an
+    entity, with its body as their content. What cannot be read is answered with 400 and goes to the
+    quarantine. The process holds a writer slot.
+
+    \b
+    Example:
+      custody -r demo ngsi serve --port 5050
+    """
+    # FastAPI and uvicorn take a second to import, and only this command needs them.
+    try:
+        from custody.serving.ngsi_receiver import Receiver, checked_tokens, create_app
+        from custody.serving.ngsi_receiver import serve as serve_app
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"{error}. The receiver needs FastAPI and uvicorn: install custody[ngsi].") from None
+
+    at = Repository.open(repository)
+    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    chosen = at.settings.model_copy(update={"receiver": at.settings.receiver.model_copy(update=given)})
+    tokens = checked_tokens(chosen)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
+    with at.writer() as writer, Intake(writer, chosen.receiver.requests_max) as intake:
+        receiver = Receiver(chosen, intake, at.quarantine, SystemClock(), tokens)
+        app = create_app(receiver)
+        serve_app(app, chosen, lambda url: stderr().print(clean(f"custody: notifications are taken at {url}")))
+    stderr().print(clean(f"custody: {intake.stored} notifications were stored"))
+
+
+@click.group(cls=CommandGroup)
 def ngsi() -> None:
     """Take notifications of context brokers to HDFS and Hive."""
 

@@ -9,7 +9,10 @@ from pathlib import Path
 import click
 
 from custody.capture import Format
-from custody.cli.output import json_option, print_json, print_table, stderr, time_text
+from custody.cli.consent import Consent, asks_first
+from custody.cli.groups import CommandGroup
+from custody.cli.options import json_option
+from custody.cli.output import print_json, print_table, stderr, time_text
 from custody.errors import InvalidInputError, NotFoundError
 from custody.ngsi_sink.persist import resubmit_entry
 from custody.ngsi_sink.resubmission import FORMAT as SINK_FORMAT
@@ -19,7 +22,7 @@ from custody.repository import FileReport, Repository
 _ENTRIES_SHOWN = 200
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def quarantine() -> None:
     """Look at rejected input and try it again."""
 
@@ -104,7 +107,8 @@ def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_n
 @click.option("--all", "everything", is_flag=True, help="All pieces; --code and --file narrow it.")
 @click.option("--code", "codes", multiple=True, help="With --all, those rejected for this reason; may be repeated.")
 @click.option("--file", "files", multiple=True, help="With --all, those of the file of this name; may be repeated.")
-@click.option("--apply", "is_applied", is_flag=True, help="Remove them; without it they are only shown.")
+@asks_first
+@json_option
 @click.pass_obj
 def remove(
     repository: Path,
@@ -112,35 +116,46 @@ def remove(
     everything: bool,
     codes: tuple[str, ...],
     files: tuple[str, ...],
-    is_applied: bool,
+    consent: Consent,
+    as_json: bool,
 ) -> None:
-    """Show the pieces with the keys KEYS, or all of them, and with --apply forget them for good.
+    """Forget the pieces with the keys KEYS, or all of them, for good.
 
     What the sink of NGSI could not write is part of its work and cannot be removed; --all leaves it.
 
     \b
     Example:
-      custody -r demo quarantine remove 3f2a9c0d11e45b67 --apply
-      custody -r demo quarantine remove --all --code contradiction --apply
+      custody -r demo quarantine remove 3f2a9c0d11e45b67
+      custody -r demo quarantine remove --all --code contradiction --yes
     """
     if everything == bool(keys):
         raise click.UsageError("name KEYS or give --all")
     if keys and (codes or files):
         raise click.UsageError("--code and --file narrow --all, and mean nothing with KEYS")
-    kept = Repository.open(repository).quarantine
+    room = Repository.open(repository).quarantine
     if everything:
         names = {Path(file).name for file in files}
-        entries = [entry for entry in kept.entries() if _is_wanted(entry, set(codes), names)]
+        entries = [entry for entry in room.entries() if _is_wanted(entry, set(codes), names)]
     else:
-        entries = [kept.get(key) for key in keys]
+        entries = [room.get(key) for key in keys]
     if sinks := [entry.key for entry in entries if entry.format == SINK_FORMAT]:
         raise InvalidInputError(
             f"quarantine entry {sinks[0]}: expected rejected input, got what the sink of NGSI has still to write. "
             "Mend the target and resubmit it."
         )
-    for entry in entries if is_applied else ():
-        kept.remove(entry.key)
-    _print_entries(f"{len(entries)} pieces {'removed' if is_applied else 'would go; --apply removes them'}", entries)
+
+    def show(*, done: bool) -> None:
+        if as_json:
+            print_json({"done": done, "entries": entries})
+        else:
+            _print_entries(f"{len(entries)} pieces {'removed' if done else 'would go'}", entries)
+
+    if not consent.yes:
+        show(done=False)
+    if consent.yes or (entries and consent.ask("Remove these pieces?")):
+        for entry in entries:
+            room.remove(entry.key)
+        show(done=True)
 
 
 def _is_wanted(entry: Entry, codes: set[str], files: set[str]) -> bool:

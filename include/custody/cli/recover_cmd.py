@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
-from custody.cli.output import json_option, print_json, print_table, stderr
-from custody.recovery import Leftover
+from custody.cli.options import dry_run_option, json_option
+from custody.cli.output import print_json, print_table, stderr
+from custody.recovery import Finding
 from custody.repository import Repository
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only say what would be done, and why.")
+@dry_run_option
 @click.option("--take-over", is_flag=True, help="Take the work over from an attempt that lives; it then ends with 19.")
 @click.option("--adopt", is_flag=True, help="Bring journals of another incarnation in, as a writer of their own.")
 @json_option

@@ -1,4 +1,4 @@
-"""`custody repair`: what would mend the damage that is found, and, when asked, doing it."""
+"""`custody repair`: what would mend the damage that is found, and doing it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from pathlib import Path
 import click
 import msgspec
 
+from custody.cli.consent import Consent, asks_first
+from custody.cli.error_report import SOME_WORK_FAILED
 from custody.cli.findings import deep_option, level_of
-from custody.cli.output import json_option, print_json, print_table, stderr
+from custody.cli.options import json_option
+from custody.cli.output import print_json, print_table, stderr
 from custody.clock import SystemClock
 from custody.config import load_settings
+from custody.errors import CorruptionError
 from custody.maintenance.findings import damages
 from custody.maintenance.repair import Action, Repaired
-from custody.maintenance.repair import plan_repair as look
-from custody.maintenance.repair import repair as mend
+from custody.maintenance.repair import plan_repair as plan_repairs
+from custody.maintenance.repair import repair as run_repairs
 from custody.vfs import PosixFileSystem
-
-_FAILED = 1
-_CORRUPT = 20
 
 
 @click.command()
-@click.option("--apply", is_flag=True, help="Do it; without this nothing is changed.")
+@asks_first
 @click.option("--accept-loss", is_flag=True, help="Also give up events that nothing holds any more, and note them.")
 @deep_option
 @json_option
 @click.pass_obj
-def repair(repository: Path, apply: bool, accept_loss: bool, deep: bool, as_json: bool) -> None:
-    """Look at everything as `custody verify` does and print what would mend it; with --apply do it.
+def repair(repository: Path, consent: Consent, accept_loss: bool, deep: bool, as_json: bool) -> None:
+    """Look at everything as `custody verify` does, print what would mend it, and do that.
 
     What can be read is kept, what was damaged goes to the quarantine or stays where it is, unlisted. Which events are
     lost is noted in the catalog. What was done stands in a report in the folder of runs. docs/damage.md has the
@@ -39,8 +40,8 @@ def repair(repository: Path, apply: bool, accept_loss: bool, deep: bool, as_json
 
     \b
     Example:
-      custody -r demo repair
-      custody -r demo repair --apply
+      custody -r demo repair --dry-run
+      custody -r demo repair --yes
     """
     settings, fs, clock = load_settings(repository), PosixFileSystem(), SystemClock()
     level = level_of(quick=False, deep=deep)
@@ -50,36 +51,37 @@ def repair(repository: Path, apply: bool, accept_loss: bool, deep: bool, as_json
         if not as_json:
             talk.print(f"{action.what} {action.target}: {action.error or action.outcome}", markup=False)
 
-    if apply:
-        found = mend(settings, fs, clock, level, accept_loss=accept_loss, on_done=on_done)
-    else:
-        found = look(settings, fs, clock, level)
-    _print(found, as_json=as_json, accept_loss=accept_loss, apply=apply)
-    if any(action.error is not None for action in found.actions):
-        sys.exit(_FAILED)
-    if damages(found.before if found.after is None else found.after):
-        sys.exit(_CORRUPT)
+    if not consent.yes:
+        outcome = plan_repairs(settings, fs, clock, level)
+        _print(outcome, as_json=as_json, accept_loss=accept_loss, is_plan=True)
+    if consent.yes or (outcome.actions and consent.ask("Do this?")):
+        outcome = run_repairs(settings, fs, clock, level, accept_loss=accept_loss, on_done=on_done)
+        _print(outcome, as_json=as_json, accept_loss=accept_loss, is_plan=False)
+    if any(action.error is not None for action in outcome.actions):
+        sys.exit(SOME_WORK_FAILED)
+    if damages(outcome.before if outcome.after is None else outcome.after):
+        sys.exit(CorruptionError.exit_code)
 
 
-def _print(found: Repaired, *, as_json: bool, accept_loss: bool, apply: bool) -> None:
+def _print(outcome: Repaired, *, as_json: bool, accept_loss: bool, is_plan: bool) -> None:
     if as_json:
-        left = found.before if found.after is None else found.after
+        left = outcome.before if outcome.after is None else outcome.after
         document = {
-            "actions": [msgspec.to_builtins(action) for action in found.actions],
-            "damage_before": [item.document() for item in damages(found.before)],
+            "actions": [msgspec.to_builtins(action) for action in outcome.actions],
+            "damage_before": [item.document() for item in damages(outcome.before)],
             "damage_left": [item.document() for item in damages(left)],
-            "report": found.report,
+            "report": outcome.report,
         }
         print_json(document)
         return
     rows = [
         (action.what, action.writer, action.target, action.events or None, _outcome(action, accept_loss), action.reason)
-        for action in found.actions
+        for action in outcome.actions
     ]
-    title = f"{len(rows)} actions" if apply else f"{len(rows)} actions; nothing is changed without --apply"
+    title = f"{len(rows)} actions to do" if is_plan else f"{len(rows)} actions"
     print_table(title, ("action", "writer", "what", "events lost#", "outcome", "because"), rows)
-    if found.report:
-        stderr().print(f"report: {found.report}", markup=False)
+    if outcome.report:
+        stderr().print(f"report: {outcome.report}", markup=False)
 
 
 def _outcome(action: Action, accept_loss: bool) -> str:

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import click
 
-from custody.cli.output import json_option, print_json, print_table, size_text, stderr, time_text
+from custody.cli.consent import Consent, asks_first
+from custody.cli.groups import CommandGroup
+from custody.cli.options import json_option
+from custody.cli.output import print_json, print_table, size_text, stderr, time_text
 from custody.errors import StorageError
 from custody.repository import Plan, Repository
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def retention() -> None:
     """Let events go that are too old, or for which there is no room."""
 
@@ -36,9 +39,10 @@ def plan(repository: Path, as_json: bool) -> None:
 
 
 @retention.command("apply")
+@asks_first
 @json_option
 @click.pass_obj
-def apply(repository: Path, as_json: bool) -> None:
+def apply(repository: Path, consent: Consent, as_json: bool) -> None:
     """Take out of the catalog what the plan names, and delete what was taken out longer ago than retention.grace.
 
     The command can be stopped and run again at any time. If the limit cannot be kept although all went that may go, it
@@ -46,9 +50,15 @@ def apply(repository: Path, as_json: bool) -> None:
 
     \b
     Example:
-      custody -r demo retention apply
+      custody -r demo retention apply --yes
     """
-    done = Repository.open(repository).apply_retention()
+    opened = Repository.open(repository)
+    if not consent.yes:
+        expected = opened.plan_retention()
+        print_json(expected) if as_json else _print_plan(expected, "would be done")
+    if not consent.ask("Let these event logs go?"):
+        return
+    done = opened.apply_retention()
     if as_json:
         print_json(done)
     else:

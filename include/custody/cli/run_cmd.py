@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from custody.cli.output import clean, json_option, print_json, print_table, size_text, stderr
+from custody.cli.options import json_option
+from custody.cli.output import clean, print_json, print_table, size_text, stderr
 from custody.config import load_settings
 from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
 from custody.recovery import STEPS

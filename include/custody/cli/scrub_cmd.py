@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from custody.cli.findings import bar, print_findings
-from custody.cli.output import json_option, print_json, print_table, size_text, time_text
+from custody.cli.options import json_option
+from custody.cli.output import print_json, print_table, size_text, time_text
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
+from custody.errors import CorruptionError
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import Round, Scrub, is_behind, scrub_once
 from custody.vfs import PosixFileSystem
-
-_CORRUPT = 20
 
 
 @click.command()
@@ -77,7 +77,7 @@ def print_scrub(settings: Settings, scrub: Scrub, *, as_json: bool) -> None:
         print_table(title, ("round#", "begun", "ended", "pieces#", "bytes#", "findings#"), rows)
         print_findings(found)
     if damages(found):
-        sys.exit(_CORRUPT)
+        sys.exit(CorruptionError.exit_code)
 
 
 def _document(item: Round) -> dict[str, Any]:

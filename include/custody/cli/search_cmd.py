@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from custody.cli.output import clean, json_option, print_json, print_table, stderr, time_text
+from custody.cli.options import json_option
+from custody.cli.output import clean, print_json, print_table, stderr, time_text
 from custody.clock import SystemClock
 from custody.errors import InvalidInputError
 from custody.query import time_span

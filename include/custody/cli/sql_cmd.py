@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from custody.cli.output import clean, json_option, print_json, print_table, stderr
+from custody.cli.options import Duration, json_option
+from custody.cli.output import clean, print_json, print_table, stderr
 from custody.errors import ConfigurationError
 from custody.model import INT64_MAX
 from custody.repository import Repository
@@ -24,19 +25,26 @@ if TYPE_CHECKING:
 
 _INFINITE_DAYS = (1 << 31) - 1  # the engine's word for a day without end
 
+_TIMEOUT = Duration(plain_unit="s", least_ms=1)
+
 
 @click.command()
 @click.argument("query")
 @click.option(
     "--limit", "-n", type=click.IntRange(min=0), default=1000, show_default=True, help="Rows to print; 0 for all."
 )
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds that the query may take.")
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=_TIMEOUT,
+    help="How long the query may take, such as 30s; without a unit, in seconds.",
+)
 @click.option("--skip-damaged", is_flag=True, help="Leave out what is damaged; reads every log from end to end.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
 @json_option
 @click.pass_obj
 def sql(
-    repository: Path, query: str, limit: int, timeout: float | None, skip_damaged: bool, as_csv: bool, as_json: bool
+    repository: Path, query: str, limit: int, timeout_ms: int | None, skip_damaged: bool, as_csv: bool, as_json: bool
 ) -> None:
     """Print the rows of QUERY, one SELECT over all events of all writers, those included that are not live yet.
 
@@ -48,7 +56,8 @@ def sql(
     """
     if as_csv and as_json:
         raise ConfigurationError("--csv and --json exclude each other.")
-    with Repository.open(repository).sql(query, seconds_max=timeout, skip_damaged=skip_damaged) as result:
+    seconds_max = None if timeout_ms is None else timeout_ms / 1000
+    with Repository.open(repository).sql(query, seconds_max=seconds_max, skip_damaged=skip_damaged) as result:
         rows = _rows(result)
         shown = islice(rows, limit or None)
         if as_json:

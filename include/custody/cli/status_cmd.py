@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from custody.cli.output import clean, json_option, print_json, print_table, size_text, stderr, time_text
+from custody.cli.options import json_option
+from custody.cli.output import clean, print_json, print_table, size_text, stderr, time_text
 from custody.repository import Repository
 
 _STATES = {"new": "empty, made on first use"}

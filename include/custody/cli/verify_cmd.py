@@ -12,26 +12,18 @@ from typing import Any
 import click
 import msgspec
 
-from custody.catalog import (
-    Attestation,
-    Catalog,
-    Verification,
-    attest,
-    compare,
-    public_key,
-    read_attestation,
-    verify,
-)
-from custody.catalog import new_key as made_key
-from custody.cli.catalog_cmd import catalog as catalog_group
-from custody.cli.catalogs import opened, opened_all
+from custody.catalog import Catalog, Verification, verify
+from custody.catalog.attest import Attestation, attest, compare, public_key, read_attestation
+from custody.catalog.attest import new_key as made_key
+from custody.cli.catalog_cmd import load_catalog, load_catalogs
 from custody.cli.findings import bar, deep_option, level_of, print_findings, quick_option, verdict
-from custody.cli.output import json_option, print_json, print_table, size_text, stderr, stdout, writer_option
+from custody.cli.options import json_option, writer_option
+from custody.cli.output import print_json, print_table, size_text, stderr, stdout
 from custody.cli.scrub_cmd import print_scrub
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.config.parsing import is_local
-from custody.errors import ConfigurationError, NotFoundError
+from custody.errors import ConfigurationError, CorruptionError, NotFoundError
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.scrub import read_scrub
 from custody.maintenance.verification import Checked, verify_repository
@@ -40,8 +32,6 @@ from custody.maintenance.verification.verifier import Progress
 from custody.ngsi_sink.destinations import check_destinations
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
-
-_CORRUPT = 20
 
 
 @click.command("verify")
@@ -91,7 +81,7 @@ def verify_all(
         attestation = read_attestation(PosixFileSystem().read(against), against, trusted)
         writer = writer or attestation.writer
     if chain_only or not is_local(settings.repository.store):
-        _run(opened_all(repository, writer), attestation, files=not chain_only, as_json=as_json)
+        _run(load_catalogs(repository, writer), attestation, files=not chain_only, as_json=as_json)
         return
     workspaces = [item for item in Workspace.all(settings) if writer in (None, item.writer)]
     if writer is not None and not workspaces:
@@ -106,7 +96,7 @@ def verify_all(
     else:
         _print_all(workspaces, found, documents, only_orphans=orphans)
     if any(document["defects"] for document in documents):
-        sys.exit(_CORRUPT)
+        sys.exit(CorruptionError.exit_code)
 
 
 def _looked(
@@ -185,7 +175,7 @@ def _print_counts(title: str, documents: Sequence[dict[str, Any]]) -> None:
     print_table(title, columns, [[document[name] for name in ("writer", *counted)] for document in documents])
 
 
-@catalog_group.command("verify")
+@click.command("verify")
 @writer_option
 @json_option
 @click.pass_obj
@@ -196,7 +186,7 @@ def verify_chain(repository: Path, writer: str | None, as_json: bool) -> None:
     Example:
       custody -r demo catalog verify
     """
-    _run([opened(repository, writer)[1]], None, files=False, as_json=as_json)
+    _run([load_catalog(repository, writer)[1]], None, files=False, as_json=as_json)
 
 
 @click.command("attest")
@@ -220,7 +210,7 @@ def attest_head(repository: Path, new_key: Path | None, key: Path | None, out: P
         raise click.UsageError("name a key with --key, or make one with --new-key FILE")
     pem = made_key() if key is None else fs.read(key)
     # Signed before the key is kept: where there is nothing to sign no key is left behind.
-    made = msgspec.json.encode(attest(opened(repository, writer)[1], pem, SystemClock())) + b"\n"
+    made = msgspec.json.encode(attest(load_catalog(repository, writer)[1], pem, SystemClock())) + b"\n"
     if new_key is not None:
         _keep_key(new_key, pem)
         stderr().print(f"made the key {new_key}, its public key is {public_key(pem)}", markup=False)
@@ -253,7 +243,7 @@ def _run(catalogs: Sequence[Catalog], attestation: Attestation | None, *, files:
         for document in documents:
             _print(document)
     if any(document["defects"] for document in documents):
-        sys.exit(_CORRUPT)
+        sys.exit(CorruptionError.exit_code)
 
 
 def _document(catalog: Catalog, found: Verification, attestation: Attestation | None) -> dict[str, Any]:

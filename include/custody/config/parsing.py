@@ -1,8 +1,7 @@
-"""Parts of a date in the name of a folder, as `strftime` writes them.
+"""Texts that settings and options have in common, and how they are read.
 
-Spans of time as people write them: `7 days`, `90 minutes`, `5 years`.
-
-Where a store lies: a folder of this machine, as a path or as `file://`, or the URL of an object store.
+Spans of time (`90s`, `24h`, `30 days`), the parts of a date in a folder's name (`%Y-%m-%d`), and the location of a
+store: a folder of this machine, as a path or as `file://`, or the URL of an object store.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 from custody.errors import ConfigurationError
 
-_PART = re.compile(r"%.?")
-_KNOWN = ("%Y", "%m", "%d", "%j", "%H", "%M")
+_DATE_PART = re.compile(r"%.?")
+_KNOWN_DATE_PARTS = ("%Y", "%m", "%d", "%j", "%H", "%M")
 
 
 def date_parts(template: str) -> list[str]:
@@ -23,10 +22,11 @@ def date_parts(template: str) -> list[str]:
     Raises:
         ValueError: it has another part, or a part without the larger ones that it belongs to.
     """
-    parts = _PART.findall(template)
-    unknown = [part for part in parts if part not in _KNOWN]
+    parts = _DATE_PART.findall(template)
+    unknown = [part for part in parts if part not in _KNOWN_DATE_PARTS]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is no part of a date that is known here; expected {', '.join(_KNOWN)}")
+        expected = ", ".join(_KNOWN_DATE_PARTS)
+        raise ValueError(f"{unknown[0]!r} is no part of a date that is known here; expected {expected}")
     has = set(parts)
     is_day = bool(has & {"%d", "%j"})
     if ("%M" in has and "%H" not in has) or ("%H" in has and not is_day) or ("%d" in has and "%m" not in has):
@@ -40,26 +40,31 @@ def date_parts(template: str) -> list[str]:
 
 _SECOND_MS = 1000
 _UNITS_MS = {
-    "second": _SECOND_MS,
-    "minute": 60 * _SECOND_MS,
-    "hour": 3600 * _SECOND_MS,
-    "day": 86_400 * _SECOND_MS,
-    "week": 7 * 86_400 * _SECOND_MS,
-    "year": 365 * 86_400 * _SECOND_MS,
+    "ms": 1,
+    "s": _SECOND_MS,
+    "m": 60 * _SECOND_MS,
+    "h": 3600 * _SECOND_MS,
+    "d": 86_400 * _SECOND_MS,
+    "w": 7 * 86_400 * _SECOND_MS,
+    "y": 365 * 86_400 * _SECOND_MS,
 }
-_SPAN = re.compile(rf"(\d{{1,9}})\s*({'|'.join(_UNITS_MS)})s?")
+_UNIT_WORDS = {"second": "s", "minute": "m", "hour": "h", "day": "d", "week": "w", "year": "y"}
+_DURATION = re.compile(rf"(\d{{1,9}})\s*(?:({'|'.join(_UNITS_MS)})|({'|'.join(_UNIT_WORDS)})s?)")
 
 
-def span_ms(text: str) -> int:
-    """Return a span of time in ms; a year has 365 days.
+def duration_ms(text: str) -> int:
+    """Return a span of time in milliseconds: a number and a unit, as a letter or a word; a year has 365 days.
+
+    The one language for spans of time, in the settings as on the command line.
 
     Raises:
         ValueError: it is none.
     """
-    found = _SPAN.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f"expected a span of time such as '30 days' ({', '.join(_UNITS_MS)}), got {text!r}")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"expected a span of time such as 90s, 24h, 7d or '30 days', got {text!r}")
+    number, letter, word = match.groups()
+    return int(number) * _UNITS_MS[letter or _UNIT_WORDS[word]]
 
 
 def is_local(location: str) -> bool:

@@ -24,7 +24,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from custody.config.parsing import date_parts, span_ms
+from custody.config.parsing import date_parts, duration_ms
 
 Unset = BeforeValidator(lambda value: None if value == "" else value)
 """TOML has no word for it: an empty text is no value."""
@@ -428,7 +428,7 @@ def keep_rule(text: str) -> KeepRule:
             attributes.append((attribute[1], attribute[2]))
         else:
             raise _refusal(text)
-    return KeepRule(span_ms(found["span"]), event_type, tuple(attributes))
+    return KeepRule(duration_ms(found["span"]), event_type, tuple(attributes))
 
 
 def _refusal(text: str) -> ValueError:
@@ -486,7 +486,7 @@ class RetentionSection(Section):
     @classmethod
     def _is_span(cls, text: str | None) -> str | None:
         if text is not None:
-            span_ms(text)
+            duration_ms(text)
         return text
 
     @field_validator("rules")
@@ -499,7 +499,7 @@ class RetentionSection(Section):
     @property
     def age_max_ms(self) -> int | None:
         """How long events are kept for which no rule says otherwise; None for ever."""
-        return None if self.age_max is None else span_ms(self.age_max)
+        return None if self.age_max is None else duration_ms(self.age_max)
 
     @property
     def keep_rules(self) -> tuple[KeepRule, ...]:
@@ -509,7 +509,7 @@ class RetentionSection(Section):
     @property
     def grace_ms(self) -> int:
         """How long marked files stay."""
-        return span_ms(self.grace)
+        return duration_ms(self.grace)
 
 
 class LeaseSection(Section):

@@ -3,13 +3,11 @@
 from custody.store.base import ObjectInfo, ObjectStore, check_key
 from custody.store.local import LocalStore
 from custody.store.opening import open_store
-from custody.store.remote import RemoteStore
 
 __all__ = [
     "LocalStore",
     "ObjectInfo",
     "ObjectStore",
-    "RemoteStore",
     "check_key",
     "open_store",
 ]

@@ -5,18 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from obstore.exceptions import BaseError
-from obstore.store import MemoryStore, from_url
-
 from custody.config.parsing import is_local, local_folder
 from custody.errors import ConfigurationError
 from custody.store.base import ObjectStore
 from custody.store.local import LocalStore
-from custody.store.remote import RemoteStore
 from custody.vfs import FileSystem
 
 _REMOTE = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
-_MEMORY: dict[str, MemoryStore] = {}
 
 
 def open_store(location: str, fs: FileSystem, root: Path, *, can_put_if_absent: bool = True) -> ObjectStore:
@@ -35,14 +30,11 @@ def open_store(location: str, fs: FileSystem, root: Path, *, can_put_if_absent: 
     parts = urlsplit(location)
     if "@" in parts.netloc and parts.scheme not in ("abfs", "abfss"):
         raise ConfigurationError("store: expected no credentials in the URL. Put them into the environment.")
-    if parts.scheme == "memory":
-        client = _MEMORY.setdefault(location, MemoryStore())
-        return RemoteStore(client, location, can_put_if_absent=can_put_if_absent)
-    if parts.scheme not in _REMOTE or not parts.netloc:
+    if parts.scheme != "memory" and (parts.scheme not in _REMOTE or not parts.netloc):
         raise ConfigurationError(
             f"store {location!r}: expected a path, file://, memory://, s3://, gs:// or az:// with a bucket."
         )
-    try:
-        return RemoteStore(from_url(location), location, can_put_if_absent=can_put_if_absent)
-    except (BaseError, ValueError) as error:
-        raise ConfigurationError(f"store {location!r}: {str(error).splitlines()[0]}") from error
+    # Imported here: a store on a local disk needs no client of object stores.
+    from custody.store.remote import open_remote
+
+    return open_remote(location, can_put_if_absent=can_put_if_absent)

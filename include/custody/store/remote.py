@@ -9,12 +9,28 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import MemoryStore, ObjectStore
+from obstore.store import MemoryStore, ObjectStore, from_url
 
-from custody.errors import InvalidInputError, NotFoundError, StorageError
+from custody.errors import ConfigurationError, InvalidInputError, NotFoundError, StorageError
 from custody.store.base import ObjectInfo, check_key, check_prefix
 
 _PARALLEL_READS = 16
+_MEMORY: dict[str, MemoryStore] = {}
+"""The stores of this process's memory, by their URLs."""
+
+
+def open_remote(url: str, *, can_put_if_absent: bool) -> RemoteStore:
+    """Return the store at a URL of an object store, or of this process's memory.
+
+    Raises:
+        ConfigurationError: the environment does not fit the URL.
+    """
+    if url.startswith("memory://"):
+        return RemoteStore(_MEMORY.setdefault(url, MemoryStore()), url, can_put_if_absent=can_put_if_absent)
+    try:
+        return RemoteStore(from_url(url), url, can_put_if_absent=can_put_if_absent)
+    except (BaseError, ValueError) as error:
+        raise ConfigurationError(f"store {url!r}: {str(error).splitlines()[0]}") from error
 
 
 class RemoteStore:

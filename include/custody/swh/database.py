@@ -23,7 +23,7 @@ from custody.errors import InvalidInputError, NotFoundError
 from custody.format.names import name_as_text
 from custody.swh.pages import CACHE_BYTES, PageCache
 from custody.swh.swhid import ObjectType, Swhid
-from custody.swh.table_reader import Table
+from custody.swh.table_file import Table
 from custody.swh.tables import (
     CONTENTS_IN_DIRECTORIES,
     CONTENTS_IN_REVISIONS,

@@ -12,7 +12,7 @@ from obstore.store import MemoryStore
 
 from custody.catalog import Action, AddFile, Catalog, CommitConflictError, PrunedError, RemoveFile, prune, verify
 from custody.clock import ManualClock
-from custody.store import RemoteStore
+from custody.store.remote import RemoteStore
 
 NAMES = st.sampled_from([f"f{number}" for number in range(6)])
 HANDLES = st.integers(0, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -20,6 +19,7 @@ from custody.errors import (
     NotFoundError,
 )
 from custody.repository import Repository
+from tests.docs.update import commands
 from tests.support import append, event, flipped, run_steps, sample, write_samples
 from tests.unit.capture.documents import document
 
@@ -47,14 +47,7 @@ def new(repository: Repository) -> Path:
     return repository.settings.root
 
 
-def commands(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
-        yield (*before, name), command
-        if isinstance(command, click.Group):
-            yield from commands(command, *before, name)
-
-
-COMMANDS = dict(commands(cli))
+COMMANDS = {tuple(name.split()[1:]): command for name, command in commands() if name != "custody"}
 
 
 @pytest.mark.parametrize("path", [(), *COMMANDS], ids=" ".join)
@@ -314,15 +307,14 @@ def test_the_quarantine_is_emptied_by_reason_and_by_file_after_a_look(new: Path,
 
     before = left()
     assert len(before) >= 5
-    shown = run(new, "quarantine", "remove", "--all", "--code", "not-an-object")
-    assert "--apply removes them" in shown.stdout
+    shown = run(new, "quarantine", "remove", "--all", "--code", "not-an-object", "--dry-run")
+    assert "would go" in shown.stdout
     assert left() == before
     assert (
-        run(new, "quarantine", "remove", "--all", "--code", "not-an-object", "--file", "a.json", "--apply").exit_code
-        == 0
+        run(new, "quarantine", "remove", "--all", "--code", "not-an-object", "--file", "a.json", "--yes").exit_code == 0
     )
     assert left() == [entry for entry in before if entry != ("a.json", "not-an-object")]
-    assert run(new, "quarantine", "remove", "--all", "--apply").exit_code == 0
+    assert run(new, "quarantine", "remove", "--all", "--yes").exit_code == 0
     assert left() == []
     for wrong in (("remove",), ("remove", "--all", "0" * 16), ("remove", "--code", "x", "0" * 16)):
         assert run(new, "quarantine", *wrong).exit_code == 2

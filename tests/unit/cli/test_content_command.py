@@ -78,11 +78,11 @@ def test_clean_lists_what_no_event_speaks_of_and_deletes_it_when_asked(tmp_path:
         unused = at.content(writer.content.put(b"x" * (2 << 20)).claim).path
     assert run(root, "clean", "--json")[1].startswith(b'{"claims":[],')
     os.utime(unused, (1, 1))
-    code, printed, said = run(root, "clean")
+    code, printed, said = run(root, "clean", "--dry-run")
     assert (code, unused.exists()) == (0, True)
     assert unused.name in printed.decode()
     assert "would be deleted" in said
-    assert run(root, "clean", "--apply")[0] == 0
+    assert run(root, "clean", "--yes")[0] == 0
     assert not unused.exists()
     assert at.content(at.get(kept.start)).read() == b"kept"
 

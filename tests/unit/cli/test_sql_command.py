@@ -167,7 +167,7 @@ def test_a_transaction_that_is_known_to_be_lost_is_left_out_and_named(tmp_path: 
     path.write_bytes(flipped(path.read_bytes(), 8 * 100))
     asked = ("--csv", "select revision from transactions")
     assert run(tmp_path / "r", *asked).exit_code == CorruptionError.exit_code
-    CliRunner().invoke(cli, ["-r", str(tmp_path / "r"), "repair", "--apply"])
+    CliRunner().invoke(cli, ["-r", str(tmp_path / "r"), "repair", "--yes"])
     found = run(tmp_path / "r", *asked)
     assert (found.exit_code, found.stdout) == (0, "revision\n0\n2\n3\n")
     assert f"{path} " in found.stderr

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from custody.cli.main import cli
-from custody.cli.output import print_table
-from custody.cli.tables import column_widths, records
+from custody.cli.output import column_widths, print_table, records
 from custody.repository import Repository
 
 UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")

@@ -99,11 +99,11 @@ def test_orphans_are_listed_with_their_sizes_and_who_removes_them(sample: Sample
 def test_repair_prints_first_and_acts_only_when_asked(sample: Sample) -> None:
     flip(sample.logs()[1], 2000)
     before = files_below(sample.root)
-    plan = document(sample, "repair", code=20)
+    plan = document(sample, "repair", "--dry-run", code=20)
     assert [(item["what"], item["events"], item["outcome"]) for item in plan["actions"]] == [("rewrite-log", 21, None)]
-    assert "nothing is changed without --apply" in run(sample, "repair", code=20).stdout
+    assert "nothing was changed: --yes" in run(sample, "repair", code=2).stderr
     assert files_below(sample.root) == before
-    done = document(sample, "repair", "--apply")
+    done = document(sample, "repair", "--yes")
     assert done["damage_left"] == []
     assert "21 lost" in done["actions"][0]["outcome"]
     report = json.loads(Path(done["report"]).read_text())
@@ -117,19 +117,19 @@ def test_repair_prints_first_and_acts_only_when_asked(sample: Sample) -> None:
 
 def test_what_is_lost_is_given_up_only_when_that_is_accepted(sample: Sample) -> None:
     sample.logs()[0].unlink()
-    kept = document(sample, "repair", "--apply", code=20)
+    kept = document(sample, "repair", "--yes", code=20)
     assert [(item["what"], item["accept_loss"], item["outcome"]) for item in kept["actions"]] == [
         ("give-up-log", True, None)
     ]
-    assert "needs --accept-loss" in run(sample, "repair", "--apply", code=20).stdout
-    assert document(sample, "repair", "--apply", "--accept-loss")["damage_left"] == []
+    assert "needs --accept-loss" in run(sample, "repair", "--yes", code=20).stdout
+    assert document(sample, "repair", "--yes", "--accept-loss")["damage_left"] == []
 
 
 def test_an_action_that_fails_is_said_and_ends_with_1(sample: Sample) -> None:
     shutil.copy(sample.logs()[0].with_suffix(".toc"), sample.logs()[1].with_suffix(".toc"))
     with sample.repository().writer():  # who lives holds the lock
         flip(sample.root / "disk1/main/STATE", 40)
-        found = document(sample, "repair", "--apply", code=1)
+        found = document(sample, "repair", "--yes", code=1)
     errors = {item["what"]: item["error"] for item in found["actions"]}
     assert errors["rewrite-toc"] is None
     assert "lock" in errors["restore-state"].lower() or "held" in errors["restore-state"].lower()

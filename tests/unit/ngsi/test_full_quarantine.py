@@ -52,9 +52,9 @@ def test_the_receiver_refuses_what_it_cannot_keep_until_there_is_room(tmp_path: 
         assert at.post(notification(2)).json()["first_event_id"] == first + 1
 
         [key, *_] = quarantine.known_keys()
-        assert "would go" in remove(root, key)
+        assert "would go" in remove(root, key, "--dry-run")
         assert key in quarantine.known_keys()
-        assert "1 pieces removed" in remove(root, key, "--apply")
+        assert "1 pieces removed" in remove(root, key, "--yes")
         time.sleep(1.1)  # a full quarantine is looked at once a second
         assert not refused(at, broken(4))
         assert sum(path.stat().st_size for path in (root / "quarantine").iterdir()) <= LIMIT
@@ -90,7 +90,7 @@ def test_what_the_sink_puts_aside_is_shown_however_full_it_is_and_cannot_be_remo
         job.run(until_ms=2**53)
     [entry] = quarantine.entries()
     assert entry.code == "not-written"
-    done = CliRunner().invoke(cli, ["-r", str(tmp_path), "quarantine", "remove", entry.key, "--apply"])
+    done = CliRunner().invoke(cli, ["-r", str(tmp_path), "quarantine", "remove", entry.key, "--yes"])
     assert done.exit_code == InvalidInputError.exit_code
     assert "the sink of NGSI has still to write" in done.stderr
     assert list(quarantine.known_keys()) == [entry.key]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from custody.catalog import Condition, matching_rows
 from custody.catalog.tombstones import check_tombstone
 from custody.config import KeepRule
-from custody.config.parsing import span_ms
+from custody.config.parsing import duration_ms
 from custody.config.sections import keep_rule
 from custody.model import Event, to_batch
 from custody.retention.rules import Keeping, cutoff_ms, same_meaning
@@ -103,13 +103,13 @@ def test_rules_hide_the_same_for_a_while() -> None:
     [("7 days", 7 * DAY_MS), ("1 day", DAY_MS), ("90 minutes", 5_400_000), ("5 years", 5 * 365 * DAY_MS)],
 )
 def test_spans_are_read(text: str, expected: int) -> None:
-    assert span_ms(text) == expected
+    assert duration_ms(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "7", "days", "-1 days", "1.5 days", "7 fortnights", "7 days and more"])
 def test_what_is_no_span_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a span of time"):
-        span_ms(text)
+        duration_ms(text)
 
 
 def test_rules_are_read() -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from custody.spark.swh.tables import any_in, rows_in
+from custody.spark.swh.work import any_in, rows_in
 
 
 def write(folder: Path, *files: list[bool], statistics: bool = True) -> Path:

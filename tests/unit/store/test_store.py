@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
 from custody.errors import ConfigurationError, InvalidInputError, NotFoundError, StorageError
-from custody.store import LocalStore, ObjectStore, RemoteStore, check_key, open_store
+from custody.store import LocalStore, ObjectStore, check_key, open_store
+from custody.store.remote import RemoteStore
 from custody.vfs import PosixFileSystem
 from custody.vfs.faults import Fault, FaultyFileSystem
 from custody.vfs.memory import MemoryFileSystem

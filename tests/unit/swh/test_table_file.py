@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError
 from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, read_index
 from custody.swh.pages import COLUMN, PageCache, find_pages
-from custody.swh.table_file import write_table_file
-from custody.swh.table_reader import Table
+from custody.swh.table_file import Table, write_table_file
 from custody.swh.tables import NODE_IDS, NODES, TABLES, hash_keys
 from custody.vfs import PosixFileSystem
 from tests.unit.swh.tables import SPEC, source, write

@@ -22,10 +22,10 @@ from custody.swh.tables import (
     TABLES,
 )
 from custody.swh.walks import tasks
-from custody.swh.walks.arrays import LEVELS_MAX, GraphArrays, best_rows, make_arrays
-from custody.swh.walks.dates import NONE_BELOW, frontier
+from custody.swh.walks.graph_arrays import LEVELS_MAX, GraphArrays, best_rows, make_arrays
+from custody.swh.walks.graph_walks import NONE_BELOW, frontier
 from custody.swh.walks.history import follow, make_history
-from custody.swh.walks.spill import Range, cut, merged, write_run
+from custody.swh.walks.sorted_runs import Range, cut, merged, write_run
 from custody.vfs import PosixFileSystem
 from tests.swh.graphs import Shape, disjoint, random_graph
 from tests.swh.on_spark import expected, rows

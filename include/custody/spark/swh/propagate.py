@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from custody.spark.swh.tables import Work, Written, rows_in, url_of
-from custody.swh.walks import arrays as limits
+from custody.spark.swh.work import Work, Written, rows_in, url_of
+from custody.swh.walks import graph_arrays as limits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

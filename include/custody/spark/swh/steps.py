@@ -1,48 +1,37 @@
-"""The steps of a build by name, and how one is done: once, whole, whoever asks how often."""
+"""The Spark jobs of a build: one for each step, one that publishes, and one for all of it.
+
+A step is done once, as a whole, however often it is asked for: a step that is done is reported as it was then, and
+neither a Spark session is started for that nor PySpark imported. Each step prints its report as one line of JSON.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from custody.spark.swh import in_arrays
-from custody.spark.swh.graph import list_nodes
-from custody.spark.swh.relations import (
-    compute_directory_frontier,
-    compute_earliest_timestamps,
-    list_contents_in_frontier_directories,
-    list_contents_in_revisions,
-    list_frontier_directories_in_revisions,
-    list_max_leaf_timestamps,
-    list_revisions_in_origins,
-)
-from custody.spark.swh.tables import Sizes, Work
-from custody.swh.build import NODES_STEP, STEPS, Build, StepOutput
+from custody.clock import SystemClock
+from custody.config import Settings, load_settings
+from custody.errors import CustodyError
+from custody.spark.session import start_session
+from custody.spark.swh.work import Sizes, Work
+from custody.swh import open_graph
+from custody.swh.build import NODE_FILTERS, NODES_STEP, PUBLISH, STEPS, Build, BuildDescription, StepOutput
 from custody.swh.graph import Graph
+from custody.swh.publishing import database_catalog, database_folder, publish
+from custody.vfs import PosixFileSystem
+from custody.workspace import StepReport, UnitReport, write_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_DOING = (
-    compute_earliest_timestamps,
-    list_max_leaf_timestamps,
-    compute_directory_frontier,
-    list_frontier_directories_in_revisions,
-    list_contents_in_revisions,
-    list_contents_in_frontier_directories,
-    list_revisions_in_origins,
-)
-_IN_ARRAYS = (
-    in_arrays.compute_earliest_timestamps,
-    in_arrays.list_max_leaf_timestamps,
-    in_arrays.compute_directory_frontier,
-    in_arrays.list_frontier_directories_in_revisions,
-    in_arrays.list_contents_in_revisions,
-    in_arrays.list_contents_in_frontier_directories,
-    in_arrays.list_revisions_in_origins,
-)
+ALL = (*STEPS, PUBLISH)
+"""Every step in its order."""
 
 SETTINGS = MappingProxyType(
     {
@@ -50,20 +39,32 @@ SETTINGS = MappingProxyType(
         "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "32",
         # A task that writes rows by level writes its levels at once instead of sorting by them.
         "spark.sql.maxConcurrentOutputFileWriters": "64",
-        # The folders of a walk are listed by the driver: a job for it would take longer.
+        # The driver lists the folders of a walk itself: a job for that would take longer.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     }
 )
 """What walks need of Spark, whoever starts it."""
 
 
-def doing(build: Build, graph: Graph) -> Mapping[str, Callable[[Work], None]]:
-    """Return what each step does, in the order of the steps.
-
-    Only the first one reads the graph itself, and decides how the others walk.
-    """
-    others = _IN_ARRAYS if build.has_kept(NODES_STEP, in_arrays.ARRAYS) else _DOING
-    return MappingProxyType(dict(zip(STEPS, (partial(list_nodes, graph=graph), *others), strict=True)))
+def main(steps: Sequence[str], argv: Sequence[str] | None = None) -> int:
+    """Do steps of a build within one Spark session; return the process's exit code."""
+    arguments = _parser(steps).parse_args(argv)
+    session: SparkSession | None = None
+    try:
+        settings = load_settings(arguments.repository)
+        for step in steps:
+            report, session = _do(step, settings, arguments, session)
+            sys.stdout.write(report.line() + "\n")
+            sys.stdout.flush()
+            if arguments.run_id is not None:
+                write_report(PosixFileSystem(), settings.runs, arguments.run_id, report)
+    except CustodyError as error:
+        sys.stderr.write(f"custody: {error}\n")
+        return error.exit_code
+    finally:
+        if session is not None:
+            session.stop()
+    return 0
 
 
 def run_step(
@@ -82,5 +83,93 @@ def run_step(
         session.conf.set(name, value)
     attempt = build.attempt(step)
     work = Work(session=session, attempt=attempt, build=build, step=step, sizes=sizes or Sizes())
-    doing(build, graph)[step](work)
+    _step_functions(build, graph)[step](work)
     return work.finish(), True
+
+
+def _step_functions(build: Build, graph: Graph) -> Mapping[str, Callable[[Work], None]]:
+    """Return the function of each step.
+
+    Only the first step reads the graph itself. It also decides how the others walk: in arrays where the graph fits
+    into memory, by joins otherwise.
+    """
+    # Imported here, because they load PySpark.
+    from custody.spark.swh import array_steps, join_steps
+    from custody.spark.swh.nodes_step import list_nodes
+
+    in_arrays = (
+        array_steps.compute_earliest_timestamps,
+        array_steps.list_max_leaf_timestamps,
+        array_steps.compute_directory_frontier,
+        array_steps.list_frontier_directories_in_revisions,
+        array_steps.list_contents_in_revisions,
+        array_steps.list_contents_in_frontier_directories,
+        array_steps.list_revisions_in_origins,
+    )
+    by_joins = (
+        join_steps.compute_earliest_timestamps,
+        join_steps.list_max_leaf_timestamps,
+        join_steps.compute_directory_frontier,
+        join_steps.list_frontier_directories_in_revisions,
+        join_steps.list_contents_in_revisions,
+        join_steps.list_contents_in_frontier_directories,
+        join_steps.list_revisions_in_origins,
+    )
+    others = in_arrays if build.has_kept(NODES_STEP, array_steps.ARRAYS) else by_joins
+    return MappingProxyType(dict(zip(STEPS, (partial(list_nodes, graph=graph), *others), strict=True)))
+
+
+def _do(
+    step: str, settings: Settings, arguments: argparse.Namespace, session: SparkSession | None
+) -> tuple[StepReport, SparkSession | None]:
+    started = time.monotonic()
+    fs = PosixFileSystem()
+    folder = database_folder(settings)
+    if step == PUBLISH:
+        build = Build.open(fs, folder, arguments.build)
+        done = publish(database_catalog(settings, fs, SystemClock()), build)
+        details = [
+            UnitReport(
+                unit=build.name, events=done.rows, bytes=done.bytes, note=f"published as revision {done.revision}"
+            )
+        ]
+    else:
+        # Only now, as a build that is published can be looked at without its graph.
+        graph = open_graph(fs, arguments.graph.resolve())
+        description = BuildDescription(
+            graph=str(graph.folder), fingerprint=graph.fingerprint(fs), node_filter=arguments.node_filter
+        )
+        build = Build.begin(fs, folder, arguments.build, description)
+        output = build.output(step)
+        note = "was done before"
+        if output is None:
+            session = session or start_session(step)
+            output, is_new = run_step(session, build, graph, step)
+            note = f"{output.rounds} rounds" if is_new else "another attempt was faster"
+        details = _details(output, note)
+    return StepReport.of(step, str(settings.root), time.monotonic() - started, details), session
+
+
+def _details(output: StepOutput, note: str) -> list[UnitReport]:
+    tables: dict[str, UnitReport] = {}
+    for file in output.files:
+        former = tables.get(file.table, UnitReport(unit=file.table))
+        size = former.bytes + file.bytes + file.index_bytes
+        tables[file.table] = UnitReport(unit=file.table, events=former.events + file.rows, bytes=size, note=note)
+    kept = [UnitReport(unit=f"kept/{name}", events=rows, note=note) for name, rows in output.kept.items()]
+    return [*tables.values(), *kept]
+
+
+def _parser(steps: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"spark-submit {steps[0] if len(steps) == 1 else 'swh_all'}.py",
+        description=f"custody, {', '.join(steps)}: prints one JSON report line a step.",
+    )
+    parser.add_argument("--repository", type=Path, required=True, help="folder of the repository")
+    parser.add_argument("--run-id", help="keep the report under this run, in the repository's runs folder")
+    parser.add_argument("--attempt", help="who does this, for the log: of two attempts at a step the first one counts")
+    parser.add_argument("--build", required=True, help="name of the build: steps of one name go on with each other")
+    publishes_only = tuple(steps) == (PUBLISH,)
+    parser.add_argument("--graph", type=Path, required=not publishes_only, help="folder of the graph's tables")
+    parser.add_argument("--node-filter", choices=NODE_FILTERS, default=NODE_FILTERS[0], help="which revisions count")
+    return parser

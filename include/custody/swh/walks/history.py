@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from custody.errors import InvalidInputError
-from custody.swh.walks.arrays import spans
+from custody.swh.walks.graph_arrays import spans
 from custody.vfs import FileSystem
 
 _CHAIN_PASSES = 2

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 from custody.errors import CustodyError, InvalidInputError
 from custody.spark.session import start_session
-from custody.spark.swh.graph import read_table
-from custody.spark.swh.tables import Rounds, url_of
+from custody.spark.swh.nodes_step import read_table
+from custody.spark.swh.work import Rounds, url_of
 from custody.swh import open_graph
 from custody.swh.graph import Graph
 from custody.vfs import PosixFileSystem
@@ -28,6 +28,7 @@ from custody.workspace import StepReport, UnitReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
 
 STEP = "swh_find_earliest_revision"
 _FORM = "^swh:1:(cnt|dir):[0-9a-f]{40}$"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from custody.spark.swh.tables import Work, merge_runs
+from custody.spark.swh.work import Work, merge_runs
 from custody.swh.build import FRONTIER_STEP, LEAVES_STEP, NODES_STEP, TIMESTAMPS_STEP
 from custody.swh.tables import (
     CONTENTS_IN_DIRECTORIES,

@@ -21,7 +21,7 @@ import msgspec
 
 from custody.swh.table_file import WrittenFile
 from custody.swh.tables import TABLES
-from custody.swh.walks.spill import Range, cut, merged
+from custody.swh.walks.sorted_runs import Range, cut, merged
 from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:

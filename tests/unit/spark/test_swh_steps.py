@@ -10,7 +10,7 @@ import pytest
 
 from custody.config import Settings
 from custody.repository import Repository
-from custody.spark.swh import job
+from custody.spark.swh import steps as swh_steps
 from custody.swh import open_graph
 from custody.swh.build import PUBLISH, STEPS, Build, BuildDescription, StepOutput
 from custody.swh.publishing import database_folder
@@ -51,7 +51,7 @@ def finished(settings: Settings, graph: Path, steps: tuple[str, ...] = STEPS) ->
 def run(settings: Settings, *steps: str, **options: object) -> int:
     given = {"repository": settings.root, "build": "b"} | options
     words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    return job.main(steps, words)
+    return swh_steps.main(steps, words)
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -62,10 +62,10 @@ def test_steps_that_are_done_are_reported_and_published_without_a_session(
     settings: Settings, graph: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finished(settings, graph)
-    monkeypatch.setattr(job, "start_session", lambda _: pytest.fail("a session was started"))
-    assert run(settings, *job.ALL, graph=graph, run_id="by hand/1") == 0
+    monkeypatch.setattr(swh_steps, "start_session", lambda _: pytest.fail("a session was started"))
+    assert run(settings, *swh_steps.ALL, graph=graph, run_id="by hand/1") == 0
     reports = lines(capsys)
-    assert [report["step"] for report in reports] == list(job.ALL)
+    assert [report["step"] for report in reports] == list(swh_steps.ALL)
     nodes = {unit["unit"]: unit for unit in reports[0]["details"]}
     assert nodes["nodes"]["events"] == len(Reference(GRAPH, "heads").nodes())
     assert nodes["kept/roots"]["events"] == 3

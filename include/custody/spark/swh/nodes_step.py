@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from custody.errors import InvalidInputError
-from custody.spark.swh.in_arrays import make_arrays
+from custody.spark.swh.array_steps import make_arrays
 from custody.spark.swh.propagate import LEVEL, Arcs, check_levels, level_arcs, reached
-from custody.spark.swh.tables import Work, rows_in, url_of, write_table
+from custody.spark.swh.work import Work, rows_in, url_of, write_table
 from custody.swh.build import NODES_STEP
 from custody.swh.graph import Graph
 from custody.swh.tables import DATE_MAX, DATE_MIN, NODE_IDS, NODES, ORIGINS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
 
 STEP = NODES_STEP
 ARCS = "src bigint, dst bigint, name binary, below int"

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from custody.spark.swh.graph import all_directory_arcs, directory_arcs
+from custody.spark.swh.nodes_step import all_directory_arcs, directory_arcs
 from custody.spark.swh.propagate import LEVEL, SETTLED, Arcs, Walk, earliest, latest_below, least, with_levels
-from custody.spark.swh.tables import Work, Written, write_table
+from custody.spark.swh.work import Work, Written, write_table
 from custody.swh.build import FRONTIER_STEP, LEAVES_STEP, NODES_STEP, TIMESTAMPS_STEP
 from custody.swh.tables import CONTENTS_IN_DIRECTORIES, CONTENTS_IN_REVISIONS, DIRECTORIES_IN_REVISIONS, EARLIEST
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 from typing import TYPE_CHECKING
 
-from custody.spark.swh.tables import any_in
+from custody.spark.swh.work import any_in
 from custody.swh.tables import REVISIONS_IN_ORIGINS
 
 if TYPE_CHECKING:

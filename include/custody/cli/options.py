@@ -1,0 +1,68 @@
+"""Options that several commands have: --json, --writer, --dry-run, and values that are spans of time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+_PLAIN_NUMBER = re.compile(r"\d{1,9}(\.\d+)?")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Duration(click.ParamType[int]):
+    """A span of time such as `90s`, `24h` or `7 days`, which becomes a number of milliseconds.
+
+    Args:
+        plain_unit: the unit of a number without one; such a number is refused where there is none.
+        least_ms: the shortest span.
+    """
+
+    name = "duration"
+
+    def __init__(self, plain_unit: str = "", least_ms: int = 0) -> None:
+        self._plain_unit = plain_unit
+        self._least_ms = least_ms
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the milliseconds of a span.
+
+        Raises:
+            click.BadParameter: it is none, or too short.
+        """
+        # Imported here: the settings bring pydantic along, which help does not need.
+        from custody.config.parsing import duration_ms
+
+        if isinstance(value, int):
+            return value
+        try:
+            if self._plain_unit and _PLAIN_NUMBER.fullmatch(value):
+                span = round(float(value) * duration_ms(f"1{self._plain_unit}"))
+            else:
+                span = duration_ms(value)
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
+        if span < self._least_ms:
+            self.fail(f"expected at least {self._least_ms} ms, got {value!r}.", param, ctx)
+        return span
+
+
+DURATION = Duration()
+
+
+def json_option(command: Command) -> Command:
+    """Give a command the option --json."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(command)
+
+
+def writer_option(command: Command) -> Command:
+    """Give a command the option --writer."""
+    text = "Whose events are meant; needed where several writers have such."
+    return click.option("--writer", "-w", help=text)(command)
+
+
+def dry_run_option(command: Command) -> Command:
+    """Give a command the option --dry-run."""
+    return click.option("--dry-run", is_flag=True, help="Only show what would be done.")(command)

@@ -1,0 +1,98 @@
+"""What a command imports: no more than it needs, so that it starts quickly. Modules are counted, not seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from custody.cli.main import cli
+from custody.repository import Repository
+
+_RUN = """
+import json, sys
+from custody.cli.main import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+sys.stderr.write("\\n" + json.dumps(sorted(sys.modules)))
+"""
+_HEAVY = {
+    "airflow",
+    "cryptography",
+    "duckdb",
+    "dulwich",
+    "fastapi",
+    "fastavro",
+    "fsspec",
+    "grpc",
+    "lark",
+    "obstore",
+    "pandas",
+    "pyspark",
+    "starlette",
+    "uvicorn",
+}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "include")}
+
+
+def imported(*arguments: object) -> tuple[set[str], set[str]]:
+    """The packages that a command imports, and the modules of custody."""
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN, *map(str, arguments)], check=True, capture_output=True, text=True, env=ENVIRONMENT
+    )
+    modules = json.loads(done.stderr.splitlines()[-1])
+    return {name.partition(".")[0] for name in modules}, {name for name in modules if name.startswith("custody.")}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",)], ids=" ".join)
+def test_help_imports_click_and_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    packages, modules = imported(*arguments)
+    assert not packages & (_HEAVY | {"google", "msgspec", "numpy", "pyarrow", "pydantic", "rich", "whoosh"})
+    assert modules == {
+        "custody.cli",
+        "custody.cli.error_report",
+        "custody.cli.groups",
+        "custody.cli.main",
+        "custody.errors",
+    }
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("search", "event_type:SEND")], ids=lambda words: words[0])
+def test_status_and_search_import_what_they_need(live: Repository, arguments: tuple[str, ...]) -> None:
+    packages, modules = imported("-r", live.settings.root, *arguments)
+    assert not packages & _HEAVY
+    rooms = {name.split(".")[1] for name in modules}
+    assert not rooms & {"capture", "ngsi", "ngsi_sink", "sample", "serving", "spark", "sql", "swh"}
+
+
+def test_the_help_of_the_program_is_that_of_its_commands() -> None:
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert cli.short_helps()[name] == command.get_short_help_str(1000)
+    assert all(len(line) < 100 for line in cli.get_help(context).splitlines())
+
+
+def test_shells_complete_commands_and_options() -> None:
+    def completed(words: str) -> str:
+        environment = ENVIRONMENT | {
+            "_CUSTODY_COMPLETE": "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split()) - 1),
+        }
+        script = "from custody.cli.main import cli; cli.main(prog_name='custody')"
+        return subprocess.run(
+            [sys.executable, "-c", script], check=True, capture_output=True, text=True, env=environment
+        ).stdout
+
+    assert completed("custody se").split() == ["plain,search"]
+    assert "plain,rebuild" in completed("custody catalog re").split()
+    assert "plain,--cursor" in completed("custody search --cu").split()
