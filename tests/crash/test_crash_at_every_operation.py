@@ -9,18 +9,19 @@ import pytest
 
 from custody.catalog import Forgotten
 from custody.vfs.memory import CrashMode, MemoryFileSystem
-from tests.crash.adopting import TakingOver
-from tests.crash.backfilling import BackFilling
-from tests.crash.catalog_care import Collecting, Kept, Pruning, Repairing
-from tests.crash.committing import Committing, Racing
-from tests.crash.compacting import FORGOTTEN, Compacting
-from tests.crash.contents import HELD, Contents, Dropping, Storing
-from tests.crash.crowd import Crowding
+from tests.crash.backfill_scenarios import BackFilling
+from tests.crash.catalog_upkeep_scenarios import Collecting, Kept, Pruning, Repairing
+from tests.crash.chain_scenarios import WholeChain
+from tests.crash.commit_scenarios import Committing, Racing
+from tests.crash.compaction_scenarios import FORGOTTEN, Compacting
+from tests.crash.content_scenarios import HELD, Contents, Dropping, Storing
 from tests.crash.enumeration import SEEDS, Outcome, Scenario, disks_after, enumerate_crashes, operations_of, run_to
-from tests.crash.forgetting import Forgetting
-from tests.crash.healing import Healing
-from tests.crash.ingesting import Ingesting
-from tests.crash.mending import (
+from tests.crash.forget_scenarios import Forgetting
+from tests.crash.full_disk_scenarios import Healing
+from tests.crash.group_commit_scenarios import Crowding
+from tests.crash.ingest_scenarios import Ingesting
+from tests.crash.memory_repository import Promises, workspace
+from tests.crash.repair_scenarios import (
     Inflict,
     Mending,
     Scrubbing,
@@ -29,8 +30,8 @@ from tests.crash.mending import (
     remove_a_log,
     swap_logs,
 )
-from tests.crash.retaining import Retaining
-from tests.crash.scenarios import (
+from tests.crash.retention_scenarios import Retaining
+from tests.crash.rollover_scenarios import (
     Appending,
     Recovering,
     RollingOver,
@@ -38,8 +39,7 @@ from tests.crash.scenarios import (
     RollingOverMerged,
     RollingOverSplit,
 )
-from tests.crash.store import Promises, workspace
-from tests.crash.whole import WholeChain
+from tests.crash.takeover_scenarios import TakingOver
 
 SECOND_SEEDS = 3
 """Seeds of a crash that follows a crash: it starts from each disk that the first one may leave."""

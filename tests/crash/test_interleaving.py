@@ -13,7 +13,7 @@ import pytest
 
 from custody.errors import CustodyError
 from custody.vfs import FileSystem
-from tests.crash.adversity import MEANWHILE, WORKS, World, check, new_world
+from tests.crash.catalog_actors import MEANWHILE, WORKS, World, check, new_world
 from tests.crash.interleaving import Turn, Work, play
 
 STRIDE = 16

@@ -12,7 +12,7 @@ from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import FilesTarget
 from tests.crash.enumeration import enumerate_crashes
-from tests.crash.sinking import Sinking
+from tests.crash.sink_scenarios import Sinking
 
 
 def test_a_crash_of_the_sink_writes_no_line_twice_and_loses_none() -> None:

@@ -21,10 +21,9 @@ from custody.recovery import STEPS, find, leftovers, scan
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from custody.workspace import Workspace, take_rollover
-from tests.crash.committing import Interleaving
+from tests.crash.commit_scenarios import Interleaving
 from tests.crash.enumeration import counted_names, operations_of, run_to
-from tests.crash.scenarios import Prepared, StoreScenario
-from tests.crash.store import (
+from tests.crash.memory_repository import (
     EVERYTHING,
     NOW_MS,
     SETTINGS,
@@ -37,6 +36,7 @@ from tests.crash.store import (
     repository,
     workspace,
 )
+from tests.crash.rollover_scenarios import Prepared, StoreScenario
 
 SEEN = frozenset({"rename", "link", "remove", "remove_directory", "cut", "add_directory"})
 OTHER_SETTINGS = SETTINGS.model_copy(

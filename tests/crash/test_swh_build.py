@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from custody.vfs.memory import CrashMode
-from tests.crash.building import Building
 from tests.crash.enumeration import enumerate_crashes
+from tests.crash.swh_build_scenarios import Building
 from tests.unit.swh.tables import source
 
 

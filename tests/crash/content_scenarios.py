@@ -16,8 +16,8 @@ from custody.repository import Meant, SlotWriter
 from custody.repository.retention_api import apply_retention
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
-from tests.crash.scenarios import StoreScenario
-from tests.crash.store import SETTINGS, Promises, check_catalog, repository, run_pass
+from tests.crash.memory_repository import SETTINGS, Promises, check_catalog, repository, run_pass
+from tests.crash.rollover_scenarios import StoreScenario
 from tests.support import event
 
 LIMITED = SETTINGS.model_copy(

@@ -15,8 +15,8 @@ from custody.lease import FencedFileSystem, Lease
 from custody.lease import lease as leases
 from custody.recovery import STEPS, recover, scan
 from custody.workspace import remove, step_lease
-from tests.crash.attempts import OTHER_SETTINGS, side_by_side
-from tests.crash.test_attempts import Start, half_swept, left_over, waiting
+from tests.crash.lease_scenarios import OTHER_SETTINGS, side_by_side
+from tests.crash.test_leases import Start, half_swept, left_over, waiting
 
 ALL = tuple(STEPS)
 

@@ -6,7 +6,7 @@ import pytest
 
 from custody.vfs.memory import CrashMode
 from tests.crash.enumeration import enumerate_crashes
-from tests.crash.persisting import Persisting
+from tests.crash.sink_job_scenarios import Persisting
 
 
 def test_a_crash_of_the_job_changes_no_file_and_tells_nothing_twice() -> None:

@@ -11,9 +11,9 @@ from custody.lease import Lease, lease_status
 from custody.recovery import STEPS
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from custody.workspace import ROLLOVER_LEASE
-from tests.crash.attempts import INTERRUPTED, OTHER_SETTINGS, Passing, PassingAgain, interrupted, side_by_side
 from tests.crash.enumeration import enumerate_crashes
-from tests.crash.store import SETTINGS, Promises, repository, workspace
+from tests.crash.lease_scenarios import INTERRUPTED, OTHER_SETTINGS, Passing, PassingAgain, interrupted, side_by_side
+from tests.crash.memory_repository import SETTINGS, Promises, repository, workspace
 
 MODES = (CrashMode.ALL_KEPT, CrashMode.RANDOM_BLOCKS)
 """A killed process, and the hardest power loss; the other two are tried on the steps without leases."""
