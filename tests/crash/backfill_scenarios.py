@@ -18,6 +18,8 @@ BEFORE = Settings.model_validate(
 class BackFilling(Prepared):
     """A live shard that knows one field; the step index makes it anew with all of them."""
 
+    always_at = frozenset({"remove", "remove_directory", "rename"})
+
     def __init__(self) -> None:
         disk = MemoryFileSystem()
         self._promises = Promises()

@@ -91,6 +91,8 @@ EXPIRING = LIMITED.model_copy(
 class Dropping(StoreScenario):
     """A log expires and the file of contents that only its event speaks of goes; what a held event speaks of stays."""
 
+    always_at = frozenset({"remove"})
+
     def __init__(self) -> None:
         disk = MemoryFileSystem()
         self._contents = Contents()
