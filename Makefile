@@ -49,8 +49,8 @@ types: env ## type check
 unit: env ## the tests that start neither Spark nor Airflow
 	$(BIN)/pytest $(PARALLEL) -m "not spark and not airflow and not slow and not benchmark"
 
-slow: env ## the long tests: killed processes and Airflows, repairs crashed in every mode, a week's backfill, a browser
-	$(BIN)/pytest -m slow
+slow: env ## the long tests: crashes at every operation in every mode, killed Airflows, a week's backfill, a browser
+	CUSTODY_TEST_SEED=all $(BIN)/pytest -m "slow or in_parts"
 
 ui: env ## Airflow's page in the system's Chromium, on the system's PostgreSQL; renews the pictures in docs/images
 	$(BIN)/pytest -m slow tests/airflow/test_page.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
+from tests.parts import SEED_VARIABLE, seed_of_run
 from tests.support import run_steps, write_samples
 
 # A slow machine must not fail a property; the examples are the same in every run.
@@ -32,6 +34,15 @@ class _ByFile(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
             return nodeid
         # One Airflow at a time is enough for a machine.
         return "airflow" if nodeid.startswith("tests/airflow/") else nodeid.partition("::")[0]
+
+
+def pytest_configure() -> None:
+    """Fix the seed before the workers start: a commit that is made meanwhile gives them no other one."""
+    os.environ[SEED_VARIABLE] = seed_of_run()
+
+
+def pytest_report_header() -> str:
+    return f"parts of the enumerations: {SEED_VARIABLE}={seed_of_run()}"
 
 
 @pytest.hookimpl(optionalhook=True)  # there is no such hook where all tests run in one process

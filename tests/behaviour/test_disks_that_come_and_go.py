@@ -21,7 +21,7 @@ from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.vfs.memory import MemoryFileSystem
 from custody.vfs.wrapping import WrappingFileSystem
-from tests.crash.store import EVERYTHING, NOW_MS, SETTINGS, run_pass
+from tests.crash.memory_repository import EVERYTHING, NOW_MS, SETTINGS, run_pass
 from tests.support import event
 from tests.unit.capture.documents import document
 from tests.unit.ingest.test_ingest import write

@@ -1,9 +1,12 @@
-"""Crash a scenario at each of its operations, in every mode, and look at what is found.
+"""The enumeration of crashes: a scenario is crashed at each of its operations, in every mode.
 
-A scenario says what is done, and what must hold of a disk that is found afterwards. It runs once to count its
-operations; then once for each of them, ending there, and once to its end. Each disk that the crash may leave is opened,
+A scenario does some work, and checks a disk that a crash of this work left. It runs once to count its operations; then
+once for each of them, up to the crash there, and once to its end. Each disk that the crash may leave is opened,
 checked, used again, crashed again and checked again. Runs are equal but for their end (names that are random in real
 life are counted here), so that a disk that was seen before need not be opened again.
+
+A run of the tests crashes at the operations of its part (tests.parts). It crashes always at the first and the last
+operation of each phase, and at operations of the kinds that have shown a bug in the scenario before.
 """
 
 from __future__ import annotations
@@ -20,25 +23,46 @@ from unittest.mock import patch
 
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, InjectedCrash, MemoryFileSystem, Operation
+from tests.parts import SEED_VARIABLE, WHOLE, Part, seed_of_run
 
 SEEDS = 10
+AREAS = frozenset(
+    {
+        "builds",
+        "content",
+        "data",
+        "forgotten",
+        "hdfs",
+        "incarnations",
+        "index",
+        "journals",
+        "leases",
+        "quarantine",
+        "staging",
+        "transactions",
+        "trash",
+    }
+)
+"""Folders of a repository. Work goes from one of them to the next: an operation in another one begins a phase."""
 Record = TypeVar("Record")
 Wrap = Callable[[MemoryFileSystem], FileSystem]
 
 
 class Scenario(ABC, Generic[Record]):
-    """What is done and what must hold; `Record` is the model beside the store: what was tried, what was promised."""
+    """Work, and what must hold after it; `Record` is the model beside the store: what was tried, what was promised."""
 
     names_from = 1
     """Where names are counted from: a crash that follows another one must not meet the names of the first."""
+    always_at: frozenset[str] = frozenset()
+    """Kinds of operations at which each run crashes, whatever its part: a crash there once showed a bug."""
 
     @abstractmethod
     def new_record(self) -> Record:
-        """Nothing was tried."""
+        """Return the record of a store to which nothing was done."""
 
     @abstractmethod
     def copy(self, record: Record) -> Record:
-        """A record that can go on from here on its own."""
+        """Return a copy that can go on from here on its own."""
 
     @abstractmethod
     def run(self, fs: FileSystem, record: Record) -> None:
@@ -53,7 +77,7 @@ class Scenario(ABC, Generic[Record]):
         """Open the store as after any start and do more; write down the promises."""
 
     def start(self) -> MemoryFileSystem:
-        """The disk before the work."""
+        """Return the disk before the work."""
         return MemoryFileSystem()
 
 
@@ -73,9 +97,12 @@ class Alarm:
 
 @dataclass
 class Outcome:
-    """What an enumeration found."""
+    """The findings of an enumeration."""
 
     operations: int = 0
+    """Operations at which it can crash; those of its part were crashed at."""
+    crashes: int = 0
+    """Operations at which it did crash."""
     runs: int = 0
     """Crashes with a mode and a seed; equal disks were opened once."""
     disks: int = 0
@@ -83,11 +110,13 @@ class Outcome:
 
     def __str__(self) -> str:
         shown = [str(alarm) for alarms in self.alarms.values() for alarm in alarms[:3]]
-        return "\n".join([f"{self.operations} operations, {self.runs} runs, {self.disks} disks", *shown])
+        counts = f"{self.crashes} of {self.operations} operations, {self.runs} runs, {self.disks} disks"
+        return "\n".join([f"{counts}; {SEED_VARIABLE}={seed_of_run()}", *shown])
 
     def add(self, other: Outcome) -> None:
         """Count another enumeration in."""
         self.operations += other.operations
+        self.crashes += other.crashes
         self.runs += other.runs
         self.disks += other.disks
         for mode, alarms in other.alarms.items():
@@ -106,16 +135,23 @@ def enumerate_crashes(
     seeds: int = SEEDS,
     wrap: Wrap = plain,
     first_alarm_only: bool = False,
+    part: Part = WHOLE,
 ) -> Outcome:
-    """Crash a scenario at every operation; `wrap` puts a seeded bug between the code and the disk."""
-    outcome = Outcome()
+    """Crash a scenario at every operation of a part.
+
+    Args:
+        wrap: puts a seeded bug between the code and the disk.
+        first_alarm_only: end with the first alarm of each mode.
+    """
+    operations = operations_of(scenario, wrap)
+    outcome = Outcome(operations=len(crash_points(operations)) + 1)
     wanted = list(modes)
     seen: dict[object, str | None] = {}
-    points = [*crash_points(operations_of(scenario, wrap)), 0]
+    points = [*points_of_part(scenario, operations, part), 0]
     # What a bug loses is mostly missed only later, when nothing else holds it any more: the end shows it soonest.
     for crash_at in reversed(points) if first_alarm_only else points:
         fs, record, error = run_to(scenario, crash_at, wrap)
-        outcome.operations += 1
+        outcome.crashes += 1
         for mode, seed in [(mode, seed) for mode in wanted for seed in range(1, seeds + 1)]:
             if first_alarm_only and mode in outcome.alarms:
                 continue
@@ -153,8 +189,31 @@ def crash_points(operations: Sequence[Operation]) -> list[int]:
     return points
 
 
+def points_of_part(scenario: Scenario[Any], operations: Sequence[Operation], part: Part) -> list[int]:
+    """Return the operations of a part to crash at, counted from 1."""
+    points = crash_points(operations)
+    edges = phase_edges(operations)
+    always = [case for case, at in enumerate(points) if at in edges or operations[at - 1].kind in scenario.always_at]
+    return [points[case] for case in part.of(type(scenario).__name__, len(points), always=frozenset(always))]
+
+
+def phase_edges(operations: Sequence[Operation]) -> set[int]:
+    """Return the first and the last operation of each phase, counted from 1.
+
+    What is done outside of all areas belongs to the phase in which it is done.
+    """
+    edges = {1, len(operations)}
+    area = ""
+    for number, operation in enumerate(operations, 1):
+        entered = next((name for name in operation.path.parts if name in AREAS), area)
+        if entered != area:
+            edges |= {max(number - 1, 1), number}
+        area = entered
+    return edges
+
+
 def operations_of(scenario: Scenario[Any], wrap: Wrap = plain) -> list[Operation]:
-    """Return what a run without a crash does."""
+    """Return the operations of a run without a crash."""
     return run_to(scenario, 0, wrap)[0].operations
 
 

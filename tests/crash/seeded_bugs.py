@@ -19,15 +19,7 @@ from custody.retention import candidates, deletion
 from custody.retention.candidates import Surveyed
 from custody.vfs.memory import CrashMode
 from custody.workspace import Workspace
-from tests.crash.buggy import below, called, left_out, named
-from tests.crash.committing import Racing
-from tests.crash.crowd import Crowding
-from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
-from tests.crash.healing import Healing
-from tests.crash.mending import Mending, Scrubbing, damage_a_block, damage_a_journal, swap_logs
-from tests.crash.retaining import Retaining
-from tests.crash.scenarios import Appending, RollingOver, RollingOverDamage, RollingOverRetried, RollingOverSplit
-from tests.crash.seeding import (
+from tests.crash.code_bugs import (
     commit_log_by_log,
     delete_before_commit,
     expire_before_the_mark,
@@ -37,6 +29,20 @@ from tests.crash.seeding import (
     marks_forgotten_first,
     no_checksum,
     nothing_is_noted,
+)
+from tests.crash.commit_scenarios import Racing
+from tests.crash.disk_bugs import below, called, left_out, named
+from tests.crash.enumeration import Outcome, Scenario, Wrap, enumerate_crashes, plain
+from tests.crash.full_disk_scenarios import Healing
+from tests.crash.group_commit_scenarios import Crowding
+from tests.crash.repair_scenarios import Mending, Scrubbing, damage_a_block, damage_a_journal, swap_logs
+from tests.crash.retention_scenarios import Retaining
+from tests.crash.rollover_scenarios import (
+    Appending,
+    RollingOver,
+    RollingOverDamage,
+    RollingOverRetried,
+    RollingOverSplit,
 )
 
 KEPT, SYNCED, FILES, BLOCKS = CrashMode

@@ -1,4 +1,8 @@
-"""A crash at every operation, in every mode: what was acknowledged is there once, and the store goes on."""
+"""A crash at every operation, in every mode: what was acknowledged is there once, and the store goes on.
+
+A quick run does one part of each enumeration. Where no slow test does the whole, the test is marked `in_parts`, and
+the slow suite does all parts of it.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,19 @@ import pytest
 
 from custody.catalog import SecondCopyStore
 from custody.vfs.memory import CrashMode, MemoryFileSystem
-from tests.crash.adopting import TakingOver
-from tests.crash.backfilling import BackFilling
-from tests.crash.catalog_care import Collecting, Kept, Pruning, Repairing
-from tests.crash.committing import Committing, Racing
-from tests.crash.compacting import FORGOTTEN, Compacting
-from tests.crash.contents import HELD, Contents, Dropping, Storing
-from tests.crash.crowd import Crowding
+from tests.crash.backfill_scenarios import BackFilling
+from tests.crash.catalog_upkeep_scenarios import Collecting, Kept, Pruning, Repairing
+from tests.crash.chain_scenarios import WholeChain
+from tests.crash.commit_scenarios import Committing, Racing
+from tests.crash.compaction_scenarios import FORGOTTEN, Compacting
+from tests.crash.content_scenarios import HELD, Contents, Dropping, Storing
 from tests.crash.enumeration import SEEDS, Outcome, Scenario, disks_after, enumerate_crashes, operations_of, run_to
-from tests.crash.forgetting import Forgetting
-from tests.crash.healing import Healing
-from tests.crash.ingesting import Ingesting
-from tests.crash.mending import (
+from tests.crash.forget_scenarios import Forgetting
+from tests.crash.full_disk_scenarios import Healing
+from tests.crash.group_commit_scenarios import Crowding
+from tests.crash.ingest_scenarios import Ingesting
+from tests.crash.memory_repository import Promises, workspace
+from tests.crash.repair_scenarios import (
     Inflict,
     Mending,
     Scrubbing,
@@ -29,8 +34,8 @@ from tests.crash.mending import (
     remove_a_log,
     swap_logs,
 )
-from tests.crash.retaining import Retaining
-from tests.crash.scenarios import (
+from tests.crash.retention_scenarios import Retaining
+from tests.crash.rollover_scenarios import (
     Appending,
     Recovering,
     RollingOver,
@@ -38,8 +43,8 @@ from tests.crash.scenarios import (
     RollingOverMerged,
     RollingOverSplit,
 )
-from tests.crash.store import Promises, workspace
-from tests.crash.whole import WholeChain
+from tests.crash.takeover_scenarios import TakingOver
+from tests.parts import Part
 
 SECOND_SEEDS = 3
 """Seeds of a crash that follows a crash: it starts from each disk that the first one may leave."""
@@ -54,71 +59,76 @@ LEFTOVERS = {
 in_some_ways = pytest.mark.parametrize(
     "seeds", [1, pytest.param(SEEDS, marks=pytest.mark.slow)], ids=["one way", "all ways"]
 )
-"""In how many ways writes are torn and come out of order at each operation; more of them take minutes."""
+"""In how many ways writes are torn and come out of order at each operation. All ways, at all operations, are slow."""
 
 
-def test_a_crash_while_appending_and_sealing_loses_no_acknowledged_event() -> None:
-    outcome = enumerate_crashes(Appending())
+@pytest.mark.in_parts
+def test_a_crash_while_appending_and_sealing_loses_no_acknowledged_event(part: Part) -> None:
+    outcome = enumerate_crashes(Appending(), part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 40
 
 
-def test_a_crash_while_several_threads_share_a_sync_loses_no_acknowledged_event() -> None:
+@pytest.mark.in_parts
+def test_a_crash_while_several_threads_share_a_sync_loses_no_acknowledged_event(part: Part) -> None:
     _, promises, _ = run_to(Crowding())
     assert len(promises.acknowledged) == 9
-    outcome = enumerate_crashes(Crowding())
+    outcome = enumerate_crashes(Crowding(), part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 20
 
 
-def test_a_crash_while_contents_are_stored_loses_none_that_was_acknowledged() -> None:
+@pytest.mark.in_parts
+def test_a_crash_while_contents_are_stored_loses_none_that_was_acknowledged(part: Part) -> None:
     _, contents, error = run_to(Storing())
     assert error is None
     assert isinstance(contents, Contents)
     assert len(contents.contents) == 7
-    outcome = enumerate_crashes(Storing(), seeds=2)
+    outcome = enumerate_crashes(Storing(), seeds=2, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 80
 
 
 @in_some_ways
-def test_a_crash_in_a_pass_of_all_steps_loses_no_acknowledged_event(seeds: int) -> None:
-    outcome = enumerate_crashes(RollingOver(), seeds=seeds)
+def test_a_crash_in_a_pass_of_all_steps_loses_no_acknowledged_event(seeds: int, part: Part) -> None:
+    outcome = enumerate_crashes(RollingOver(), seeds=seeds, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 80
 
 
-def test_a_crash_while_shards_are_made_anew_leaves_whole_shards_or_logs_that_answer() -> None:
-    outcome = enumerate_crashes(BackFilling(), seeds=2)
+@pytest.mark.in_parts
+def test_a_crash_while_shards_are_made_anew_leaves_whole_shards_or_logs_that_answer(part: Part) -> None:
+    outcome = enumerate_crashes(BackFilling(), seeds=2, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 20
 
 
-def test_a_crash_while_two_slots_ingest_stores_no_event_twice_and_loses_none(tmp_path: Path) -> None:
-    outcome = enumerate_crashes(Ingesting(tmp_path), seeds=4)
+@pytest.mark.in_parts
+def test_a_crash_while_two_slots_ingest_stores_no_event_twice_and_loses_none(tmp_path: Path, part: Part) -> None:
+    outcome = enumerate_crashes(Ingesting(tmp_path), seeds=4, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 60
 
 
 @in_some_ways
-def test_a_crash_while_small_groups_become_one_log_loses_no_acknowledged_event(seeds: int) -> None:
+def test_a_crash_while_small_groups_become_one_log_loses_no_acknowledged_event(seeds: int, part: Part) -> None:
     fs, _, error = run_to(RollingOverMerged())
     assert error is None
     [file] = workspace(fs).catalog.load().files.values()
     assert list(file.groups) == [0, 2]
-    outcome = enumerate_crashes(RollingOverMerged(), seeds=seeds)
+    outcome = enumerate_crashes(RollingOverMerged(), seeds=seeds, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 80
 
 
 @in_some_ways
-def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part(seeds: int) -> None:
+def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part(seeds: int, part: Part) -> None:
     fs, _, error = run_to(RollingOverSplit())
     assert error is None
     files = workspace(fs).catalog.load().files.values()
     assert len(files) >= 3
     assert workspace(fs).catalog.load().revision == 0
-    outcome = enumerate_crashes(RollingOverSplit(), seeds=seeds)
+    outcome = enumerate_crashes(RollingOverSplit(), seeds=seeds, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 120
 
@@ -126,9 +136,9 @@ def test_a_crash_while_a_group_becomes_several_logs_never_leaves_it_live_in_part
 @pytest.mark.parametrize("damaged", [(1,), (0, 1, 2)], ids=["one record", "every record"])
 @in_some_ways
 def test_a_crash_while_a_damaged_group_is_rolled_over_loses_neither_events_nor_evidence(
-    damaged: list[int], seeds: int
+    damaged: list[int], seeds: int, part: Part
 ) -> None:
-    outcome = enumerate_crashes(RollingOverDamage(damaged), seeds=seeds)
+    outcome = enumerate_crashes(RollingOverDamage(damaged), seeds=seeds, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 30
 
@@ -140,22 +150,24 @@ def left_over(kind: str, which: int, mode: CrashMode) -> tuple[MemoryFileSystem,
     return fs.crashed(mode, seed=3), promises
 
 
+@pytest.mark.in_parts
 @pytest.mark.parametrize("what", LEFTOVERS)
-def test_two_crashes_of_recovery_one_after_the_other_lose_no_acknowledged_event(what: str) -> None:
+def test_two_crashes_of_recovery_one_after_the_other_lose_no_acknowledged_event(what: str, part: Part) -> None:
     disk, promises = left_over(*LEFTOVERS[what])
-    outcome = enumerate_crashes(Recovering(disk, promises))
+    outcome = enumerate_crashes(Recovering(disk, promises), part=part)
     assert not outcome.alarms, str(outcome)
     again = Outcome()
-    for found in disks_after(Recovering(disk, promises), SECOND_SEEDS):
-        second = Recovering(found, promises)
+    for number, left in enumerate(disks_after(Recovering(disk, promises), SECOND_SEEDS)):
+        second = Recovering(left, promises)
         second.names_from = 1_000_000
-        again.add(enumerate_crashes(second, seeds=SECOND_SEEDS))
+        # Many of these disks differ in little: with another part of each, few operations are left out on all of them.
+        again.add(enumerate_crashes(second, seeds=SECOND_SEEDS, part=part.shifted(number)))
     assert not again.alarms, str(again)
-    assert again.runs > 300
+    assert again.operations > 100
 
 
 @in_some_ways
-def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back(seeds: int) -> None:
+def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back(seeds: int, part: Part) -> None:
     fs, _, error = run_to(Compacting())
     assert error is None
     state = workspace(fs).catalog.load()
@@ -163,48 +175,52 @@ def test_a_crash_while_logs_are_compacted_loses_no_event_and_brings_none_back(se
     assert not any(first <= FORGOTTEN[1] <= last for first, last in held)
     [remnant] = state.tombstones.values()
     assert len(remnant.erased_groups) == 1, "the tombstone is done, the group of the erased log is remembered"
-    outcome = enumerate_crashes(Compacting(), seeds=seeds)
+    outcome = enumerate_crashes(Compacting(), seeds=seeds, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 40
 
 
-def test_a_crash_while_a_name_is_taken_over_and_journals_are_adopted_loses_no_acknowledged_event() -> None:
-    outcome = enumerate_crashes(TakingOver(), modes=(CrashMode.SYNCED_ONLY,), seeds=1)
+@pytest.mark.in_parts
+def test_a_crash_while_a_name_is_taken_over_and_journals_are_adopted_loses_no_acknowledged_event(part: Part) -> None:
+    outcome = enumerate_crashes(TakingOver(), modes=(CrashMode.SYNCED_ONLY,), seeds=1, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 60
 
 
-def test_a_crash_while_a_full_disk_heals_loses_no_acknowledged_event() -> None:
+@pytest.mark.in_parts
+def test_a_crash_while_a_full_disk_heals_loses_no_acknowledged_event(part: Part) -> None:
     fs, promises, error = run_to(Healing())
     assert error is None
     assert len(promises.acknowledged) == 5
     assert all(group.is_sealed for group in workspace(fs).groups())
-    outcome = enumerate_crashes(Healing(), seeds=4)
+    outcome = enumerate_crashes(Healing(), seeds=4, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 60
 
 
-def test_a_crash_while_old_events_expire_loses_no_other_and_leaves_nothing_of_them() -> None:
-    outcome = enumerate_crashes(Retaining(), seeds=2)
+@pytest.mark.in_parts
+def test_a_crash_while_old_events_expire_loses_no_other_and_leaves_nothing_of_them(part: Part) -> None:
+    outcome = enumerate_crashes(Retaining(), seeds=2, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 100
 
 
-def test_a_crash_while_contents_go_leaves_no_event_without_its_content() -> None:
+@pytest.mark.in_parts
+def test_a_crash_while_contents_go_leaves_no_event_without_its_content(part: Part) -> None:
     fs, contents, error = run_to(Dropping())
     assert error is None
     assert isinstance(contents, Contents)
     assert list(contents.contents) == [HELD]
     assert len(fs.list(workspace(fs).settings.store / "main/content/c1")) > 0
     modes = (CrashMode.ALL_KEPT, CrashMode.RANDOM_BLOCKS)
-    outcome = enumerate_crashes(Dropping(), modes=modes, seeds=1)
+    outcome = enumerate_crashes(Dropping(), modes=modes, seeds=1, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 40
 
 
-def test_a_crash_anywhere_in_the_whole_chain_is_made_up_for_by_the_next_run() -> None:
+def test_a_crash_anywhere_in_the_whole_chain_is_made_up_for_by_the_next_run(part: Part) -> None:
     # The other modes in the slow suite: on each disk the chain is run twice, and everything is asked.
-    outcome = enumerate_crashes(WholeChain(), modes=(CrashMode.SYNCED_ONLY,), seeds=1)
+    outcome = enumerate_crashes(WholeChain(), modes=(CrashMode.SYNCED_ONLY,), seeds=1, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 200
 
@@ -215,13 +231,15 @@ def test_a_crash_anywhere_in_the_whole_chain_in_every_mode() -> None:
     assert not outcome.alarms, str(outcome)
 
 
-def test_a_crash_while_committing_keeps_the_chain() -> None:
-    outcome = enumerate_crashes(Committing())
+@pytest.mark.in_parts
+def test_a_crash_while_committing_keeps_the_chain(part: Part) -> None:
+    outcome = enumerate_crashes(Committing(), part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 40
 
 
-def test_a_crash_while_two_writers_race_keeps_the_chain_and_both_acknowledged_commits() -> None:
+@pytest.mark.in_parts
+def test_a_crash_while_two_writers_race_keeps_the_chain_and_both_acknowledged_commits(part: Part) -> None:
     outcome = Outcome()
     for before in count(1):
         _, commits, error = run_to(Racing(before))
@@ -229,14 +247,17 @@ def test_a_crash_while_two_writers_race_keeps_the_chain_and_both_acknowledged_co
         if commits.tried < 3:
             break  # the slow commit has no more operations to come in between
         assert len(commits.acknowledged) == 3
-        outcome.add(enumerate_crashes(Racing(before)))
+        outcome.add(enumerate_crashes(Racing(before), part=part.shifted(before)))
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 100
 
 
+@pytest.mark.in_parts
 @pytest.mark.parametrize("scenario", [Pruning, Collecting, Repairing])
-def test_a_crash_in_the_upkeep_of_a_catalog_loses_nothing_that_is_needed(scenario: type[Scenario[Kept]]) -> None:
-    outcome = enumerate_crashes(scenario())
+def test_a_crash_in_the_upkeep_of_a_catalog_loses_nothing_that_is_needed(
+    scenario: type[Scenario[Kept]], part: Part
+) -> None:
+    outcome = enumerate_crashes(scenario(), part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 15
 
@@ -251,10 +272,10 @@ REPAIRS: dict[str, tuple[Inflict, bool, int]] = {
 
 
 @pytest.mark.parametrize("name", REPAIRS)
-def test_a_crash_of_a_repair_loses_nothing_more_and_the_next_one_finishes_it(name: str) -> None:
+def test_a_crash_of_a_repair_loses_nothing_more_and_the_next_one_finishes_it(name: str, part: Part) -> None:
     inflict, accept_loss, least = REPAIRS[name]
     modes = (CrashMode.SYNCED_ONLY, CrashMode.RANDOM_BLOCKS)  # the others in the slow suite: each disk is repaired
-    outcome = enumerate_crashes(Mending(inflict, accept_loss=accept_loss), modes=modes, seeds=1)
+    outcome = enumerate_crashes(Mending(inflict, accept_loss=accept_loss), modes=modes, seeds=1, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > least
 
@@ -267,15 +288,16 @@ def test_a_crash_of_a_repair_in_every_mode(name: str) -> None:
     assert not outcome.alarms, str(outcome)
 
 
-def test_a_crash_of_the_scrub_leaves_no_piece_of_a_round_out() -> None:
-    outcome = enumerate_crashes(Scrubbing(), seeds=2)
+@pytest.mark.in_parts
+def test_a_crash_of_the_scrub_leaves_no_piece_of_a_round_out(part: Part) -> None:
+    outcome = enumerate_crashes(Scrubbing(), seeds=2, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 20
 
 
 @in_some_ways
-def test_a_crash_while_events_are_forgotten_leaves_them_hidden_twice_or_not_at_all(seeds: int) -> None:
-    outcome = enumerate_crashes(Forgetting(), seeds=seeds)
+def test_a_crash_while_events_are_forgotten_leaves_them_hidden_twice_or_not_at_all(seeds: int, part: Part) -> None:
+    outcome = enumerate_crashes(Forgetting(), seeds=seeds, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 60
 

@@ -7,17 +7,17 @@ schedules are enumerated, or drawn from a seed.
 from __future__ import annotations
 
 from random import Random
-from zlib import crc32
 
 import pytest
 
 from custody.errors import CustodyError
 from custody.vfs import FileSystem
-from tests.crash.adversity import MEANWHILE, WORKS, World, check, new_world
+from tests.crash.catalog_actors import MEANWHILE, WORKS, World, check, new_world
 from tests.crash.interleaving import Turn, Work, play
+from tests.parts import WHOLE, Part
 
-STRIDE = 16
-"""In a quick run one of so many operations is tried, another one for each pair of actors."""
+PARTS = 16
+"""There are many pairs of actors: a quick run stops each at one of so many operations."""
 DEEP_RUNS = 60
 DEEP_RUNS_SLOW = 1000
 
@@ -47,9 +47,11 @@ def _stop_once(actor: str, meanwhile: str, step: int, *, damaged: bool = False) 
         ) from error
 
 
-def _stop_everywhere(actor: str, meanwhile: str, stride: int = 1, *, damaged: bool = False) -> int:
-    """Stop an actor before every operation, or before each one of a stride that depends on who meets whom."""
-    steps = range(_operations(actor, damaged=damaged) + 1)[crc32(f"{actor} {meanwhile}".encode()) % stride :: stride]
+def _stop_everywhere(
+    actor: str, meanwhile: str, part: Part = WHOLE, parts: int = PARTS, *, damaged: bool = False
+) -> int:
+    """Stop an actor before every operation of a part; return how many they were."""
+    steps = part.of(f"{actor} {meanwhile}", _operations(actor, damaged=damaged) + 1, parts)
     for step in steps:
         _stop_once(actor, meanwhile, step, damaged=damaged)
     return len(steps)
@@ -57,8 +59,8 @@ def _stop_everywhere(actor: str, meanwhile: str, stride: int = 1, *, damaged: bo
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
 @pytest.mark.parametrize("actor", WORKS)
-def test_who_is_stopped_anywhere_and_goes_on_later_does_no_harm(actor: str, meanwhile: str) -> None:
-    assert _stop_everywhere(actor, meanwhile, STRIDE) > 0
+def test_who_is_stopped_anywhere_and_goes_on_later_does_no_harm(actor: str, meanwhile: str, part: Part) -> None:
+    assert _stop_everywhere(actor, meanwhile, part) > 0
 
 
 @pytest.mark.slow
@@ -69,8 +71,8 @@ def test_who_is_stopped_before_any_operation_does_no_harm(actor: str, meanwhile:
     assert _stop_everywhere(actor, meanwhile, damaged=damaged) > 20
 
 
-def test_a_repair_that_is_stopped_and_others_that_repair_meanwhile_do_no_harm() -> None:
-    assert _stop_everywhere("repair", "repair", 6, damaged=True) > 20
+def test_a_repair_that_is_stopped_and_others_that_repair_meanwhile_do_no_harm(part: Part) -> None:
+    assert _stop_everywhere("repair", "repair", part, 6, damaged=True) > 20
 
 
 @pytest.mark.parametrize(

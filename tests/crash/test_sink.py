@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from custody.ngsi_sink.batch_file import FileAppend
+from custody.ngsi_sink.batch_file import Part as BatchPart
 from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import FilesTarget
 from tests.crash.enumeration import enumerate_crashes
-from tests.crash.sinking import Sinking
+from tests.crash.sink_scenarios import Sinking
+from tests.parts import Part
 
 
-def test_a_crash_of_the_sink_writes_no_line_twice_and_loses_none() -> None:
-    outcome = enumerate_crashes(Sinking("csv-column"), seeds=1)
+def test_a_crash_of_the_sink_writes_no_line_twice_and_loses_none(part: Part) -> None:
+    outcome = enumerate_crashes(Sinking("csv-column"), seeds=1, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 100
 
@@ -62,7 +63,7 @@ class ForgetsColumns(Sink):
 class BareTarget(FilesTarget):
     """Appends to a file, whatever is there."""
 
-    def _apply(self, part: FileAppend, data: memoryview, *, is_settled: bool) -> None:
+    def _apply(self, part: BatchPart, data: memoryview, *, is_settled: bool) -> None:
         if self._files.size(part.path) is None:
             self._files.create(part.path, data)
         else:
@@ -72,7 +73,7 @@ class BareTarget(FilesTarget):
 class TrustsLength(FilesTarget):
     """Takes a file that is long enough for one that has the bytes."""
 
-    def _apply(self, part: FileAppend, data: memoryview, *, is_settled: bool) -> None:
+    def _apply(self, part: BatchPart, data: memoryview, *, is_settled: bool) -> None:
         if self.length(part.path) < part.offset + part.length or not part.length:
             super()._apply(part, data, is_settled=is_settled)
 

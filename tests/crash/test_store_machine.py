@@ -19,7 +19,15 @@ from custody.journal.open_group import GroupCommitFile
 from custody.vfs.faults import Fault, FaultyFileSystem
 from custody.vfs.memory import CrashMode, InjectedCrash, MemoryFileSystem
 from tests.crash.enumeration import counted_names
-from tests.crash.store import Promises, check_catalog, check_events, check_final_names, repository, run_pass, workspace
+from tests.crash.memory_repository import (
+    Promises,
+    check_catalog,
+    check_events,
+    check_final_names,
+    repository,
+    run_pass,
+    workspace,
+)
 
 FAILING = ("create", "write", "sync", "rename", "sync_directory")
 

@@ -21,7 +21,7 @@ from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import FilesTarget, Target
 from custody.ngsi_sink.webhdfs import Answer, Call, PooledTransport, WebHdfsFiles
 from custody.vfs import PosixFileSystem
-from tests.crash.sinking import BATCHES, RECEIVED_MS, WRITER, expected, items
+from tests.crash.sink_scenarios import BATCHES, RECEIVED_MS, WRITER, expected, items
 from tests.services import reading
 from tests.services.hdfs import Hdfs, free_ports, hdfs
 from tests.unit.ngsi.notified import parameters

@@ -23,7 +23,7 @@ from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import Target
 from custody.ngsi_sink.webhdfs import OK, REDIRECT, Answer, Call, PooledTransport, WebHdfsFiles
 from custody.vfs import PosixFileSystem
-from tests.crash.sinking import BATCHES, RECEIVED_MS, WRITER, expected, items
+from tests.crash.sink_scenarios import BATCHES, RECEIVED_MS, WRITER, expected, items
 from tests.services import reading
 from tests.services.hdfs import free_ports
 from tests.services.secured import COOKIE_SECONDS, PASSWORD, USER, Secured, missing, proof, secured_hdfs

@@ -10,7 +10,7 @@ import pytest
 from custody.errors import StorageError
 from custody.vfs.faults import READS, SYNCS, Fault, FaultyFileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
-from tests.crash.store import Promises, repository
+from tests.crash.memory_repository import Promises, repository
 
 FILE = Path("/file")
 

@@ -8,8 +8,7 @@ from custody.repository import EventSelection
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import Workspace
-from tests.crash.scenarios import Prepared
-from tests.crash.store import (
+from tests.crash.memory_repository import (
     SETTINGS,
     WRITER,
     Promises,
@@ -18,6 +17,7 @@ from tests.crash.store import (
     repository,
     run_pass,
 )
+from tests.crash.rollover_scenarios import Prepared
 
 FORGOTTEN = (1, 70, 71)
 

@@ -15,8 +15,7 @@ from custody.repository.retention_api import apply_retention
 from custody.rollover import STEPS
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
-from tests.crash.scenarios import Prepared
-from tests.crash.store import (
+from tests.crash.memory_repository import (
     SETTINGS,
     Promises,
     check_catalog,
@@ -24,6 +23,7 @@ from tests.crash.store import (
     run_pass,
     workspace,
 )
+from tests.crash.rollover_scenarios import Prepared
 from tests.support import event
 
 OLD, HELD, ACTIVE = (0, 1), (2, 3), (4, 5)

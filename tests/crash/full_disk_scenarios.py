@@ -13,8 +13,8 @@ from custody.journal import writer as journal_writer
 from custody.journal.container_health import ContainerHealth
 from custody.vfs import FileSystem
 from custody.vfs.faults import Fault, FaultyFileSystem
-from tests.crash.scenarios import StoreScenario
-from tests.crash.store import Promises, repository
+from tests.crash.memory_repository import Promises, repository
+from tests.crash.rollover_scenarios import StoreScenario
 
 
 class Healing(StoreScenario):

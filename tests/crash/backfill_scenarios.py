@@ -7,8 +7,8 @@ from custody.config import Settings
 from custody.repository import Repository
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
-from tests.crash.scenarios import Prepared
-from tests.crash.store import SETTINGS, Promises, check_events, check_final_names, run_pass
+from tests.crash.memory_repository import SETTINGS, Promises, check_events, check_final_names, run_pass
+from tests.crash.rollover_scenarios import Prepared
 
 BEFORE = Settings.model_validate(
     {**SETTINGS.model_dump(), "root": SETTINGS.root, "index": {"fields": ["flowfile_uuid"]}}
@@ -17,6 +17,8 @@ BEFORE = Settings.model_validate(
 
 class BackFilling(Prepared):
     """A live shard that knows one field; the step index makes it anew with all of them."""
+
+    always_at = frozenset({"remove", "remove_directory", "rename"})
 
     def __init__(self) -> None:
         disk = MemoryFileSystem()

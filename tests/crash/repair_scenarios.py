@@ -22,10 +22,10 @@ from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
 from custody.vfs.wrapping import WrappingFileSystem
 from custody.workspace import Workspace
-from tests.crash.attempts import processes
-from tests.crash.scenarios import Prepared
-from tests.crash.store import EVERYTHING, SETTINGS, WRITER, Promises, check_events, copied_segment, run_pass
-from tests.crash.store import repository as opened
+from tests.crash.lease_scenarios import processes
+from tests.crash.memory_repository import EVERYTHING, SETTINGS, WRITER, Promises, check_events, copied_segment, run_pass
+from tests.crash.memory_repository import repository as opened
+from tests.crash.rollover_scenarios import Prepared
 
 NOW_MS = 1_772_409_600_000
 EACH = 26

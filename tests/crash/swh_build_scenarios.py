@@ -41,6 +41,8 @@ class Made:
 class Building(Scenario[Made]):
     """Two builds, then the first one goes; what is found goes on under the name of the last one."""
 
+    always_at = frozenset({"rename"})
+
     def __init__(self, source: Path) -> None:
         self._source = source
 

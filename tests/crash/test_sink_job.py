@@ -6,11 +6,12 @@ import pytest
 
 from custody.vfs.memory import CrashMode
 from tests.crash.enumeration import enumerate_crashes
-from tests.crash.persisting import Persisting
+from tests.crash.sink_job_scenarios import Persisting
+from tests.parts import Part
 
 
-def test_a_crash_of_the_job_changes_no_file_and_tells_nothing_twice() -> None:
-    outcome = enumerate_crashes(Persisting("json-row"), modes=(CrashMode.SYNCED_ONLY,), seeds=1)
+def test_a_crash_of_the_job_changes_no_file_and_tells_nothing_twice(part: Part) -> None:
+    outcome = enumerate_crashes(Persisting("json-row"), modes=(CrashMode.SYNCED_ONLY,), seeds=1, part=part)
     assert not outcome.alarms, str(outcome)
     assert outcome.operations > 100
 

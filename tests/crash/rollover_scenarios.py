@@ -9,7 +9,15 @@ from custody.recovery import STEPS
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.enumeration import Scenario
-from tests.crash.store import Promises, check_catalog, check_events, check_final_names, repository, run_pass, workspace
+from tests.crash.memory_repository import (
+    Promises,
+    check_catalog,
+    check_events,
+    check_final_names,
+    repository,
+    run_pass,
+    workspace,
+)
 
 
 class StoreScenario(Scenario[Promises]):

@@ -5,9 +5,8 @@ The processes of a crash test are one process in truth, so that each test says i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
@@ -21,10 +20,9 @@ from custody.recovery import STEPS, find_leftovers, leftovers, peek_leftovers
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from custody.workspace import Workspace, take_rollover
-from tests.crash.committing import Interleaving
+from tests.crash.commit_scenarios import Interleaving
 from tests.crash.enumeration import counted_names, operations_of, run_to
-from tests.crash.scenarios import Prepared, StoreScenario
-from tests.crash.store import (
+from tests.crash.memory_repository import (
     EVERYTHING,
     NOW_MS,
     SETTINGS,
@@ -37,6 +35,8 @@ from tests.crash.store import (
     repository,
     workspace,
 )
+from tests.crash.rollover_scenarios import Prepared, StoreScenario
+from tests.parts import WHOLE, Part
 
 SEEN = frozenset({"rename", "link", "remove", "remove_directory", "cut", "add_directory"})
 OTHER_SETTINGS = SETTINGS.model_copy(
@@ -172,30 +172,43 @@ def side_by_side(
     *,
     other: Settings = SETTINGS,
     names: Iterable[str] = tuple(STEPS),
+    part: Part = WHOLE,
 ) -> int:
-    """Pause an attempt before each effect that others see, behind the look at its lease, while a later try works.
+    """Pause an attempt before each effect that others see, after it has checked its lease, while a later try works.
 
-    The later try does the steps `names`, then the older one goes on until it ends, then the later one does the rest.
-    Return how many places there were.
+    The later try does the steps `names`; the older one then goes on until it ends; the later one does the rest.
+    Return the number of places at which the attempt can be paused; it is paused at those of a part.
     """
-    for before in count(1):
-        fs, promises = start()
-        with counted_names(), processes(gone=False):
-            reached: list[int] = []
+    steps = tuple(names)
+    fs, _ = start()
+    with counted_names(), processes(gone=False):
+        undisturbed = Pausing(fs, 0, lambda: None)
+        run_attempt(undisturbed, task("any", 1))
+    places = undisturbed.done
+    division = f"{start.__name__}, {other.eventlog.compression}, {steps}"
+    for place in part.of(division, places, always=(0, places - 1)):
+        _overtake(start, place + 1, steps, other)
+    return places
 
-            def take_over(fs: FileSystem = fs, reached: list[int] = reached) -> None:
-                reached.append(1)
-                # What the older attempt has just written is young.
-                with patch.object(leftovers, "LEFTOVER_AGE_MS", NOW_MS * 2):
-                    run_attempt(fs, task("any", 2), names, other)
 
-            with suppress(CustodyError):  # it is superseded, or its files are taken away
-                run_attempt(Pausing(fs, before, take_over), task("any", 1))
-            if not reached:
-                return before - 1
-            try:
-                run_attempt(fs, task("any", 2), tuple(STEPS), other)
-                check_undisturbed(fs, promises)
-            except Exception as error:
-                raise AssertionError(f"paused before operation {before}: {error}") from error
-    raise AssertionError
+def _overtake(
+    start: Callable[[], tuple[MemoryFileSystem, Promises]], before: int, steps: Sequence[str], other: Settings
+) -> None:
+    """Pause an attempt before one of its effects, let a later try work, and look at what both of them leave."""
+    fs, promises = start()
+    with counted_names(), processes(gone=False):
+        reached = []
+
+        def take_over() -> None:
+            reached.append(before)
+            with patch.object(scan, "YOUNG_MS", NOW_MS * 2):  # what the older one has just written is young
+                run_attempt(fs, task("any", 2), steps, other)
+
+        with suppress(CustodyError):  # it is superseded, or its files are taken away
+            run_attempt(Pausing(fs, before, take_over), task("any", 1))
+        assert reached, f"there is no operation {before}"
+        try:
+            run_attempt(fs, task("any", 2), tuple(STEPS), other)
+            check_undisturbed(fs, promises)
+        except Exception as error:
+            raise AssertionError(f"paused before operation {before}: {error}") from error

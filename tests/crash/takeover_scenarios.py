@@ -14,7 +14,7 @@ from custody.repository.containers import claim_writer_name
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from tests.crash.enumeration import Scenario
-from tests.crash.store import EVERYTHING, NOW_MS, check_final_names, run_pass
+from tests.crash.memory_repository import EVERYTHING, NOW_MS, check_final_names, run_pass
 from tests.support import event
 
 STORE = "/store"

@@ -90,7 +90,8 @@ class Interleaving(FaultyFileSystem):
         super().__init__(inner)
         self._before = before
         self._action = action
-        self._done = 0
+        self.done = 0
+        """Its own operations with an effect."""
 
     def meet(self, kind: str, path: Path) -> None:
         self._step(kind)
@@ -100,6 +101,6 @@ class Interleaving(FaultyFileSystem):
         return length, None
 
     def _step(self, kind: str) -> None:
-        self._done += kind in EFFECTS
-        if kind in EFFECTS and self._done == self._before:
+        self.done += kind in EFFECTS
+        if kind in EFFECTS and self.done == self._before:
             self._action()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import PropertyMock, patch
@@ -13,10 +14,10 @@ import pytest
 
 from custody.lease import FencedFileSystem, Lease
 from custody.lease import lease as leases
-from custody.recovery import STEPS, leftovers, recover
+from custody.recovery import STEPS, scan
 from custody.workspace import remove, step_lease
-from tests.crash.attempts import OTHER_SETTINGS, side_by_side
-from tests.crash.test_attempts import Start, half_swept, left_over, waiting
+from tests.crash.lease_scenarios import OTHER_SETTINGS, side_by_side
+from tests.crash.test_leases import Start, half_swept, left_over, waiting
 
 ALL = tuple(STEPS)
 
@@ -32,7 +33,10 @@ def no_epoch_in_the_catalog() -> AbstractContextManager[object]:
 
 
 def removed_at_once() -> AbstractContextManager[object]:
-    return patch.object(recover, "discard", lambda workspace, path: remove(workspace.fs, path))
+    # By its name: the package has a function that is called like the module.
+    return patch.object(
+        import_module("custody.recovery.recover"), "discard", lambda workspace, path: remove(workspace.fs, path)
+    )
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from custody.repository import EventSelection, SlotWriter
 from custody.repository.retention_api import apply_retention
 from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
-from tests.crash.scenarios import StoreScenario
-from tests.crash.store import SETTINGS, Promises, check_catalog, repository, run_pass
+from tests.crash.memory_repository import SETTINGS, Promises, check_catalog, repository, run_pass
+from tests.crash.rollover_scenarios import StoreScenario
 from tests.support import event
 
 LIMITED = SETTINGS.model_copy(
@@ -90,6 +90,8 @@ EXPIRING = LIMITED.model_copy(
 
 class Dropping(StoreScenario):
     """A log expires and the file of contents that only its event speaks of goes; what a held event speaks of stays."""
+
+    always_at = frozenset({"remove"})
 
     def __init__(self) -> None:
         disk = MemoryFileSystem()

@@ -17,8 +17,8 @@ from custody.journal import JournalOptions, JournalWriter
 from custody.vfs import FileSystem, WritableFile
 from custody.vfs.memory import InjectedCrash
 from custody.vfs.wrapping import WrappingFile, WrappingFileSystem
-from tests.crash.scenarios import StoreScenario
-from tests.crash.store import SETTINGS, WRITER, Promises, workspace
+from tests.crash.memory_repository import SETTINGS, WRITER, Promises, workspace
+from tests.crash.rollover_scenarios import StoreScenario
 from tests.support import event, numbered
 
 PATIENCE_SECONDS = 10.0

@@ -14,9 +14,9 @@ from custody.repository.retention_api import apply_retention
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.chain import Answers, answers
-from tests.crash.retaining import HELD, OLD, RETENTION
-from tests.crash.scenarios import Prepared
-from tests.crash.store import EVERYTHING, Promises, repository, run_pass
+from tests.crash.memory_repository import EVERYTHING, Promises, repository, run_pass
+from tests.crash.retention_scenarios import HELD, OLD, RETENTION
+from tests.crash.rollover_scenarios import Prepared
 from tests.support import event
 
 NOW_MS = event(max(HELD) + 1).event_time + 9_900

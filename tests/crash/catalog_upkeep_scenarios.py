@@ -103,6 +103,8 @@ class Collecting(_Care):
 class Repairing(_Care):
     """A transaction without a later checkpoint is damaged; the repair moves it aside and goes on."""
 
+    always_at = frozenset({"rename", "link", "remove"})
+
     def prepare(self, fs: FileSystem) -> None:
         super().prepare(fs)
         catalog = open_catalog(fs)
