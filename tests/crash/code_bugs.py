@@ -19,7 +19,6 @@ from custody.recovery import STEPS
 from custody.repository import retention_api
 from custody.retention import Choice, deletion, planning
 from custody.retention.deletion import due_marks
-from custody.rollover import Unit
 from custody.rollover.publish import waiting_units
 from custody.vfs import FileSystem, WritableFile
 from custody.workspace import Unit, UnitManifest, UnitReport, Workspace

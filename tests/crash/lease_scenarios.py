@@ -201,7 +201,7 @@ def _overtake(
 
         def take_over() -> None:
             reached.append(before)
-            with patch.object(scan, "YOUNG_MS", NOW_MS * 2):  # what the older one has just written is young
+            with patch.object(leftovers, "LEFTOVER_AGE_MS", NOW_MS * 2):  # what the older one has just written is young
                 run_attempt(fs, task("any", 2), steps, other)
 
         with suppress(CustodyError):  # it is superseded, or its files are taken away

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from custody.catalog import Catalog
-from custody.journal import group_commit
+from custody.journal import open_group
 from custody.maintenance.repair import repair_logs as log_repairs
 from custody.retention import candidates, deletion
 from custody.retention.candidates import Surveyed

@@ -14,7 +14,7 @@ import pytest
 
 from custody.lease import FencedFileSystem, Lease
 from custody.lease import lease as leases
-from custody.recovery import STEPS, scan
+from custody.recovery import STEPS, leftovers
 from custody.workspace import remove, step_lease
 from tests.crash.lease_scenarios import OTHER_SETTINGS, side_by_side
 from tests.crash.test_leases import Start, half_swept, left_over, waiting

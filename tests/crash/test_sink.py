@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from custody.ngsi_sink.batch_file import Part as BatchPart
+from custody.ngsi_sink.batch_file import FileAppend as BatchPart
 from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.target import FilesTarget

@@ -154,7 +154,7 @@ def gc(
     _, writer_catalog = load_catalog(repository, writer)
 
     def show(*, done: bool) -> bool:
-        garbage = collect(
+        garbage = collect_garbage(
             writer_catalog,
             SystemClock(),
             older_than_ms=older_than_ms,
@@ -255,14 +255,14 @@ def rebuild_from_files(
     containers = [str(path) for path in settings.repository.containers]
 
     def show(*, done: bool) -> None:
-        survivors = surviving(writer_catalog.objects)
-        scanned = scan(writer_catalog.objects, hashes=hashes, leave_out=survivors.marked)
+        survivors = salvage(writer_catalog.objects)
+        scanned = scan_footers(writer_catalog.objects, hashes=hashes, leave_out=survivors.marked)
         document: dict[str, object] = {
             "files": len(scanned.files),
             "events": sum(file.rows for file in scanned.files),
             "skipped": scanned.skipped,
             "kept": survivors.counts(),
-            "lost": what_is_lost(scanned, survivors, containers),
+            "lost": rebuild_losses(scanned, survivors, containers),
             "may_give_out_more": survivors.more,
             "done": done,
         }

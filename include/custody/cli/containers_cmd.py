@@ -89,5 +89,5 @@ def claim(repository: Path, writer: str, consent: Consent) -> None:
         click.echo(f"the machine that has the writer name {writer} now could not go on with it", err=True)
     if not consent.ask("Claim the name?"):
         return
-    made = claim_name(settings, writer)
+    made = claim_writer_name(settings, writer)
     click.echo(f"writer {writer}: incarnation {made.incarnation}, from event id {made.first_event_id} on")

@@ -19,7 +19,7 @@ from custody.cli.output import print_json, print_table, size_text, stderr
 from custody.cli.swh_output import print_occurrences
 from custody.errors import ConfigurationError
 from custody.repository import Content, Repository
-from custody.repository.contents import Cleaned
+from custody.repository.content_listing import CleanedContents
 from custody.swh import content_swhid
 from custody.vfs import PosixFileSystem, temporary
 
@@ -128,7 +128,7 @@ def clean(repository: Path, consent: Consent, as_json: bool) -> None:
         _print_cleaned(opened.clean_contents(apply=True), as_json=as_json)
 
 
-def _print_cleaned(cleaned: Cleaned, *, as_json: bool) -> None:
+def _print_cleaned(cleaned: CleanedContents, *, as_json: bool) -> None:
     if as_json:
         print_json(cleaned)
         return

@@ -53,7 +53,7 @@ def forget(
     if event_ids and writer is None:
         raise InvalidInputError("--event-id: expected --writer with it, because each writer counts its own event ids.")
     if not consent.yes:
-        counted = opened.count_meant(meant, writer)
+        counted = opened.count_selected(meant, writer)
         for notice in counted.notices:
             stderr().print(clean(notice))
         print_json(counted) if as_json else print_table(

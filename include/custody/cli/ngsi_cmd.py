@@ -26,10 +26,9 @@ from custody.repository import Repository
 from custody.serving.ngsi_intake import Intake
 from custody_conformance.case import EXPECT, Case, read_cases
 from custody_conformance.checking import Verdict, check_cases, profiles, shipped_cases
-from custody_conformance.end_to_end import EndToEnd
+from custody_conformance.end_to_end import EndToEnd, FsUri
+from custody_conformance.in_memory import run
 from custody_conformance.job import submitted
-from custody_conformance.running import run
-from custody_conformance.targets import Base
 
 
 @click.command()
@@ -110,7 +109,7 @@ def _settings(ctx: click.Context) -> Settings:
 def _verdicts_at(
     base_uri: str, settings: Settings, cases: Sequence[Case], files: Sequence[Path], profile: str
 ) -> Iterator[Verdict]:
-    base = Base.parse(base_uri)
+    base = FsUri.parse(base_uri)
     if base.backend == "binary":
         # Hadoop's RPC is spoken by the client that Spark brings, so a driver runs them.
         log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import click
 
 from custody.cli.options import dry_run_option, json_option
 from custody.cli.output import print_json, print_table, stderr
-from custody.recovery import Finding
+from custody.recovery import Leftover
 from custody.repository import Repository
 
 

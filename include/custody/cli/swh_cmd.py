@@ -48,7 +48,7 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
     try:
         from custody.serving import checked_tokens
         from custody.serving import serve as serve_app
-        from custody.serving.swh_questions import Questions
+        from custody.serving.published_database import Questions
         from custody.serving.swh_rest import create_app
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"{error}. The service needs FastAPI and uvicorn: install custody[swh].") from None

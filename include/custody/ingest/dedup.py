@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from cachetools import LRUCache
 
 from custody.catalog import AddFile, erased_among
 from custody.errors import NotFoundError, StorageError

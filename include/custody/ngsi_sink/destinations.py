@@ -18,7 +18,7 @@ from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.persist import sink_folder
 from custody.ngsi_sink.send_events import SOURCE_FORMAT, WRITER
 from custody.ngsi_sink.sink_state import committed_lengths
-from custody.read.reader import tables
+from custody.read.reader import tables_from
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 

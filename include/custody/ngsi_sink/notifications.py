@@ -24,10 +24,10 @@ from custody.ngsi.parameters import Parameters
 from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
 from custody.ngsi_sink.send_events import WRITER
 from custody.read.reader import get_many, tables_from
-from custody.read.results import Absence, NewerColumns
+from custody.read.results import Absence
 from custody.repository.repository import Repository
 from custody.vfs import FileSystem
-from custody.workspace import Workspace, look_undisturbed
+from custody.workspace import Workspace
 
 _DIGITS_MAX = 16
 Content = Callable[[Event], bytes]
@@ -102,16 +102,16 @@ def received_ms(event: Event) -> int:
 def _only(event: Event, opened: Opened) -> Notification:
     """Return the notification of an event as if it had this one entity only."""
     attributes = event.updated_attributes
-    unnamed = (attributes.get(ngsi.UNNAMED) or "").split(",")
+    unnamed = (attributes.get(ngsi_events.UNNAMED) or "").split(",")
     headers = {
-        "fiware-correlator": attributes.get(ngsi.CORRELATOR),
-        "fiware-service": None if ngsi.SERVICE in unnamed else attributes.get(ngsi.SERVICE),
-        "fiware-servicepath": None if ngsi.SERVICE_PATH in unnamed else attributes.get(ngsi.SERVICE_PATH),
+        "fiware-correlator": attributes.get(ngsi_events.CORRELATOR),
+        "fiware-service": None if ngsi_events.SERVICE in unnamed else attributes.get(ngsi_events.SERVICE),
+        "fiware-servicepath": None if ngsi_events.SERVICE_PATH in unnamed else attributes.get(ngsi_events.SERVICE_PATH),
     }
     notification = opened.read(
         {name: value for name, value in headers.items() if value},
-        shape=Shape(attributes[ngsi.SHAPE] or ""),
-        only=int(attributes[ngsi.ENTITY_INDEX] or ""),
+        shape=Shape(attributes[ngsi_events.SHAPE] or ""),
+        only=int(attributes[ngsi_events.ENTITY_INDEX] or ""),
     )
     if notification.broken:
         raise InvalidInputError(notification.broken[0].reason)

@@ -32,7 +32,7 @@ from custody.ngsi_sink.sink import Sink
 from custody.ngsi_sink.sink_state import NAME, SinkCatalog
 from custody.ngsi_sink.target import AppendableFiles, FilesTarget, Target
 from custody.ngsi_sink.webhdfs import WebHdfsFiles
-from custody.read.reader import snapshot, tables
+from custody.read.reader import snapshot, tables_from
 from custody.repository.repository import Repository
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
@@ -119,7 +119,7 @@ class SinkJournal:
 
     def since(self, event_id: int) -> Iterator[Event]:
         """Yield the acknowledged events from an id on."""
-        for table in tables(self._workspace, event_id, None):
+        for table in tables_from(self._workspace, event_id, None):
             yield from to_events(table)
 
 

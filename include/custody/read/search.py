@@ -27,13 +27,13 @@ from custody.errors import InvalidInputError
 from custody.index import ShardCache, integers
 from custody.model import Event
 from custody.query import (
-    ALWAYS,
-    Bounds,
-    Explained,
-    Found,
-    LiveShards,
+    ALL_TIMES,
+    IdRange,
     Scan,
-    Window,
+    SearchHits,
+    SearchStats,
+    ShardSet,
+    TimeBounds,
     facets_of,
     facets_of_table,
     search_state,
@@ -70,7 +70,7 @@ class SearchResult:
     cursor: str | None = None
     lost: int = 0
     """How many events that match were passed over on the way to this page because they cannot be read."""
-    explained: Mapping[str, Explained] = field(default_factory=dict, compare=False)
+    explained: Mapping[str, SearchStats] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class SearchSource:
 
     def shards(self, opened: ShardCache) -> ShardSet:
         """Return the writer's live shards."""
-        return LiveShards(opened, self.view.state, self._workspace.shard_path, self.hidden)
+        return ShardSet(opened, self.view.state, self._workspace.shard_path, self.hidden)
 
     def log_tables(self, shard: AddShard) -> Iterator[pa.Table]:
         """Yield the events of a shard's logs, a few blocks at a time."""
@@ -141,7 +141,7 @@ def open_sources(
     attributes: Sequence[str],
     notices: Notices,
     as_of: AsOf | None = None,
-    times: Bounds = ALWAYS,
+    times: TimeBounds = ALL_TIMES,
 ) -> Iterator[SearchSource]:
     """Yield the events of writers, now or as of a revision or a time; logs of these times, ms, that are gone are named.
 
@@ -157,7 +157,7 @@ def open_sources(
 
 def search(
     sources: Iterable[SearchSource],
-    shards: Shards,
+    shards: ShardCache,
     question: query.Query,
     attributes: Sequence[str],
     page: Page,
@@ -194,7 +194,7 @@ def search(
 
 def count_facets(
     sources: Iterable[SearchSource],
-    shards: Shards,
+    shards: ShardCache,
     question: query.Query,
     attributes: Sequence[str],
     fields: Sequence[str],
@@ -216,7 +216,7 @@ def count_facets(
 class _Request:
     """What every writer is searched for."""
 
-    shards: Shards
+    shards: ShardCache
     question: query.Query
     attributes: Sequence[str]
     oldest_first: bool
@@ -340,11 +340,11 @@ class WriterMatches:
         ids, self._ids = self._ids[:count], self._ids[count:]
         return ids
 
-    def _find_ids(self, *, is_first: bool = False) -> Found:
+    def _find_ids(self, *, is_first: bool = False) -> SearchHits:
         """Look the next window of ids behind the place up, in the index and in the tail."""
         request, source = self._request, self._source
         above, below = (self.place, None) if request.oldest_first else (None, self.place)
-        window = Window(self._window, below, above, request.oldest_first)
+        window = IdRange(self._window, below, above, request.oldest_first)
 
         def scan_logs(shard: AddShard, question: query.Query) -> EventIds:
             return _scan_tables(source.log_tables(shard), question, request.attributes)

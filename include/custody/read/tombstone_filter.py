@@ -43,7 +43,7 @@ def hidden_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -
     parts = [_NONE]
     for file in caches.live(workspace, state).files:
         bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
-        affecting = [stone for stone in stones if may_mean(stone, *bounds)]
+        affecting = [stone for stone in stones if may_match(stone, *bounds)]
         if not affecting:
             continue
         key = ("buried", workspace.paths.home, file.path, file.sha256, names)
@@ -80,7 +80,7 @@ def _hidden_in(
             parts.append(np.asarray(hidden.column("event_id").combine_chunks()))
     for damage in unread:
         bounds = _bounds(damage, file, log)
-        parts += [_possible_ids(stone, *bounds[:2]) for stone in stones if may_mean(stone, *bounds)]
+        parts += [_possible_ids(stone, *bounds[:2]) for stone in stones if may_match(stone, *bounds)]
     return np.unique(np.concatenate(parts).astype(np.int64)), log is not None and not unread
 
 

@@ -39,9 +39,9 @@ from custody.format.names import (
 )
 from custody.lease import is_dead, lease_status, read_holder
 from custody.recovery.adoption import foreign_journals
-from custody.rollover import is_live, swept_groups
+from custody.rollover import swept_groups
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, PosixFileSystem
-from custody.workspace import ROLLOVER_LEASE, Workspace, lease_folder, name_before
+from custody.workspace import ROLLOVER_LEASE, Workspace, lease_folder, name_before_removal
 
 _UNDER_WAY = (BUILDING_PREFIX, REMOVING_PREFIX)
 _LEASES = (ROLLOVER_LEASE, COMPACT_LEASE, RETENTION_LEASE)
@@ -211,14 +211,14 @@ class LeftoverScan:
 
     def _journals(self) -> Iterator[Leftover]:
         workspace = self.workspace
-        if is_live(self.fs, workspace.settings, workspace.writer):
+        if workspace.is_held():
             return
         for root in workspace.settings.containers:
             paths = ContainerPaths(root, workspace.writer)
             for partial in (*self._temporary(paths.home), *self._temporary(paths.journals)):
                 yield self._leftover(partial, "temporary file", "seal", "its writer is dead and never gave it a name")
         # Journals of every incarnation: an open one is sealed first, and judged afterwards.
-        for group in workspace.ownership.on_disk():
+        for group in workspace.groups_of_all_incarnations():
             for path in group.open:
                 why = "its writer is dead: no process holds the lock"
                 yield self._leftover(path, "open journal", "seal", why)
@@ -258,7 +258,7 @@ class LeftoverScan:
             if not (parse_written_anew(path.name) and self._is_compacting):
                 yield self._leftover(path, "temporary file", "remove", "the attempt that wrote it ended")
         elif path.name.startswith(REMOVING_PREFIX):
-            before = name_before(path.name)
+            before = name_before_removal(path.name)
             if prefix + before in self._kept and not self.fs.exists(path.with_name(before)):
                 yield self._leftover(path, "listed file without its name", "put back", "its removal was superseded")
             else:

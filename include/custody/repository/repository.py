@@ -26,7 +26,7 @@ from custody.errors import ConfigurationError, NotFoundError, StorageError
 from custody.flow import Component, Session
 from custody.flow.content import Content, content_of, find_content
 from custody.format.names import COMPACT_LEASE
-from custody.index import BuiltShard, Shards
+from custody.index import BuiltShard, ShardCache
 from custody.ingest.ingest import Ingest
 from custody.ingest.slots import SlotWriter, take_slot
 from custody.lease import Attempt
@@ -39,7 +39,7 @@ from custody.read import reader
 from custody.read.results import Counts, Events, EventStream, Notices
 from custody.read.search import Page, SearchResult, count_facets, open_sources, search
 from custody.read.time_travel import AsOf
-from custody.recovery import Finding, Recovered, find, recover
+from custody.recovery import Leftover, RecoveryReport, find_leftovers, recover
 from custody.recovery import adopt as adopt_journals
 from custody.repository import soft_delete
 from custody.repository.content_listing import CleanedContents, ListedClaim, clean_contents, list_claims
@@ -449,7 +449,7 @@ class Repository:
 
     def recoverable(self) -> list[Leftover]:
         """Return what interrupted work left, and what `recover` would do about it."""
-        return [finding for workspace in self.workspaces() for finding in find(workspace)]
+        return [finding for workspace in self.workspaces() for finding in find_leftovers(workspace)]
 
     def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, RecoveryReport]:
         """Seal what dead writers left open and remove what interrupted work left, by writer.

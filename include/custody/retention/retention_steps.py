@@ -37,7 +37,6 @@ from custody.retention.disk_usage import measure
 from custody.retention.planning import Choice, Plan, choose, mark, waiting_bytes
 from custody.retention.swh_builds import former_builds, remove_former
 from custody.retention.unused_contents import drop_unused
-from custody.rollover import Step, Unit
 from custody.vfs import FileSystem
 from custody.workspace import Step, Unit, UnitReport, Workspace
 

@@ -20,7 +20,6 @@ from custody.format.names import ContentPaths
 from custody.maintenance import all_references, in_journals, log_tables, open_file, references_of
 from custody.retention.candidates import Surveyed
 from custody.retention.disk_usage import file_bytes
-from custody.rollover import is_live
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 

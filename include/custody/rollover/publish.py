@@ -185,7 +185,7 @@ def is_old(workspace: Workspace, path: Path) -> bool:
         description = describe_shard(workspace.fs, path)
     except (NotFoundError, CorruptionError, FormatVersionError):
         return True
-    return not description.is_of(Indexed.checked(index.attributes, index.fields, index.ranges))
+    return not description.is_of(IndexedFields.checked(index.attributes, index.fields, index.ranges))
 
 
 def old_shards(workspace: Workspace) -> Iterator[int]:

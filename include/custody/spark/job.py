@@ -22,8 +22,8 @@ from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError, ExitCode, LockedError, SupersededError
 from custody.lease import Attempt, Heartbeat, Lease, superseded
-from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS, MaintenanceStep
-from custody.recovery import STEPS, Recover
+from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
+from custody.recovery import STEPS
 from custody.retention import RETENTION_STEPS
 from custody.spark.environment import seconds_since_submit
 from custody.spark.session import start_session

@@ -23,7 +23,7 @@ from custody.quarantine import Quarantine
 from custody.store import LocalStore
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
-from tests.crash.sinking import EVENTS, FOLDER, ROOT, WRITER, expected, items, notified, read_events
+from tests.crash.sink_scenarios import EVENTS, FOLDER, ROOT, WRITER, expected, items, notified, read_events
 from tests.support import event as other_event
 from tests.unit.ngsi.notified import parameters
 
