@@ -2,7 +2,7 @@
 
 The same figures can be had of an earlier checkout with `--tree`, so that a change of structure shows what it changed:
 
-- the modules of the library, their sizes, those with a single importer, names that are used several times;
+- the modules of the library (without the `__init__.py` of packages), their sizes, those with a single importer, names that are used several times;
 - four ways through the library: how many modules a piece of data is handed to between two doors. A marked event, query,
   log file or notification is followed by a tracer; a module is handed the data when one of its functions is called
   with something that holds the mark, or returns it, and entered when any of its functions runs on the way;
@@ -148,7 +148,8 @@ def structure(tree: Path) -> dict[str, object]:
     classes = Counter(symbol for module in files.values() for symbol in module.classes)
     lines = sum(module.lines for module in library.values())
     return {
-        "modules": len(library),
+        "modules": len(files),
+        "packages": len(library) - len(files),
         "lines": lines,
         "lines_of_a_module_median": statistics.median(sizes),
         "lines_of_a_module_max": max(sizes),
