@@ -4,7 +4,6 @@ from custody.flow.content.claims import (
     CLAIM_SCHEME,
     ResourceClaim,
     StoredContent,
-    claims_of,
     with_content,
 )
 from custody.flow.content.inventory import (
@@ -30,7 +29,6 @@ __all__ = [
     "ResourceClaim",
     "StoredContent",
     "claims_in",
-    "claims_of",
     "claims_on_disk",
     "content_of",
     "find_content",

@@ -6,7 +6,7 @@ of another writer, and is told from the claims of a NiFi whose events were inges
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,12 +81,3 @@ def with_content(event: Event, stored: StoredContent) -> Event:
         content_claim=stored.claim,
         updated_attributes={**attributes, DIGEST_ATTRIBUTE: stored.sha256},
     )
-
-
-def claims_of(events: Sequence[Event]) -> Iterator[ResourceClaim]:
-    """Yield the files that some events speak of."""
-    for event in events:
-        for claim in (event.content_claim, event.previous_content_claim):
-            found = ResourceClaim.of(claim)
-            if found is not None:
-                yield found
