@@ -22,17 +22,17 @@ from custody.eventlog import (
     StagedLog,
     StagingWriter,
     TableOfContents,
+    log_writer,
     row_bytes,
     toc,
     write_log,
-    writer,
 )
-from custody.flow.content import file as content
+from custody.flow.content import claim_file as content
 from custody.format import framing, names
 from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard
 from custody.index.builder import ATTEMPT_PREFIX
 from custody.journal import JournalFile, incarnations, writer_state
-from custody.journal import file as journal
+from custody.journal import journal_file as journal
 from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, Record, decode
 from custody.lease import Holder, Process
 from custody.lease.lease import PREAMBLE as LEASE_PREAMBLE
@@ -308,8 +308,8 @@ def test_the_example_of_a_manifest_is_what_the_code_writes() -> None:
 def test_the_encodings_of_the_columns_are_those_of_the_page() -> None:
     rows = table(section(read("formats/event-log.md"), "## Encodings"), "encoding | columns")
     shown = {row[0]: set(row[1].split(", ")) for row in rows}
-    written: dict[str, set[str]] = {"dictionary": set(writer.DICTIONARY)}
-    for column, name in writer.ENCODINGS.items():
+    written: dict[str, set[str]] = {"dictionary": set(log_writer.DICTIONARY)}
+    for column, name in log_writer.ENCODINGS.items():
         written.setdefault(name, set()).add(column)
     assert shown == written
 

@@ -22,9 +22,9 @@ from custody.catalog import (
     state,
 )
 from custody.catalog.transaction_pb2 import DESCRIPTOR
-from custody.eventlog import toc, writer
+from custody.eventlog import log_writer, toc
 from custody.format import framing, names
-from custody.journal import file as journal
+from custody.journal import journal_file as journal
 from custody.journal import writer_state
 from custody.journal.encoding import KIND_BATCH, KIND_ROWS, Prepared
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, Event, EventType
@@ -251,7 +251,7 @@ def test_the_name_of_revision_0_derives_from_a_fixed_namespace() -> None:
 
 def test_the_event_schema_is_version_1_with_these_columns() -> None:
     assert SCHEMA_VERSION == 1
-    assert writer.METADATA_KEY == b"custody"
+    assert log_writer.METADATA_KEY == b"custody"
     assert len(EVENT_SCHEMA) == 37
     assert [field.name for field in EVENT_SCHEMA if not field.nullable] == [
         "event_id",

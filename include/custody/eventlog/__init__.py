@@ -1,9 +1,16 @@
 """Room `eventlog`: immutable, sorted, compressed files of events, and the staged events that they are made from."""
 
 from custody.eventlog.blocks import fitting, row_bytes
-from custody.eventlog.cache import BoundedCache
-from custody.eventlog.damage import Damage, OnDamage, refuse
-from custody.eventlog.reader import EventLog
+from custody.eventlog.bounded_cache import BoundedCache
+from custody.eventlog.event_log import Damage, EventLog, OnDamage, refuse
+from custody.eventlog.log_writer import (
+    LogMetadata,
+    LogOptions,
+    WrittenLog,
+    log_metadata,
+    transaction_of_groups,
+    write_log,
+)
 from custody.eventlog.staging import (
     StagedBatch,
     StagedLog,
@@ -14,7 +21,6 @@ from custody.eventlog.staging import (
     source_bounds,
 )
 from custody.eventlog.toc import TableOfContents
-from custody.eventlog.writer import LogMetadata, LogOptions, WrittenLog, log_metadata, transaction_of_groups, write_log
 
 __all__ = [
     "BoundedCache",

@@ -31,8 +31,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.errors import CorruptionError, FormatVersionError
-from custody.eventlog.footer import MAGIC, TAIL_BYTES, cut_footer, footer_of
 from custody.eventlog.hashing_file import HashingSink
+from custody.eventlog.parquet_footer import MAGIC, TAIL_BYTES, cut_footer, footer_of
 from custody.vfs import FileSystem, rfind
 
 PREAMBLE = b"CUSTTOC\x01"

@@ -1,13 +1,13 @@
 """Room `journal`: acknowledged events, durable before anything else happens to them."""
 
 from custody.journal.container_health import ROOM_BYTES_MIN
-from custody.journal.file import Damage, JournalFile, read_header
 from custody.journal.groups import Group, groups, writers
 from custody.journal.incarnations import Claim, Incarnations, is_own
+from custody.journal.journal_file import Damage, JournalFile, read_header
+from custody.journal.journal_writer import JournalOptions, JournalWriter, lock_path
 from custody.journal.merge import MergeReader
 from custody.journal.open_group import SyncPolicy
 from custody.journal.sealing import Sealed, Waiting, count_waiting, read_end, seal_abandoned
-from custody.journal.writer import JournalOptions, JournalWriter, lock_path
 from custody.journal.writer_state import (
     Missing,
     WriterContainers,

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from custody.journal.encoding import Record, decode
-from custody.journal.file import Damage, JournalFile
 from custody.journal.groups import Group
+from custody.journal.journal_file import Damage, JournalFile
 from custody.model import require_keeping
 from custody.vfs import FileSystem
 

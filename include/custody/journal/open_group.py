@@ -16,7 +16,7 @@ from threading import Condition
 
 from custody.format.framing import joined
 from custody.format.names import SEALED_SUFFIX
-from custody.journal.file import KIND_GROUP, JournalEnd, JournalHeader, write_header
+from custody.journal.journal_file import KIND_GROUP, JournalEnd, JournalHeader, write_header
 from custody.journal.sealing import KeepCut, cut_durably, discard_cut, finish
 from custody.vfs import FileSystem, WritableFile, temporary
 from custody.vfs.group_commit import GroupCommitQueue

@@ -18,8 +18,8 @@ import msgspec
 from custody.errors import CorruptionError
 from custody.format.framing import MARK, Frame, frames
 from custody.format.names import ContainerPaths, JournalName
-from custody.journal.file import KIND_END, Damage, JournalEnd, JournalFile, end_record
 from custody.journal.groups import Group, groups
+from custody.journal.journal_file import KIND_END, Damage, JournalEnd, JournalFile, end_record
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, WritableFile
 
 

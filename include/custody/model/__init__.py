@@ -2,7 +2,7 @@
 
 from custody.model.columns import EVENT_SCHEMA, READER_VERSION, SCHEMA_VERSION, to_batch, to_events
 from custody.model.event import UNASSIGNED, Acknowledged, ContentClaim, Event, EventType
-from custody.model.tables import require_valid_columns
+from custody.model.event_tables import require_valid_columns
 from custody.model.validation import (
     INT64_MAX,
     Problem,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from custody.clock import ManualClock
 from custody.errors import ClosedError, CorruptionError, FormatVersionError, NotFoundError, StorageError
 from custody.flow.content import ContentOptions, Contents, ContentWriter, ResourceClaim, find_content, with_content
-from custody.flow.content.file import CHUNK_BYTES, ContentRecord, read_header, scan
-from custody.flow.content.reader import content_of
+from custody.flow.content.claim_file import CHUNK_BYTES, ContentRecord, read_header, scan
+from custody.flow.content.content_reader import content_of
 from custody.format.framing import Gap
 from custody.model import ContentClaim
 from custody.vfs import FileSystem, PosixFileSystem

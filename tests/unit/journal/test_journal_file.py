@@ -13,7 +13,7 @@ from custody.errors import FormatVersionError
 from custody.format.framing import HEAD_BYTES, Frame, frame, frames, joined
 from custody.journal import JournalFile, JournalWriter
 from custody.journal.encoding import Prepared
-from custody.journal.file import KIND_GROUP, PREAMBLE, JournalEnd, JournalHeader, end_record, write_header
+from custody.journal.journal_file import KIND_GROUP, PREAMBLE, JournalEnd, JournalHeader, end_record, write_header
 from custody.model import Event, to_events
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem

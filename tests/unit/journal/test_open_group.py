@@ -12,7 +12,7 @@ from custody.errors import ClosedError, CustodyError, StorageError
 from custody.format.names import JournalName
 from custody.journal import JournalFile
 from custody.journal.encoding import Prepared
-from custody.journal.file import JournalHeader
+from custody.journal.journal_file import JournalHeader
 from custody.journal.open_group import Appended, GroupCommitFile, SyncPolicy
 from custody.model import to_events
 from custody.vfs import PosixFileSystem

@@ -1,19 +1,14 @@
 """Room `flow`, contents: what FlowFiles hold, kept in resource claims on the store and found again by their claims."""
 
+from custody.flow.content.claim_file import ClaimFile, claims_in, claims_on_disk, sections_of
 from custody.flow.content.claims import (
     CLAIM_SCHEME,
     ResourceClaim,
     StoredContent,
     with_content,
 )
-from custody.flow.content.inventory import (
-    ClaimFile,
-    claims_in,
-    claims_on_disk,
-    sections_of,
-)
-from custody.flow.content.reader import Content, Contents, content_of, find_content
-from custody.flow.content.writer import OPEN_SECONDS_MAX, ContentOptions, ContentSink, ContentWriter
+from custody.flow.content.content_reader import Content, Contents, content_of, find_content
+from custody.flow.content.content_writer import OPEN_SECONDS_MAX, ContentOptions, ContentSink, ContentWriter
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
 
 __all__ = [

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from custody.errors import CorruptionError, CustodyError
 from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ClaimFile, Content, Contents, claims_in
-from custody.flow.content.file import read_header
+from custody.flow.content.claim_file import read_header
 from custody.maintenance.claim_refs import Reference, in_journals, in_kept_logs, readable_tables
 from custody.maintenance.findings import Finding, Level
 from custody.model import ContentClaim

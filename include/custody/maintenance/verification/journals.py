@@ -23,8 +23,8 @@ from custody.format.framing import misplaced_parts
 from custody.format.names import UNIT_MANIFEST, ContainerPaths, JournalName
 from custody.journal import Group, JournalFile, count_waiting, decode_state, encode_state, read_end
 from custody.journal.encoding import decode
-from custody.journal.file import PREAMBLE as JOURNAL_PREAMBLE
 from custody.journal.incarnations import decode_claim, encode_claim
+from custody.journal.journal_file import PREAMBLE as JOURNAL_PREAMBLE
 from custody.journal.writer_state import PREAMBLE as STATE_PREAMBLE
 from custody.journal.writer_state import WriterState
 from custody.maintenance.findings import Finding, Level

@@ -31,9 +31,9 @@ from custody.errors import BackpressureError, ClosedError, CustodyError, Storage
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal.container_health import RETRY_SECONDS, ContainerHealth
 from custody.journal.encoding import Prepared
-from custody.journal.file import JournalHeader, read_header
 from custody.journal.groups import Group, groups
 from custody.journal.incarnations import ContainerEvidence, Incarnations
+from custody.journal.journal_file import JournalHeader, read_header
 from custody.journal.open_group import Appended, GroupCommitFile, OpenGroup, SyncPolicy
 from custody.journal.sealing import KeepCut, Sealed, discard_cut, read_end, seal_abandoned
 from custody.journal.writer_state import WriterContainers, check_containers
