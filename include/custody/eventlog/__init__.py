@@ -1,6 +1,6 @@
 """Room `eventlog`: immutable, sorted, compressed files of events, and the staged events that they are made from."""
 
-from custody.eventlog.blocks import fitting, row_bytes
+from custody.eventlog.blocks import row_bytes, rows_that_fit
 from custody.eventlog.bounded_cache import BoundedCache
 from custody.eventlog.event_log import Damage, EventLog, OnDamage, refuse
 from custody.eventlog.log_writer import (
@@ -16,7 +16,7 @@ from custody.eventlog.staging import (
     StagedLog,
     StagedSource,
     StagingWriter,
-    check_rest,
+    check_staged_tail,
     read_staged,
     source_bounds,
 )
@@ -35,12 +35,12 @@ __all__ = [
     "StagingWriter",
     "TableOfContents",
     "WrittenLog",
-    "check_rest",
-    "fitting",
+    "check_staged_tail",
     "log_metadata",
     "read_staged",
     "refuse",
     "row_bytes",
+    "rows_that_fit",
     "source_bounds",
     "transaction_of_groups",
     "write_log",

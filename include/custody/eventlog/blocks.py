@@ -49,7 +49,7 @@ def numbers(array: pa.Array, kind: type[Number]) -> npt.NDArray[Number]:
     return np.frombuffer(array.buffers()[1], kind)[array.offset : array.offset + len(array)]
 
 
-def fitting(sizes: Sizes, bytes_max: int, used: int = 0) -> int:
+def rows_that_fit(sizes: Sizes, bytes_max: int, used: int = 0) -> int:
     """Return how many of the first rows fit into what is left of `bytes_max` when `used` bytes are taken.
 
     A row that is larger than an empty container is put into it all the same, alone.
@@ -88,7 +88,7 @@ def blocks_of(
         sizes = measure(table)
         start = 0
         if begun:
-            start = fitting(sizes, block_bytes_max, begun_bytes)
+            start = rows_that_fit(sizes, block_bytes_max, begun_bytes)
             begun.append(table.slice(0, start))
             begun_bytes += int(sizes[:start].sum())
             if start == table.num_rows:

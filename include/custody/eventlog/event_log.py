@@ -26,7 +26,7 @@ from custody.eventlog.parquet_footer import MAGIC
 from custody.eventlog.toc import TableOfContents, toc_within
 from custody.format.names import toc_path
 from custody.model import EVENT_SCHEMA, check_columns, schema_of, to_present, unknown_columns
-from custody.vfs import FileSystem, will_need
+from custody.vfs import FileSystem, prefetch_pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class EventLog:
         key = self._key(number)
         block = self._cache.get(key) if self._cache is not None else None
         if block is None:
-            will_need(self.data, int(self.toc.blocks[number]["offset"]), int(self.toc.blocks[number]["length"]))
+            prefetch_pages(self.data, int(self.toc.blocks[number]["offset"]), int(self.toc.blocks[number]["length"]))
             found = list(self.tables([number], None, on_damage))
             block = found[0] if found else None
             if self._cache is not None and block is not None:

@@ -162,7 +162,7 @@ def read_staged(
         yield table.select(list(columns)) if columns else table
 
 
-def check_rest(fs: FileSystem, path: Path, log: StagedLog) -> None:
+def check_staged_tail(fs: FileSystem, path: Path, log: StagedLog) -> None:
     """Raise CorruptionError unless what is no batch of a staging file is as it was written.
 
     Nothing of it is needed to read the events; other programs need it.

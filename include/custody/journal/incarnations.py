@@ -218,7 +218,7 @@ class Incarnations:
         )
 
 
-def is_own(claims: list[Claim], incarnation: str, first_event_id: int) -> bool:
+def holds_group(claims: list[Claim], incarnation: str, first_event_id: int) -> bool:
     """Whether a group of journals belongs to the name: its incarnation held it when the group's first id was given out.
 
     With no claim at all nobody can tell, and everything does.

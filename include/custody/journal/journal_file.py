@@ -19,9 +19,9 @@ import pyarrow as pa
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, frames, judge_tail
 from custody.format.names import JournalName
-from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, Record, decode
+from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, EventRecord, decode
 from custody.model import READER_VERSION, SCHEMA_VERSION, schema_of, unknown_columns
-from custody.vfs import FileSystem, WritableFile, no_longer_needs
+from custody.vfs import FileSystem, WritableFile, release_pages
 
 PREAMBLE = b"CUSTJRN\x01"
 FORMAT_VERSION = PREAMBLE[7]
@@ -67,7 +67,7 @@ class JournalEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class JournalDamage:
     """Bytes of a journal that cannot be read; none when its end is missing."""
 
     path: Path
@@ -148,10 +148,10 @@ class JournalFile:
         self._is_sealed = name is not None and name.sealed
         self.header: JournalHeader | None = None
         """None when it is damaged."""
-        self.records: list[Record] = []
+        self.records: list[EventRecord] = []
         """The intact records of events, in append order."""
         self.end: JournalEnd | None = None
-        self.damage: tuple[Damage, ...] = ()
+        self.damage: tuple[JournalDamage, ...] = ()
         self.torn: TornTail | None = None
         """Of an open journal only: a sealed one was cut before it was sealed."""
         self._schema = JOURNAL_SCHEMA
@@ -197,9 +197,9 @@ class JournalFile:
         """Return all intact events of the file, in the order of ids, with EVENT_SCHEMA."""
         return decode(self.records)
 
-    def let_go(self) -> None:
+    def release_memory(self) -> None:
         """Give the memory back that reading took, where the file is mapped; it may be read again."""
-        no_longer_needs(self._data)
+        release_pages(self._data)
 
     def _scan(self) -> None:
         items = list(frames(self._data, len(PREAMBLE)))
@@ -212,7 +212,8 @@ class JournalFile:
         if (self.end is None) if self._is_sealed else not (gaps or self._has_head):
             gaps.append(Gap(len(self._data), 0))
         self.damage = tuple(
-            Damage(self.path, gap.offset, gap.length, self._data[gap.offset : gap.offset + gap.length]) for gap in gaps
+            JournalDamage(self.path, gap.offset, gap.length, self._data[gap.offset : gap.offset + gap.length])
+            for gap in gaps
         )
 
     def _gap_of_preamble(self, items: list[Frame | Gap]) -> list[Gap]:
@@ -244,7 +245,7 @@ class JournalFile:
     def _accept(self, item: Frame, offset: int) -> None:
         """Take one record in; `offset` is where it begins in the file."""
         if item.kind in (KIND_BATCH, KIND_ROWS):
-            self.records.append(Record.of(item, self.path, offset, self._schema))
+            self.records.append(EventRecord.of(item, self.path, offset, self._schema))
         elif item.kind == KIND_GROUP:
             for part in frames(item.payload):
                 if isinstance(part, Gap):

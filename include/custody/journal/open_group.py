@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from threading import Condition
 
-from custody.format.framing import joined
+from custody.format.framing import join_records
 from custody.format.names import SEALED_SUFFIX
 from custody.journal.journal_file import KIND_GROUP, JournalEnd, JournalHeader, write_header
 from custody.journal.sealing import KeepCut, cut_durably, discard_cut, finish
@@ -39,7 +39,7 @@ class SyncPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class JournalAppend:
     """The events of one append, framed, and the ids that they got."""
 
     records: list[bytes]
@@ -59,7 +59,9 @@ class GroupCommitFile:
         self.path = path
         self._header = header
         self._policy = policy
-        self._queue: GroupCommitQueue[Appended] = GroupCommitQueue(str(path), self._commit, is_poisoned_by_failure=True)
+        self._queue: GroupCommitQueue[JournalAppend] = GroupCommitQueue(
+            str(path), self._commit, is_poisoned_by_failure=True
+        )
         self._file: WritableFile | None = None
         self._is_synced = True
         self._end = JournalEnd(events=0)
@@ -76,7 +78,7 @@ class GroupCommitFile:
         """Why it is broken, None when it is not."""
         return self._queue.failure
 
-    def append(self, appended: Appended) -> None:
+    def append(self, appended: JournalAppend) -> None:
         """Append the records of one append; return when the sync policy's promise holds.
 
         Raises:
@@ -130,7 +132,7 @@ class GroupCommitFile:
         self._is_sealed = True
         return sealed if self._end.events else None
 
-    def _commit(self, batch: list[Appended]) -> None:
+    def _commit(self, batch: list[JournalAppend]) -> None:
         """Write and sync what several threads appended; the queue keeps all others off the file meanwhile."""
         for unit in _units([record for appended in batch for record in appended.records]):
             self._write(unit)
@@ -186,12 +188,12 @@ def _units(records: list[bytes]) -> Iterator[bytes]:
     size = 0
     for record in records:
         if unit and size + len(record) > _UNIT_BYTES_MAX:
-            yield unit[0] if len(unit) == 1 else joined(KIND_GROUP, unit)
+            yield unit[0] if len(unit) == 1 else join_records(KIND_GROUP, unit)
             unit, size = [], 0
         unit.append(record)
         size += len(record)
     if unit:
-        yield unit[0] if len(unit) == 1 else joined(KIND_GROUP, unit)
+        yield unit[0] if len(unit) == 1 else join_records(KIND_GROUP, unit)
 
 
 class OpenGroup:

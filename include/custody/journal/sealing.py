@@ -19,12 +19,12 @@ from custody.errors import CorruptionError
 from custody.format.framing import MARK, Frame, frames
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal.groups import Group, groups
-from custody.journal.journal_file import KIND_END, Damage, JournalEnd, JournalFile, end_record
+from custody.journal.journal_file import KIND_END, JournalDamage, JournalEnd, JournalFile, end_record
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, WritableFile
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedJournal:
     """What sealing a dead writer's journal found."""
 
     path: Path
@@ -33,7 +33,7 @@ class Sealed:
     """Bytes of a torn tail, which were cut: an append that nobody was told of, as far as that can be told."""
     removed: bool
     """The journal held nothing at all."""
-    damage: tuple[Damage, ...] = ()
+    damage: tuple[JournalDamage, ...] = ()
     """What of it cannot be read; it stays in the file, which is rolled over without it."""
     may_have_lost: bool = False
     """Whether ids may have been told that are in it no more: it is damaged, or was not synced by every append, or what
@@ -96,7 +96,7 @@ def seal_abandoned(
     writer: str,
     keep_cut: KeepCut,
     on_uncertain: Callable[[], None] = lambda: None,
-) -> list[Sealed]:
+) -> list[SealedJournal]:
     """Seal what a dead writer left open: keep a copy of the torn tail and cut it, count what is left, sync, rename.
 
     An empty journal is removed, and so are those that never got their name. A damaged one is sealed as it is: its
@@ -112,7 +112,7 @@ def seal_abandoned(
     return [_seal_one(fs, path, keep_cut, on_uncertain) for group in found for path in group.open]
 
 
-def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Callable[[], None]) -> Sealed:
+def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Callable[[], None]) -> SealedJournal:
     journal = JournalFile.read(fs, path)
     torn = journal.torn
     lost = torn.lost_bytes if torn is not None else 0
@@ -125,14 +125,14 @@ def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Calla
     if journal.is_empty:
         fs.remove(path)
         fs.sync_directory(path.parent)
-        return Sealed(path, lost, removed=True, may_have_lost=may_have_lost)
+        return SealedJournal(path, lost, removed=True, may_have_lost=may_have_lost)
     if torn is not None:
         cut_durably(fs, path, journal.intact_bytes)
     elif journal.end is None:
         # What a dead process left can be seen before it is durable: an end behind it must not outlive it.
         fs.sync_file(path)
     sealed = finish(fs, path, fs.append(path), journal.counted() if journal.end is None else None)
-    return Sealed(sealed, lost, removed=False, damage=journal.damage, may_have_lost=may_have_lost)
+    return SealedJournal(sealed, lost, removed=False, damage=journal.damage, may_have_lost=may_have_lost)
 
 
 _END_BYTES_MAX = 4096
@@ -157,7 +157,7 @@ def _remove_unnamed(fs: FileSystem, containers: Iterable[Path], writer: str) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingEvents:
     """What some groups hold; of a sealed journal what it held when it was sealed, whatever was damaged since."""
 
     events: int
@@ -165,7 +165,7 @@ class Waiting:
     """One more than the greatest id; 0 when there is no event."""
 
 
-def count_waiting(fs: FileSystem, groups: Iterable[Group]) -> Waiting:
+def count_pending(fs: FileSystem, groups: Iterable[Group]) -> PendingEvents:
     """Count the events of some groups.
 
     Raises:
@@ -174,4 +174,4 @@ def count_waiting(fs: FileSystem, groups: Iterable[Group]) -> Waiting:
     paths = [path for group in groups for path in (*group.sealed, *group.open)]
     ends = [read_end(fs, path) or JournalFile.read(fs, path).counted() for path in paths]
     last = max((end.last_event_id for end in ends if end.last_event_id is not None), default=-1)
-    return Waiting(sum(end.events for end in ends), last + 1)
+    return PendingEvents(sum(end.events for end in ends), last + 1)

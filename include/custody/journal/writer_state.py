@@ -43,7 +43,7 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingContainer:
     """A container that belongs to a writer and is not among those of the settings that are there."""
 
     writer: str
@@ -136,32 +136,32 @@ def _check_distinct(writer: str, states: Mapping[Path, WriterState]) -> None:
 
 
 def _check_present(writer: str, states: Mapping[Path, WriterState]) -> None:
-    for missing in missing_of(writer, states):
+    for missing in missing_containers(writer, states):
         raise StorageError(str(missing))
 
 
-def missing_of(writer: str, states: Mapping[Path, WriterState]) -> list[Missing]:
+def missing_containers(writer: str, states: Mapping[Path, WriterState]) -> list[MissingContainer]:
     """Return the containers that a writer's states name and that have no state among them, by place."""
     here = {state.container for state in states.values()}
     known = {identity: place for state in states.values() for identity, place in state.containers.items()}
     reserved = max((state.reserved for state in states.values()), default=None)
-    found = [Missing(writer, identity, Path(place), reserved) for identity, place in known.items()]
+    found = [MissingContainer(writer, identity, Path(place), reserved) for identity, place in known.items()]
     return sorted((item for item in found if item.container not in here), key=lambda item: item.place)
 
 
-def suspects(fs: FileSystem, roots: Sequence[Path]) -> dict[Path, Missing]:
+def unmounted_suspects(fs: FileSystem, roots: Sequence[Path]) -> dict[Path, MissingContainer]:
     """Return the folders among the containers of the settings that may be places where a disk is not mounted.
 
     While a container of any writer is missing, each folder that has no state of that writer is one. A state that cannot
     be read tells nothing: whoever starts the writer, and verify, name it.
     """
-    found: dict[Path, Missing] = {}
+    found: dict[Path, MissingContainer] = {}
     for writer in writers(fs, roots) if len(roots) > 1 else ():  # a single one has a state, or nobody knows of any
         try:
             states = writer_states(fs, roots, writer)
         except (CorruptionError, FormatVersionError):
             continue
-        for missing in missing_of(writer, states):
+        for missing in missing_containers(writer, states):
             found |= {root: missing for root in roots if root not in states}
     return found
 

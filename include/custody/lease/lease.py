@@ -203,13 +203,13 @@ class Lease:
         """Which lease it is of."""
         return self.folder.name
 
-    def stands(self) -> bool:
+    def is_current(self) -> bool:
         """Whether nobody took over."""
         return _greatest(self._fs, self.folder) == self.epoch
 
     def check(self) -> None:
         """Raise SupersededError when another attempt took over."""
-        if not self.stands():
+        if not self.is_current():
             raise SupersededError(self._message())
 
     def _message(self) -> str:
@@ -226,18 +226,18 @@ class Lease:
         What the holder before left is still there after a lease that was not clean, unless this one `recovered`: then
         the lease stays unclean, so that recovery hears of it.
         """
-        if self.stands():
+        if self.is_current():
             done = not failed and (self.clean or recovered)
             suffix = RELEASED_SUFFIX if done else FAILED_SUFFIX
             self._fs.publish_if_absent(self.folder / f"{epoch_file(self.epoch)}{suffix}", b"")
 
     def beat(self, now_ms: int) -> None:
         """Say that the holder lives."""
-        if self.stands():
+        if self.is_current():
             self._fs.write_durably(self.folder / f"{epoch_file(self.epoch)}{BEAT_SUFFIX}", str(now_ms).encode())
 
 
-def superseded(lease: Lease, error: Exception) -> SupersededError:
+def superseded_error(lease: Lease, error: Exception) -> SupersededError:
     """Return the error of an attempt that another one took over from, whatever it met on its way."""
     if isinstance(error, SupersededError):
         return error

@@ -139,7 +139,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class EventProblem:
     """One broken rule: the field in the words of the source format, and what was expected."""
 
     severity: Severity
@@ -147,7 +147,7 @@ class Problem:
     message: str
 
 
-def check_event(event: Event, *, relationship_exported: bool = True) -> list[Problem]:
+def check_event(event: Event, *, relationship_exported: bool = True) -> list[EventProblem]:
     """Return what is wrong with an event; an empty list is a good event.
 
     `relationship_exported` is False for formats that never carry the relationship of a ROUTE.
@@ -172,7 +172,7 @@ def require_valid(events: Iterable[Event]) -> None:
                 raise InvalidInputError(f"event {number} of the batch ({kind}): {problem.message}. Nothing was stored.")
 
 
-def _text_problems(event: Event) -> Iterator[Problem]:
+def _text_problems(event: Event) -> Iterator[EventProblem]:
     for name in TEXTS_NEEDED:
         if not getattr(event, name):
             yield _error("empty-text", f"{name}: expected text, got an empty string")
@@ -180,7 +180,7 @@ def _text_problems(event: Event) -> Iterator[Problem]:
         yield _error("bad-text", problem)
 
 
-def _value_problems(event: Event) -> Iterator[Problem]:
+def _value_problems(event: Event) -> Iterator[EventProblem]:
     for name in ("file_size", "previous_file_size", "source_ordinal"):
         value = getattr(event, name)
         if value is not None and not 0 <= value <= INT64_MAX:
@@ -203,7 +203,7 @@ def _value_problems(event: Event) -> Iterator[Problem]:
         )
 
 
-def _type_problems(event: Event, relationship_exported: bool) -> Iterator[Problem]:
+def _type_problems(event: Event, relationship_exported: bool) -> Iterator[EventProblem]:
     kind = event.event_type
     if kind not in _KNOWN_TYPES:
         yield _warning(
@@ -220,9 +220,9 @@ def _type_problems(event: Event, relationship_exported: bool) -> Iterator[Proble
         yield _warning("no-relationship", "a ROUTE event should name its relationship")
 
 
-def _error(code: str, message: str) -> Problem:
-    return Problem(Severity.ERROR, code, message)
+def _error(code: str, message: str) -> EventProblem:
+    return EventProblem(Severity.ERROR, code, message)
 
 
-def _warning(code: str, message: str) -> Problem:
-    return Problem(Severity.WARNING, code, message)
+def _warning(code: str, message: str) -> EventProblem:
+    return EventProblem(Severity.WARNING, code, message)

@@ -16,7 +16,7 @@ from custody.capture.notification import Notification, Opened, Version, open_not
 from custody.capture.validate import NOT_JSON
 from custody.errors import CorruptionError, InvalidInputError, NotFoundError
 from custody.eventlog import Damage
-from custody.flow.content import DIGEST_ATTRIBUTE, Contents
+from custody.flow.content import DIGEST_ATTRIBUTE, ContentReader
 from custody.model import ContentClaim, Event, EventType, to_events
 from custody.ngsi.http_notification import RECEIVED
 from custody.ngsi.parameters import Parameters
@@ -161,7 +161,7 @@ class LiveNotifications:
 
     def contents(self) -> Callable[[Event], bytes]:
         """Return what reads the contents of some events; it raises as `custody.flow.content.Contents.of`."""
-        found = Contents(self._fs, self._repository.settings.store)
+        found = ContentReader(self._fs, self._repository.settings.store)
         return lambda event: found.of(event).read()
 
     def _damaged(self, damage: Damage) -> None:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from custody.catalog import AddFile, CatalogState
 from custody.errors import ConflictError, StorageError
 from custody.eventlog import OnDamage, TableOfContents, refuse
-from custody.journal import Group, count_waiting
+from custody.journal import Group, count_pending
 from custody.model import INT64_MAX, Event, to_events
 from custody.read.cache import caches_of, open_log
 from custody.read.results import tell_absent
@@ -76,7 +76,7 @@ def _tail(workspace: Workspace, groups: Sequence[Group], on_damage: OnDamage) ->
 
 def next_event_id(workspace: Workspace) -> int:
     """Return one more than the greatest id that was given out, without reading what waits."""
-    state, waiting = of_one_moment(workspace, partial(count_waiting, workspace.fs))
+    state, waiting = of_one_moment(workspace, partial(count_pending, workspace.fs))
     return max(state.next_event_id, waiting.next_event_id)
 
 

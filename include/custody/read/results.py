@@ -19,7 +19,7 @@ import pyarrow as pa
 from custody.catalog import CatalogState
 from custody.errors import CustodyError, StorageError
 from custody.eventlog import Damage, OnDamage, refuse
-from custody.journal import Group, Missing, count_waiting
+from custody.journal import Group, MissingContainer, count_pending
 from custody.maintenance.verification.ids import missing_ids
 from custody.model import Event, newer_notice, to_events
 from custody.rollover import strays
@@ -59,7 +59,7 @@ def foreign_journals(workspace: Workspace, state: CatalogState) -> Iterator[Abse
         yield _of_journals(workspace, stray, "with ids that the live logs give to other events")
 
 
-def _of_container(workspace: Workspace, state: CatalogState, missing: Missing) -> Absence:
+def _of_container(workspace: Workspace, state: CatalogState, missing: MissingContainer) -> Absence:
     last = None if missing.reserved is None else missing.reserved - 1
     if missing.host:
         text = (
@@ -78,7 +78,7 @@ def _unheld(workspace: Workspace, state: CatalogState) -> str:
     try:
         ranges = list(missing_ids(workspace, state))
         waiting = [group for group in workspace.groups() if not workspace.is_committed(state, group.first_event_id)]
-        behind = max(state.next_event_id, count_waiting(workspace.fs, waiting).next_event_id)
+        behind = max(state.next_event_id, count_pending(workspace.fs, waiting).next_event_id)
     except (CustodyError, OSError):
         return "what nobody can tell, as other files cannot be read"
     told = ", ".join(f"{first} to {last}" for first, last in ranges[:_RANGES_TOLD])
@@ -91,7 +91,7 @@ def _unheld(workspace: Workspace, state: CatalogState) -> str:
 def _of_journals(workspace: Workspace, paths: Sequence[Path], what: str) -> Absence:
     folders = ", ".join(dict.fromkeys(str(path.parent) for path in paths))
     try:
-        held = count_waiting(workspace.fs, _as_groups(workspace, paths))
+        held = count_pending(workspace.fs, _as_groups(workspace, paths))
     except StorageError:
         count, last = "events", None
     else:

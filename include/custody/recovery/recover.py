@@ -18,7 +18,7 @@ import msgspec
 from custody.errors import CustodyError, StorageError, SupersededError
 from custody.format.names import ContainerPaths, parse_epoch
 from custody.journal import lock_path, seal_abandoned
-from custody.journal.sealing import Sealed
+from custody.journal.sealing import SealedJournal
 from custody.journal.writer_state import WriterContainers
 from custody.lease import Lease, lease_status
 from custody.quarantine import keep_cut
@@ -71,7 +71,7 @@ def recover(workspace: Workspace) -> Recovered:
         SupersededError: another attempt took over.
     """
     found = find(workspace)
-    sealed: list[Sealed] = []
+    sealed: list[SealedJournal] = []
     # What is dealt with all at once, under a lock or with a look at the catalog.
     at_once: dict[Action, Callable[[], object]] = {
         "seal": lambda: sealed.extend(seal(workspace)),
@@ -87,7 +87,7 @@ def recover(workspace: Workspace) -> Recovered:
     return Recovered(findings=tuple(done), sealed=len(sealed), lost_bytes=sum(journal.lost_bytes for journal in sealed))
 
 
-def seal(workspace: Workspace) -> list[Sealed]:
+def seal(workspace: Workspace) -> list[SealedJournal]:
     """Seal the journals of a dead writer, and remove what it never gave a name.
 
     Raises:

@@ -14,7 +14,7 @@ from custody.catalog import Action, AddFile, AddShard, SourceRange, describe, ke
 from custody.errors import ConflictError, CorruptionError, FormatVersionError, NotFoundError
 from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, read_staged, write_log
 from custody.index import BuiltShard, Indexed, build_shard, describe_shard
-from custody.journal import suspects
+from custody.journal import unmounted_suspects
 from custody.model import require_keeping
 from custody.workspace.run_reports import UnitReport
 from custody.workspace.step_lease import discard
@@ -198,7 +198,7 @@ def _of_logs(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]:
 
 def lost_shards(workspace: Workspace) -> Iterator[int]:
     """Yield the first event ids of the live shards whose folder does not exist, on containers that are there."""
-    away = suspects(workspace.fs, workspace.settings.containers)
+    away = unmounted_suspects(workspace.fs, workspace.settings.containers)
     for shard in workspace.catalog.load().shards.values():
         path = workspace.shard_path(shard)
         if not workspace.fs.exists(path) and not any(path.is_relative_to(root) for root in away):

@@ -38,7 +38,7 @@ def map_file(path: Path) -> memoryview:
     return memoryview(whole).cast("B")
 
 
-def will_need(view: memoryview, start: int, length: int) -> None:
+def prefetch_pages(view: memoryview, start: int, length: int) -> None:
     """Ask for a part of a file that was mapped by `FileSystem.view`, in one go, and for nothing around it.
 
     Without that, a look at one page reads as much around it as the disk is set to read ahead: some megabytes, on
@@ -49,7 +49,7 @@ def will_need(view: memoryview, start: int, length: int) -> None:
         _advise(view, "MADV_WILLNEED", begin, min(start + length, len(view)) - begin)
 
 
-def no_longer_needs(view: memoryview) -> None:
+def release_pages(view: memoryview) -> None:
     """Let go of the pages of a mapped file: they stay in the system's cache, and no longer count as the process's own.
 
     The view may be used again; what is looked at comes back, from the cache if it can. One that is not mapped is left
@@ -58,7 +58,7 @@ def no_longer_needs(view: memoryview) -> None:
     _advise(view, "MADV_DONTNEED")
 
 
-def look_here_and_there(view: memoryview) -> None:
+def advise_random_access(view: memoryview) -> None:
     """Have nothing read ahead of a mapped file, which may be megabytes for each place."""
     _advise(view, "MADV_RANDOM")
 

@@ -36,13 +36,13 @@ from custody.journal import (
     Claim,
     Group,
     Incarnations,
-    Missing,
+    MissingContainer,
     check_containers,
     groups,
-    is_own,
-    missing_of,
+    holds_group,
+    missing_containers,
     read_header,
-    suspects,
+    unmounted_suspects,
     writer_states,
     writers,
 )
@@ -76,7 +76,7 @@ class Ownership:
         """Return the groups that are on disk, whosever they are; `among` names those that are looked for."""
         return groups(self._fs, self._containers, self._writer, among)
 
-    def missing(self) -> list[Missing]:
+    def missing(self) -> list[MissingContainer]:
         """Return the containers of the writer that are not there; one whose states cannot be read misses none."""
         try:
             states = writer_states(self._fs, self._containers, self._writer)
@@ -84,10 +84,13 @@ class Ownership:
             return []
         claims = [] if states else self._incarnations.known()
         if not claims:
-            return missing_of(self._writer, states)
+            return missing_containers(self._writer, states)
         last = claims[-1]
         host = "" if last.host == socket.gethostname() else last.host
-        return [Missing(self._writer, name, Path(place), host=host) for name, place in sorted(last.containers.items())]
+        return [
+            MissingContainer(self._writer, name, Path(place), host=host)
+            for name, place in sorted(last.containers.items())
+        ]
 
     def groups(self, among: Collection[int] | None = None) -> Groups:
         """Return the groups that are on disk, all or some, by first event id."""
@@ -132,7 +135,7 @@ class Ownership:
             if error.errno != errno.ENOENT:
                 raise
             return True  # who reads it looks again
-        return is_own(claims, incarnation, group.first_event_id)
+        return holds_group(claims, incarnation, group.first_event_id)
 
     def _of_container(self, path: Path) -> str:
         """Return the incarnation of the container of a journal; by its identity, where its state names none."""
@@ -256,7 +259,7 @@ class Workspace:
         """Whether there are journals of the writer, or containers of it that were here and are not there."""
         return bool(self.ownership.on_disk()) or not all(missing.host for missing in self.missing())
 
-    def missing(self) -> list[Missing]:
+    def missing(self) -> list[MissingContainer]:
         """Return the containers of the writer that are not there.
 
         The states on those that are there name them; where there is none, the claim of the writer's name does.
@@ -280,7 +283,7 @@ class Workspace:
 
         A folder that was made at a place where a disk is not mounted would be hidden by the disk later.
         """
-        for root, missing in suspects(self.fs, self.settings.containers).items():
+        for root, missing in unmounted_suspects(self.fs, self.settings.containers).items():
             if path.is_relative_to(root):
                 raise StorageError(f"{path}: nothing is made there, as a container is missing. {missing}")
 

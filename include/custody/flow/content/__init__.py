@@ -7,8 +7,8 @@ from custody.flow.content.claims import (
     StoredContent,
     with_content,
 )
-from custody.flow.content.content_reader import Content, Contents, content_of, find_content
-from custody.flow.content.content_writer import OPEN_SECONDS_MAX, ContentOptions, ContentSink, ContentWriter
+from custody.flow.content.content_reader import Content, ContentReader, content_of, find_content
+from custody.flow.content.content_writer import OPEN_SECONDS_MAX, ContentOptions, ContentStream, ContentWriter
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
 
 __all__ = [
@@ -18,9 +18,9 @@ __all__ = [
     "ClaimFile",
     "Content",
     "ContentOptions",
-    "ContentSink",
+    "ContentReader",
+    "ContentStream",
     "ContentWriter",
-    "Contents",
     "ResourceClaim",
     "StoredContent",
     "claims_in",

@@ -86,7 +86,7 @@ class _Kept:
     start: int
 
 
-class Contents:
+class ContentReader:
     """Finds contents that are read one after the other; the files that were needed last stay mapped.
 
     For as long as one piece of work takes: a content that is erased meanwhile may still be given out.
@@ -148,12 +148,12 @@ class Contents:
 
 def find_content(fs: FileSystem, store: Path, claim: ContentClaim | None, sha256: str | None = None) -> Content:
     """Return one content; raises as `Contents.find`."""
-    return Contents(fs, store).find(claim, sha256)
+    return ContentReader(fs, store).find(claim, sha256)
 
 
 def content_of(fs: FileSystem, store: Path, event: Event, *, previous: bool = False) -> Content:
     """Return the content that one event speaks of; raises as `Contents.find`."""
-    return Contents(fs, store).of(event, previous=previous)
+    return ContentReader(fs, store).of(event, previous=previous)
 
 
 def _checked(claim: ContentClaim, kept: _Kept, record: ContentRecord | None, sha256: str | None) -> Content:

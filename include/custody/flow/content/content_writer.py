@@ -240,9 +240,9 @@ class ContentWriter:
                 sink.write(chunk)
             return sink.finish()
 
-    def open(self) -> ContentSink:
+    def open(self) -> ContentStream:
         """Begin a content of unknown length."""
-        return ContentSink(self)
+        return ContentStream(self)
 
     def close(self) -> None:
         """End; contents under way are finished first."""
@@ -316,7 +316,7 @@ class ContentWriter:
         return OpenClaim(self._fs, path, header, is_synced=self._options.is_synced)
 
 
-class ContentSink:
+class ContentStream:
     """One content that is written piece by piece; what leaves the block without `finish` is not stored."""
 
     def __init__(self, writer: ContentWriter) -> None:
