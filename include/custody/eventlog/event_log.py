@@ -1,6 +1,7 @@
-"""Reading one event log: a block, some columns, or all of it. Only checked bytes are given to the Parquet library.
+"""Reading an event log: a block, some columns, or all of it, and what damage to it costs.
 
-What damage to an event log costs, named by file, block and event ids.
+Only bytes whose checksums were verified reach the Parquet library. Damage is named by file, block and event ids; the
+caller decides whether reading passes over it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Staged events: the events of one future log in event-id order, as an Arrow stream that is written and read in pieces.
+"""Staged events: the events of one future log in event-id order, as an Arrow stream written and read in pieces.
 
-The stream holds one record batch a piece, compressed by LZ4. Where each batch lies, and its checksum, stands in the
-description of the file, which the unit's manifest keeps (docs/formats/staging.md); a batch is checked before it is
+The stream holds one record batch a piece, compressed by LZ4. The place and the checksum of each batch are in the
+description of the file, which the unit's manifest keeps (docs/formats/staging.md). A batch is checked before it is
 used, so that no more than one has to be in memory.
 """
 

@@ -1,4 +1,4 @@
-"""Reading one Arrow record batch out of a file of ours."""
+"""One Arrow record batch, read out of one of custody's own files."""
 
 from __future__ import annotations
 

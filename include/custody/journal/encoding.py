@@ -1,11 +1,11 @@
-"""How events lie in a journal's records: many as one Arrow record batch, few as rows of MessagePack.
+"""The encoding of events in a journal's records: many as one Arrow record batch, few as rows of MessagePack.
 
-A record batch costs some hundred microseconds and kilobytes however few events it holds, a row a few microseconds;
+A record batch costs some hundred microseconds and some kilobytes however few events it holds, a row a few microseconds;
 docs/design/008 has the measurements. Both kinds begin with the first event id and the number of events, so that
 records can be put in order before any event is decoded.
 
-Events are prepared before they get their ids: what no column holds is refused while it costs nothing, and what is
-acknowledged can be read.
+Events are encoded before they get their ids: a value that no column can hold is refused while that costs nothing, and
+every acknowledged event can be read.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class PreparedEvents:
 
     def records(self, first_event_id: int) -> list[bytes]:
         """Return the events as records, numbered one-up."""
-        made = []
+        records = []
         for kind, count, body in self._bodies:
-            made.append(frame(kind, _IDS.pack(first_event_id, count), body))
+            records.append(frame(kind, _IDS.pack(first_event_id, count), body))
             first_event_id += count
-        return made
+        return records
 
 
 def batch_record(batch: pa.RecordBatch, first_event_id: int) -> bytes:

@@ -1,9 +1,10 @@
-"""Incarnations: which containers are a writer's, said in the store, which all who use the name have in common.
+"""Incarnations: the claims of a writer's name in the store, each for one set of containers.
 
-A lock keeps the processes of one machine apart. Two machines, each with containers of its own, share no lock; they
-share the store. So a writer claims its name there, once, before its first event: one object by put-if-absent under the
-next number, which names the incarnation. The containers keep it in their `STATE`, journals and what becomes of them
-carry it. Who finds the name claimed by another incarnation appends nothing (docs/formats/incarnation.md).
+A lock keeps the processes of one machine apart. Two machines, each with containers of its own, share no lock, but they
+share the store. So a writer claims its name there once, before its first event: one object by put-if-absent under the
+next number, which names the incarnation. The containers keep the incarnation in their `STATE`; journals, and what is
+made of them, carry it. A process that finds the name claimed by another incarnation appends nothing
+(docs/formats/incarnation.md).
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ class MergeReader:
                 require_keeping(journal.header.schema_version, path)
             self._journals.append(journal)
             self._journals[-1].release_memory()
-        found = [record for journal in self._journals for record in journal.records]
-        self._records = sorted(found, key=lambda record: record.first_event_id)
-        self.rows = sum(record.count for record in found)
+        records = [record for journal in self._journals for record in journal.records]
+        self._records = sorted(records, key=lambda record: record.first_event_id)
+        self.rows = sum(record.count for record in records)
         self.damage: tuple[JournalDamage, ...] = tuple(
             damage for journal in self._journals for damage in journal.damage
         )

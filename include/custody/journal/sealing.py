@@ -1,10 +1,8 @@
-"""Sealing: a journal gets its end record and its final name, after which nobody appends to it.
+"""Sealing: a journal gets its end record and its final name, and nothing is appended to it any more.
 
-The caller holds the writer's lock, so that the journal cannot grow meanwhile.
-
-How many events wait in journals, and up to which id: from what sealed journals say of themselves at their end.
-
-Gigabytes may wait when no rollover ran for hours; of those only the journals that still grow are read.
+The caller holds the writer's lock, so that the journal cannot grow meanwhile. The end record counts the events of the
+journal and names their greatest id. So pending events are counted by reading the end records alone: when no rollover
+ran for hours, gigabytes may be pending, of which only the journals that still grow are read.
 """
 
 from __future__ import annotations

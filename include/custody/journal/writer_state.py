@@ -1,4 +1,4 @@
-"""Which containers belong to a writer, and up to which id ids may have been given out.
+"""The state of a writer on each of its containers: which containers it has, and up to which id ids are reserved.
 
 Each container keeps both in `<container>/<writer>/STATE` (docs/formats/writer-state.md). So a disk that is not mounted
 is told from a new one, and ids are not given out again when the journals that hold them cannot be read: ids are
@@ -143,10 +143,14 @@ def _check_present(writer: str, states: Mapping[Path, WriterState]) -> None:
 def missing_containers(writer: str, states: Mapping[Path, WriterState]) -> list[MissingContainer]:
     """Return the containers that a writer's states name and that have no state among them, by place."""
     here = {state.container for state in states.values()}
-    known = {identity: place for state in states.values() for identity, place in state.containers.items()}
+    places = {identity: place for state in states.values() for identity, place in state.containers.items()}
     reserved = max((state.reserved for state in states.values()), default=None)
-    found = [MissingContainer(writer, identity, Path(place), reserved) for identity, place in known.items()]
-    return sorted((item for item in found if item.container not in here), key=lambda item: item.place)
+    missing = [
+        MissingContainer(writer, identity, Path(place), reserved)
+        for identity, place in places.items()
+        if identity not in here
+    ]
+    return sorted(missing, key=lambda item: item.place)
 
 
 def unmounted_suspects(fs: FileSystem, roots: Sequence[Path]) -> dict[Path, MissingContainer]:
@@ -155,15 +159,15 @@ def unmounted_suspects(fs: FileSystem, roots: Sequence[Path]) -> dict[Path, Miss
     While a container of any writer is missing, each folder that has no state of that writer is one. A state that cannot
     be read tells nothing: whoever starts the writer, and verify, name it.
     """
-    found: dict[Path, MissingContainer] = {}
+    unmounted: dict[Path, MissingContainer] = {}
     for writer in writers(fs, roots) if len(roots) > 1 else ():  # a single one has a state, or nobody knows of any
         try:
             states = writer_states(fs, roots, writer)
         except (CorruptionError, FormatVersionError):
             continue
         for missing in missing_containers(writer, states):
-            found |= {root: missing for root in roots if root not in states}
-    return found
+            unmounted |= {root: missing for root in roots if root not in states}
+    return unmounted
 
 
 class WriterContainers:
@@ -184,8 +188,8 @@ class WriterContainers:
         self.floor = max((state.floor for state in states.values()), default=0)
         """No id below this one is given out any more."""
         self._identities = {root: state.container for root, state in states.items()}
-        known = (state.incarnation for state in states.values() if state.incarnation)
-        self.incarnation = next(known, "") or uuid.uuid4().hex
+        claimed = (state.incarnation for state in states.values() if state.incarnation)
+        self.incarnation = next(claimed, "") or uuid.uuid4().hex
         """Under which the name is claimed in the store, journals carry it."""
         # First each has an identity, then all know all: a crash in between must not make a new one look lost.
         for root in roots:

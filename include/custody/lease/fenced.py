@@ -1,7 +1,8 @@
-"""A file system for the holder of a lease: before each effect that others see, the lease must still stand.
+"""A file system for the holder of a lease, which checks the lease before each effect that others see.
 
-What is written under names of the attempt's own needs no check. A name that is given, moved or taken away does. Between
-the check and the effect a little time passes; docs/design/017-leases.md says, effect by effect, why that does no harm.
+Writing under names of the attempt's own needs no check. Giving, moving or removing a name that others use does. A
+little time passes between the check and the effect; docs/design/017-leases.md says, effect by effect, why that does no
+harm.
 """
 
 from __future__ import annotations

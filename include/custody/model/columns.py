@@ -1,7 +1,7 @@
 """Events as columns: the one Arrow schema of journals, staging files and event logs, and both ways to get there.
 
-Columns are found by name. A change of the schema is a new SCHEMA_VERSION. One that only adds columns which may be null
-leaves READER_VERSION as it is; with any other it becomes the same, and older readers refuse what is written.
+Columns are found by name. A change of the schema is a new SCHEMA_VERSION. If it only adds nullable columns,
+READER_VERSION stays as it is; after any other change it becomes the new version, and older readers refuse the data.
 """
 
 from __future__ import annotations

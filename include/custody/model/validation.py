@@ -1,13 +1,11 @@
-"""The types of an event's values, exactly: what no column holds as it was given.
+"""The rules that make an event acceptable, whatever format it came in.
 
-Text that can be kept: valid Unicode, which Arrow, Parquet, JSON and Protocol Buffers all ask for.
+Types come first: each value must be exactly what its column holds. Text must be valid Unicode, which Arrow, Parquet,
+JSON and Protocol Buffers all require; Python also has strings that are not, as `os.listdir` gives names whose bytes are
+no UTF-8 with lone surrogates. Such text is refused before anything is stored; NUL and every other character is kept.
 
-Python also has texts that are none: `os.listdir` gives names whose bytes are no UTF-8 with halves of surrogate pairs in
-them. Such a text is refused before anything is stored; NUL and every other character is kept.
-
-What makes an event acceptable, apart from the format that it came in.
-
-An error makes an event unusable: it is rejected. A warning says that it breaks a rule of its type; it is kept.
+Of the rules of event types, an error makes an event unusable: it is rejected. A warning says that it breaks a rule of
+its type: it is kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The seam for objects: what the catalog asks of a store, whatever holds the bytes.
+"""The seam for objects: the operations that the catalog needs of a store, whatever holds the bytes.
 
-A key is a relative path of safe segments with `/` between them. What comes from outside is checked before it becomes
-a key, so that no text can point out of the store.
+A key is a relative path of safe segments with `/` between them. Text from outside is checked before it becomes a key,
+so that none can point out of the store.
 """
 
 from __future__ import annotations

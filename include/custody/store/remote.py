@@ -1,4 +1,4 @@
-"""Objects of an object store, through obstore: S3, Google Cloud Storage, Azure, or this process's memory."""
+"""Objects in an object store, through obstore: S3, Google Cloud Storage, Azure, or the memory of this process."""
 
 from __future__ import annotations
 

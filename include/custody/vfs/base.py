@@ -1,12 +1,12 @@
 """The seam for durable effects: every write, rename and removal of the library goes through a `FileSystem`.
 
-What may be lost at a power failure is part of the contract. Bytes are durable after `WritableFile.sync`; a name
-(created, renamed, linked or removed) is durable after `sync_directory` of its folder, and only if its folder's own
-name is. A process that dies takes nothing with it, but leaves what was not durable not durable: who finds a name of
-another process must not take it for durable. The composed operations are built from the primitives, the same way on
-every file system (`custody.vfs.composed`), so that a test can fail or crash between any two of them.
+What a power failure may take is part of the contract. Bytes are durable after `WritableFile.sync`; a name (created,
+renamed, linked or removed) is durable after `sync_directory` of its folder, and only if its folder's own name is. A
+process that dies loses nothing by it, but what was not durable then is not durable now: nobody may take a name that
+another process left for a durable one. The composed operations are built from the primitives, the same way on every
+file system (`custody.vfs.composed`), so that a test can fail or crash between any two of them.
 
-How a refusal of the operating system becomes a StorageError: what was attempted, on which path, what to do.
+A refusal of the operating system becomes a StorageError, which says what was attempted, on which path, what to do.
 """
 
 from __future__ import annotations

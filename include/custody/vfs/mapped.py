@@ -1,7 +1,7 @@
-"""Mapped files, and what the system is told about them.
+"""Mapped files, and the advice that the operating system gets about them.
 
-A file that is mapped by Python keeps a descriptor for as long as it is mapped, so that a process may map no more files
-than it may open, of which there are often 1,024 and sometimes 64. One that Arrow maps keeps none.
+A file that is mapped by Python keeps a descriptor for as long as it is mapped, so that a process can map no more files
+than it may open, of which there are often 1,024 and sometimes 64. A file that Arrow maps keeps none.
 """
 
 from __future__ import annotations

@@ -1,18 +1,12 @@
-"""The nodes of a file system in memory: each knows what the process sees of it and what is durable.
-
-A folder keeps the names that the process sees, the names that are durable, and the changes in between; a file the
-same of its bytes.
-
-What a disk may hold after a crash: the modes, and the choice of what survives.
-
-A process that is killed (ALL_KEPT) leaves everything as it is: nothing is lost and nothing became durable. After
-power loss (the other modes) what survived is durable.
-
-A file system in memory that can crash, for tests: it keeps what the process sees and what the disk holds.
+"""A file system in memory that can crash, for tests: it keeps what the process sees and what the disk holds.
 
 Each primitive with an effect is one operation, counted from 1. The operation whose number is `crash_at` is not done
 (of a write any beginning may be) and raises InjectedCrash, as does every later one: the process is dead. `crashed`
 then gives a disk that may be found, as a new file system.
+
+A file keeps the bytes that the process sees, those that are durable and the changes in between; a folder the same of
+its names. The crash mode decides what of them survives. A process that is killed (ALL_KEPT) leaves everything as it
+is: nothing is lost and nothing became durable. After power loss (the other modes) what survived is durable.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""One resource claim on disk: a header, then contents, each followed by the record that describes it.
+"""The file of one resource claim: a header, then contents, each followed by the record that describes it.
 
 Layout (docs/formats/content.md): 8 bytes preamble; a header frame with a JSON document; then content, record, content,
-record. A content lies there as it is, so that a claim is an offset and a length and a part of a content is a claim too.
-The record behind it has length, SHA-256 and a CRC-32 for each chunk. It repeats a random number of the header: bytes
+record. A content lies there as it is: a claim is an offset and a length, and a part of a content is a claim too.
+Its record has the length, the SHA-256 and a CRC-32 for each chunk, and repeats a random number of the header: bytes
 that somebody stores as content cannot pass for a record. Numbers below are part of the format: add, never change.
-
-What lies in a content repository: its resource claims, one after the other, and what of a file can be read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which file a content claim speaks of. The claims of custody's own content repository begin with `custody:`.
+"""Resource claims: the file that a content claim points into, and the events that carry such claims.
 
-The claim's container is `custody:<writer>/<container>`: a claim says by itself where its content lies, also in an event
-of another writer, and is told from the claims of a NiFi whose events were ingested.
+The container of a claim of custody's own is `custody:<writer>/<container>`. So a claim says by itself where its content
+lies, also in an event of another writer, and is told from the claims of a NiFi whose events were ingested.
 """
 
 from __future__ import annotations

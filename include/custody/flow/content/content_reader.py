@@ -1,4 +1,4 @@
-"""Reading contents: by a claim, in chunks, each checked before it is given out."""
+"""Reading contents by their claims, in chunks that are checked before they are given out."""
 
 from __future__ import annotations
 
