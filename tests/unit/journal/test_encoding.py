@@ -29,7 +29,7 @@ from custody.journal.encoding import (
 from custody.model import EVENT_SCHEMA, ContentClaim, Event, EventType, to_batch, to_events
 from custody.vfs import PosixFileSystem
 from tests.support import EVENTS, TEXTS, event, numbered, sample
-from tests.unit.journal.disks import stored
+from tests.unit.journal.watched_disk import stored
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 NUMBERS = tuple(

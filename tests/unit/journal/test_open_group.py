@@ -17,7 +17,7 @@ from custody.journal.open_group import GroupCommitFile, JournalAppend, SyncPolic
 from custody.model import to_events
 from custody.vfs import PosixFileSystem
 from tests.support import event
-from tests.unit.journal.disks import WatchedFileSystem, in_threads
+from tests.unit.journal.watched_disk import WatchedFileSystem, in_threads
 
 HEADER = JournalHeader(writer="main", database="provenance", first_event_id=0, created_ms=0)
 
