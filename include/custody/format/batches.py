@@ -5,14 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 _ALIGNED = 8
-"""Within a message columns begin at multiples of this, and no column of ours needs more."""
+"""Within a message columns begin at multiples of this; no column of an event needs more."""
 
 
 def read_batch(message: memoryview, schema: pa.Schema) -> pa.RecordBatch:
     """Return the batch of a message; its columns stay where they lie if the message begins at a multiple of 8 bytes.
 
-    Elsewhere, as behind the head of a record, they would lie at odd addresses, which Arrow's scans warn of, copy anew
-    each time, and need not support: then the message is copied, once.
+    At any other place, such as behind the head of a record, the columns would lie at odd addresses. Arrow's scans warn
+    of these, copy them anew each time, and need not support them: so the message is copied, once.
 
     Raises:
         pyarrow.ArrowException, OSError: it is none, or not of this schema.

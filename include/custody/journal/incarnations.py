@@ -29,7 +29,7 @@ _ATTEMPTS = 100
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What one object says: from an event id on, a writer's name belongs to these containers."""
+    """One claim: from an event id on, a writer's name belongs to these containers."""
 
     writer: str
     database: str
@@ -60,14 +60,14 @@ decode_claim = _FORMAT.decode
 
 @dataclass(frozen=True, slots=True)
 class ContainerEvidence:
-    """What containers know of the incarnation that they belong to."""
+    """The evidence on containers of the incarnation that they belong to."""
 
     states: Sequence[WriterState]
     """Of the containers of the settings."""
     journals: Callable[[], Iterable[str]] = tuple
-    """Under which incarnations the journals on them were written; looked at where there is no state."""
+    """The incarnations of the journals on them; evaluated where there is no state."""
     places: Callable[[], Iterable[str]] = tuple
-    """Which containers have folders of the writer; looked at where there is no state."""
+    """The containers with folders of the writer; evaluated where there is no state."""
 
     def is_of(self, claim: Claim) -> bool:
         """Whether a claim is theirs.
@@ -85,12 +85,12 @@ class ContainerEvidence:
 
 
 class Incarnations:
-    """The claims of one writer's name, for one database; what was read of them is kept.
+    """The claims of one writer's name, for one database; claims never change, so each is read once.
 
     Args:
-        store: where the catalog lies, too.
-        writer: the name.
-        database: that the writer's events go to.
+        store: where the catalog lies as well.
+        writer: the writer's name.
+        database: the database that the writer's events go to.
     """
 
     def __init__(self, store: ObjectStore, writer: str, database: str) -> None:
@@ -118,7 +118,7 @@ class Incarnations:
         return self._store.locate(key)
 
     def known(self) -> list[Claim]:
-        """Return the claims for who only tells one's own journals from others: none when not all can be read.
+        """Return the claims for telling one's own journals from those of others: none unless all can be read.
 
         Raises:
             StorageError: the store refuses.
@@ -163,7 +163,7 @@ class Incarnations:
         raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
 
     def claim_anew(self, members: WriterContainers, first_event_id: int, clock: Clock) -> Claim:
-        """Take the name over for some containers, from an event id on; who had it is refused from then on.
+        """Take the name over for some containers, from an event id on; the former holder is refused from then on.
 
         Durability: as of `claim`.
         """
@@ -193,7 +193,7 @@ class Incarnations:
         )
         key = f"{self._prefix}{epoch_file(number)}"
         data = encode_claim(made)
-        # Whatever the store answers, what can be read there decides.
+        # The response of a put can be lost or wrong: the object that can be read afterwards decides.
         self._store.put_if_absent(key, data)
         try:
             found = self._store.get(key)
@@ -220,9 +220,9 @@ class Incarnations:
 
 
 def holds_group(claims: list[Claim], incarnation: str, first_event_id: int) -> bool:
-    """Whether a group of journals belongs to the name: its incarnation held it when the group's first id was given out.
+    """Whether a group of journals belongs to the name: its incarnation held the name at the group's first id.
 
-    With no claim at all nobody can tell, and everything does.
+    Without any claim nobody can tell, and every group does.
     """
     if not claims:
         return True

@@ -23,27 +23,27 @@ from custody.vfs import TEMPORARY_SUFFIX, FileSystem, WritableFile
 
 @dataclass(frozen=True, slots=True)
 class SealedJournal:
-    """What sealing a dead writer's journal found."""
+    """A dead writer's journal after sealing."""
 
     path: Path
     """Its name from now on; the old name when the journal was removed."""
     lost_bytes: int
-    """Bytes of a torn tail, which were cut: an append that nobody was told of, as far as that can be told."""
+    """Bytes of a torn tail, which were cut: as far as can be told, an append that was never acknowledged."""
     removed: bool
     """The journal held nothing at all."""
     damage: tuple[JournalDamage, ...] = ()
-    """What of it cannot be read; it stays in the file, which is rolled over without it."""
+    """Unreadable parts; they stay in the file, which is rolled over without them."""
     may_have_lost: bool = False
-    """Whether ids may have been told that are in it no more: it is damaged, or was not synced by every append, or what
-    was cut may have been whole once."""
+    """Whether ids that were returned may be lost: it is damaged, or was not synced by every append, or what was cut may
+    have been whole once."""
 
 
 KeepCut = Callable[[Path, int, bytes, str], object]
-"""Keeps bytes durably that are about to be cut: is given the file, where they begin, the bytes, and what they are."""
+"""Keeps a durable copy of bytes that are about to be cut; gets the file, their offset, the bytes, and what they are."""
 
 
 def discard_cut(path: Path, offset: int, data: bytes, what: str) -> None:
-    """Keep nothing of what is cut."""
+    """Keep no copy of what is cut."""
 
 
 def cut_durably(fs: FileSystem, path: Path, length: int) -> None:

@@ -27,7 +27,7 @@ RESERVED_IDS = 1 << 20
 
 
 class WriterState(msgspec.Struct, frozen=True, kw_only=True):
-    """What one container knows of a writer."""
+    """The state of a writer as one container keeps it."""
 
     writer: str
     container: str
@@ -37,14 +37,14 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
     reserved: int
     """No id from this one on was ever given out."""
     floor: int = 0
-    """No id below this one is given out any more: what was given out beyond what can be read is not known."""
+    """No id below this one is given out any more: which of them were given out is no longer known."""
     incarnation: str = ""
     """Under which incarnation the writer claims its name in the store; empty in a state of an older custody."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingContainer:
-    """A container that belongs to a writer and is not among those of the settings that are there."""
+    """A container of a writer that is not among the mounted ones of the settings."""
 
     writer: str
     container: str
@@ -81,7 +81,7 @@ decode_state = _FORMAT.decode
 
 
 def writer_states(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Path, WriterState]:
-    """Return what the containers of the settings know of a writer; new ones are left out.
+    """Return the writer's state on each container of the settings; new containers have none.
 
     Raises:
         CorruptionError: a container's state is damaged and no other container knows what it was.
@@ -103,7 +103,7 @@ def writer_states(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Pa
 
 
 def check_containers(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Path, WriterState]:
-    """Return what the containers know of a writer.
+    """Return the writer's state on each container, after checking that all of its containers are there.
 
     Raises:
         StorageError: a container that belongs to the writer is not among them, or one is there twice.
@@ -154,10 +154,10 @@ def missing_containers(writer: str, states: Mapping[Path, WriterState]) -> list[
 
 
 def unmounted_suspects(fs: FileSystem, roots: Sequence[Path]) -> dict[Path, MissingContainer]:
-    """Return the folders among the containers of the settings that may be places where a disk is not mounted.
+    """Return the containers of the settings that may be mount points without their disk.
 
-    While a container of any writer is missing, each folder that has no state of that writer is one. A state that cannot
-    be read tells nothing: whoever starts the writer, and verify, name it.
+    While a container of any writer is missing, each folder without a state of that writer may be one. An unreadable
+    state counts as none here; the start of its writer, and verify, report it.
     """
     unmounted: dict[Path, MissingContainer] = {}
     for writer in writers(fs, roots) if len(roots) > 1 else ():  # a single one has a state, or nobody knows of any
@@ -191,12 +191,15 @@ class WriterContainers:
         claimed = (state.incarnation for state in states.values() if state.incarnation)
         self.incarnation = next(claimed, "") or uuid.uuid4().hex
         """Under which the name is claimed in the store, journals carry it."""
-        # First each has an identity, then all know all: a crash in between must not make a new one look lost.
+        # Each container gets an identity first, and only then do all of them list all: a crash in between must not
+        # make a new container look lost.
         for root in roots:
             if root not in states:
                 self._identities[root] = uuid.uuid4().hex
                 self._write(root, {self._identities[root]: str(root)})
-        if any(root not in states for root in roots[1:]) or any(not self._is_told(state) for state in states.values()):
+        if any(root not in states for root in roots[1:]) or any(
+            not self._is_up_to_date(state) for state in states.values()
+        ):
             self._write_all(roots)
 
     @property
@@ -205,18 +208,18 @@ class WriterContainers:
         return {identity: str(root) for root, identity in sorted(self._identities.items())}
 
     def become(self, incarnation: str) -> None:
-        """Keep another incarnation, durably in all containers."""
+        """Take on another incarnation, durably in all containers."""
         self.incarnation = incarnation
         self._write_all(list(self._identities))
 
-    def _is_told(self, state: WriterState) -> bool:
+    def _is_up_to_date(self, state: WriterState) -> bool:
         return state.containers == self.containers and state.incarnation == self.incarnation
 
     def reserve(self, next_event_id: int, working: Sequence[Path], failed: Callable[[Path, OSError], None]) -> None:
         """Reserve ids up to a block beyond `next_event_id`, durably on the containers that work.
 
         Raises:
-            StorageError: one of them could not be written: `failed` was told which; try again with the others.
+            StorageError: one of them could not be written, and `failed` was called with it; try again with the others.
         """
         reserved, self.reserved = self.reserved, next_event_id + RESERVED_IDS
         for root in working:
@@ -228,7 +231,7 @@ class WriterContainers:
                 raise
 
     def rejoin(self, root: Path) -> int:
-        """Write what a container has to know that was out for a while; return up to which id ids are reserved in it.
+        """Bring the state of a container up to date that was out of use; return up to which id ids are reserved in it.
 
         Durability: on return it survives power loss.
 
@@ -240,7 +243,7 @@ class WriterContainers:
         return reserved
 
     def raise_floor(self, least: int) -> None:
-        """Never give out an id below `least` again: what was given out beyond what can be read is not known."""
+        """Never give out an id below `least` again: which of them were given out is no longer known."""
         if least > self.floor:
             self.floor = least
             self.reserved = max(self.reserved, least)
