@@ -278,6 +278,7 @@ class EventLog:
         block = self.toc.blocks[number]
         start, length, crc32 = int(block["offset"]), int(block["length"]), int(block["crc32"])
         data = self.data[start : start + length]
+        # Checked before the Parquet library sees a byte of it: damaged headers of pages could end the process.
         if len(data) == length and zlib.crc32(data) == crc32:
             return None
         self._whole.discard(number)
@@ -298,6 +299,7 @@ class EventLog:
             if len(numbers) == 1:
                 on_damage(self._damage(numbers[0], str(error)))
                 return
+            # The checksums were right, so at least one block was written in a way that this Parquet library refuses.
             for number in numbers:
                 yield from self._decoded([number], columns, on_damage)
 

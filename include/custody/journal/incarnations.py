@@ -167,6 +167,8 @@ class Incarnations:
 
         Durability: as of `claim`.
         """
+        # Containers first, as in `claim`: a crash in between leaves an incarnation that nobody claimed, which is
+        # harmless.
         members.become(uuid.uuid4().hex)
         for _ in range(_ATTEMPTS):
             number = max((claim.number for claim in self.claims()), default=0) + 1
@@ -177,6 +179,7 @@ class Incarnations:
 
     def still_holds(self, incarnation: str) -> bool:
         """Whether a name that was claimed is still its own."""
+        # Unreadable claims stop no live writer: `verify` reports them, and the next start refuses.
         claims = self.known()
         return not claims or claims[-1].incarnation == incarnation
 

@@ -135,6 +135,7 @@ class JournalWriter:
         claim = None if self._incarnations is None else self._incarnations.check(evidence)
         lock = lock_path(containers, writer)
         fs.make_directory(lock.parent)
+        # The claim was checked before anything was made on the disks; the lock comes before anything is changed.
         self._held.enter_context(fs.lock(lock))
         try:
             for root in containers:
@@ -146,6 +147,7 @@ class JournalWriter:
                 if not fs.exists(paths.journals):
                     fs.add_directory(paths.journals)
                     fs.sync_directory(paths.home)
+            # The floor rises before a journal is sealed that may have lost ids: sealed, it no longer shows that.
             self.recovered = seal_abandoned(
                 fs, containers, writer, self._keep_cut, lambda: members.raise_floor(members.reserved)
             )
@@ -223,6 +225,7 @@ class JournalWriter:
         if self._background is not None:
             self._background.join()
         try:
+            # Refuse first: an append between the seal and the end would leave an open journal behind.
             with self._lock:
                 self._broken = self._broken or "is closed"
             self.seal()
@@ -247,6 +250,8 @@ class JournalWriter:
             self._refuse_without_container()
             group = self._group or self._open_group()
             ids = range(self._next_event_id, self._next_event_id + prepared.count)
+            # Reserved before they are used: whatever becomes of the journals, ids below `reserved` are not given out
+            # again.
             if ids.stop > self._members.reserved:
                 self._members.reserve(ids.stop, self._health.working, self._take_out)
             self._next_event_id = ids.stop
@@ -329,6 +334,7 @@ class JournalWriter:
         with self._lock:
             for root in self._containers:
                 if path.is_relative_to(root):
+                    # The whole container goes: after one failure nothing says that its other journals are sound.
                     if self._health.take_out(root, error):
                         _LOGGER.warning("container %s was taken out: %s", root, error)
                     if self._group is not None:
@@ -475,6 +481,7 @@ def least_free_id(
             least = max(least, group.first_event_id)
             if end is not None and end.last_event_id is not None:
                 least = max(least, end.last_event_id + 1)
+    # Ids that nobody can read may have been returned to callers: go on above all that were ever reserved.
     if uncertain:
         members.raise_floor(max(members.reserved, least))
     return max(least, members.floor)

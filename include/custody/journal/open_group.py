@@ -99,6 +99,7 @@ class GroupCommitFile:
         if self.error is not None:
             file.close()
             return None
+        # Outside the queue: the group has waited for its appends, and a seal may take as long as a disk takes.
         sealed = finish(self._fs, self.path, file, self._end)
         self._is_sealed = True
         return sealed
@@ -120,6 +121,7 @@ class GroupCommitFile:
         sealed = self.path.with_suffix(SEALED_SUFFIX)
         fs.remove(temporary(self.path))
         if fs.exists(self.path):
+            # The copy comes before the cut, because the cut is final.
             cut = fs.read(self.path)[self._acknowledged_bytes :]
             if cut:
                 keep_cut(self.path, self._acknowledged_bytes, cut, "what a failed write left, never acknowledged")
@@ -128,6 +130,7 @@ class GroupCommitFile:
         if fs.exists(self.path):
             cut_durably(fs, self.path, self._acknowledged_bytes)
             finish(fs, self.path, fs.append(self.path), self._end)
+        # Also when there was nothing to do: an earlier try may have ended between its rename and its sync.
         fs.sync_directory(folder)
         self._is_sealed = True
         return sealed if self._end.events else None
@@ -136,6 +139,8 @@ class GroupCommitFile:
         """Write and sync what several threads appended; the queue keeps all others off the file meanwhile."""
         for unit in _units([record for appended in batch for record in appended.records]):
             self._write(unit)
+        # Counted only when all of it is written: what a failed batch left on the disk is unknown, and `salvage` cuts
+        # it.
         for appended in batch:
             self._end = self._end.with_events(appended.first_event_id, appended.count)
         self._acknowledged_bytes = self._acknowledged_bytes if self._file is None else self._file.tell()
@@ -184,6 +189,7 @@ def _units(records: list[bytes]) -> Iterator[bytes]:
 
     As records of their own the first could be lost and the second survive, which would look like damage.
     """
+    # The bound keeps one record, and so a reader's memory, small whatever has queued.
     unit: list[bytes] = []
     size = 0
     for record in records:
@@ -229,6 +235,7 @@ class OpenGroup:
             if len(self._files) < self._files_max:
                 self._files.append(self._create_file(len(self._files)))
                 return self._files[-1]
+            # Without a working file the last one takes the append and refuses it with the reason.
             return working[number % len(working)] if working else self._files[-1]
 
     def leave(self) -> None:

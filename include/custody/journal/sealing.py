@@ -119,6 +119,7 @@ def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Calla
     if may_have_lost:
         on_uncertain()
     if torn is not None:
+        # Before the cut: if the quarantine refuses, the journal stays as it is.
         keep_cut(path, torn.offset, journal.cut_bytes, str(torn))
     if journal.is_empty:
         fs.remove(path)
@@ -138,6 +139,7 @@ _END_BYTES_MAX = 4096
 
 def read_end(fs: FileSystem, path: Path) -> JournalEnd | None:
     """Return what a sealed journal says of itself in its last record, None when it has none; nothing else is read."""
+    # The end record is small and last; the search for its mark also passes over what was damaged behind it.
     data = fs.view(path)[-_END_BYTES_MAX:]
     at = bytes(data).rfind(MARK)
     last = next(frames(data, at), None) if at >= 0 else None

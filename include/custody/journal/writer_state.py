@@ -221,6 +221,7 @@ class WriterContainers:
         Raises:
             StorageError: one of them could not be written, and `failed` was called with it; try again with the others.
         """
+        # On every container that works: after a crash any one of them may be the only one that is there.
         reserved, self.reserved = self.reserved, next_event_id + RESERVED_IDS
         for root in working:
             try:
@@ -277,6 +278,7 @@ def drop_container(fs: FileSystem, roots: Sequence[Path], writer: str, identity:
             state = decode_state(fs.read(path), path)
             place = state.containers.get(identity, place)
             kept = {key: value for key, value in state.containers.items() if key != identity}
+            # The lost journals may hold any id that was reserved.
             floor = max(state.floor, state.reserved) if place is not None else state.floor
             fs.write_durably(path, encode_state(msgspec.structs.replace(state, containers=kept, floor=floor)))
     return place

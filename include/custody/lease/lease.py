@@ -271,6 +271,7 @@ def is_dead(fs: FileSystem, current: LeaseStatus, now_ms: int, dead_seconds: flo
     try:
         last = int(fs.read(beat)) if fs.exists(beat) else holder.taken_ms if holder else fs.modified_ms(current.path)
     except (StorageError, ValueError):
+        # A wrong answer costs waiting only; the epoch decides who publishes.
         return False  # written, or taken over, in this moment
     return now_ms - last > dead_seconds * 1000
 
@@ -299,6 +300,7 @@ def take(
         SupersededError: a later try of the same task has it, or had it.
     """
     fs.make_directory(folder)
+    # The monotonic clock: a wait must not end early because the wall clock was set.
     deadline = time.monotonic() + wait_seconds
     while True:
         current = lease_status(fs, folder)

@@ -160,7 +160,7 @@ class LiveNotifications:
         return get_many(self._repository.workspace(writer), event_ids, on_damage=self._damaged)
 
     def contents(self) -> Callable[[Event], bytes]:
-        """Return what reads the contents of some events; it raises as `custody.flow.content.Contents.of`."""
+        """Return what reads the contents of some events; it raises as `custody.flow.content.ContentReader.of`."""
         found = ContentReader(self._fs, self._repository.settings.store)
         return lambda event: found.of(event).read()
 

@@ -150,6 +150,7 @@ class LocalStore:
     def settle(self, key: str) -> None:
         """Sync the folder of a file that another process published, and its name; the content was synced before."""
         folder = self._path(key).parent
+        # The process that published it may have died before its own syncs.
         self._fs.sync_directory(folder)
         self._fs.sync_directory(folder.parent)
 

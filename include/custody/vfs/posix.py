@@ -237,6 +237,8 @@ class PosixFileSystem(ComposedOperations):
                 raise LockedError(
                     f"{path} is held by the live process {holder}. Wait until it ends, or use another writer name."
                 )
+            # The file stays behind: if it were removed, a second process could lock a new file of that name while the
+            # first still holds the old one.
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
             yield

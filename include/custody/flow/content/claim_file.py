@@ -183,6 +183,7 @@ def scan(data: memoryview, key: bytes, start: int) -> Iterator[ContentRecord | G
     Records are found by the key that they begin with, which no content can know.
     """
     at = start
+    # Contents are arbitrary bytes: only the key, which no content can know, shows where a record is.
     for match in re.finditer(re.escape(key), data[start:]):
         found = whole_record(data, start + match.start() - HEAD_BYTES)
         record = _decoded(found, key)

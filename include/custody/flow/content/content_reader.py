@@ -147,12 +147,12 @@ class ContentReader:
 
 
 def find_content(fs: FileSystem, store: Path, claim: ContentClaim | None, sha256: str | None = None) -> Content:
-    """Return one content; raises as `Contents.find`."""
+    """Return one content; raises as `ContentReader.find`."""
     return ContentReader(fs, store).find(claim, sha256)
 
 
 def content_of(fs: FileSystem, store: Path, event: Event, *, previous: bool = False) -> Content:
-    """Return the content that one event speaks of; raises as `Contents.find`."""
+    """Return the content that one event speaks of; raises as `ContentReader.find`."""
     return ContentReader(fs, store).of(event, previous=previous)
 
 

@@ -61,6 +61,8 @@ class OpenClaim:
         partial = temporary(path)
         self._file: WritableFile = fs.create(partial)
         try:
+            # Header, then name, then contents: a claim that has its name can always be read, and no acknowledged
+            # content lies in a file whose name a power failure may take.
             self._file.write(head(header))
             self._file.sync()
             fs.rename(partial, path)
@@ -165,6 +167,7 @@ class ClaimAppender:
             for data, digest in append.contents:
                 claim = self._open
                 if claim is not None and (claim.bytes + size >= self._claim_bytes or claim.is_old):
+                    # Their records say offsets in this file, so they have to be written before the next one begins.
                     _flush(claim, buffer)
                     claim.close()
                     claim = self._open = None
@@ -175,6 +178,7 @@ class ClaimAppender:
                 encoded = record.encode(claim.key)
                 buffer += (data, encoded)
                 size += len(data) + len(encoded)
+                # The caller sees it only when the commit has returned.
                 append.stored.append(_stored(claim, record))
         if self._open is not None:
             _flush(self._open, buffer)
@@ -286,6 +290,7 @@ class ContentWriter:
             raise ClosedError(_CLOSED)
         names = self._options.containers
         with self._lock:
+            # Each call begins at the next container, so that threads spread over the disks.
             shift = next(self._turns) % len(names)
             turned = names[shift:] + names[:shift]
             now = time.monotonic()
@@ -334,6 +339,7 @@ class ContentStream:
             StorageError: the disk refused; the content is lost.
         """
         self._digest.update(data)
+        # Only now is it known to be large; small contents share a file, which costs fewer syncs.
         if self._claim is None and self._digest.length > self._writer.small_bytes_max:
             self._claim = self._writer.own_claim()
             self._start = self._claim.bytes
