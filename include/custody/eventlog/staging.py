@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from custody.errors import CorruptionError
 from custody.eventlog.blocks import Sizes, numbers
-from custody.format.batches import read_batch
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, is_newer, to_present
+from custody.model.columns import read_batch
 from custody.vfs import FileSystem
 
 _HEAD = EVENT_SCHEMA.serialize().to_pybytes()

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from custody.format.batches import read_batch
 from custody.index.arrays import integers, to_arrow
 from custody.index.columns import empty_stored, plain_column, sortable_column, zones
 from custody.index.dictionary import HEADER, DictionaryWriter
@@ -32,6 +31,7 @@ from custody.index.posting_lists import FieldTerms, grouped, number_terms
 from custody.index.values import Values
 from custody.index.whoosh_writer import NAME as CONTENTS_NAME
 from custody.index.whoosh_writer import contents, segment_name
+from custody.model.columns import read_batch
 from custody.vfs import FileSystem, WritableFile
 
 SPILL_NAME = "taken.partial"

@@ -22,9 +22,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from custody.errors import CorruptionError, InvalidInputError
-from custody.format.batches import read_batch
 from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame
 from custody.model import EVENT_SCHEMA, Event, require_types, text_problems, to_batch, to_present
+from custody.model.columns import read_batch
 
 KIND_BATCH = 3
 KIND_ROWS = 4

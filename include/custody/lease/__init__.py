@@ -1,8 +1,8 @@
 """Room `lease`: of two attempts at one piece of work only the newer one publishes."""
 
-from custody.lease.fenced import FencedFileSystem
 from custody.lease.lease import (
     Attempt,
+    FencedFileSystem,
     Heartbeat,
     Holder,
     Lease,

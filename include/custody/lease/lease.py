@@ -2,12 +2,12 @@
 
 A lease is a folder, an epoch a file in it, named by a number of ten digits and created only if its name is free. The
 holder is the greatest epoch; taking the lease creates the next one. A file beside it says how an epoch ended:
-`.released` when all was done, `.failed` when not. The holder checks that its epoch still is the greatest before each
-effect that others see (`FencedFileSystem`). docs/formats/lease.md, docs/design/017-leases.md.
+`.released` when all was done, `.failed` when not. docs/formats/lease.md, docs/design/017-leases.md.
 
-Whether a holder lives only decides how long another attempt waits for it: its process tells on the same machine, its
-heartbeat from another one. That two attempts never both publish depends neither on that nor on clocks, but on the epoch
-alone. Attempts are named `<task>/<try>`; of two tries of one task the later one wins.
+The holder works through a `FencedFileSystem`, which checks before each effect that others see that its epoch still is
+the greatest. Whether a holder lives only decides how long another attempt waits for it: its process tells on the same
+machine, its heartbeat from another one. That two attempts never both publish depends neither on that nor on clocks, but
+on the epoch alone. Attempts are named `<task>/<try>`; of two tries of one task the later one wins.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from custody.format.names import (
     parse_epoch,
 )
 from custody.vfs import FileSystem
+from custody.vfs.wrapping import WrappingFileSystem
 
 _LOGGER = logging.getLogger("custody.lease")
 PREAMBLE = b"CUSTLSE\x01"
@@ -394,3 +395,42 @@ class Heartbeat:
                     lease.beat(self._clock.now_ms())
                 except CustodyError as error:
                     _LOGGER.warning("no sign of life could be left: %s", error)
+
+
+class FencedFileSystem(WrappingFileSystem):
+    """A file system whose renames, links, removals and cuts raise SupersededError once another attempt took over.
+
+    Writing under names of the attempt's own needs no check. A little time passes between a check and its effect;
+    docs/design/017-leases.md says, effect by effect, why that does no harm.
+    """
+
+    def __init__(self, inner: FileSystem, lease: Lease) -> None:
+        super().__init__(inner)
+        self.plain = inner
+        """Without the check: to put back what should not have been moved."""
+        self._lease = lease
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a file or a folder, if the lease stands."""
+        self._lease.check()
+        self.inner.rename(source, target)
+
+    def link(self, source: Path, target: Path) -> bool:
+        """Give a file a second name, if the lease stands."""
+        self._lease.check()
+        return self.inner.link(source, target)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if the lease stands."""
+        self._lease.check()
+        self.inner.remove(path)
+
+    def remove_directory(self, folder: Path) -> None:
+        """Remove an empty folder, if the lease stands."""
+        self._lease.check()
+        self.inner.remove_directory(folder)
+
+    def cut(self, path: Path, length: int) -> None:
+        """Cut a file, if the lease stands."""
+        self._lease.check()
+        self.inner.cut(path, length)

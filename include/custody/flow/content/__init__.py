@@ -1,10 +1,13 @@
 """Room `flow`, contents: what FlowFiles hold, kept in resource claims on the store and found again by their claims."""
 
-from custody.flow.content.claim_file import ClaimFile, claims_in, claims_on_disk, sections_of
-from custody.flow.content.claims import (
+from custody.flow.content.claim_file import (
     CLAIM_SCHEME,
+    ClaimFile,
     ResourceClaim,
     StoredContent,
+    claims_in,
+    claims_on_disk,
+    sections_of,
     with_content,
 )
 from custody.flow.content.content_reader import Content, ContentReader, content_of, find_content

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from custody.errors import CorruptionError, NotFoundError, StorageError
-from custody.flow.content.claim_file import ClaimHeader, ContentRecord, read_header, record_at, scan
-from custody.flow.content.claims import ResourceClaim
+from custody.flow.content.claim_file import ClaimHeader, ContentRecord, ResourceClaim, read_header, record_at, scan
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
 from custody.model import ContentClaim, Event
 from custody.vfs import FileSystem

@@ -21,8 +21,7 @@ from typing import Self
 
 from custody.clock import Clock
 from custody.errors import ClosedError, StorageError
-from custody.flow.content.claim_file import ClaimHeader, ContentRecord, Digest, head
-from custody.flow.content.claims import ResourceClaim, StoredContent
+from custody.flow.content.claim_file import ClaimHeader, ContentRecord, Digest, ResourceClaim, StoredContent, head
 from custody.format.names import ContentPaths, claim_name, claim_section
 from custody.vfs import FileSystem, WritableFile, temporary
 from custody.vfs.group_commit import GroupCommitQueue
