@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
 from custody.vfs import PosixFileSystem
-from custody.vfs.posix import PosixFile
+from custody.vfs.faults import FaultyFileSystem
 from custody.workspace import UnitReport, Workspace
 
 INCLUDE = Path(custody.__file__).parents[1]
@@ -113,65 +113,31 @@ def python(source: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-class _FailingFile(PosixFile):
-    def __init__(self, inner: PosixFile, operation: Callable[[str], None]) -> None:
-        self._inner = inner
-        self._operation = operation
-
-    @property
-    def closed(self) -> bool:
-        return self._inner.closed
-
-    def write(self, data: bytes) -> int:
-        self._operation("write")
-        return self._inner.write(data)
-
-    def tell(self) -> int:
-        return self._inner.tell()
-
-    def sync(self) -> None:
-        self._operation("sync")
-        self._inner.sync()
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-class FailingFileSystem(PosixFileSystem):
+class FailingFileSystem(FaultyFileSystem):
     """A real disk whose durable operation number `fail_at` (from 1) is refused; 0 refuses none."""
 
+    kinds = frozenset({"create", "write", "sync", "rename", "remove", "cut", "sync_file", "sync_directory"})
+
     def __init__(self, fail_at: int = 0) -> None:
+        super().__init__(PosixFileSystem())
         self.fail_at = fail_at
         self.operations: list[str] = []
+        """The kinds of the operations so far."""
 
-    def _operation(self, name: str) -> None:
-        self.operations.append(name)
-        if len(self.operations) == self.fail_at:
-            raise StorageError(f"cannot {name}: injected")
+    def meet(self, kind: str, path: Path) -> None:
+        """Count an operation, and strike the one that is to fail."""
+        if kind in self.kinds:
+            self.operations.append(kind)
+            if len(self.operations) == self.fail_at:
+                self.strike(kind)
 
-    def create(self, path: Path) -> PosixFile:
-        self._operation("create")
-        return _FailingFile(super().create(path), self._operation)
+    def admit(self, path: Path, length: int) -> tuple[int, None]:
+        """Let all of a write through, unless it is to fail."""
+        self.meet("write", path)
+        return length, None
 
-    def rename(self, source: Path, target: Path) -> None:
-        self._operation("rename")
-        super().rename(source, target)
-
-    def remove(self, path: Path) -> None:
-        self._operation("remove")
-        super().remove(path)
-
-    def truncate(self, path: Path, length: int) -> None:
-        self._operation("truncate")
-        super().truncate(path, length)
-
-    def sync_file(self, path: Path) -> None:
-        self._operation("sync_file")
-        super().sync_file(path)
-
-    def sync_directory(self, folder: Path) -> None:
-        self._operation("sync_directory")
-        super().sync_directory(folder)
+    def strike(self, kind: str) -> None:
+        raise StorageError(f"cannot {kind}: injected")
 
 
 NUMBERS = ("flowfile_entry_date", "lineage_start_date", "previous_file_size", "source_ordinal")

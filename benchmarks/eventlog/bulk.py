@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from custody.config import Settings
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal.encoding import batch_record
-from custody.journal.file import JournalEnd, JournalHeader, end_record, write_header
+from custody.journal.journal_file import JournalEnd, JournalHeader, end_record, write_header
 from custody.model import EVENT_SCHEMA, to_batch
 from custody.repository import Repository
 from custody.vfs import FileSystem, PosixFileSystem, WritableFile, temporary

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from benchmarks.eventlog.bulk import tables
 from custody.eventlog import LogOptions, row_bytes
 from custody.eventlog.blocks import cut, encoded_bytes
-from custody.eventlog.writer import DICTIONARY, ENCODINGS, SHARES
+from custody.eventlog.log_writer import DICTIONARY, ENCODINGS, SHARES
 from custody.vfs import PosixFileSystem
 
 _NUMBERS = ("event_id", "event_time", "source_ordinal")

@@ -19,7 +19,6 @@ import pytest
 from custody.config import load_settings
 from custody.repository import EventSelection, Repository
 from custody.vfs import PosixFileSystem
-from custody.vfs.posix import PosixFile
 from tests.chain import CHAIN, Answers, answers, run_chain
 from tests.support import FailingFileSystem, append, event, python, unnumbered
 
@@ -47,26 +46,10 @@ for line in sys.stdin:
 class KillingFileSystem(FailingFileSystem):
     """A real disk whose process kills itself before durable operation number `fail_at` (from 1); 0 lets it live."""
 
-    def _operation(self, name: str) -> None:
-        self.operations.append(name)
-        if len(self.operations) == self.fail_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+    kinds = FailingFileSystem.kinds | {"append", "link", "add_directory", "remove_directory"}
 
-    def append(self, path: Path) -> PosixFile:
-        self._operation("append")
-        return super().append(path)
-
-    def link(self, source: Path, target: Path) -> bool:
-        self._operation("link")
-        return super().link(source, target)
-
-    def add_directory(self, folder: Path) -> None:
-        self._operation("add_directory")
-        super().add_directory(folder)
-
-    def remove_directory(self, folder: Path) -> None:
-        self._operation("remove_directory")
-        super().remove_directory(folder)
+    def strike(self, kind: str) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def points(operations: Sequence[str]) -> list[int]:

@@ -11,8 +11,8 @@ from unittest.mock import PropertyMock, patch
 import msgspec
 
 from custody.catalog import AddLoss
-from custody.journal import writer
-from custody.journal.file import JournalEnd, end_record
+from custody.journal import journal_writer
+from custody.journal.journal_file import JournalEnd, end_record
 from custody.maintenance import compaction
 from custody.read.reader import Snapshot
 from custody.recovery import STEPS
@@ -39,7 +39,7 @@ def delete_before_commit() -> AbstractContextManager[object]:
 
 def ids_from_the_catalog_alone() -> AbstractContextManager[object]:
     stack = ExitStack()
-    stack.enter_context(patch.object(writer, "least_free_id", lambda *_: 0))
+    stack.enter_context(patch.object(journal_writer, "least_free_id", lambda *_: 0))
     stack.enter_context(patch.object(Snapshot, "next_event_id", PropertyMock(return_value=0)))
     return stack
 

@@ -10,7 +10,7 @@ import msgspec
 from custody.clock import ManualClock
 from custody.config.sections import RetentionSection
 from custody.flow.content import with_content
-from custody.flow.content.file import ContentRecord, read_header, scan
+from custody.flow.content.claim_file import ContentRecord, read_header, scan
 from custody.format.names import is_claim
 from custody.repository import EventSelection, SlotWriter
 from custody.repository.retention_api import apply_retention

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from custody.errors import StorageError
-from custody.journal import writer as journal_writer
+from custody.journal import journal_writer as journal_writer
 from custody.journal.container_health import ContainerHealth
 from custody.vfs import FileSystem
 from custody.vfs.faults import Fault, FaultyFileSystem

@@ -142,7 +142,7 @@ BUGS = [
         "records of one sync are records of their own",
         Crowding,
         frozenset({BLOCKS}),
-        seeded=lambda: patch.object(open_group, "joined", lambda _, records: b"".join(records)),
+        seeded=lambda: patch.object(open_group, "join_records", lambda _, records: b"".join(records)),
     ),
     Bug("expired logs deleted before the mark", Retaining, frozenset({KEPT}), seeded=expire_before_the_mark),
     Bug(

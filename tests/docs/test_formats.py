@@ -22,18 +22,26 @@ from custody.eventlog import (
     StagedLog,
     StagingWriter,
     TableOfContents,
+    log_writer,
     row_bytes,
     toc,
     write_log,
-    writer,
 )
-from custody.flow.content import file as content
+from custody.flow.content import claim_file as content
 from custody.format import framing, names
 from custody.index import NUMBER_FIELDS, TIME_FIELDS, build_shard
 from custody.index.builder import ATTEMPT_PREFIX
 from custody.journal import JournalFile, incarnations, writer_state
-from custody.journal import file as journal
-from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, Record, decode
+from custody.journal import journal_file as journal
+from custody.journal.encoding import (
+    JOURNAL_SCHEMA,
+    KIND_BATCH,
+    KIND_ROWS,
+    ROWS_MAX,
+    EventRecord,
+    PreparedEvents,
+    decode,
+)
 from custody.lease import Holder, Process
 from custody.lease.lease import PREAMBLE as LEASE_PREAMBLE
 from custody.maintenance import scrub
@@ -219,8 +227,10 @@ def test_the_example_of_rows_is_what_the_writer_writes_and_reads() -> None:
     ]
     [item] = framing.frames(shown)
     assert isinstance(item, framing.Frame)
-    assert to_events(decode([Record.of(item, Path("example"), 0, JOURNAL_SCHEMA)])) == events
-    assert Prepared([msgspec.structs.replace(item, event_id=UNASSIGNED) for item in events]).records(42) == [shown]
+    assert to_events(decode([EventRecord.of(item, Path("example"), 0, JOURNAL_SCHEMA)])) == events
+    assert PreparedEvents([msgspec.structs.replace(item, event_id=UNASSIGNED) for item in events]).records(42) == [
+        shown
+    ]
     assert f"at most {ROWS_MAX} events" in page
 
 
@@ -308,8 +318,8 @@ def test_the_example_of_a_manifest_is_what_the_code_writes() -> None:
 def test_the_encodings_of_the_columns_are_those_of_the_page() -> None:
     rows = table(section(read("formats/event-log.md"), "## Encodings"), "encoding | columns")
     shown = {row[0]: set(row[1].split(", ")) for row in rows}
-    written: dict[str, set[str]] = {"dictionary": set(writer.DICTIONARY)}
-    for column, name in writer.ENCODINGS.items():
+    written: dict[str, set[str]] = {"dictionary": set(log_writer.DICTIONARY)}
+    for column, name in log_writer.ENCODINGS.items():
         written.setdefault(name, set()).add(column)
     assert shown == written
 

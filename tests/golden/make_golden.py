@@ -33,8 +33,8 @@ from custody.config import load_settings
 from custody.flow.content import ContentWriter
 from custody.format.framing import MARK, frame
 from custody.format.names import RELEASED_SUFFIX, epoch_file
-from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
 from custody.journal.incarnations import decode_claim, encode_claim
+from custody.journal.journal_file import KIND_HEADER, PREAMBLE, JournalHeader
 from custody.journal.writer_state import WriterState, decode_state, encode_state
 from custody.landing import Ledger, Taken
 from custody.lease import Holder

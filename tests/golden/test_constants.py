@@ -22,11 +22,11 @@ from custody.catalog import (
     state,
 )
 from custody.catalog.transaction_pb2 import DESCRIPTOR
-from custody.eventlog import toc, writer
+from custody.eventlog import log_writer, toc
 from custody.format import framing, names
-from custody.journal import file as journal
+from custody.journal import journal_file as journal
 from custody.journal import writer_state
-from custody.journal.encoding import KIND_BATCH, KIND_ROWS, Prepared
+from custody.journal.encoding import KIND_BATCH, KIND_ROWS, PreparedEvents
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, Event, EventType
 
 FIELD_NUMBERS = {
@@ -161,7 +161,7 @@ def test_a_frame_has_thirteen_bytes_before_its_payload() -> None:
     assert framing.PAYLOAD_BYTES_MAX == 1_073_741_824
     assert framing.frame(3, b"abc")[:8] == b"\xc5\x7e\xa1\x1d" + struct.pack("<I", 3)
     assert framing.frame(3, b"abc")[12:] == b"\x03abc"
-    assert framing.joined(5, [framing.frame(3, b"abc")])[13:17] == b"\xc5\x7e\xa1\x1e"
+    assert framing.join_records(5, [framing.frame(3, b"abc")])[13:17] == b"\xc5\x7e\xa1\x1e"
 
 
 def test_the_kinds_of_journal_records_keep_their_numbers() -> None:
@@ -179,7 +179,7 @@ def test_a_row_is_spelled_as_version_1_spells_it() -> None:
         file_size=2,
         updated_attributes={"a": "b", "gone": None},
     )
-    [record] = Prepared([event]).records(42)
+    [record] = PreparedEvents([event]).records(42)
     assert record[framing.HEAD_BYTES :] == (
         b"\x2a\0\0\0\0\0\0\0\x01\0\0\0"
         b"\x91\xde\0\x07\xaaevent_type\xa4SEND\xaaevent_time\x01\xaccomponent_id\xa1c\xaecomponent_type\xa1t"
@@ -251,7 +251,7 @@ def test_the_name_of_revision_0_derives_from_a_fixed_namespace() -> None:
 
 def test_the_event_schema_is_version_1_with_these_columns() -> None:
     assert SCHEMA_VERSION == 1
-    assert writer.METADATA_KEY == b"custody"
+    assert log_writer.METADATA_KEY == b"custody"
     assert len(EVENT_SCHEMA) == 37
     assert [field.name for field in EVENT_SCHEMA if not field.nullable] == [
         "event_id",

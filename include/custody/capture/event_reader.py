@@ -13,7 +13,7 @@ from custody.capture.formats import DETECT_BYTES, Format, detect
 from custody.capture.json_splitter import Element, Splitter
 from custody.capture.nifi_avro import read_avro
 from custody.capture.validate import Accepted, Context, Outcome, Place, ReadElement, Rejected, judge, rejected
-from custody.model import Problem, Severity
+from custody.model import EventProblem, Severity
 
 _READERS: dict[Format, ReadElement] = {
     Format.NIFI: nifi_json.read_element,
@@ -73,7 +73,7 @@ def _warn_of_one_object(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
     first, second = next(outcomes, None), next(outcomes, None)
     if isinstance(first, Accepted) and second is None:
         message = "expected a JSON array of events or an event a line, got one JSON object; it is kept as one event"
-        warning = Problem(Severity.WARNING, "one-object", message)
+        warning = EventProblem(Severity.WARNING, "one-object", message)
         first = replace(first, warnings=(*first.warnings, warning))
     yield from (outcome for outcome in (first, second) if outcome is not None)
     yield from outcomes

@@ -19,7 +19,7 @@ from custody.capture.raw_json import members
 from custody.capture.validate import Context
 from custody.capture.values import parse_iso
 from custody.errors import InvalidInputError
-from custody.model import Event, EventType, Problem, Severity
+from custody.model import Event, EventProblem, EventType, Severity
 
 SOURCE_FORMAT = "ngsi"
 KEYS = frozenset(["subscriptionId", "data", "contextResponses", "originator", "notifiedAt", "headers", "body"])
@@ -54,7 +54,7 @@ class Arrived:
     """Where it was posted to."""
 
 
-def read_element(raw: bytes, context: Context) -> Sequence[Event | Problem]:
+def read_element(raw: bytes, context: Context) -> Sequence[Event | EventProblem]:
     """Return an event for each entity of a notification, and a problem for each that is none.
 
     Raises:
@@ -63,11 +63,11 @@ def read_element(raw: bytes, context: Context) -> Sequence[Event | Problem]:
     return arrived_events(_arrived(raw), context)
 
 
-def arrived_events(arrived: Arrived, context: Context) -> Sequence[Event | Problem]:
+def arrived_events(arrived: Arrived, context: Context) -> Sequence[Event | EventProblem]:
     """Return an event for each entity of a notification that was read, and a problem for each that is none."""
     notification = arrived.notification
-    found: dict[int, Event | Problem] = {
-        broken.index: Problem(Severity.ERROR, "bad-value", f"entity {broken.index}: {broken.reason}")
+    found: dict[int, Event | EventProblem] = {
+        broken.index: EventProblem(Severity.ERROR, "bad-value", f"entity {broken.index}: {broken.reason}")
         for broken in notification.broken
     }
     digest = hashlib.sha256(arrived.body).hexdigest()

@@ -12,7 +12,7 @@ import msgspec
 
 from custody.capture.raw_json import DEPTH_MAX, check_depth
 from custody.errors import InvalidInputError
-from custody.model import Event, Problem, Severity, check_event
+from custody.model import Event, EventProblem, Severity, check_event
 
 PIECE_BYTES_MAX = 64 << 20
 """Of a larger rejected piece only its beginning is kept."""
@@ -39,7 +39,7 @@ class Accepted:
     event: Event
     place: Place
     raw: bytes
-    warnings: tuple[Problem, ...] = ()
+    warnings: tuple[EventProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Rejected:
     """A piece of a file that cannot be stored, and why; `raw` is the piece as it was."""
 
     place: Place
-    problem: Problem
+    problem: EventProblem
     raw: bytes
 
 
@@ -56,7 +56,7 @@ Outcome = Accepted | Rejected
 
 def rejected(place: Place, code: str, message: str, raw: bytes) -> Rejected:
     """Return a rejected piece."""
-    return Rejected(place, Problem(Severity.ERROR, code, message), raw)
+    return Rejected(place, EventProblem(Severity.ERROR, code, message), raw)
 
 
 def shown(data: bytes) -> str:
@@ -78,7 +78,7 @@ class Context:
     """When the file arrived, for events that carry no time."""
 
 
-ReadElement = Callable[[bytes, Context], Sequence[Event | Problem]]
+ReadElement = Callable[[bytes, Context], Sequence[Event | EventProblem]]
 """Returns the events of one JSON object, a Problem for each that is none. Raises InvalidInputError for the whole."""
 
 
@@ -100,7 +100,7 @@ def judge(
         yield rejected(place, "bad-value", str(error), raw)
         return
     for item in found:
-        if isinstance(item, Problem):
+        if isinstance(item, EventProblem):
             yield Rejected(place, item, raw)
         else:
             yield checked(item, place, raw, relationship_exported=relationship_exported)

@@ -1,20 +1,26 @@
 """Room `eventlog`: immutable, sorted, compressed files of events, and the staged events that they are made from."""
 
-from custody.eventlog.blocks import fitting, row_bytes
-from custody.eventlog.cache import BoundedCache
-from custody.eventlog.damage import Damage, OnDamage, refuse
-from custody.eventlog.reader import EventLog
+from custody.eventlog.blocks import row_bytes, rows_that_fit
+from custody.eventlog.bounded_cache import BoundedCache
+from custody.eventlog.event_log import Damage, EventLog, OnDamage, refuse
+from custody.eventlog.log_writer import (
+    LogMetadata,
+    LogOptions,
+    WrittenLog,
+    log_metadata,
+    transaction_of_groups,
+    write_log,
+)
 from custody.eventlog.staging import (
     StagedBatch,
     StagedLog,
     StagedSource,
     StagingWriter,
-    check_rest,
+    check_staged_tail,
     read_staged,
     source_bounds,
 )
 from custody.eventlog.toc import TableOfContents
-from custody.eventlog.writer import LogMetadata, LogOptions, WrittenLog, log_metadata, transaction_of_groups, write_log
 
 __all__ = [
     "BoundedCache",
@@ -29,12 +35,12 @@ __all__ = [
     "StagingWriter",
     "TableOfContents",
     "WrittenLog",
-    "check_rest",
-    "fitting",
+    "check_staged_tail",
     "log_metadata",
     "read_staged",
     "refuse",
     "row_bytes",
+    "rows_that_fit",
     "source_bounds",
     "transaction_of_groups",
     "write_log",

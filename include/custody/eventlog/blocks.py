@@ -1,6 +1,6 @@
-"""Where a stream of events is cut into logs and into compression blocks, by numpy on whole columns.
+"""Cutting a stream of events into logs and compression blocks, by numpy on whole columns.
 
-A cut depends on the events alone, not on how the stream was divided into tables.
+The cuts depend on the events alone, not on how the stream was divided into tables.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def numbers(array: pa.Array, kind: type[Number]) -> npt.NDArray[Number]:
     return np.frombuffer(array.buffers()[1], kind)[array.offset : array.offset + len(array)]
 
 
-def fitting(sizes: Sizes, bytes_max: int, used: int = 0) -> int:
+def rows_that_fit(sizes: Sizes, bytes_max: int, used: int = 0) -> int:
     """Return how many of the first rows fit into what is left of `bytes_max` when `used` bytes are taken.
 
     A row that is larger than an empty container is put into it all the same, alone.
@@ -79,29 +79,29 @@ def blocks_of(
     tables: Iterable[pa.Table], block_bytes_max: int, measure: Callable[[pa.Table], Sizes] = row_bytes
 ) -> Iterator[pa.Table]:
     """Yield the blocks of a stream of tables; only a block that spans two tables is copied."""
-    begun: list[pa.Table] = []
-    begun_bytes = 0
-    for given in tables:
-        if given.num_rows == 0:
+    pending: list[pa.Table] = []
+    pending_bytes = 0
+    for piece in tables:
+        if piece.num_rows == 0:
             continue
-        table = given.combine_chunks()
+        table = piece.combine_chunks()
         sizes = measure(table)
         start = 0
-        if begun:
-            start = fitting(sizes, block_bytes_max, begun_bytes)
-            begun.append(table.slice(0, start))
-            begun_bytes += int(sizes[:start].sum())
+        if pending:
+            start = rows_that_fit(sizes, block_bytes_max, pending_bytes)
+            pending.append(table.slice(0, start))
+            pending_bytes += int(sizes[:start].sum())
             if start == table.num_rows:
                 continue
-            yield pa.concat_tables(begun).combine_chunks()
-        found = cut(sizes[start:], block_bytes_max)
-        for first, rows in found[:-1]:
+            yield pa.concat_tables(pending).combine_chunks()
+        blocks = cut(sizes[start:], block_bytes_max)
+        for first, rows in blocks[:-1]:
             yield table.slice(start + first, rows)
-        first, rows = found[-1]
-        begun = [table.slice(start + first, rows)]
-        begun_bytes = int(sizes[start + first :].sum())
-    if begun:
-        yield pa.concat_tables(begun).combine_chunks()
+        first, rows = blocks[-1]
+        pending = [table.slice(start + first, rows)]
+        pending_bytes = int(sizes[start + first :].sum())
+    if pending:
+        yield pa.concat_tables(pending).combine_chunks()
 
 
 def _by_row(table: pa.Table, shares: Mapping[str, float] | None) -> Sizes:
@@ -155,9 +155,9 @@ def _in_lists(bounds: Offsets, parts: Iterable[tuple[pa.Array, str]], shares: Ma
 
 
 def _sum(parts: Sequence[tuple[Ends | None, int]]) -> tuple[Ends | None, int]:
-    found = [ends for ends, _ in parts if ends is not None]
+    bounds = [ends for ends, _ in parts if ends is not None]
     each = sum(each for _, each in parts)
-    return (sum(found[1:], found[0].astype(np.int64)) if found else None), each
+    return (sum(bounds[1:], bounds[0].astype(np.int64)) if bounds else None), each
 
 
 def _added(sizes: Sizes) -> Ends:

@@ -1,7 +1,7 @@
-"""What pyarrow writes into: a file of the vfs, hashed on the way.
+"""A file that hashes what is written to it, for pyarrow to write into.
 
-Parquet is written in some hundred pieces a block: they are put together first, as each call of the system costs more
-than the piece.
+Parquet is written in some hundred pieces a block: they are put together first, as each system call costs more than the
+piece.
 """
 
 from __future__ import annotations

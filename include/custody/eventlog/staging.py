@@ -1,7 +1,7 @@
-"""Staged events: the events of one future log in event-id order, as an Arrow stream that is written and read in pieces.
+"""Staged events: the events of one future log in event-id order, as an Arrow stream written and read in pieces.
 
-The stream holds one record batch a piece, compressed by LZ4. Where each batch lies, and its checksum, stands in the
-description of the file, which the unit's manifest keeps (docs/formats/staging.md); a batch is checked before it is
+The stream holds one record batch a piece, compressed by LZ4. The place and the checksum of each batch are in the
+description of the file, which the unit's manifest keeps (docs/formats/staging.md). A batch is checked before it is
 used, so that no more than one has to be in memory.
 """
 
@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from custody.errors import CorruptionError
 from custody.eventlog.blocks import Sizes, numbers
-from custody.format.batches import read_batch
 from custody.model import EVENT_SCHEMA, SCHEMA_VERSION, is_newer, to_present
+from custody.model.columns import read_batch
 from custody.vfs import FileSystem
 
 _HEAD = EVENT_SCHEMA.serialize().to_pybytes()
@@ -162,7 +162,7 @@ def read_staged(
         yield table.select(list(columns)) if columns else table
 
 
-def check_rest(fs: FileSystem, path: Path, log: StagedLog) -> None:
+def check_staged_tail(fs: FileSystem, path: Path, log: StagedLog) -> None:
     """Raise CorruptionError unless what is no batch of a staging file is as it was written.
 
     Nothing of it is needed to read the events; other programs need it.

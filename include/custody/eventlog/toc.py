@@ -1,4 +1,4 @@
-"""The table of contents of an event log: where its blocks lie, what is in them, and what is needed to decode one alone.
+"""The table of contents of an event log: its blocks, their events, and what is needed to decode one block alone.
 
 It lies beside the log as `.toc`, and once more inside it, before Parquet's footer. Parquet's own footer has no
 checksum, and neither have the headers of its pages: the table holds one of the footer and one of each block, so that
@@ -8,11 +8,9 @@ description of each block: one block is decoded without reading the footer of al
 Layout (docs/formats/toc.md), little-endian: preamble of 8 bytes, a head, 56 bytes a block, the shared parts of the
 footer, the descriptions of the blocks, then the SHA-256 of all before it.
 
-What stands in an event log between its last block and Parquet's footer, and how both are found again.
-
-Behind the last block: the table of contents, then 40 bytes with a mark and the SHA-256 of the footer, then the footer.
-Other readers of Parquet pass over them, because a footer tells where its blocks lie. Each of the three is enough to
-read the log, so that damage to one of them costs nothing, even when the `.toc` beside the log is lost.
+In the log, the last block is followed by the table of contents, then 40 bytes with a mark and the SHA-256 of the
+footer, then the footer. Other readers of Parquet pass over them, because a footer tells where its blocks lie. Each of
+the three is enough to read the log, so that damage to one of them costs nothing, even when the `.toc` is lost.
 """
 
 from __future__ import annotations
@@ -31,8 +29,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.errors import CorruptionError, FormatVersionError
-from custody.eventlog.footer import MAGIC, TAIL_BYTES, cut_footer, footer_of
 from custody.eventlog.hashing_file import HashingSink
+from custody.eventlog.parquet_footer import MAGIC, TAIL_BYTES, cut_footer, footer_of
 from custody.vfs import FileSystem, rfind
 
 PREAMBLE = b"CUSTTOC\x01"

@@ -1,4 +1,4 @@
-"""A FlowFile as a producer holds it, and the component that works on it: frozen values.
+"""FlowFiles as a producer holds them, and the component that works on them: frozen values.
 
 Field names are those of an event. Times are milliseconds since the epoch, UTC; sizes are bytes.
 """

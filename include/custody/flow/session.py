@@ -490,12 +490,14 @@ class Session:
         """
         self._require_open()
         events = events_at_commit(self._changes, self._now())
+        # Before the append, so that a refused event leaves the session as it is, to be committed again or rolled back.
         require_valid(events)
         try:
             ids = self._writer.append(events)
         except _NOTHING_WRITTEN:
             raise
         except BaseException as error:
+            # A second commit could store everything twice.
             self.state = SessionState.UNKNOWN
             if isinstance(error, OSError):
                 raise StorageError(
@@ -565,6 +567,7 @@ class Session:
 
     def _change(self, record: FlowFileRecord, **values: object) -> FlowFile:
         """Give a FlowFile other values, unless no event could tell of them."""
+        # Tried on a copy, so that a refused change leaves the FlowFile as it was.
         changed = replace(record, current=msgspec.structs.replace(record.current, **values))
         self._require_storable(changed)
         record.current = changed.current
@@ -598,6 +601,7 @@ class Session:
         if not force:
             self._changes.reported.append(event)
             return None
+        # At once and not with the commit: a rollback cannot call back what was sent.
         ids = self._writer.append([event])
         self._changes.already_stored.add(record.uuid)
         return ids.start

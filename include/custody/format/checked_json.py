@@ -1,6 +1,6 @@
-"""JSON objects that people read, with a last key that is a checksum of all before it.
+"""JSON objects for people to read, whose last key is a checksum of all before it.
 
-Readers that do not know the key ignore it, and objects without it, of older releases, are read as they are.
+A reader that does not know the key ignores it. Objects of older releases, which lack it, are read as they are.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def frame(kind: int, *pieces: bytes | memoryview) -> bytes:
     return b"".join((_HEAD.pack(MARK, length, _checksum(length, kind, *pieces), kind), *pieces))
 
 
-def joined(kind: int, records: Sequence[bytes]) -> bytes:
+def join_records(kind: int, records: Sequence[bytes]) -> bytes:
     """Return several records as the parts of one; the mark is not part of the checksum."""
     return frame(kind, b"".join(piece for record in records for piece in (PART_MARK, memoryview(record)[4:])))
 

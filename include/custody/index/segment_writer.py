@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from custody.format.batches import read_batch
 from custody.index.arrays import integers, to_arrow
 from custody.index.dictionary import HEADER, DictionaryWriter
 from custody.index.fields import (
@@ -40,6 +39,7 @@ from custody.index.number_columns import empty_stored, plain_column, sortable_co
 from custody.index.terms import TermValues
 from custody.index.whoosh_writer import NAME as CONTENTS_NAME
 from custody.index.whoosh_writer import contents, segment_name
+from custody.model.columns import read_batch
 from custody.vfs import FileSystem, WritableFile
 
 SPILL_NAME = "taken.partial"

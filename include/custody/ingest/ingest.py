@@ -35,8 +35,8 @@ from custody.errors import FormatVersionError, InvalidInputError, NotFoundError,
 from custody.format.names import name_as_text
 from custody.ingest.dedup import Key, StoredAt, StoredKeys, key_of
 from custody.ingest.slots import SlotWriter
-from custody.ingest.source_locks import SourceLocks
-from custody.model import UNASSIGNED, Event, Problem, Severity, require_text
+from custody.ingest.source_locks import Turns
+from custody.model import UNASSIGNED, Event, EventProblem, Severity, require_text
 from custody.ngsi.http_notification import Arrival, kept_arrival, told
 from custody.quarantine import Entry, Quarantine
 from custody.read.reader import get_many
@@ -273,7 +273,7 @@ class Ingest:
                     f"{item.event.source_node} number {item.event.source_ordinal} is stored {where} "
                     f"with different content ({', '.join(differ)}); an event is never overwritten"
                 )
-                problem = Problem(Severity.ERROR, "contradiction", message)
+                problem = EventProblem(Severity.ERROR, "contradiction", message)
                 self._reject(tally, item.raw, item.place, problem)
         return fresh
 
@@ -294,11 +294,11 @@ class Ingest:
         stones = {name: self._stored_keys.workspace(name).catalog.load().tombstones for name in set(unread.values())}
         return {key for key, writer in unread.items() if stones[writer]}
 
-    def _reject(self, tally: FileTally, raw: bytes, place: Place, problem: Problem) -> None:
+    def _reject(self, tally: Tally, raw: bytes, place: Place, problem: EventProblem) -> None:
         tally.rejected += 1
         self._quarantine_piece(tally, raw, place, problem)
 
-    def _quarantine_piece(self, tally: FileTally, raw: bytes, place: Place, problem: Problem) -> Entry:
+    def _quarantine_piece(self, tally: Tally, raw: bytes, place: Place, problem: EventProblem) -> Entry:
         entry = self._quarantine.add(
             raw,
             severity=problem.severity,

@@ -19,7 +19,7 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import LockedError, StorageError
 from custody.flow.content import ContentOptions, ContentWriter, with_content
-from custody.journal import Incarnations, JournalOptions, JournalWriter, SyncPolicy, lock_path, suspects
+from custody.journal import Incarnations, JournalOptions, JournalWriter, SyncPolicy, lock_path, unmounted_suspects
 from custody.model import Event, require_valid
 from custody.quarantine import keep_cut
 from custody.vfs import FileSystem
@@ -98,10 +98,10 @@ def _usable(fs: FileSystem, containers: Sequence[Path]) -> Sequence[Path]:
     Raises:
         StorageError: the first container is missing, on which the locks lie.
     """
-    missing = suspects(fs, containers)
-    if containers[0] in missing:
-        raise StorageError(str(missing[containers[0]]))
-    return [root for root in containers if root not in missing]
+    away = unmounted_suspects(fs, containers)
+    if containers[0] in away:
+        raise StorageError(str(away[containers[0]]))
+    return [root for root in containers if root not in away]
 
 
 def take_slot(fs: FileSystem, settings: Settings, clock: Clock, wait_seconds: float | None = None) -> SlotWriter:

@@ -1,53 +1,53 @@
 """Room `journal`: acknowledged events, durable before anything else happens to them."""
 
 from custody.journal.container_health import ROOM_BYTES_MIN
-from custody.journal.file import Damage, JournalFile, read_header
 from custody.journal.groups import Group, groups, writers
-from custody.journal.incarnations import Claim, Incarnations, is_own
+from custody.journal.incarnations import Claim, Incarnations, holds_group
+from custody.journal.journal_file import JournalDamage, JournalFile, read_header
+from custody.journal.journal_writer import JournalOptions, JournalWriter, lock_path
 from custody.journal.merge import MergeReader
 from custody.journal.open_group import SyncPolicy
-from custody.journal.sealing import Sealed, Waiting, count_waiting, read_end, seal_abandoned
-from custody.journal.writer import JournalOptions, JournalWriter, lock_path
+from custody.journal.sealing import PendingEvents, SealedJournal, count_pending, read_end, seal_abandoned
 from custody.journal.writer_state import (
-    Missing,
+    MissingContainer,
     WriterContainers,
     check_containers,
     decode_state,
     drop_container,
     encode_state,
-    missing_of,
-    suspects,
+    missing_containers,
+    unmounted_suspects,
     writer_states,
 )
 
 __all__ = [
     "ROOM_BYTES_MIN",
     "Claim",
-    "Damage",
     "Group",
     "Incarnations",
+    "JournalDamage",
     "JournalFile",
     "JournalOptions",
     "JournalWriter",
     "MergeReader",
-    "Missing",
-    "Sealed",
+    "MissingContainer",
+    "PendingEvents",
+    "SealedJournal",
     "SyncPolicy",
-    "Waiting",
     "WriterContainers",
     "check_containers",
-    "count_waiting",
+    "count_pending",
     "decode_state",
     "drop_container",
     "encode_state",
     "groups",
-    "is_own",
+    "holds_group",
     "lock_path",
-    "missing_of",
+    "missing_containers",
     "read_end",
     "read_header",
     "seal_abandoned",
-    "suspects",
+    "unmounted_suspects",
     "writer_states",
     "writers",
 ]

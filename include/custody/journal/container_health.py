@@ -1,4 +1,4 @@
-"""Containers that were taken out, and when each is tried again.
+"""The health of a writer's containers: those out of use, and when each is tried again.
 
 A disk that is full or read-only works again once somebody frees room or mounts it anew: it is retried after a second,
 then less and less often, at last once a minute. After any other failure nobody knows what the disk holds: such a

@@ -1,11 +1,11 @@
-"""How events lie in a journal's records: many as one Arrow record batch, few as rows of MessagePack.
+"""The encoding of events in a journal's records: many as one Arrow record batch, few as rows of MessagePack.
 
-A record batch costs some hundred microseconds and kilobytes however few events it holds, a row a few microseconds;
+A record batch costs some hundred microseconds and some kilobytes however few events it holds, a row a few microseconds;
 docs/design/008 has the measurements. Both kinds begin with the first event id and the number of events, so that
 records can be put in order before any event is decoded.
 
-Events are prepared before they get their ids: what no column holds is refused while it costs nothing, and what is
-acknowledged can be read.
+Events are encoded before they get their ids: a value that no column can hold is refused while that costs nothing, and
+every acknowledged event can be read.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from custody.errors import CorruptionError, InvalidInputError
-from custody.format.batches import read_batch
 from custody.format.framing import HEAD_BYTES, PAYLOAD_BYTES_MAX, Frame, frame
 from custody.model import EVENT_SCHEMA, Event, require_types, text_problems, to_batch, to_present
+from custody.model.columns import read_batch
 
 KIND_BATCH = 3
 KIND_ROWS = 4
@@ -39,7 +39,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Event])
 
 
-class Prepared:
+class PreparedEvents:
     """Events ready to be numbered and appended.
 
     Raises:
@@ -60,7 +60,7 @@ class Prepared:
             raise InvalidInputError(_first_text_problem(events) or str(error)) from error
 
     @classmethod
-    def of_columns(cls, batch: pa.RecordBatch) -> Prepared:
+    def of_columns(cls, batch: pa.RecordBatch) -> PreparedEvents:
         """Return events that are columns already, of JOURNAL_SCHEMA; raises as the constructor does."""
         prepared = cls(())
         prepared.count = batch.num_rows
@@ -69,11 +69,11 @@ class Prepared:
 
     def records(self, first_event_id: int) -> list[bytes]:
         """Return the events as records, numbered one-up."""
-        made = []
+        records = []
         for kind, count, body in self._bodies:
-            made.append(frame(kind, _IDS.pack(first_event_id, count), body))
+            records.append(frame(kind, _IDS.pack(first_event_id, count), body))
             first_event_id += count
-        return made
+        return records
 
 
 def batch_record(batch: pa.RecordBatch, first_event_id: int) -> bytes:
@@ -126,7 +126,7 @@ def _check_fits(body_bytes: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class EventRecord:
     """One record of events, not decoded yet: its events have the ids from `first_event_id` on."""
 
     path: Path
@@ -139,7 +139,7 @@ class Record:
     body: memoryview
 
     @classmethod
-    def of(cls, item: Frame, path: Path, offset: int, schema: pa.Schema) -> Record:
+    def of(cls, item: Frame, path: Path, offset: int, schema: pa.Schema) -> EventRecord:
         """Return what a frame of KIND_BATCH or KIND_ROWS, `offset` bytes into a file, says before its events."""
         first, count = _IDS.unpack_from(item.payload)
         return cls(path, offset, item.kind, schema, first, count, item.payload[_IDS.size :])
@@ -155,7 +155,7 @@ class Record:
         return HEAD_BYTES + _IDS.size + len(self.body)
 
 
-def decode(records: Sequence[Record]) -> pa.Table:
+def decode(records: Sequence[EventRecord]) -> pa.Table:
     """Return the events of records, in the order of ids, with EVENT_SCHEMA.
 
     Raises:
@@ -172,9 +172,9 @@ def decode(records: Sequence[Record]) -> pa.Table:
     return table if firsts == sorted(firsts) else table.sort_by("event_id")
 
 
-def _parts(records: Sequence[Record]) -> Iterator[list[Record]]:
+def _parts(records: Sequence[EventRecord]) -> Iterator[list[EventRecord]]:
     """Yield records in lists: the texts of one column of a batch have to stay below 2 GiB."""
-    part: list[Record] = []
+    part: list[EventRecord] = []
     size = 0
     for record in records:
         if part and size + record.bytes > _PART_BYTES:
@@ -186,7 +186,7 @@ def _parts(records: Sequence[Record]) -> Iterator[list[Record]]:
         yield part
 
 
-def _with_ids(records: Sequence[Record], read: Callable[[Sequence[Record]], pa.Table]) -> pa.Table:
+def _with_ids(records: Sequence[EventRecord], read: Callable[[Sequence[EventRecord]], pa.Table]) -> pa.Table:
     """Return the events of records of one kind; both ways of reading leave the ids to this."""
     place = f"{records[0].path} @{records[0].offset}"
     ids = _event_ids(records)
@@ -199,18 +199,18 @@ def _with_ids(records: Sequence[Record], read: Callable[[Sequence[Record]], pa.T
     return to_present(columns.add_column(0, EVENT_SCHEMA.field(0), pa.array(ids)))
 
 
-def _decode_rows(records: Sequence[Record]) -> pa.Table:
+def _decode_rows(records: Sequence[EventRecord]) -> pa.Table:
     events = list(chain.from_iterable(_DECODER.decode(record.body) for record in records))
     return pa.Table.from_batches([to_batch(events, 0)]).remove_column(0)
 
 
-def _decode_batches(records: Sequence[Record]) -> pa.Table:
+def _decode_batches(records: Sequence[EventRecord]) -> pa.Table:
     schema = records[0].schema
     batches = [read_batch(record.body, schema) for record in records]
     return pa.Table.from_batches(batches, schema=schema)
 
 
-def _event_ids(records: Sequence[Record]) -> npt.NDArray[np.int64]:
+def _event_ids(records: Sequence[EventRecord]) -> npt.NDArray[np.int64]:
     """Return the ids of all events of records, shape (events,)."""
     firsts = np.fromiter((record.first_event_id for record in records), np.int64, len(records))
     counts = np.fromiter((record.count for record in records), np.int64, len(records))

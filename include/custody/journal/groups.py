@@ -34,15 +34,15 @@ def writers(fs: FileSystem, containers: Iterable[Path]) -> list[str]:
 def groups(
     fs: FileSystem, containers: Iterable[Path], writer: str, among: Collection[int] | None = None
 ) -> list[Group]:
-    """Return a writer's groups over all containers, by first event id; `among` names those that are looked for."""
-    wanted = None if among is None else {f"{first:0{ID_DIGITS}d}" for first in among}
-    found: dict[int, tuple[list[Path], list[Path]]] = defaultdict(lambda: ([], []))
+    """Return a writer's groups over all containers, by first event id; `among` limits them to some first ids."""
+    prefixes = None if among is None else {f"{first:0{ID_DIGITS}d}" for first in among}
+    journals: dict[int, tuple[list[Path], list[Path]]] = defaultdict(lambda: ([], []))
     for root in containers:
         folder = ContainerPaths(root, writer).journals
         for text in fs.list(folder):
-            if wanted is not None and text[:ID_DIGITS] not in wanted:
+            if prefixes is not None and text[:ID_DIGITS] not in prefixes:
                 continue
             name = JournalName.parse(text)
             if name is not None:
-                found[name.first_event_id][0 if name.sealed else 1].append(folder / text)
-    return [Group(writer, first, tuple(found[first][0]), tuple(found[first][1])) for first in sorted(found)]
+                journals[name.first_event_id][0 if name.sealed else 1].append(folder / text)
+    return [Group(writer, first, tuple(sealed), tuple(open_)) for first, (sealed, open_) in sorted(journals.items())]

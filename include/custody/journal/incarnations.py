@@ -1,9 +1,10 @@
-"""Incarnations: which containers are a writer's, said in the store, which all who use the name have in common.
+"""Incarnations: the claims of a writer's name in the store, each for one set of containers.
 
-A lock keeps the processes of one machine apart. Two machines, each with containers of its own, share no lock; they
-share the store. So a writer claims its name there, once, before its first event: one object by put-if-absent under the
-next number, which names the incarnation. The containers keep it in their `STATE`, journals and what becomes of them
-carry it. Who finds the name claimed by another incarnation appends nothing (docs/formats/incarnation.md).
+A lock keeps the processes of one machine apart. Two machines, each with containers of its own, share no lock, but they
+share the store. So a writer claims its name there once, before its first event: one object by put-if-absent under the
+next number, which names the incarnation. The containers keep the incarnation in their `STATE`; journals, and what is
+made of them, carry it. A process that finds the name claimed by another incarnation appends nothing
+(docs/formats/incarnation.md).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ATTEMPTS = 100
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What one object says: from an event id on, a writer's name belongs to these containers."""
+    """One claim: from an event id on, a writer's name belongs to these containers."""
 
     writer: str
     database: str
@@ -59,14 +60,14 @@ decode_claim = _FORMAT.decode
 
 @dataclass(frozen=True, slots=True)
 class ContainerEvidence:
-    """What containers know of the incarnation that they belong to."""
+    """The evidence on containers of the incarnation that they belong to."""
 
     states: Sequence[WriterState]
     """Of the containers of the settings."""
     journals: Callable[[], Iterable[str]] = tuple
-    """Under which incarnations the journals on them were written; looked at where there is no state."""
+    """The incarnations of the journals on them; evaluated where there is no state."""
     places: Callable[[], Iterable[str]] = tuple
-    """Which containers have folders of the writer; looked at where there is no state."""
+    """The containers with folders of the writer; evaluated where there is no state."""
 
     def is_of(self, claim: Claim) -> bool:
         """Whether a claim is theirs.
@@ -84,12 +85,12 @@ class ContainerEvidence:
 
 
 class Incarnations:
-    """The claims of one writer's name, for one database; what was read of them is kept.
+    """The claims of one writer's name, for one database; claims never change, so each is read once.
 
     Args:
-        store: where the catalog lies, too.
-        writer: the name.
-        database: that the writer's events go to.
+        store: where the catalog lies as well.
+        writer: the writer's name.
+        database: the database that the writer's events go to.
     """
 
     def __init__(self, store: ObjectStore, writer: str, database: str) -> None:
@@ -117,7 +118,7 @@ class Incarnations:
         return self._store.locate(key)
 
     def known(self) -> list[Claim]:
-        """Return the claims for who only tells one's own journals from others: none when not all can be read.
+        """Return the claims for telling one's own journals from those of others: none unless all can be read.
 
         Raises:
             StorageError: the store refuses.
@@ -162,10 +163,12 @@ class Incarnations:
         raise ConfigurationError(f"{self._store.locate(self._prefix)}: others claim the name again and again.")
 
     def claim_anew(self, members: WriterContainers, first_event_id: int, clock: Clock) -> Claim:
-        """Take the name over for some containers, from an event id on; who had it is refused from then on.
+        """Take the name over for some containers, from an event id on; the former holder is refused from then on.
 
         Durability: as of `claim`.
         """
+        # Containers first, as in `claim`: a crash in between leaves an incarnation that nobody claimed, which is
+        # harmless.
         members.become(uuid.uuid4().hex)
         for _ in range(_ATTEMPTS):
             number = max((claim.number for claim in self.claims()), default=0) + 1
@@ -176,6 +179,7 @@ class Incarnations:
 
     def still_holds(self, incarnation: str) -> bool:
         """Whether a name that was claimed is still its own."""
+        # Unreadable claims stop no live writer: `verify` reports them, and the next start refuses.
         claims = self.known()
         return not claims or claims[-1].incarnation == incarnation
 
@@ -192,7 +196,7 @@ class Incarnations:
         )
         key = f"{self._prefix}{epoch_file(number)}"
         data = encode_claim(made)
-        # Whatever the store answers, what can be read there decides.
+        # The response of a put can be lost or wrong: the object that can be read afterwards decides.
         self._store.put_if_absent(key, data)
         try:
             found = self._store.get(key)
@@ -218,10 +222,10 @@ class Incarnations:
         )
 
 
-def is_own(claims: list[Claim], incarnation: str, first_event_id: int) -> bool:
-    """Whether a group of journals belongs to the name: its incarnation held it when the group's first id was given out.
+def holds_group(claims: list[Claim], incarnation: str, first_event_id: int) -> bool:
+    """Whether a group of journals belongs to the name: its incarnation held the name at the group's first id.
 
-    With no claim at all nobody can tell, and everything does.
+    Without any claim nobody can tell, and every group does.
     """
     if not claims:
         return True

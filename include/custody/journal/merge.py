@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from custody.journal.encoding import Record, decode
-from custody.journal.file import Damage, JournalFile
+from custody.journal.encoding import EventRecord, decode
 from custody.journal.groups import Group
+from custody.journal.journal_file import JournalDamage, JournalFile
 from custody.model import require_keeping
 from custody.vfs import FileSystem
 
@@ -38,11 +38,13 @@ class MergeReader:
             if journal.header is not None:
                 require_keeping(journal.header.schema_version, path)
             self._journals.append(journal)
-            self._journals[-1].let_go()
-        found = [record for journal in self._journals for record in journal.records]
-        self._records = sorted(found, key=lambda record: record.first_event_id)
-        self.rows = sum(record.count for record in found)
-        self.damage: tuple[Damage, ...] = tuple(damage for journal in self._journals for damage in journal.damage)
+            self._journals[-1].release_memory()
+        records = [record for journal in self._journals for record in journal.records]
+        self._records = sorted(records, key=lambda record: record.first_event_id)
+        self.rows = sum(record.count for record in records)
+        self.damage: tuple[JournalDamage, ...] = tuple(
+            damage for journal in self._journals for damage in journal.damage
+        )
         """What cannot be read of them."""
 
     @property
@@ -63,7 +65,7 @@ class MergeReader:
         Raises:
             CorruptionError: a record is whole but does not hold what its head says.
         """
-        chunk: list[Record] = []
+        chunk: list[EventRecord] = []
         size = 0
         for record in self._records:
             if chunk and size + record.bytes > bytes_max:
@@ -74,8 +76,8 @@ class MergeReader:
         if chunk:
             yield self._decoded(chunk)
 
-    def _decoded(self, chunk: Sequence[Record]) -> pa.Table:
+    def _decoded(self, chunk: Sequence[EventRecord]) -> pa.Table:
         table = decode(chunk)
         for journal in self._journals:
-            journal.let_go()
+            journal.release_memory()
         return table

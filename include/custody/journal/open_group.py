@@ -14,9 +14,9 @@ from enum import StrEnum
 from pathlib import Path
 from threading import Condition
 
-from custody.format.framing import joined
+from custody.format.framing import join_records
 from custody.format.names import SEALED_SUFFIX
-from custody.journal.file import KIND_GROUP, JournalEnd, JournalHeader, write_header
+from custody.journal.journal_file import KIND_GROUP, JournalEnd, JournalHeader, write_header
 from custody.journal.sealing import KeepCut, cut_durably, discard_cut, finish
 from custody.vfs import FileSystem, WritableFile, temporary
 from custody.vfs.group_commit import GroupCommitQueue
@@ -39,7 +39,7 @@ class SyncPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class JournalAppend:
     """The events of one append, framed, and the ids that they got."""
 
     records: list[bytes]
@@ -59,7 +59,9 @@ class GroupCommitFile:
         self.path = path
         self._header = header
         self._policy = policy
-        self._queue: GroupCommitQueue[Appended] = GroupCommitQueue(str(path), self._commit, is_poisoned_by_failure=True)
+        self._queue: GroupCommitQueue[JournalAppend] = GroupCommitQueue(
+            str(path), self._commit, is_poisoned_by_failure=True
+        )
         self._file: WritableFile | None = None
         self._is_synced = True
         self._end = JournalEnd(events=0)
@@ -76,7 +78,7 @@ class GroupCommitFile:
         """Why it is broken, None when it is not."""
         return self._queue.failure
 
-    def append(self, appended: Appended) -> None:
+    def append(self, appended: JournalAppend) -> None:
         """Append the records of one append; return when the sync policy's promise holds.
 
         Raises:
@@ -97,6 +99,7 @@ class GroupCommitFile:
         if self.error is not None:
             file.close()
             return None
+        # Outside the queue: the group has waited for its appends, and a seal may take as long as a disk takes.
         sealed = finish(self._fs, self.path, file, self._end)
         self._is_sealed = True
         return sealed
@@ -118,6 +121,7 @@ class GroupCommitFile:
         sealed = self.path.with_suffix(SEALED_SUFFIX)
         fs.remove(temporary(self.path))
         if fs.exists(self.path):
+            # The copy comes before the cut, because the cut is final.
             cut = fs.read(self.path)[self._acknowledged_bytes :]
             if cut:
                 keep_cut(self.path, self._acknowledged_bytes, cut, "what a failed write left, never acknowledged")
@@ -126,14 +130,17 @@ class GroupCommitFile:
         if fs.exists(self.path):
             cut_durably(fs, self.path, self._acknowledged_bytes)
             finish(fs, self.path, fs.append(self.path), self._end)
+        # Also when there was nothing to do: an earlier try may have ended between its rename and its sync.
         fs.sync_directory(folder)
         self._is_sealed = True
         return sealed if self._end.events else None
 
-    def _commit(self, batch: list[Appended]) -> None:
+    def _commit(self, batch: list[JournalAppend]) -> None:
         """Write and sync what several threads appended; the queue keeps all others off the file meanwhile."""
         for unit in _units([record for appended in batch for record in appended.records]):
             self._write(unit)
+        # Counted only when all of it is written: what a failed batch left on the disk is unknown, and `salvage` cuts
+        # it.
         for appended in batch:
             self._end = self._end.with_events(appended.first_event_id, appended.count)
         self._acknowledged_bytes = self._acknowledged_bytes if self._file is None else self._file.tell()
@@ -182,16 +189,17 @@ def _units(records: list[bytes]) -> Iterator[bytes]:
 
     As records of their own the first could be lost and the second survive, which would look like damage.
     """
+    # The bound keeps one record, and so a reader's memory, small whatever has queued.
     unit: list[bytes] = []
     size = 0
     for record in records:
         if unit and size + len(record) > _UNIT_BYTES_MAX:
-            yield unit[0] if len(unit) == 1 else joined(KIND_GROUP, unit)
+            yield unit[0] if len(unit) == 1 else join_records(KIND_GROUP, unit)
             unit, size = [], 0
         unit.append(record)
         size += len(record)
     if unit:
-        yield unit[0] if len(unit) == 1 else joined(KIND_GROUP, unit)
+        yield unit[0] if len(unit) == 1 else join_records(KIND_GROUP, unit)
 
 
 class OpenGroup:
@@ -227,6 +235,7 @@ class OpenGroup:
             if len(self._files) < self._files_max:
                 self._files.append(self._create_file(len(self._files)))
                 return self._files[-1]
+            # Without a working file the last one takes the append and refuses it with the reason.
             return working[number % len(working)] if working else self._files[-1]
 
     def leave(self) -> None:

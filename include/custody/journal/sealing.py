@@ -1,10 +1,8 @@
-"""Sealing: a journal gets its end record and its final name, after which nobody appends to it.
+"""Sealing: a journal gets its end record and its final name, and nothing is appended to it any more.
 
-The caller holds the writer's lock, so that the journal cannot grow meanwhile.
-
-How many events wait in journals, and up to which id: from what sealed journals say of themselves at their end.
-
-Gigabytes may wait when no rollover ran for hours; of those only the journals that still grow are read.
+The caller holds the writer's lock, so that the journal cannot grow meanwhile. The end record counts the events of the
+journal and names their greatest id. So pending events are counted by reading the end records alone: when no rollover
+ran for hours, gigabytes may be pending, of which only the journals that still grow are read.
 """
 
 from __future__ import annotations
@@ -18,34 +16,34 @@ import msgspec
 from custody.errors import CorruptionError
 from custody.format.framing import MARK, Frame, frames
 from custody.format.names import ContainerPaths, JournalName
-from custody.journal.file import KIND_END, Damage, JournalEnd, JournalFile, end_record
 from custody.journal.groups import Group, groups
+from custody.journal.journal_file import KIND_END, JournalDamage, JournalEnd, JournalFile, end_record
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, WritableFile
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
-    """What sealing a dead writer's journal found."""
+class SealedJournal:
+    """A dead writer's journal after sealing."""
 
     path: Path
     """Its name from now on; the old name when the journal was removed."""
     lost_bytes: int
-    """Bytes of a torn tail, which were cut: an append that nobody was told of, as far as that can be told."""
+    """Bytes of a torn tail, which were cut: as far as can be told, an append that was never acknowledged."""
     removed: bool
     """The journal held nothing at all."""
-    damage: tuple[Damage, ...] = ()
-    """What of it cannot be read; it stays in the file, which is rolled over without it."""
+    damage: tuple[JournalDamage, ...] = ()
+    """Unreadable parts; they stay in the file, which is rolled over without them."""
     may_have_lost: bool = False
-    """Whether ids may have been told that are in it no more: it is damaged, or was not synced by every append, or what
-    was cut may have been whole once."""
+    """Whether ids that were returned may be lost: it is damaged, or was not synced by every append, or what was cut may
+    have been whole once."""
 
 
 KeepCut = Callable[[Path, int, bytes, str], object]
-"""Keeps bytes durably that are about to be cut: is given the file, where they begin, the bytes, and what they are."""
+"""Keeps a durable copy of bytes that are about to be cut; gets the file, their offset, the bytes, and what they are."""
 
 
 def discard_cut(path: Path, offset: int, data: bytes, what: str) -> None:
-    """Keep nothing of what is cut."""
+    """Keep no copy of what is cut."""
 
 
 def cut_durably(fs: FileSystem, path: Path, length: int) -> None:
@@ -96,7 +94,7 @@ def seal_abandoned(
     writer: str,
     keep_cut: KeepCut,
     on_uncertain: Callable[[], None] = lambda: None,
-) -> list[Sealed]:
+) -> list[SealedJournal]:
     """Seal what a dead writer left open: keep a copy of the torn tail and cut it, count what is left, sync, rename.
 
     An empty journal is removed, and so are those that never got their name. A damaged one is sealed as it is: its
@@ -112,7 +110,7 @@ def seal_abandoned(
     return [_seal_one(fs, path, keep_cut, on_uncertain) for group in found for path in group.open]
 
 
-def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Callable[[], None]) -> Sealed:
+def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Callable[[], None]) -> SealedJournal:
     journal = JournalFile.read(fs, path)
     torn = journal.torn
     lost = torn.lost_bytes if torn is not None else 0
@@ -121,18 +119,19 @@ def _seal_one(fs: FileSystem, path: Path, keep_cut: KeepCut, on_uncertain: Calla
     if may_have_lost:
         on_uncertain()
     if torn is not None:
+        # Before the cut: if the quarantine refuses, the journal stays as it is.
         keep_cut(path, torn.offset, journal.cut_bytes, str(torn))
     if journal.is_empty:
         fs.remove(path)
         fs.sync_directory(path.parent)
-        return Sealed(path, lost, removed=True, may_have_lost=may_have_lost)
+        return SealedJournal(path, lost, removed=True, may_have_lost=may_have_lost)
     if torn is not None:
         cut_durably(fs, path, journal.intact_bytes)
     elif journal.end is None:
         # What a dead process left can be seen before it is durable: an end behind it must not outlive it.
         fs.sync_file(path)
     sealed = finish(fs, path, fs.append(path), journal.counted() if journal.end is None else None)
-    return Sealed(sealed, lost, removed=False, damage=journal.damage, may_have_lost=may_have_lost)
+    return SealedJournal(sealed, lost, removed=False, damage=journal.damage, may_have_lost=may_have_lost)
 
 
 _END_BYTES_MAX = 4096
@@ -140,6 +139,7 @@ _END_BYTES_MAX = 4096
 
 def read_end(fs: FileSystem, path: Path) -> JournalEnd | None:
     """Return what a sealed journal says of itself in its last record, None when it has none; nothing else is read."""
+    # The end record is small and last; the search for its mark also passes over what was damaged behind it.
     data = fs.view(path)[-_END_BYTES_MAX:]
     at = bytes(data).rfind(MARK)
     last = next(frames(data, at), None) if at >= 0 else None
@@ -157,7 +157,7 @@ def _remove_unnamed(fs: FileSystem, containers: Iterable[Path], writer: str) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingEvents:
     """What some groups hold; of a sealed journal what it held when it was sealed, whatever was damaged since."""
 
     events: int
@@ -165,7 +165,7 @@ class Waiting:
     """One more than the greatest id; 0 when there is no event."""
 
 
-def count_waiting(fs: FileSystem, groups: Iterable[Group]) -> Waiting:
+def count_pending(fs: FileSystem, groups: Iterable[Group]) -> PendingEvents:
     """Count the events of some groups.
 
     Raises:
@@ -174,4 +174,4 @@ def count_waiting(fs: FileSystem, groups: Iterable[Group]) -> Waiting:
     paths = [path for group in groups for path in (*group.sealed, *group.open)]
     ends = [read_end(fs, path) or JournalFile.read(fs, path).counted() for path in paths]
     last = max((end.last_event_id for end in ends if end.last_event_id is not None), default=-1)
-    return Waiting(sum(end.events for end in ends), last + 1)
+    return PendingEvents(sum(end.events for end in ends), last + 1)

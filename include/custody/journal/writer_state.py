@@ -1,4 +1,4 @@
-"""Which containers belong to a writer, and up to which id ids may have been given out.
+"""The state of a writer on each of its containers: which containers it has, and up to which id ids are reserved.
 
 Each container keeps both in `<container>/<writer>/STATE` (docs/formats/writer-state.md). So a disk that is not mounted
 is told from a new one, and ids are not given out again when the journals that hold them cannot be read: ids are
@@ -27,7 +27,7 @@ RESERVED_IDS = 1 << 20
 
 
 class WriterState(msgspec.Struct, frozen=True, kw_only=True):
-    """What one container knows of a writer."""
+    """The state of a writer as one container keeps it."""
 
     writer: str
     container: str
@@ -37,14 +37,14 @@ class WriterState(msgspec.Struct, frozen=True, kw_only=True):
     reserved: int
     """No id from this one on was ever given out."""
     floor: int = 0
-    """No id below this one is given out any more: what was given out beyond what can be read is not known."""
+    """No id below this one is given out any more: which of them were given out is no longer known."""
     incarnation: str = ""
     """Under which incarnation the writer claims its name in the store; empty in a state of an older custody."""
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """A container that belongs to a writer and is not among those of the settings that are there."""
+class MissingContainer:
+    """A container of a writer that is not among the mounted ones of the settings."""
 
     writer: str
     container: str
@@ -81,7 +81,7 @@ decode_state = _FORMAT.decode
 
 
 def writer_states(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Path, WriterState]:
-    """Return what the containers of the settings know of a writer; new ones are left out.
+    """Return the writer's state on each container of the settings; new containers have none.
 
     Raises:
         CorruptionError: a container's state is damaged and no other container knows what it was.
@@ -103,7 +103,7 @@ def writer_states(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Pa
 
 
 def check_containers(fs: FileSystem, roots: Sequence[Path], writer: str) -> dict[Path, WriterState]:
-    """Return what the containers know of a writer.
+    """Return the writer's state on each container, after checking that all of its containers are there.
 
     Raises:
         StorageError: a container that belongs to the writer is not among them, or one is there twice.
@@ -136,34 +136,38 @@ def _check_distinct(writer: str, states: Mapping[Path, WriterState]) -> None:
 
 
 def _check_present(writer: str, states: Mapping[Path, WriterState]) -> None:
-    for missing in missing_of(writer, states):
+    for missing in missing_containers(writer, states):
         raise StorageError(str(missing))
 
 
-def missing_of(writer: str, states: Mapping[Path, WriterState]) -> list[Missing]:
+def missing_containers(writer: str, states: Mapping[Path, WriterState]) -> list[MissingContainer]:
     """Return the containers that a writer's states name and that have no state among them, by place."""
     here = {state.container for state in states.values()}
-    known = {identity: place for state in states.values() for identity, place in state.containers.items()}
+    places = {identity: place for state in states.values() for identity, place in state.containers.items()}
     reserved = max((state.reserved for state in states.values()), default=None)
-    found = [Missing(writer, identity, Path(place), reserved) for identity, place in known.items()]
-    return sorted((item for item in found if item.container not in here), key=lambda item: item.place)
+    missing = [
+        MissingContainer(writer, identity, Path(place), reserved)
+        for identity, place in places.items()
+        if identity not in here
+    ]
+    return sorted(missing, key=lambda item: item.place)
 
 
-def suspects(fs: FileSystem, roots: Sequence[Path]) -> dict[Path, Missing]:
-    """Return the folders among the containers of the settings that may be places where a disk is not mounted.
+def unmounted_suspects(fs: FileSystem, roots: Sequence[Path]) -> dict[Path, MissingContainer]:
+    """Return the containers of the settings that may be mount points without their disk.
 
-    While a container of any writer is missing, each folder that has no state of that writer is one. A state that cannot
-    be read tells nothing: whoever starts the writer, and verify, name it.
+    While a container of any writer is missing, each folder without a state of that writer may be one. An unreadable
+    state counts as none here; the start of its writer, and verify, report it.
     """
-    found: dict[Path, Missing] = {}
+    unmounted: dict[Path, MissingContainer] = {}
     for writer in writers(fs, roots) if len(roots) > 1 else ():  # a single one has a state, or nobody knows of any
         try:
             states = writer_states(fs, roots, writer)
         except (CorruptionError, FormatVersionError):
             continue
-        for missing in missing_of(writer, states):
-            found |= {root: missing for root in roots if root not in states}
-    return found
+        for missing in missing_containers(writer, states):
+            unmounted |= {root: missing for root in roots if root not in states}
+    return unmounted
 
 
 class WriterContainers:
@@ -184,15 +188,18 @@ class WriterContainers:
         self.floor = max((state.floor for state in states.values()), default=0)
         """No id below this one is given out any more."""
         self._identities = {root: state.container for root, state in states.items()}
-        known = (state.incarnation for state in states.values() if state.incarnation)
-        self.incarnation = next(known, "") or uuid.uuid4().hex
+        claimed = (state.incarnation for state in states.values() if state.incarnation)
+        self.incarnation = next(claimed, "") or uuid.uuid4().hex
         """Under which the name is claimed in the store, journals carry it."""
-        # First each has an identity, then all know all: a crash in between must not make a new one look lost.
+        # Each container gets an identity first, and only then do all of them list all: a crash in between must not
+        # make a new container look lost.
         for root in roots:
             if root not in states:
                 self._identities[root] = uuid.uuid4().hex
                 self._write(root, {self._identities[root]: str(root)})
-        if any(root not in states for root in roots[1:]) or any(not self._is_told(state) for state in states.values()):
+        if any(root not in states for root in roots[1:]) or any(
+            not self._is_up_to_date(state) for state in states.values()
+        ):
             self._write_all(roots)
 
     @property
@@ -201,19 +208,20 @@ class WriterContainers:
         return {identity: str(root) for root, identity in sorted(self._identities.items())}
 
     def become(self, incarnation: str) -> None:
-        """Keep another incarnation, durably in all containers."""
+        """Take on another incarnation, durably in all containers."""
         self.incarnation = incarnation
         self._write_all(list(self._identities))
 
-    def _is_told(self, state: WriterState) -> bool:
+    def _is_up_to_date(self, state: WriterState) -> bool:
         return state.containers == self.containers and state.incarnation == self.incarnation
 
     def reserve(self, next_event_id: int, working: Sequence[Path], failed: Callable[[Path, OSError], None]) -> None:
         """Reserve ids up to a block beyond `next_event_id`, durably on the containers that work.
 
         Raises:
-            StorageError: one of them could not be written: `failed` was told which; try again with the others.
+            StorageError: one of them could not be written, and `failed` was called with it; try again with the others.
         """
+        # On every container that works: after a crash any one of them may be the only one that is there.
         reserved, self.reserved = self.reserved, next_event_id + RESERVED_IDS
         for root in working:
             try:
@@ -224,7 +232,7 @@ class WriterContainers:
                 raise
 
     def rejoin(self, root: Path) -> int:
-        """Write what a container has to know that was out for a while; return up to which id ids are reserved in it.
+        """Bring the state of a container up to date that was out of use; return up to which id ids are reserved in it.
 
         Durability: on return it survives power loss.
 
@@ -236,7 +244,7 @@ class WriterContainers:
         return reserved
 
     def raise_floor(self, least: int) -> None:
-        """Never give out an id below `least` again: what was given out beyond what can be read is not known."""
+        """Never give out an id below `least` again: which of them were given out is no longer known."""
         if least > self.floor:
             self.floor = least
             self.reserved = max(self.reserved, least)
@@ -270,6 +278,7 @@ def drop_container(fs: FileSystem, roots: Sequence[Path], writer: str, identity:
             state = decode_state(fs.read(path), path)
             place = state.containers.get(identity, place)
             kept = {key: value for key, value in state.containers.items() if key != identity}
+            # The lost journals may hold any id that was reserved.
             floor = max(state.floor, state.reserved) if place is not None else state.floor
             fs.write_durably(path, encode_state(msgspec.structs.replace(state, containers=kept, floor=floor)))
     return place

@@ -1,8 +1,8 @@
 """Room `lease`: of two attempts at one piece of work only the newer one publishes."""
 
-from custody.lease.fenced import FencedFileSystem
 from custody.lease.lease import (
     Attempt,
+    FencedFileSystem,
     Heartbeat,
     Holder,
     Lease,
@@ -11,7 +11,7 @@ from custody.lease.lease import (
     is_dead,
     lease_status,
     read_holder,
-    superseded,
+    superseded_error,
     take,
     this_process,
 )
@@ -27,7 +27,7 @@ __all__ = [
     "is_dead",
     "lease_status",
     "read_holder",
-    "superseded",
+    "superseded_error",
     "take",
     "this_process",
 ]

@@ -1,18 +1,13 @@
-"""Who holds a lease: an attempt, in a process, on a machine; and whether that process is still there.
+"""Leases with epochs: of two attempts that work on a writer's files, only one publishes.
 
-Whether a holder lives only decides how long another attempt waits for it. That two of them never both publish does not
-depend on it, nor on clocks: the epoch alone says who may.
+A lease is a folder, an epoch a file in it, named by a number of ten digits and created only if its name is free. The
+holder is the greatest epoch; taking the lease creates the next one. A file beside it says how an epoch ended:
+`.released` when all was done, `.failed` when not. docs/formats/lease.md, docs/design/017-leases.md.
 
-Names of attempts: `<task>/<try>`. Of two attempts of one task the later one is meant to win.
-
-Signs of life for holders on other machines, where nobody can see whether the process is there.
-
-Leases with epochs: who works on a writer's files, so that of two attempts only one publishes.
-
-A lease is a folder, an epoch a file in it, named by a number of ten digits and made only if its name is free. The
-greatest epoch is the holder; whoever takes the lease makes the next one. What ended says so in a file beside:
-`.released` when all was done, `.failed` when not. Who holds an epoch checks that it still is the greatest before each
-effect that others see (`FencedFileSystem`). docs/formats/lease.md, docs/design/017-leases.md.
+The holder works through a `FencedFileSystem`, which checks before each effect that others see that its epoch still is
+the greatest. Whether a holder lives only decides how long another attempt waits for it: its process tells on the same
+machine, its heartbeat from another one. That two attempts never both publish depends neither on that nor on clocks, but
+on the epoch alone. Attempts are named `<task>/<try>`; of two tries of one task the later one wins.
 """
 
 from __future__ import annotations
@@ -43,9 +38,16 @@ from custody.format.names import (
     parse_epoch,
 )
 from custody.vfs import FileSystem
+from custody.vfs.wrapping import WrappingFileSystem
 
+_LOGGER = logging.getLogger("custody.lease")
 PREAMBLE = b"CUSTLSE\x01"
 KIND_HOLDER = 1
+_POLL_SECONDS = 0.25
+_EPOCHS_KEPT = 2
+"""The holder's epoch and the one before it, which says from whom it took over."""
+_BEATS = 4
+"""Heartbeats in the time after which a silent holder counts as dead."""
 _START_TIME = 19  # its place among the fields of /proc/<pid>/stat behind the command's name
 
 
@@ -108,7 +110,7 @@ def _boot() -> str:
 
 
 def this_process() -> Process:
-    """Return the process that asks."""
+    """Return the running process."""
     pid = os.getpid()
     return Process(host=socket.gethostname(), boot=_boot(), pid=pid, started=_started(pid) or 0)
 
@@ -148,7 +150,7 @@ class Attempt:
     """One try of a piece of work."""
 
     task: str
-    """What is tried; under Airflow `<dag>/<run>/<task>`."""
+    """The piece of work; under Airflow `<dag>/<run>/<task>`."""
     number: int
 
     def __str__(self) -> str:
@@ -162,13 +164,8 @@ class Attempt:
 
     @classmethod
     def new(cls, kind: str) -> Attempt:
-        """Return the only try of something that nothing else is a try of."""
+        """Return an attempt that is the only try of its task."""
         return cls(f"{kind}/{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}", 1)
-
-
-_POLL_SECONDS = 0.25
-_KEPT = 2
-"""The holder's epoch and the one before it, which says whom it took over from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +200,13 @@ class Lease:
         """Which lease it is of."""
         return self.folder.name
 
-    def stands(self) -> bool:
+    def is_current(self) -> bool:
         """Whether nobody took over."""
         return _greatest(self._fs, self.folder) == self.epoch
 
     def check(self) -> None:
         """Raise SupersededError when another attempt took over."""
-        if not self.stands():
+        if not self.is_current():
             raise SupersededError(self._message())
 
     def _message(self) -> str:
@@ -221,23 +218,24 @@ class Lease:
         )
 
     def release(self, *, failed: bool = False, recovered: bool = False) -> None:
-        """Say that the work ended; one that was superseded says nothing.
+        """Record that the work ended; a superseded holder records nothing.
 
-        What the holder before left is still there after a lease that was not clean, unless this one `recovered`: then
-        the lease stays unclean, so that recovery hears of it.
+        After a lease that was not clean, the leftovers of the holder before are still there, unless this one
+        `recovered` them: without that the lease stays unclean, so that recovery hears of it.
         """
-        if self.stands():
+        if self.is_current():
+            # By put-if-absent: the first word on how an epoch ended stays.
             done = not failed and (self.clean or recovered)
             suffix = RELEASED_SUFFIX if done else FAILED_SUFFIX
             self._fs.publish_if_absent(self.folder / f"{epoch_file(self.epoch)}{suffix}", b"")
 
     def beat(self, now_ms: int) -> None:
-        """Say that the holder lives."""
-        if self.stands():
+        """Leave a sign that the holder lives."""
+        if self.is_current():
             self._fs.write_durably(self.folder / f"{epoch_file(self.epoch)}{BEAT_SUFFIX}", str(now_ms).encode())
 
 
-def superseded(lease: Lease, error: Exception) -> SupersededError:
+def superseded_error(lease: Lease, error: Exception) -> SupersededError:
     """Return the error of an attempt that another one took over from, whatever it met on its way."""
     if isinstance(error, SupersededError):
         return error
@@ -264,16 +262,17 @@ def read_holder(fs: FileSystem, path: Path) -> Holder | None:
         return None
 
 
-def is_dead(fs: FileSystem, found: LeaseStatus, now_ms: int, dead_seconds: float) -> bool:
-    """Whether the holder of an open epoch is gone: its process, or, where that cannot be known, its sign of life."""
-    named = read_holder(fs, found.path)
-    gone = is_gone(named.process, this_process()) if named is not None else None
+def is_dead(fs: FileSystem, current: LeaseStatus, now_ms: int, dead_seconds: float) -> bool:
+    """Whether the holder of an open epoch is gone, by its process, or else by the age of its last heartbeat."""
+    holder = read_holder(fs, current.path)
+    gone = is_gone(holder.process, this_process()) if holder is not None else None
     if gone is not None:
         return gone
-    beat = found.path.with_name(found.path.name + BEAT_SUFFIX)
+    beat = current.path.with_name(current.path.name + BEAT_SUFFIX)
     try:
-        last = int(fs.read(beat)) if fs.exists(beat) else named.taken_ms if named else fs.modified_ms(found.path)
+        last = int(fs.read(beat)) if fs.exists(beat) else holder.taken_ms if holder else fs.modified_ms(current.path)
     except (StorageError, ValueError):
+        # A wrong answer costs waiting only; the epoch decides who publishes.
         return False  # written, or taken over, in this moment
     return now_ms - last > dead_seconds * 1000
 
@@ -302,31 +301,32 @@ def take(
         SupersededError: a later try of the same task has it, or had it.
     """
     fs.make_directory(folder)
+    # The monotonic clock: a wait must not end early because the wall clock was set.
     deadline = time.monotonic() + wait_seconds
     while True:
-        found = lease_status(fs, folder)
-        if found is None or take_over or _is_free(fs, found, attempt, clock.now_ms(), dead_seconds):
-            lease = _try_next(fs, folder, writer, attempt, clock, found, floor)
+        current = lease_status(fs, folder)
+        if current is None or take_over or _is_free(fs, current, attempt, clock.now_ms(), dead_seconds):
+            lease = _try_next(fs, folder, writer, attempt, clock, current, floor)
             if lease is not None:
                 return lease
         elif time.monotonic() >= deadline:
-            named = read_holder(fs, found.path)
+            holder = read_holder(fs, current.path)
             raise LockedError(
-                f"{found.path}: expected a lease that is free, got one that {named or 'an unknown attempt'} holds. "
+                f"{current.path}: expected a lease that is free, got one that {holder or 'an unknown attempt'} holds. "
                 "Wait until it ends; if it hangs, take its work over: custody run STEP --take-over"
             )
         else:
             sleep(_POLL_SECONDS)
 
 
-def _is_free(fs: FileSystem, found: LeaseStatus, attempt: Attempt, now_ms: int, dead_seconds: float) -> bool:
-    named = read_holder(fs, found.path)
-    other = Attempt.parse(named.attempt) if named is not None else None
+def _is_free(fs: FileSystem, current: LeaseStatus, attempt: Attempt, now_ms: int, dead_seconds: float) -> bool:
+    holder = read_holder(fs, current.path)
+    other = Attempt.parse(holder.attempt) if holder is not None else None
     if other is not None and other.task == attempt.task and other.number != attempt.number:
         if other.number > attempt.number:
-            raise SupersededError(f"{found.path}: {named} is a later try of what {attempt} tries. It does the work.")
+            raise SupersededError(f"{current.path}: {holder} is a later try of what {attempt} tries. It does the work.")
         return True
-    return not found.is_open or is_dead(fs, found, now_ms, dead_seconds)
+    return not current.is_open or is_dead(fs, current, now_ms, dead_seconds)
 
 
 def _try_next(
@@ -335,12 +335,12 @@ def _try_next(
     writer: str,
     attempt: Attempt,
     clock: Clock,
-    found: LeaseStatus | None,
+    current: LeaseStatus | None,
     floor: int,
 ) -> Lease | None:
     """Make the next epoch; None when another attempt was faster."""
-    epoch = max(found.epoch if found else 0, floor) + 1
-    holder = Holder(
+    epoch = max(current.epoch if current else 0, floor) + 1
+    record = Holder(
         lease=folder.name,
         writer=writer,
         epoch=epoch,
@@ -348,27 +348,25 @@ def _try_next(
         process=this_process(),
         taken_ms=clock.now_ms(),
     )
-    if not fs.publish_if_absent(folder / epoch_file(epoch), holder.encode()):
+    if not fs.publish_if_absent(folder / epoch_file(epoch), record.encode()):
         return None
+    # Old epochs are pruned: an attempt that listed the folder long ago may find such a number free again. Only the
+    # greatest epoch holds the lease.
     if _greatest(fs, folder) != epoch:
-        return None  # who listed the folder long ago finds a number free that was pruned
+        return None
     for name in fs.list(folder):
         number = parse_epoch(name.partition(".")[0])
-        if number is not None and number <= epoch - _KEPT:
+        if number is not None and number <= epoch - _EPOCHS_KEPT:
             fs.remove(folder / name)
-    return Lease(fs, folder, epoch, clean=found is None or found.released)
+    return Lease(fs, folder, epoch, clean=current is None or current.released)
 
 
 def _greatest(fs: FileSystem, folder: Path) -> int:
     return max((number for name in fs.list(folder) if (number := parse_epoch(name)) is not None), default=-1)
 
 
-_BEATS = 4
-_LOG = logging.getLogger("custody.lease")
-
-
 class Heartbeat:
-    """While the context lasts, a thread gives signs of life, four in the time after which a holder counts as dead."""
+    """A thread that shows, as long as the context lasts, that the holders of some leases live."""
 
     def __init__(self, leases: Iterable[Lease], clock: Clock, dead_seconds: float) -> None:
         self._leases = tuple(leases)
@@ -396,4 +394,43 @@ class Heartbeat:
                 try:
                     lease.beat(self._clock.now_ms())
                 except CustodyError as error:
-                    _LOG.warning("no sign of life could be left: %s", error)
+                    _LOGGER.warning("no sign of life could be left: %s", error)
+
+
+class FencedFileSystem(WrappingFileSystem):
+    """A file system whose renames, links, removals and cuts raise SupersededError once another attempt took over.
+
+    Writing under names of the attempt's own needs no check. A little time passes between a check and its effect;
+    docs/design/017-leases.md says, effect by effect, why that does no harm.
+    """
+
+    def __init__(self, inner: FileSystem, lease: Lease) -> None:
+        super().__init__(inner)
+        self.plain = inner
+        """Without the check: to put back what should not have been moved."""
+        self._lease = lease
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Move a file or a folder, if the lease stands."""
+        self._lease.check()
+        self.inner.rename(source, target)
+
+    def link(self, source: Path, target: Path) -> bool:
+        """Give a file a second name, if the lease stands."""
+        self._lease.check()
+        return self.inner.link(source, target)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if the lease stands."""
+        self._lease.check()
+        self.inner.remove(path)
+
+    def remove_directory(self, folder: Path) -> None:
+        """Remove an empty folder, if the lease stands."""
+        self._lease.check()
+        self.inner.remove_directory(folder)
+
+    def cut(self, path: Path, length: int) -> None:
+        """Cut a file, if the lease stands."""
+        self._lease.check()
+        self.inner.cut(path, length)

@@ -2,10 +2,10 @@
 
 from custody.model.columns import EVENT_SCHEMA, READER_VERSION, SCHEMA_VERSION, to_batch, to_events
 from custody.model.event import UNASSIGNED, Acknowledged, ContentClaim, Event, EventType
-from custody.model.tables import require_valid_columns
+from custody.model.event_tables import require_valid_columns
 from custody.model.validation import (
     INT64_MAX,
-    Problem,
+    EventProblem,
     Severity,
     check_event,
     require_text,
@@ -34,8 +34,8 @@ __all__ = [
     "Acknowledged",
     "ContentClaim",
     "Event",
+    "EventProblem",
     "EventType",
-    "Problem",
     "Severity",
     "check_columns",
     "check_event",

@@ -1,7 +1,7 @@
 """Events as columns: the one Arrow schema of journals, staging files and event logs, and both ways to get there.
 
-Columns are found by name. A change of the schema is a new SCHEMA_VERSION. One that only adds columns which may be null
-leaves READER_VERSION as it is; with any other it becomes the same, and older readers refuse what is written.
+Columns are found by name. A change of the schema is a new SCHEMA_VERSION. If it only adds nullable columns,
+READER_VERSION stays as it is; after any other change it becomes the new version, and older readers refuse the data.
 """
 
 from __future__ import annotations
@@ -125,3 +125,22 @@ def _values(data: pa.Table | pa.RecordBatch, name: str) -> list[object]:
     if name in _MAPS:
         return [dict(pairs) for pairs in values]  # type: ignore[call-overload]
     return values
+
+
+_ALIGNED = 8
+"""Within a message columns begin at multiples of this; no column of an event needs more."""
+
+
+def read_batch(message: memoryview, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch of a message; its columns stay where they lie if the message begins at a multiple of 8 bytes.
+
+    At any other place, such as behind the head of a record, the columns would lie at odd addresses. Arrow's scans warn
+    of these, copy them anew each time, and need not support them: so the message is copied, once.
+
+    Raises:
+        pyarrow.ArrowException, OSError: it is none, or not of this schema.
+    """
+    data = pa.py_buffer(message)
+    if data.address % _ALIGNED:
+        data = pa.py_buffer(bytes(message))
+    return pa.ipc.read_record_batch(data, schema)

@@ -1,10 +1,8 @@
-"""The provenance event: one thing that happened to one FlowFile, as a frozen value.
+"""The provenance event: one thing that happened to one FlowFile, as a frozen value; and the answer of an append.
 
 Field names follow NiFi's ProvenanceEventRecord where it has one; the `source_*` fields say where custody got the
 event from, so that an event ingested twice is known by (source_node, source_ordinal). Times are milliseconds since
 the epoch, UTC; sizes and offsets are bytes.
-
-The answer of an append.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""The types of an event's values, exactly: what no column holds as it was given.
+"""The rules that make an event acceptable, whatever format it came in.
 
-Text that can be kept: valid Unicode, which Arrow, Parquet, JSON and Protocol Buffers all ask for.
+Types come first: each value must be exactly what its column holds. Text must be valid Unicode, which Arrow, Parquet,
+JSON and Protocol Buffers all require; Python also has strings that are not, as `os.listdir` gives names whose bytes are
+no UTF-8 with lone surrogates. Such text is refused before anything is stored; NUL and every other character is kept.
 
-Python also has texts that are none: `os.listdir` gives names whose bytes are no UTF-8 with halves of surrogate pairs in
-them. Such a text is refused before anything is stored; NUL and every other character is kept.
-
-What makes an event acceptable, apart from the format that it came in.
-
-An error makes an event unusable: it is rejected. A warning says that it breaks a rule of its type; it is kept.
+Of the rules of event types, an error makes an event unusable: it is rejected. A warning says that it breaks a rule of
+its type: it is kept.
 """
 
 from __future__ import annotations
@@ -139,7 +137,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class EventProblem:
     """One broken rule: the field in the words of the source format, and what was expected."""
 
     severity: Severity
@@ -147,7 +145,7 @@ class Problem:
     message: str
 
 
-def check_event(event: Event, *, relationship_exported: bool = True) -> list[Problem]:
+def check_event(event: Event, *, relationship_exported: bool = True) -> list[EventProblem]:
     """Return what is wrong with an event; an empty list is a good event.
 
     `relationship_exported` is False for formats that never carry the relationship of a ROUTE.
@@ -172,7 +170,7 @@ def require_valid(events: Iterable[Event]) -> None:
                 raise InvalidInputError(f"event {number} of the batch ({kind}): {problem.message}. Nothing was stored.")
 
 
-def _text_problems(event: Event) -> Iterator[Problem]:
+def _text_problems(event: Event) -> Iterator[EventProblem]:
     for name in TEXTS_NEEDED:
         if not getattr(event, name):
             yield _error("empty-text", f"{name}: expected text, got an empty string")
@@ -180,7 +178,7 @@ def _text_problems(event: Event) -> Iterator[Problem]:
         yield _error("bad-text", problem)
 
 
-def _value_problems(event: Event) -> Iterator[Problem]:
+def _value_problems(event: Event) -> Iterator[EventProblem]:
     for name in ("file_size", "previous_file_size", "source_ordinal"):
         value = getattr(event, name)
         if value is not None and not 0 <= value <= INT64_MAX:
@@ -203,7 +201,7 @@ def _value_problems(event: Event) -> Iterator[Problem]:
         )
 
 
-def _type_problems(event: Event, relationship_exported: bool) -> Iterator[Problem]:
+def _type_problems(event: Event, relationship_exported: bool) -> Iterator[EventProblem]:
     kind = event.event_type
     if kind not in _KNOWN_TYPES:
         yield _warning(
@@ -220,9 +218,9 @@ def _type_problems(event: Event, relationship_exported: bool) -> Iterator[Proble
         yield _warning("no-relationship", "a ROUTE event should name its relationship")
 
 
-def _error(code: str, message: str) -> Problem:
-    return Problem(Severity.ERROR, code, message)
+def _error(code: str, message: str) -> EventProblem:
+    return EventProblem(Severity.ERROR, code, message)
 
 
-def _warning(code: str, message: str) -> Problem:
-    return Problem(Severity.WARNING, code, message)
+def _warning(code: str, message: str) -> EventProblem:
+    return EventProblem(Severity.WARNING, code, message)

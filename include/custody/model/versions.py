@@ -1,8 +1,8 @@
-"""The versions of the event schema that can be read, and the way from each of them to the present one.
+"""The readable versions of the event schema, and the conversion of each of them to the present one.
 
-An older version has fewer columns; what it lacks is absent, or has the value that an event has when nothing is said.
-A new version adds its schema to SCHEMAS and keeps the older ones. A newer version than those is read when it says that
-readers of a known one can (`reader_version`), else refused.
+An older version has fewer columns; a missing value is absent, or the default of its field. A new version adds its
+schema to SCHEMAS and keeps the older ones. A version newer than all of those is read if it says that readers of a known
+version can (`reader_version`), else refused.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from custody.config.ngsi import (
     NgsiSection,
 )
 from custody.errors import InvalidInputError
-from custody.model import Event, Problem, Severity
+from custody.model import Event, EventProblem, Severity
 
 _MEDIA_TYPES = ("application/json", "application/ld+json")
 _STRICT = re.compile(r"application/json;\s*charset=utf-8", re.IGNORECASE)
@@ -251,22 +251,22 @@ def read_arrival(arrival: Arrival, accepts: Accepts) -> Read:
     """Return the events of a notification, one an entity; nothing is raised, whatever the bytes are."""
     found = judge_body(arrival.headers, arrival.body, accepts)
     if isinstance(found, Refusal):
-        problem = Problem(Severity.ERROR, found.code, found.message)
+        problem = EventProblem(Severity.ERROR, found.code, found.message)
         return Read((), _kept(arrival, [problem] if found.code in KEPT_CODES else []), found)
     events: list[Event] = []
-    problems: list[Problem] = []
+    problems: list[EventProblem] = []
     arrived = Arrived(arrival.body.strip(_BLANKS), found, url=arrival.url)
     for item in arrived_events(arrived, Context(received_ms=arrival.received_ms)):
-        outcome = item if isinstance(item, Problem) else checked(item, _PLACE, b"")
+        outcome = item if isinstance(item, EventProblem) else checked(item, _PLACE, b"")
         if isinstance(outcome, Accepted):
             events.append(told(outcome.event, arrival))
         else:
-            problems.append(outcome if isinstance(outcome, Problem) else outcome.problem)
+            problems.append(outcome if isinstance(outcome, EventProblem) else outcome.problem)
     refusal = None if events else Refusal(400, problems[0].code, problems[0].message)
     return Read(events, _kept(arrival, problems), refusal)
 
 
-def _kept(arrival: Arrival, problems: Sequence[Problem]) -> Sequence[Rejected]:
+def _kept(arrival: Arrival, problems: Sequence[EventProblem]) -> Sequence[Rejected]:
     raw = _raw(arrival) if problems else b""
     return [Rejected(_PLACE, problem, raw) for problem in problems]
 

@@ -17,7 +17,7 @@ from custody.capture.ngsi_notification import Notification, Opened, Version, ope
 from custody.capture.validate import NOT_JSON
 from custody.errors import CorruptionError, InvalidInputError, NotFoundError
 from custody.eventlog import Damage
-from custody.flow.content import DIGEST_ATTRIBUTE, Contents
+from custody.flow.content import DIGEST_ATTRIBUTE, ContentReader
 from custody.model import ContentClaim, Event, EventType, to_events
 from custody.ngsi.http_notification import RECEIVED
 from custody.ngsi.parameters import Parameters
@@ -152,9 +152,9 @@ class LiveNotifications:
         return get_many(self._repository.workspace(writer), event_ids, on_damage=self._damaged)
 
     def contents(self) -> Callable[[Event], bytes]:
-        """Return a function that reads the content of an event; it raises as `custody.flow.content.Contents.of`."""
-        contents = Contents(self._fs, self._repository.settings.store)
-        return lambda event: contents.of(event).read()
+        """Return what reads the contents of some events; it raises as `custody.flow.content.ContentReader.of`."""
+        found = ContentReader(self._fs, self._repository.settings.store)
+        return lambda event: found.of(event).read()
 
     def _damaged(self, damage: Damage) -> None:
         if isinstance(damage, Absence):

@@ -24,7 +24,7 @@ from custody.errors import CorruptionError, NotFoundError
 from custody.eventlog import BoundedCache, Damage, EventLog, OnDamage
 from custody.format.framing import Frame, frames
 from custody.journal import Group, JournalFile
-from custody.journal.file import TornTail
+from custody.journal.journal_file import TornTail
 from custody.model import EVENT_SCHEMA
 from custody.read.results import NewerColumns
 from custody.vfs import FileSystem

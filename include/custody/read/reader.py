@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from custody.catalog import AddFile, CatalogState
 from custody.eventlog import OnDamage, TableOfContents, refuse
-from custody.journal import Group, count_waiting
+from custody.journal import Group, count_pending
 from custody.model import INT64_MAX, Event, to_events
 from custody.read.cache import caches_of, open_log, read_tail
 from custody.read.results import report_absent
@@ -65,7 +65,7 @@ def snapshot(
 
 def next_event_id(workspace: Workspace) -> int:
     """Return one more than the greatest id that was given out, without reading what waits."""
-    state, waiting = read_at_one_moment(workspace, lambda moment: count_waiting(workspace.fs, moment.waiting))
+    state, waiting = of_one_moment(workspace, partial(count_pending, workspace.fs))
     return max(state.next_event_id, waiting.next_event_id)
 
 

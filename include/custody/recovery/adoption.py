@@ -20,8 +20,8 @@ from custody.errors import ConflictError
 from custody.format.framing import Frame, frame, frames
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal import WriterContainers, lock_path, read_header
-from custody.journal.file import KIND_HEADER, PREAMBLE, JournalHeader
-from custody.rollover import stray_journals
+from custody.journal.journal_file import KIND_HEADER, PREAMBLE, JournalHeader
+from custody.rollover import strays
 from custody.workspace import Workspace
 
 _DIGEST_DIGITS = 8

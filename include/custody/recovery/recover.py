@@ -18,7 +18,7 @@ import msgspec
 from custody.errors import CustodyError, StorageError, SupersededError
 from custody.format.names import ContainerPaths, parse_epoch
 from custody.journal import lock_path, seal_abandoned
-from custody.journal.sealing import Sealed
+from custody.journal.sealing import SealedJournal
 from custody.journal.writer_state import WriterContainers
 from custody.lease import Lease, lease_status
 from custody.quarantine import keep_cut
@@ -72,10 +72,10 @@ def recover(workspace: Workspace) -> RecoveryReport:
     Raises:
         SupersededError: another attempt took over.
     """
-    leftovers = find_leftovers(workspace)
-    sealed: list[Sealed] = []
-    # These are done once for all leftovers: under one lock, or with one look at the catalog.
-    at_once: dict[LeftoverAction, Callable[[], object]] = {
+    found = find(workspace)
+    sealed: list[SealedJournal] = []
+    # What is dealt with all at once, under a lock or with a look at the catalog.
+    at_once: dict[Action, Callable[[], object]] = {
         "seal": lambda: sealed.extend(seal(workspace)),
         "sweep": lambda: _sweep(workspace),
     }
@@ -91,8 +91,8 @@ def recover(workspace: Workspace) -> RecoveryReport:
     )
 
 
-def seal(workspace: Workspace) -> list[Sealed]:
-    """Seal the journals of a dead writer, and remove its temporary files.
+def seal(workspace: Workspace) -> list[SealedJournal]:
+    """Seal the journals of a dead writer, and remove what it never gave a name.
 
     Raises:
         LockedError: the writer is alive again, and has sealed them itself.

@@ -12,7 +12,7 @@ from custody.config import Settings
 from custody.errors import CorruptionError
 from custody.format.names import ContainerPaths
 from custody.ingest.slots import taken_slots
-from custody.journal import ROOM_BYTES_MIN, count_waiting
+from custody.journal import ROOM_BYTES_MIN, count_pending
 from custody.maintenance.findings import damages
 from custody.maintenance.scrub import is_behind, read_scrub
 from custody.quarantine import Quarantine
@@ -185,7 +185,7 @@ def _budget(settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace])
 
 
 def _writer_status(workspace: Workspace) -> WriterStatus:
-    state, waiting = read_at_one_moment(workspace, lambda moment: count_waiting(workspace.fs, moment.waiting))
+    state, waiting = of_one_moment(workspace, partial(count_pending, workspace.fs))
     return WriterStatus(
         writer=workspace.writer,
         is_held=workspace.is_held(),

@@ -23,9 +23,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from custody.errors import StorageError
-from custody.eventlog import StagedLog, StagingWriter, fitting, row_bytes, transaction_of_groups
+from custody.eventlog import StagedLog, StagingWriter, row_bytes, rows_that_fit, transaction_of_groups
 from custody.format.names import BUILDING_PREFIX, UNIT_MANIFEST, staged_log
-from custody.journal import Damage, Group, MergeReader
+from custody.journal import Group, JournalDamage, MergeReader
 from custody.quarantine import keep_evidence
 from custody.vfs import FileSystem
 from custody.workspace.run_reports import UnitReport
@@ -106,7 +106,7 @@ def _write(fs: FileSystem, folder: Path, chunks: Iterator[pa.Table], bytes_targe
             sizes = row_bytes(chunk)
             start = 0
             while start < chunk.num_rows:
-                rows = fitting(sizes[start:], bytes_target, writer.plain_bytes if writer else 0)
+                rows = rows_that_fit(sizes[start:], bytes_target, writer.plain_bytes if writer else 0)
                 if writer is not None and rows == 0:
                     done.append(writer.finish())
                     writer = None
@@ -148,8 +148,8 @@ def _publish(fs: FileSystem, attempt: Path, folder: Path) -> None:
     fs.sync_directory(folder.parent)
 
 
-def _keep_evidence(workspace: Workspace, damage: Damage) -> None:
-    """Put damaged bytes into the quarantine; what a former attempt put there stays as it is."""
+def _keep_evidence(workspace: Workspace, damage: JournalDamage) -> None:
+    """Put damaged bytes into the quarantine; bytes that are there already stay as they are."""
     keep_evidence(
         workspace.fs,
         workspace.settings.quarantine,
@@ -163,7 +163,7 @@ def _keep_evidence(workspace: Workspace, damage: Damage) -> None:
     )
 
 
-def _damage_note(damage: Damage) -> str:
+def _said(damage: JournalDamage) -> str:
     return f"damage kept in the quarantine: {damage.path} @{damage.offset}, {damage.length} bytes"
 
 

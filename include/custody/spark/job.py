@@ -21,9 +21,9 @@ import msgspec
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError, ExitCode, LockedError, SupersededError
-from custody.lease import Attempt, Heartbeat, Lease, superseded
-from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
-from custody.recovery import STEPS
+from custody.lease import Attempt, Heartbeat, Lease, superseded_error
+from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
+from custody.recovery import STEPS, Recover
 from custody.retention import RETENTION_STEPS
 from custody.spark.environment import seconds_since_submit
 from custody.spark.session import start_session
@@ -146,7 +146,7 @@ def execute(name: str, settings_json: str, epochs: Mapping[str, int], unit_json:
         report = step.run(Workspace(settings, unit.writer or settings.repository.writer, lease=lease), unit)
     except Exception as error:  # noqa: BLE001 - one bad unit must not stop the others; the report names it
         # Who is superseded meets errors of many kinds: the other attempt takes its files away.
-        report = _failed(str(unit), error if lease is None or lease.stands() else superseded(lease, error))
+        report = _failed(str(unit), error if lease is None or lease.is_current() else superseded_error(lease, error))
     seconds = round(time.monotonic() - started, 3)
     return msgspec.json.encode(msgspec.structs.replace(report, seconds=seconds))
 

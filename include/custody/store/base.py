@@ -1,7 +1,7 @@
-"""The seam for objects: what the catalog asks of a store, whatever holds the bytes.
+"""The seam for objects: the operations that the catalog needs of a store, whatever holds the bytes.
 
-A key is a relative path of safe segments with `/` between them. What comes from outside is checked before it becomes
-a key, so that no text can point out of the store.
+A key is a relative path of safe segments with `/` between them. Text from outside is checked before it becomes a key,
+so that none can point out of the store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEY_LENGTH_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a store knows of an object: its key, its size in bytes, when it was last written (ms since the epoch)."""
+    """An object in a store: its key, its size in bytes, and when it was last written (ms since the epoch)."""
 
     key: str
     size_bytes: int
@@ -39,7 +39,7 @@ class ObjectStore(Protocol):
     """Whether an object that is moved keeps the time when it was written."""
 
     can_put_if_absent: bool
-    """Whether `put_if_absent` gives a key to one of several that race for it."""
+    """Whether `put_if_absent` gives a key to exactly one of several callers that race for it."""
 
     def locate(self, key: str) -> str:
         """Return where an object lies, for messages: a path or a URL."""
@@ -50,7 +50,7 @@ class ObjectStore(Protocol):
         ...
 
     def get_many(self, keys: Sequence[str]) -> list_of[bytes]:
-        """Return the contents of the first keys that exist: up to the first that does not."""
+        """Return the contents of the leading keys that exist: up to the first that does not."""
         ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -58,7 +58,7 @@ class ObjectStore(Protocol):
         ...
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Return what the store knows of an object, None when there is none."""
+        """Return size and time of an object, None when there is none."""
         ...
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
@@ -66,7 +66,7 @@ class ObjectStore(Protocol):
         ...
 
     def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
-        """Yield what `list` yields, the keys only; on a local disk this asks nothing of the files themselves."""
+        """Yield the keys alone that `list` yields; on a local disk the files themselves are not touched."""
         ...
 
     def folders(self, prefix: str) -> list_of[str]:
@@ -76,20 +76,20 @@ class ObjectStore(Protocol):
     def put_if_absent(self, key: str, data: bytes) -> bool:
         """Write an object only if its key is free; return False, with nothing changed by this call, when it is taken.
 
-        A store may answer False although nothing is there (an unlucky race): who gets False looks what is there.
+        A store may return False although nothing is there (an unlucky race): the caller then has to look what is there.
         Durability: on return what holds the key survives power loss. On raise it is unknown whether it was written.
         """
         ...
 
     def put(self, key: str, data: bytes) -> None:
-        """Write an object, in place of what has its key; a reader sees the old or the new content.
+        """Write an object, replacing one of the same key; a reader sees the old or the new content.
 
         Durability: on return the new content survives power loss.
         """
         ...
 
     def move(self, source: str, target: str) -> None:
-        """Give an object another key, in place of what has it. A crash may leave it under both."""
+        """Give an object another key, replacing one that has it. A crash may leave the object under both."""
         ...
 
     def delete(self, key: str) -> None:
@@ -101,10 +101,10 @@ class ObjectStore(Protocol):
         ...
 
     def exclusive(self, key: str) -> AbstractContextManager[None]:
-        """Let no other process in that asks for the same key, where a store can; raises LockedError when one is in.
+        """Keep other processes out of the block for the same key, where a store can; raises LockedError when one is in.
 
         A process that is stopped keeps others out until it goes on or ends. An object store cannot: there the caller
-        has to look again before each step.
+        has to check again before each step.
         """
         ...
 
@@ -128,7 +128,7 @@ def check_key(key: str) -> str:
 
 
 def is_segment(name: str) -> bool:
-    """Whether a name can be a part of a key; files and folders with other names are none of the store's."""
+    """Whether a name can be a part of a key; files and folders with other names do not belong to the store."""
     return _KEY.fullmatch(name) is not None and "/" not in name
 
 

@@ -42,14 +42,14 @@ class LocalStore:
             raise _absent(error, path) from error
 
     def get_many(self, keys: Sequence[str]) -> list_of[bytes]:
-        """Return the contents of the first keys that exist."""
-        found: list_of[bytes] = []
+        """Return the contents of the leading keys that exist."""
+        contents: list_of[bytes] = []
         for key in keys:
             try:
-                found.append(self.get(key))
+                contents.append(self.get(key))
             except NotFoundError:
                 break
-        return found
+        return contents
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Return a part of the content."""
@@ -96,8 +96,8 @@ class LocalStore:
         if not (folder.parent in self._durable and self._fs.exists(folder.parent)):
             self._make_durable(folder)
             return self._fs.publish_if_absent(path, data)
-        # The sync of the file makes most file systems write the new folder too: asked for its name last, they have
-        # nothing left to do.
+        # Most file systems write the new folder when they sync the file: the sync of the folder's name, done last, then
+        # costs nothing.
         self._fs.add_directory(folder)
         published = self._fs.publish_if_absent(path, data)
         self._fs.sync_directory(folder.parent)
@@ -150,6 +150,7 @@ class LocalStore:
     def settle(self, key: str) -> None:
         """Sync the folder of a file that another process published, and its name; the content was synced before."""
         folder = self._path(key).parent
+        # The process that published it may have died before its own syncs.
         self._fs.sync_directory(folder)
         self._fs.sync_directory(folder.parent)
 

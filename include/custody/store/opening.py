@@ -1,4 +1,4 @@
-"""From the setting `repository.store` to a store: a path, `file://`, `memory://`, `s3://`, `gs://` or `az://`."""
+"""Opening a store by the setting `repository.store`: a path, `file://`, `memory://`, `s3://`, `gs://` or `az://`."""
 
 from __future__ import annotations
 

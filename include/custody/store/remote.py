@@ -1,4 +1,4 @@
-"""Objects of an object store, through obstore: S3, Google Cloud Storage, Azure, or this process's memory."""
+"""Objects in an object store, through obstore: S3, Google Cloud Storage, Azure, or the memory of this process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RemoteStore:
 
     Args:
         client: obstore's client, whose root is the URL.
-        url: the same for messages; without credentials.
+        url: the same, for messages; without credentials.
         can_put_if_absent: False for a service that ignores `If-None-Match`.
     """
 
@@ -59,15 +59,14 @@ class RemoteStore:
             return bytes(obstore.get(self._client, check_key(key)).bytes())
 
     def get_many(self, keys: Sequence[str]) -> list_of[bytes]:
-        """Return the contents of the first keys that exist; over a network several are asked for at a time."""
+        """Return the contents of the leading keys that exist; over a network several are requested at a time."""
         if len(keys) < 2 or not self.is_remote:
-            found = map(self._get_or_none, keys)
-            return list(_until_none(found))
+            return list(_until_none(map(self._get_or_none, keys)))
         with ThreadPoolExecutor(min(_PARALLEL_READS, len(keys))) as threads:
             return list(_until_none(threads.map(self._get_or_none, keys)))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return a part of the content; of the end, by a request that names no start."""
+        """Return a part of the content; a part of the end by a suffix request, which needs no size."""
         with self._reported("read", key):
             if start >= 0:
                 return bytes(obstore.get_range(self._client, check_key(key), start=start, length=length))
@@ -75,25 +74,25 @@ class RemoteStore:
             return bytes(tail)[:length]
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Return what the store knows of an object."""
+        """Return size and time of an object."""
         try:
             with self._reported("look at", key):
-                found = obstore.head(self._client, check_key(key))
+                metadata = obstore.head(self._client, check_key(key))
         except NotFoundError:
             return None
-        return ObjectInfo(key, found["size"], int(found["last_modified"].timestamp() * 1000))
+        return ObjectInfo(key, metadata["size"], int(metadata["last_modified"].timestamp() * 1000))
 
     def list(self, prefix: str, *, after: str = "") -> Iterator[ObjectInfo]:
         """Yield the objects below a prefix, sorted by key."""
         check_prefix(prefix)
         with self._reported("list", prefix):
-            found = [
+            objects = [
                 ObjectInfo(item["path"], item["size"], int(item["last_modified"].timestamp() * 1000))
                 for chunk in obstore.list(self._client, prefix or None, offset=after or None)
                 for item in chunk
             ]
         # Stores in memory list in no promised order.
-        yield from sorted((item for item in found if item.key > after), key=lambda item: item.key)
+        yield from sorted((item for item in objects if item.key > after), key=lambda item: item.key)
 
     def keys(self, prefix: str, *, after: str = "") -> Iterator[str]:
         """Yield the keys below a prefix, sorted."""
@@ -103,8 +102,8 @@ class RemoteStore:
         """Return the names of the segments below a prefix."""
         check_prefix(prefix)
         with self._reported("list", prefix):
-            found = obstore.list_with_delimiter(self._client, prefix or None)
-        return sorted(common.rstrip("/").rpartition("/")[2] for common in found["common_prefixes"])
+            listing = obstore.list_with_delimiter(self._client, prefix or None)
+        return sorted(common.rstrip("/").rpartition("/")[2] for common in listing["common_prefixes"])
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         """Write an object with `If-None-Match: *`, or plainly where the service has no such thing."""
@@ -119,7 +118,7 @@ class RemoteStore:
         return True
 
     def put(self, key: str, data: bytes) -> None:
-        """Write an object, in place of what has its key."""
+        """Write an object, replacing one of the same key."""
         with self._reported("write", key):
             obstore.put(self._client, check_key(key), data)
 
@@ -155,7 +154,7 @@ class RemoteStore:
 
     @contextmanager
     def _reported(self, action: str, key: str) -> Iterator[None]:
-        """Turn what obstore raises inside into an error of custody."""
+        """Turn an error of obstore in the block into one of custody."""
         try:
             yield
         except InvalidInputError:
@@ -173,8 +172,8 @@ class _TakenError(StorageError):
     """A key that should be free is not."""
 
 
-def _until_none(found: Iterator[bytes | None]) -> Iterator[bytes]:
-    for data in found:
+def _until_none(contents: Iterator[bytes | None]) -> Iterator[bytes]:
+    for data in contents:
         if data is None:
             return
         yield data

@@ -19,7 +19,7 @@ import numpy as np
 from custody.errors import CorruptionError, FormatVersionError
 from custody.swh.elias_fano import WORD_BYTES, CheckedWords, EliasFano, blocks_of, low_words, sums_of
 from custody.swh.pages import COLUMN, PageIndex, page_words
-from custody.vfs import FileSystem, look_here_and_there
+from custody.vfs import FileSystem, advise_random_access
 
 
 def scattered_view(fs: FileSystem, path: Path) -> memoryview:
@@ -29,7 +29,7 @@ def scattered_view(fs: FileSystem, path: Path) -> memoryview:
         StorageError: it cannot be read.
     """
     view = fs.view(path)
-    look_here_and_there(view)
+    advise_random_access(view)
     return view
 
 

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from cachetools import LRUCache
 
 from custody.errors import CorruptionError
-from custody.eventlog.footer import MAGIC, TAIL_BYTES, cut_footer, footer_of, read_varint, skip_struct, varint
+from custody.eventlog.parquet_footer import MAGIC, TAIL_BYTES, cut_footer, footer_of, read_varint, skip_struct, varint
 from custody.swh.elias_fano import CheckedWords
 from custody.swh.tables import TableSpec
 

@@ -2,7 +2,7 @@
 
 from custody.vfs.base import FileSystem, Primitives, Space, WritableFile
 from custody.vfs.composed import TEMPORARY_SUFFIX, temporary
-from custody.vfs.mapped import look_here_and_there, no_longer_needs, rfind, will_need
+from custody.vfs.mapped import advise_random_access, prefetch_pages, release_pages, rfind
 from custody.vfs.posix import PosixFileSystem
 
 __all__ = [
@@ -12,9 +12,9 @@ __all__ = [
     "Primitives",
     "Space",
     "WritableFile",
-    "look_here_and_there",
-    "no_longer_needs",
+    "advise_random_access",
+    "prefetch_pages",
+    "release_pages",
     "rfind",
     "temporary",
-    "will_need",
 ]

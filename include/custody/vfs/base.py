@@ -1,12 +1,12 @@
 """The seam for durable effects: every write, rename and removal of the library goes through a `FileSystem`.
 
-What may be lost at a power failure is part of the contract. Bytes are durable after `WritableFile.sync`; a name
-(created, renamed, linked or removed) is durable after `sync_directory` of its folder, and only if its folder's own
-name is. A process that dies takes nothing with it, but leaves what was not durable not durable: who finds a name of
-another process must not take it for durable. The composed operations are built from the primitives, the same way on
-every file system (`custody.vfs.composed`), so that a test can fail or crash between any two of them.
+What a power failure may take is part of the contract. Bytes are durable after `WritableFile.sync`; a name (created,
+renamed, linked or removed) is durable after `sync_directory` of its folder, and only if its folder's own name is. A
+process that dies loses nothing by it, but what was not durable then is not durable now: nobody may take a name that
+another process left for a durable one. The composed operations are built from the primitives, the same way on every
+file system (`custody.vfs.composed`), so that a test can fail or crash between any two of them.
 
-How a refusal of the operating system becomes a StorageError: what was attempted, on which path, what to do.
+A refusal of the operating system becomes a StorageError, which says what was attempted, on which path, what to do.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class WritableFile(Protocol):
 
 
 class Primitives(Protocol):
-    """What one call of the operating system does. Every method raises StorageError with the path."""
+    """The effects of single system calls. Every method raises StorageError with the path."""
 
     def create(self, path: Path) -> WritableFile:
         """Make a new file for appending; raises if the name exists."""
@@ -90,9 +90,9 @@ class Primitives(Protocol):
         ...
 
     def view(self, path: Path) -> memoryview:
-        """Return the whole content read-only, where possible without reading what is not looked at.
+        """Return the whole content read-only; where possible, only the parts that are accessed are read.
 
-        For files that are never changed under their name: of a file that shrinks, what is cut must not be looked at.
+        For files that never change under their name: if one shrinks, access to what was cut may end the process.
         """
         ...
 
@@ -105,9 +105,9 @@ class Primitives(Protocol):
         ...
 
     def is_file(self, path: Path) -> bool | None:
-        """Whether what has a name is a regular file, or a link to one; None where nothing has it.
+        """Whether a name is that of a regular file, or of a link to one; None where nothing has it.
 
-        Raises where a file stands in the place of a folder above, or where one may not look.
+        Raises where a parent is a file, or may not be searched.
         """
         ...
 
@@ -152,7 +152,7 @@ class Primitives(Protocol):
         ...
 
     def sync_file(self, path: Path) -> None:
-        """Make the content of a file that somebody else wrote durable."""
+        """Make the content of a file durable that somebody else wrote."""
         ...
 
     def sync_directory(self, folder: Path) -> None:
@@ -164,12 +164,12 @@ class Primitives(Protocol):
         ...
 
     def is_locked(self, path: Path) -> bool:
-        """Whether a live process holds the lock; looking disturbs nobody."""
+        """Whether a live process holds the lock; the check disturbs nobody."""
         ...
 
 
 class FileSystem(Primitives, Protocol):
-    """Durable effects on one file system: the primitives, and what is composed from them."""
+    """Durable effects on one file system: the primitives, and the operations composed from them."""
 
     def make_directory(self, folder: Path) -> None:
         """Make a folder and its missing parents, durably, also when another process has just made it."""
@@ -193,7 +193,7 @@ class FileSystem(Primitives, Protocol):
     def publish_if_absent(self, path: Path, data: bytes) -> bool:
         """Write a file only if its name is free; return False, with nothing changed, when it is taken.
 
-        Of several callers that race for one name just one gets True.
+        Of several callers that race for one name exactly one gets True.
         Durability: on return what holds the name survives power loss, whoever wrote it. On raise it is unknown
         whether the name was won.
         """
@@ -208,7 +208,7 @@ _HINTS = {
 
 
 def storage_error(action: str, path: Path, error: OSError) -> StorageError:
-    """Say what was attempted, on which path, and what the system answered; the number of the answer is kept."""
+    """Return an error that says what was attempted, on which path, and what the system answered, with its errno."""
     failure = StorageError(f"cannot {action} {path}: {error.strerror or error}.{_HINTS.get(error.errno or 0, '')}")
     failure.errno = error.errno
     return failure
@@ -221,7 +221,7 @@ def refusal(action: str, path: Path, number: int) -> StorageError:
 
 @contextmanager
 def reported(action: str, path: Path) -> Iterator[None]:
-    """Turn what the system raises inside into a StorageError."""
+    """Turn an OSError of the block into a StorageError."""
     try:
         yield
     except OSError as error:

@@ -100,12 +100,14 @@ class ComposedOperations(ABC):
 
     def write_durably(self, path: Path, data: bytes) -> None:
         """Write beside the target, sync, rename over it, sync the folder."""
+        # A reader sees the old content or the new one, never a part: the name moves only when the bytes are durable.
         partial = self._write_temporary(path, data)
         self.rename(partial, path)
         self.sync_directory(path.parent)
 
     def publish_if_absent(self, path: Path, data: bytes) -> bool:
         """Write beside the target, sync, link under the target's name, which fails when the name is taken."""
+        # A link, not a rename: of several callers exactly one gets the name.
         partial = self._write_temporary(path, data)
         try:
             published = self.link(partial, path)

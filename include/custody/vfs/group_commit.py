@@ -184,6 +184,7 @@ class GroupCommitQueue(Generic[Item]):
         """Run what nothing else may run beside; called with the lock held, which others can take meanwhile."""
         self._is_busy, self._batch = True, batch
         error: BaseException | None = None
+        # The lock is free meanwhile, so that others can queue; `_is_busy` keeps them off the file.
         self._changed.release()
         try:
             return work()

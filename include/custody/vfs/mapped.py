@@ -1,7 +1,7 @@
-"""Mapped files, and what the system is told about them.
+"""Mapped files, and the advice that the operating system gets about them.
 
-A file that is mapped by Python keeps a descriptor for as long as it is mapped, so that a process may map no more files
-than it may open, of which there are often 1,024 and sometimes 64. One that Arrow maps keeps none.
+A file that is mapped by Python keeps a descriptor for as long as it is mapped, so that a process can map no more files
+than it may open, of which there are often 1,024 and sometimes 64. A file that Arrow maps keeps none.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pyarrow as pa
 
 _LIBC = ctypes.CDLL(None)
 _RFIND_BYTES = 1 << 20
-# By identity: advice about memory that is no file's would lose what is in it.
+# By identity, so that only mappings of files get advice: MADV_DONTNEED on any other memory would lose its content.
 _MAPPED: WeakValueDictionary[int, pa.Buffer] = WeakValueDictionary()
 
 
 def map_file(path: Path) -> memoryview:
-    """Map a file: only the pages that are looked at are read, no descriptor stays open.
+    """Map a file: only the pages that are accessed are read, and no descriptor stays open.
 
     The mapping ends with the last reference to it, or to what was made of it.
     """
@@ -38,33 +38,33 @@ def map_file(path: Path) -> memoryview:
     return memoryview(whole).cast("B")
 
 
-def will_need(view: memoryview, start: int, length: int) -> None:
+def prefetch_pages(view: memoryview, start: int, length: int) -> None:
     """Ask for a part of a file that was mapped by `FileSystem.view`, in one go, and for nothing around it.
 
-    Without that, a look at one page reads as much around it as the disk is set to read ahead: some megabytes, on
-    machines of a cloud. What is in memory already costs nothing. A view that is not mapped is left alone.
+    Without that, access to one page reads as much around it as the disk is set to read ahead: some megabytes, on
+    cloud machines. Pages in memory already cost nothing. A view that is not mapped is left alone.
     """
     if start < len(view):
         begin = start - start % mmap.PAGESIZE
         _advise(view, "MADV_WILLNEED", begin, min(start + length, len(view)) - begin)
 
 
-def no_longer_needs(view: memoryview) -> None:
+def release_pages(view: memoryview) -> None:
     """Let go of the pages of a mapped file: they stay in the system's cache, and no longer count as the process's own.
 
-    The view may be used again; what is looked at comes back, from the cache if it can. One that is not mapped is left
-    alone.
+    The view may be used again; pages that are accessed come back, from the cache if they are there. A view that is
+    not mapped is left alone.
     """
     _advise(view, "MADV_DONTNEED")
 
 
-def look_here_and_there(view: memoryview) -> None:
-    """Have nothing read ahead of a mapped file, which may be megabytes for each place."""
+def advise_random_access(view: memoryview) -> None:
+    """Turn off read-ahead for a mapped file, which may cost megabytes for each place that is accessed."""
     _advise(view, "MADV_RANDOM")
 
 
 def rfind(view: memoryview, wanted: bytes, end: int | None = None) -> int:
-    """Return where the last occurrence of some bytes before `end` begins, or -1; a little is read at a time."""
+    """Return where the last occurrence of some bytes before `end` begins, or -1; reads in small pieces."""
     stop = len(view) if end is None else end
     while stop > 0:
         start = max(stop - _RFIND_BYTES, 0)
@@ -78,7 +78,7 @@ def rfind(view: memoryview, wanted: bytes, end: int | None = None) -> int:
 
 
 def _advise(view: memoryview, name: str, start: int = 0, length: int | None = None) -> None:
-    """Tell the system about a part of a mapped file, from the beginning of a page; nothing where it takes no advice."""
+    """Advise the system about a part of a mapped file, from the start of a page; does nothing where it cannot."""
     advice, mapped = getattr(mmap, name, None), _mapped(view)
     if advice is not None and mapped is not None:
         size = mapped.size if length is None else length

@@ -1,18 +1,12 @@
-"""The nodes of a file system in memory: each knows what the process sees of it and what is durable.
-
-A folder keeps the names that the process sees, the names that are durable, and the changes in between; a file the
-same of its bytes.
-
-What a disk may hold after a crash: the modes, and the choice of what survives.
-
-A process that is killed (ALL_KEPT) leaves everything as it is: nothing is lost and nothing became durable. After
-power loss (the other modes) what survived is durable.
-
-A file system in memory that can crash, for tests: it keeps what the process sees and what the disk holds.
+"""A file system in memory that can crash, for tests: it keeps what the process sees and what the disk holds.
 
 Each primitive with an effect is one operation, counted from 1. The operation whose number is `crash_at` is not done
 (of a write any beginning may be) and raises InjectedCrash, as does every later one: the process is dead. `crashed`
 then gives a disk that may be found, as a new file system.
+
+A file keeps the bytes that the process sees, those that are durable and the changes in between; a folder the same of
+its names. The crash mode decides what of them survives. A process that is killed (ALL_KEPT) leaves everything as it
+is: nothing is lost and nothing became durable. After power loss (the other modes) what survived is durable.
 """
 
 from __future__ import annotations
@@ -66,7 +60,7 @@ class FolderNode:
     changes: list[NameChange] = field(default_factory=list)
 
     def add(self, name: str, node: Node, move: object = None) -> None:
-        """Give a name to a node, in place of what has it."""
+        """Give a name to a node; whatever had the name loses it."""
         self.names[name] = node
         self.changes.append(NameChange(move or object(), added=name, node=node))
 
@@ -91,7 +85,7 @@ class Tree:
         self.root = root
 
     def find(self, path: Path) -> Node | None:
-        """Return what has a name, None when nothing has."""
+        """Return the node of a name, None when there is none."""
         node: Node = self.root
         for name in path.parts[1:]:
             if not isinstance(node, FolderNode) or name not in node.names:
@@ -138,7 +132,7 @@ _BLOCK_BYTES = (512, 4096)
 
 
 class InjectedCrash(BaseException):
-    """The process ends here; not an Exception, so that no handler takes it for a failure that can be handled."""
+    """The process ends here; not an Exception, so that no handler takes it for a failure to handle."""
 
 
 class CrashMode(Enum):
@@ -155,7 +149,7 @@ class CrashMode(Enum):
 
 
 def survivors(root: FolderNode, mode: CrashMode, seed: int) -> FolderNode:
-    """Return a tree that may be found after a crash; the given one is left as it is, equal seeds give equal trees."""
+    """Return a tree that may be found after a crash; the argument stays as it is, equal seeds give equal trees."""
     return _Survivors(mode, Random(seed)).folder(root)  # noqa: S311 - a choice that can be repeated, no secret
 
 
@@ -325,16 +319,16 @@ class MemoryFileSystem(ComposedOperations):
 
     def files(self) -> dict[Path, bytes | None]:
         """Return everything that the process sees: content by path, None for a folder."""
-        found: dict[Path, bytes | None] = {}
+        contents: dict[Path, bytes | None] = {}
 
         def visit(path: Path, node: Node) -> None:
-            found[path] = None if isinstance(node, FolderNode) else bytes(node.data)
+            contents[path] = None if isinstance(node, FolderNode) else bytes(node.data)
             if isinstance(node, FolderNode):
                 for name in sorted(node.names):
                     visit(path / name, node.names[name])
 
         visit(Path("/"), self._tree.root)
-        return found
+        return contents
 
     @contextmanager
     def operation(self, kind: str, path: Path, node: FileNode | None = None, data: bytes = b"") -> Iterator[None]:

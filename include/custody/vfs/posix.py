@@ -1,4 +1,4 @@
-"""The real file system. The only module that calls the operating system's writing functions."""
+"""The real file system: the only module that calls the operating system's writing functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from custody.vfs.base import Space, reported
 from custody.vfs.composed import ComposedOperations
 from custody.vfs.mapped import map_file
 
-# Who only looks whether a lock is free holds it for an instant; a writer that opens must not fail for that.
+# A process that only checks whether a lock is free holds it for an instant; an opening writer must not fail for that.
 _LOCK_PATIENCE_SECONDS = 1.0
 _LOCK_POLL_SECONDS = 0.02
 
@@ -51,7 +51,7 @@ class PosixFile:
         return self._closed
 
     def write(self, data: bytes) -> int:
-        """Append all of `data`, however often the system takes only a part."""
+        """Append all of `data`, even if the system takes it in parts."""
         view = memoryview(data).cast("B")
         with reported("write", self._path):
             done = 0
@@ -70,6 +70,7 @@ class PosixFile:
     def sync(self) -> None:
         """Make all bytes written so far durable."""
         with reported("sync", self._path):
+            # Data and length are enough: the other metadata of a file, such as its times, promise nothing.
             os.fdatasync(self._descriptor)
 
     def close(self) -> None:
@@ -112,7 +113,7 @@ class PosixFileSystem(ComposedOperations):
             return path.read_bytes()
 
     def view(self, path: Path) -> memoryview:
-        """Map the file as `map_file` does, so that any number of them may be mapped at once."""
+        """Map the file as `map_file` does, so that any number of files can be mapped at once."""
         with reported("read", path):
             return map_file(path)
 
@@ -128,18 +129,18 @@ class PosixFileSystem(ComposedOperations):
             return False
 
     def is_file(self, path: Path) -> bool | None:
-        """Whether what has a name is a regular file, or a link to one; a link that leads nowhere has its name."""
+        """Whether a name is that of a regular file, or of a link to one; a dangling link counts as something else."""
         with reported("look at", path):
             try:
-                found = path.lstat()
+                status = path.lstat()
             except FileNotFoundError:
                 return None
-            if stat.S_ISLNK(found.st_mode):
+            if stat.S_ISLNK(status.st_mode):
                 try:
-                    found = path.stat()
+                    status = path.stat()
                 except FileNotFoundError:
                     return False
-            return stat.S_ISREG(found.st_mode)
+            return stat.S_ISREG(status.st_mode)
 
     def size(self, path: Path) -> int:
         """Return the file's length in bytes."""
@@ -154,11 +155,11 @@ class PosixFileSystem(ComposedOperations):
     def space(self, folder: Path) -> Space | None:
         """Return the room of the disk that holds a folder, None for one that is not there."""
         try:
-            found = os.statvfs(folder)
+            disk = os.statvfs(folder)
         except OSError:
             return None
-        is_read_only = bool(found.f_flag & os.ST_RDONLY)
-        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, is_read_only)
+        is_read_only = bool(disk.f_flag & os.ST_RDONLY)
+        return Space(disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize, is_read_only)
 
     def list(self, folder: Path) -> list[str]:
         """Return the sorted names in a folder; an absent folder is empty."""
@@ -210,7 +211,7 @@ class PosixFileSystem(ComposedOperations):
             os.truncate(path, length)
 
     def sync_file(self, path: Path) -> None:
-        """Make the content of a file that somebody else wrote durable."""
+        """Make the content of a file durable that somebody else wrote."""
         self._sync(path, os.O_RDONLY)
 
     def sync_directory(self, folder: Path) -> None:
@@ -236,6 +237,8 @@ class PosixFileSystem(ComposedOperations):
                 raise LockedError(
                     f"{path} is held by the live process {holder}. Wait until it ends, or use another writer name."
                 )
+            # The file stays behind: if it were removed, a second process could lock a new file of that name while the
+            # first still holds the old one.
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
             yield

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.eventlog.blocks import cut, encoded_bytes, row_bytes
-from custody.eventlog.writer import SHARES
+from custody.eventlog.log_writer import SHARES
 from custody.model import Event, to_batch
 from tests.support import EVENTS, event, sample
 

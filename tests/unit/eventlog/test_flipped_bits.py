@@ -15,7 +15,7 @@ from tests.support import INCLUDE
 def flip(*arguments: int) -> dict[str, int]:
     """Run the flips in a process of their own, so that its end is a failed test and not the end of all tests."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.unit.eventlog.flips", *map(str, arguments)],
+        [sys.executable, "-m", "tests.unit.eventlog.bit_flips", *map(str, arguments)],
         cwd=INCLUDE.parent,
         env={**os.environ, "PYTHONPATH": f"{INCLUDE}:{INCLUDE.parent}"},
         capture_output=True,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from custody.errors import CorruptionError
 from custody.eventlog import StagedLog, StagingWriter, read_staged, row_bytes
-from custody.eventlog.blocks import blocks_of, cut, fitting
+from custody.eventlog.blocks import blocks_of, cut, rows_that_fit
 from custody.model import EVENT_SCHEMA, to_batch, to_events
 from custody.vfs import PosixFileSystem
 from tests.support import event, flipped, numbered, sample
@@ -111,7 +111,7 @@ def test_a_stream_is_cut_into_the_same_blocks_however_it_is_divided() -> None:
 
 @given(st.lists(st.integers(1, 50), max_size=20), st.integers(1, 100), st.integers(0, 120))
 def test_what_fits_is_the_longest_beginning(sizes: list[int], most: int, used: int) -> None:
-    rows = fitting(np.array(sizes, np.int64), most, used)
+    rows = rows_that_fit(np.array(sizes, np.int64), most, used)
     assert rows <= len(sizes)
     assert used + sum(sizes[:rows]) <= most or (used == 0 and rows == 1) or rows == 0
     assert rows == len(sizes) or used + sum(sizes[: rows + 1]) > most

@@ -15,8 +15,8 @@ from custody.errors import (
     StorageError,
 )
 from custody.model import Acknowledged
-from tests.unit.flow.acts import URI
-from tests.unit.flow.sessions import Kept, Work, existing, kinds
+from tests.unit.flow.event_rules import URI
+from tests.unit.flow.session_fixtures import Kept, Work, existing, kinds
 
 
 def test_all_events_of_a_session_are_one_append_and_their_ids_are_returned() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from custody.flow import FlowFile
 from custody.model import ContentClaim, check_event
-from tests.unit.flow.acts import RULES, URI, after
-from tests.unit.flow.sessions import COMPONENT, NOW, Work, existing, kinds, only
+from tests.unit.flow.event_rules import RULES, URI, after
+from tests.unit.flow.session_fixtures import COMPONENT, NOW, Work, existing, kinds, only
 
 
 @pytest.mark.parametrize(("act", "old", "new"), [rule[1:] for rule in RULES], ids=[rule[0] for rule in RULES])

@@ -7,8 +7,8 @@ import pytest
 from custody.errors import (
     InvalidInputError,
 )
-from tests.unit.flow.acts import URI
-from tests.unit.flow.sessions import NOW, Work, existing
+from tests.unit.flow.event_rules import URI
+from tests.unit.flow.session_fixtures import NOW, Work, existing
 
 
 def test_children_of_a_parent_are_one_fork_and_those_that_were_dropped_are_left_out() -> None:

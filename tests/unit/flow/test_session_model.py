@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from custody.flow import FlowFile
-from tests.unit.flow.sessions import Work, existing
+from tests.unit.flow.session_fixtures import Work, existing
 
 NAMES = ("a", "b")
 ACTS = st.one_of(

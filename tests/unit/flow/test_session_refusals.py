@@ -16,8 +16,8 @@ from custody.errors import (
 )
 from custody.flow import Component, FlowFile, Session
 from custody.model import ContentClaim
-from tests.unit.flow.acts import RULES, URI
-from tests.unit.flow.sessions import COMPONENT, Kept, Work, existing, kinds, only
+from tests.unit.flow.event_rules import RULES, URI
+from tests.unit.flow.session_fixtures import COMPONENT, Kept, Work, existing, kinds, only
 
 WRONG: list[tuple[str, Callable[[Work, FlowFile], object], str]] = [
     ("no transit URI", lambda w, f: w.receive(f, ""), "RECEIVE of FlowFile old: .*transit URI"),

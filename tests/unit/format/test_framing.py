@@ -18,7 +18,7 @@ from custody.format.framing import (
     Tail,
     frame,
     frames,
-    joined,
+    join_records,
     judge_tail,
 )
 from tests.support import flipped
@@ -52,7 +52,7 @@ def test_records_read_back_as_they_were_written(records: list[tuple[int, bytes]]
 
 @given(st.lists(RECORD, min_size=1))
 def test_joined_records_are_the_parts_of_one(records: list[tuple[int, bytes]]) -> None:
-    [whole] = frames(joined(9, [frame(kind, payload) for kind, payload in records]))
+    [whole] = frames(join_records(9, [frame(kind, payload) for kind, payload in records]))
     assert isinstance(whole, Frame)
     assert (whole.kind, whole.is_part) == (9, False)
     parts = list(frames(whole.payload))
@@ -61,7 +61,7 @@ def test_joined_records_are_the_parts_of_one(records: list[tuple[int, bytes]]) -
 
 
 def test_the_parts_of_a_damaged_record_are_found() -> None:
-    data = joined(9, RECORDS)
+    data = join_records(9, RECORDS)
     for bit in range(8 * HEAD_BYTES):
         head, *parts = frames(flipped(data, bit))
         assert head == Gap(0, HEAD_BYTES), bit

@@ -14,7 +14,7 @@ from custody.journal import JournalOptions, JournalWriter, SyncPolicy, groups
 from custody.model import Event
 from custody.vfs import PosixFileSystem
 from tests.support import event
-from tests.unit.journal.disks import WatchedFileSystem, in_threads, stored
+from tests.unit.journal.watched_disk import WatchedFileSystem, in_threads, stored
 
 FAILURES = {
     "all operations": ("create", "write", "sync", "sync_directory", "rename", "list"),

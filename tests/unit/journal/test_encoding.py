@@ -17,11 +17,19 @@ from custody.clock import ManualClock
 from custody.errors import CorruptionError
 from custody.format.framing import Frame, frames
 from custody.journal import JournalFile, JournalWriter, encoding
-from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, ROWS_MAX, Prepared, Record, decode
+from custody.journal.encoding import (
+    JOURNAL_SCHEMA,
+    KIND_BATCH,
+    KIND_ROWS,
+    ROWS_MAX,
+    EventRecord,
+    PreparedEvents,
+    decode,
+)
 from custody.model import EVENT_SCHEMA, ContentClaim, Event, EventType, to_batch, to_events
 from custody.vfs import PosixFileSystem
 from tests.support import EVENTS, TEXTS, event, numbered, sample
-from tests.unit.journal.disks import stored
+from tests.unit.journal.watched_disk import stored
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 NUMBERS = tuple(
@@ -57,13 +65,13 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-def records_of(events: list[Event], first_event_id: int) -> list[Record]:
+def records_of(events: list[Event], first_event_id: int) -> list[EventRecord]:
     """What one append writes, as a reader finds it."""
     found = []
-    for data in Prepared(events).records(first_event_id):
+    for data in PreparedEvents(events).records(first_event_id):
         [item] = frames(data)
         assert isinstance(item, Frame)
-        found.append(Record.of(item, Path("journal"), 0, JOURNAL_SCHEMA))
+        found.append(EventRecord.of(item, Path("journal"), 0, JOURNAL_SCHEMA))
     return found
 
 
@@ -114,14 +122,14 @@ def test_an_event_that_fits_no_record_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(encoding, "PAYLOAD_BYTES_MAX", 4000)
     for count in (1, ROWS_MAX + 1):
         with pytest.raises(ValueError, match="an event has at most 2000 bytes in a journal, got"):
-            Prepared([event(0, details="x" * 2000)] * count)
+            PreparedEvents([event(0, details="x" * 2000)] * count)
 
 
 @given(st.lists(st.tuples(st.booleans(), EVENTS), min_size=1, max_size=8), st.randoms())
 def test_records_in_any_order_and_of_both_kinds_come_in_the_order_of_ids(
     appended: list[tuple[bool, Event]], random: Random
 ) -> None:
-    records: list[Record] = []
+    records: list[EventRecord] = []
     expected: list[Event] = []
     for many, item in appended:
         events = [item] * (ROWS_MAX + 1 if many else 1)
@@ -227,11 +235,11 @@ def test_what_no_column_holds_is_refused_before_an_id_is_used(
 @pytest.mark.parametrize("padding", range(8))
 def test_columns_lie_at_even_addresses_wherever_a_record_begins(padding: int) -> None:
     events = [event(number) for number in range(100)]
-    whole = b"".join(Prepared(events).records(0))
+    whole = b"".join(PreparedEvents(events).records(0))
     data = memoryview(bytes(padding) + whole)[padding:]
     [found] = frames(data)
     assert isinstance(found, Frame)
-    table = decode([Record.of(found, Path("j"), 0, JOURNAL_SCHEMA)])
+    table = decode([EventRecord.of(found, Path("j"), 0, JOURNAL_SCHEMA)])
     addresses = [
         part.address
         for column in table.columns

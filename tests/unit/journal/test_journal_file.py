@@ -10,10 +10,10 @@ import pytest
 
 from custody.clock import ManualClock
 from custody.errors import FormatVersionError
-from custody.format.framing import HEAD_BYTES, Frame, frame, frames, joined
+from custody.format.framing import HEAD_BYTES, Frame, frame, frames, join_records
 from custody.journal import JournalFile, JournalWriter
-from custody.journal.encoding import Prepared
-from custody.journal.file import KIND_GROUP, PREAMBLE, JournalEnd, JournalHeader, end_record, write_header
+from custody.journal.encoding import PreparedEvents
+from custody.journal.journal_file import KIND_GROUP, PREAMBLE, JournalEnd, JournalHeader, end_record, write_header
 from custody.model import Event, to_events
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
@@ -58,12 +58,12 @@ class Laid:
             assert isinstance(item, Frame)
             self.pieces.append(Piece(item.offset, item.end - item.offset))
         self._add(first, 0)
-        framed = [Prepared(part).records(2 + number)[0] for number, part in enumerate(second)]
+        framed = [PreparedEvents(part).records(2 + number)[0] for number, part in enumerate(second)]
         if parts == 1:
             self._add(second[0], 2)
         else:
             self.pieces.append(Piece(len(self.data), HEAD_BYTES))
-            self.data += joined(KIND_GROUP, framed)
+            self.data += join_records(KIND_GROUP, framed)
             for number, record in enumerate(framed):
                 self.pieces.append(Piece(self.pieces[-1].end, len(record), tuple(self.events[2 + number : 3 + number])))
         self._add(third, 2 + parts)
@@ -74,7 +74,7 @@ class Laid:
         self.data += end
 
     def _add(self, events: list[Event], first: int) -> None:
-        [record] = Prepared(events).records(first)
+        [record] = PreparedEvents(events).records(first)
         self.pieces.append(Piece(len(self.data), len(record), tuple(self.events[first : first + len(events)])))
         self.data += record
 

@@ -11,13 +11,13 @@ import pytest
 from custody.errors import ClosedError, CustodyError, StorageError
 from custody.format.names import JournalName
 from custody.journal import JournalFile
-from custody.journal.encoding import Prepared
-from custody.journal.file import JournalHeader
-from custody.journal.open_group import Appended, GroupCommitFile, SyncPolicy
+from custody.journal.encoding import PreparedEvents
+from custody.journal.journal_file import JournalHeader
+from custody.journal.open_group import GroupCommitFile, JournalAppend, SyncPolicy
 from custody.model import to_events
 from custody.vfs import PosixFileSystem
 from tests.support import event
-from tests.unit.journal.disks import WatchedFileSystem, in_threads
+from tests.unit.journal.watched_disk import WatchedFileSystem, in_threads
 
 HEADER = JournalHeader(writer="main", database="provenance", first_event_id=0, created_ms=0)
 
@@ -26,8 +26,8 @@ def journal_in(folder: Path, fs: WatchedFileSystem, policy: SyncPolicy = SyncPol
     return GroupCommitFile(fs, folder / str(JournalName(0, 0, sealed=False)), HEADER, policy)
 
 
-def record(number: int) -> Appended:
-    return Appended(Prepared([event(number)]).records(number), number, 1)
+def record(number: int) -> JournalAppend:
+    return JournalAppend(PreparedEvents([event(number)]).records(number), number, 1)
 
 
 def ids(path: Path) -> list[int]:

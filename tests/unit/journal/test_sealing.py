@@ -10,7 +10,7 @@ import pytest
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, NotFoundError
 from custody.format.framing import MARK, Frame, frames
-from custody.journal import JournalOptions, JournalWriter, Sealed, SyncPolicy, groups, seal_abandoned
+from custody.journal import JournalOptions, JournalWriter, SealedJournal, SyncPolicy, groups, seal_abandoned
 from custody.journal.sealing import finish
 from custody.journal.writer_state import RESERVED_IDS
 from custody.quarantine import keep_cut
@@ -38,7 +38,7 @@ def frames_of(path: Path, data: bytes | None = None) -> list[Frame]:
     return [item for item in found if isinstance(item, Frame)]
 
 
-def seal(repository: Repository) -> list[Sealed]:
+def seal(repository: Repository) -> list[SealedJournal]:
     """Seal as recovery does: what is cut goes to the quarantine."""
     settings = repository.settings
     return seal_abandoned(

@@ -16,7 +16,7 @@ from custody.journal.open_group import GroupCommitFile, OpenGroup
 from custody.model import Event
 from custody.vfs import PosixFileSystem
 from tests.support import event, unnumbered
-from tests.unit.journal.disks import WatchedFileSystem, in_threads, stored, stored_by_group
+from tests.unit.journal.watched_disk import WatchedFileSystem, in_threads, stored, stored_by_group
 
 
 class Acknowledged:

@@ -43,11 +43,11 @@ def taken(fs: FileSystem, attempt: Attempt, folder: Path = FOLDER, **options: ob
 def test_a_free_lease_is_taken_with_the_next_epoch() -> None:
     fs = MemoryFileSystem()
     first = taken(fs, FIRST)
-    assert (first.epoch, first.clean, first.stands()) == (1, True, True)
+    assert (first.epoch, first.clean, first.is_current()) == (1, True, True)
     first.release()
     second = taken(fs, OTHER)
     assert (second.epoch, second.clean) == (2, True)
-    assert not first.stands()
+    assert not first.is_current()
     second.release(failed=True)
     assert (taken(fs, OTHER).epoch, taken(fs, OTHER, take_over=True).clean) == (3, False)
 
@@ -168,7 +168,7 @@ def test_old_epochs_go_and_who_counts_on_them_comes_too_late() -> None:
     for _ in range(4):
         taken(fs, OTHER).release()
     assert {name.partition(".")[0] for name in fs.list(FOLDER)} == {"0000000003", "0000000004"}
-    assert not slow.stands()
+    assert not slow.is_current()
     # Its number is free again; the lease is not had by taking it.
     assert fs.publish_if_absent(FOLDER / "0000000002", b"")
     status = lease_status(fs, FOLDER)

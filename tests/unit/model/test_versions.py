@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from custody.errors import CorruptionError, FormatVersionError
-from custody.eventlog import EventLog, LogOptions, log_metadata, write_log, writer
+from custody.eventlog import EventLog, LogOptions, log_metadata, log_writer, write_log
 from custody.eventlog.hashing_file import HashingSink
 from custody.eventlog.toc import GuardedSink
 from custody.journal import JournalFile
-from custody.journal import file as journal_file
+from custody.journal import journal_file as journal_file
 from custody.model import EVENT_SCHEMA, Event, schema_of, to_batch, to_events, to_present, versions
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
@@ -45,7 +45,7 @@ def write_version(path: Path, version: int, schema: pa.Schema, reader_version: i
     """A log as custody of that version would have written it."""
     versions = {"schema_version": version, "reader_version": reader_version}
     metadata = msgspec.structs.replace(log_metadata(TABLE, "main", "provenance"), **versions)
-    named = schema.with_metadata({writer.METADATA_KEY: msgspec.json.encode(metadata)})
+    named = schema.with_metadata({log_writer.METADATA_KEY: msgspec.json.encode(metadata)})
     with FS.create(path) as file:
         sink = GuardedSink(HashingSink(file))
         with pq.ParquetWriter(sink, named, write_page_checksum=True) as parquet:
@@ -121,7 +121,7 @@ def test_a_journal_of_an_older_version_is_read_with_the_present_columns(
         past.setattr("custody.journal.encoding.to_batch", _old_batch)
         past.setattr(journal_file, "JOURNAL_SCHEMA", OLD_SCHEMA.remove(0))
         header = journal_file.JournalHeader
-        past.setattr("custody.journal.writer.JournalHeader", lambda **named: header(**named, schema_version=0))
+        past.setattr("custody.journal.journal_writer.JournalHeader", lambda **named: header(**named, schema_version=0))
         append(repository, many)
     [path] = repository.settings.root.rglob("*.sealed")
     journal = JournalFile.read(FS, path)

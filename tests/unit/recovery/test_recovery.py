@@ -231,9 +231,9 @@ def test_recovery_waits_for_a_live_attempt_and_names_it(
     lease = take_rollover(repository.settings, "main", Attempt("dag/run/rollover", 1))
     with pytest.raises(LockedError, match="dag/run/rollover/1"):
         repository.recover()
-    assert not lease.clean or lease.stands()
+    assert not lease.clean or lease.is_current()
     assert repository.recover(take_over=True)["main"].sealed == 1
-    assert not lease.stands()
+    assert not lease.is_current()
 
 
 def test_an_attempt_that_failed_is_followed_by_a_recovery_and_fenced_off_in_the_catalog(repository: Repository) -> None:

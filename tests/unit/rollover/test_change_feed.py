@@ -10,8 +10,8 @@ import pytest
 from custody.clock import ManualClock
 from custody.errors import CorruptionError, FormatVersionError, StorageError
 from custody.repository import Repository
-from custody.rollover import GroupWatch, WaitingGroups, read_mark
-from custody.vfs import PosixFileSystem
+from custody.rollover import GroupWatch, News, read_mark
+from custody.vfs import FileSystem, PosixFileSystem
 from tests.support import FailingFileSystem, append, event, run_steps
 
 AGAIN_MS = 60_000
@@ -22,7 +22,7 @@ def clock() -> ManualClock:
     return ManualClock(1_772_409_600_000)
 
 
-def opened(repository: Repository, clock: ManualClock, fs: PosixFileSystem | None = None) -> GroupWatch:
+def opened(repository: Repository, clock: ManualClock, fs: FileSystem | None = None) -> GroupWatch:
     return GroupWatch(fs or PosixFileSystem(), repository.settings, clock, AGAIN_MS)
 
 

@@ -226,7 +226,7 @@ def test_a_merge_and_a_compression_hold_a_bounded_number_of_chunks(repository: R
         most = max(most, pa.total_allocated_bytes() - before)
         return encoded_bytes(table, shares)
 
-    with patch("custody.eventlog.writer.encoded_bytes", measured):
+    with patch("custody.eventlog.log_writer.encoded_bytes", measured):
         run_steps(repository.settings, "compress")
     [path] = repository.settings.root.rglob("*.parquet")
     assert EventLog(repository.workspace().fs, path).read(["event_id"]).num_rows == 12 * BASE

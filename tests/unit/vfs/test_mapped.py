@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from custody.errors import StorageError
 from custody.eventlog import EventLog, LogOptions, log_metadata, write_log
 from custody.model import to_batch
-from custody.vfs import PosixFileSystem, look_here_and_there, mapped, no_longer_needs, rfind, will_need
+from custody.vfs import PosixFileSystem, advise_random_access, mapped, prefetch_pages, release_pages, rfind
 from tests.support import sample
 
 FS = PosixFileSystem()
@@ -57,7 +57,7 @@ def test_the_pages_of_a_part_are_asked_for(
 ) -> None:
     (tmp_path / "file").write_bytes(bytes(3 * PAGE))
     view = FS.view(tmp_path / "file")
-    will_need(view, start, length)
+    prefetch_pages(view, start, length)
     assert isinstance(view.obj, pa.Buffer)
     assert told == [(mmap.MADV_WILLNEED, view.obj.address + expected[0], expected[1])]
 
@@ -66,12 +66,12 @@ def test_what_lies_behind_the_end_or_is_not_mapped_is_left_alone(
     tmp_path: Path, told: list[tuple[int, int, int]]
 ) -> None:
     (tmp_path / "file").write_bytes(bytes(PAGE))
-    will_need(FS.view(tmp_path / "file"), PAGE, 1)
+    prefetch_pages(FS.view(tmp_path / "file"), PAGE, 1)
     memory = memoryview(pa.py_buffer(b"abc" * PAGE))  # of Arrow, too, and no file's
     for view in (memory, memoryview(b"abc")):
-        will_need(view, 0, 3)
-        no_longer_needs(view)
-        look_here_and_there(view)
+        prefetch_pages(view, 0, 3)
+        release_pages(view)
+        advise_random_access(view)
     assert told == []
     assert bytes(memory) == b"abc" * PAGE
 
@@ -94,7 +94,7 @@ def test_a_mapped_file_keeps_no_descriptor_and_ends_with_its_last_part(tmp_path:
     path.write_bytes(b"\xff" * (2 * PAGE))
     before = len(os.listdir("/proc/self/fd"))
     views = [FS.view(path) for _ in range(50)]
-    no_longer_needs(views[0])
+    release_pages(views[0])
     assert (views[0].readonly, views[0][0], bytes(views[0])) == (True, 255, path.read_bytes())
     part = pa.py_buffer(views[0][PAGE:])
     assert len(os.listdir("/proc/self/fd")) == before

@@ -1,20 +1,17 @@
 """Room `flow`, contents: what FlowFiles hold, kept in resource claims on the store and found again by their claims."""
 
-from custody.flow.content.claims import (
+from custody.flow.content.claim_file import (
     CLAIM_SCHEME,
+    ClaimFile,
     ResourceClaim,
     StoredContent,
-    claims_of,
-    with_content,
-)
-from custody.flow.content.inventory import (
-    ClaimFile,
     claims_in,
     claims_on_disk,
     sections_of,
+    with_content,
 )
-from custody.flow.content.reader import Content, Contents, content_of, find_content
-from custody.flow.content.writer import OPEN_SECONDS_MAX, ContentOptions, ContentSink, ContentWriter
+from custody.flow.content.content_reader import Content, ContentReader, content_of, find_content
+from custody.flow.content.content_writer import OPEN_SECONDS_MAX, ContentOptions, ContentStream, ContentWriter
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
 
 __all__ = [
@@ -24,13 +21,12 @@ __all__ = [
     "ClaimFile",
     "Content",
     "ContentOptions",
-    "ContentSink",
+    "ContentReader",
+    "ContentStream",
     "ContentWriter",
-    "Contents",
     "ResourceClaim",
     "StoredContent",
     "claims_in",
-    "claims_of",
     "claims_on_disk",
     "content_of",
     "find_content",

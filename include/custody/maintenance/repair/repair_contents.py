@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from custody.errors import CorruptionError, NotFoundError
 from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ResourceClaim
-from custody.flow.content.file import NONCE_BYTES, ClaimHeader, Digest, head, read_header
+from custody.flow.content.claim_file import NONCE_BYTES, ClaimHeader, Digest, head, read_header
 from custody.format.framing import whole_record
 from custody.journal import lock_path
 from custody.maintenance.claim_refs import readable_tables

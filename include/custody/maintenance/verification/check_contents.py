@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.errors import CorruptionError, CustodyError
-from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ClaimFile, Content, Contents, claims_in
-from custody.flow.content.file import read_header
+from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ClaimFile, Content, ContentReader, claims_in
+from custody.flow.content.claim_file import read_header
 from custody.maintenance.claim_refs import Reference, in_journals, in_kept_logs, readable_tables
 from custody.maintenance.findings import Finding, Level
 from custody.model import ContentClaim
@@ -49,7 +49,7 @@ class _Said(NamedTuple):
 
 def check_digests(workspace: Workspace) -> Iterator[Finding]:
     """Yield what events of a writer state wrongly; contents that are missing or damaged are found elsewhere."""
-    contents = Contents(workspace.fs, workspace.settings.store)
+    contents = ContentReader(workspace.fs, workspace.settings.store)
     said = _statements(workspace)
     wrong = []
     for statement in sorted(said, key=_place):

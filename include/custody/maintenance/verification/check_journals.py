@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from custody.catalog import CatalogState
 from custody.errors import CorruptionError, CustodyError, StorageError
-from custody.eventlog import StagedLog, check_rest, read_staged
+from custody.eventlog import StagedLog, check_staged_tail, read_staged
 from custody.format.framing import misplaced_parts
 from custody.format.names import UNIT_MANIFEST, ContainerPaths, JournalName
-from custody.journal import Group, JournalFile, count_waiting, decode_state, encode_state, read_end
+from custody.journal import Group, JournalFile, count_pending, decode_state, encode_state, read_end
 from custody.journal.encoding import decode
-from custody.journal.file import PREAMBLE as JOURNAL_PREAMBLE
 from custody.journal.incarnations import decode_claim, encode_claim
+from custody.journal.journal_file import PREAMBLE as JOURNAL_PREAMBLE
 from custody.journal.writer_state import PREAMBLE as STATE_PREAMBLE
 from custody.journal.writer_state import WriterState
 from custody.maintenance.findings import Finding, Level
@@ -96,7 +96,7 @@ def check_incarnations(workspace: Workspace, state: CatalogState | None) -> Iter
 
 def _of_others(workspace: Workspace, path: Path, text: str) -> Finding:
     try:
-        events = count_waiting(workspace.fs, [Group(workspace.writer, 0, (path,), ())]).events
+        events = count_pending(workspace.fs, [Group(workspace.writer, 0, (path,), ())]).events
     except (CustodyError, OSError):
         events = 0
     return Finding(
@@ -269,7 +269,7 @@ def _check(workspace: Workspace, path: Path, log: StagedLog, level: Level, versi
         if workspace.fs.size(path) != log.file_bytes:
             raise CorruptionError(f"{path}: expected {log.file_bytes} bytes, got {workspace.fs.size(path)}.")
         return
-    check_rest(workspace.fs, path, log)
+    check_staged_tail(workspace.fs, path, log)
     last, rows = log.first_event_id - 1, 0
     for table in read_staged(workspace.fs, path, log, ["event_id"], version):
         ids = table.column("event_id").to_numpy()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from custody.eventlog.footer import cut_footer, footer_of
+from custody.eventlog.parquet_footer import cut_footer, footer_of
 
 TABLE = pa.table({"number": list(range(100)), "texts": [["a" * (n % 5)] * (n % 3) for n in range(100)]})
 

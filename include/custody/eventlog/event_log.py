@@ -1,11 +1,16 @@
-"""Reading one event log: a block, some columns, or all of it. Only checked bytes are given to the Parquet library."""
+"""Reading an event log: a block, some columns, or all of it, and what damage to it costs.
+
+Only bytes whose checksums were verified reach the Parquet library. Damage is named by file, block and event ids; the
+caller decides whether reading passes over it.
+"""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import zlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -16,14 +21,50 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.errors import ClosedError, CorruptionError, FormatVersionError, NotFoundError, StorageError
-from custody.eventlog.cache import BoundedCache
-from custody.eventlog.damage import Damage, OnDamage, refuse
-from custody.eventlog.footer import MAGIC
+from custody.eventlog.bounded_cache import BoundedCache
+from custody.eventlog.log_writer import METADATA_KEY, LogMetadata
+from custody.eventlog.parquet_footer import MAGIC
 from custody.eventlog.toc import TableOfContents, toc_within
-from custody.eventlog.writer import METADATA_KEY, LogMetadata
 from custody.format.names import toc_path
 from custody.model import EVENT_SCHEMA, check_columns, schema_of, to_present, unknown_columns
-from custody.vfs import FileSystem, will_need
+from custody.vfs import FileSystem, prefetch_pages
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A block, or something else in a file, that cannot be read, and the ids of the events that it may have held."""
+
+    path: Path
+    block: int | None
+    """None: it is not a block that is damaged."""
+    first_event_id: int | None
+    last_event_id: int | None
+    """None: nothing tells which events it held."""
+    problem: str
+    is_doubt: bool = False
+    """Whether nobody can tell if anything was lost: it is told, and stops nobody."""
+
+    def __str__(self) -> str:
+        block = "" if self.block is None else f" block {self.block}"
+        place = "" if self.problem.startswith(str(self.path)) else f"{self.path}{block}: "
+        lost = "" if self.first_event_id is None else f"; events {self.first_event_id} to {self.last_event_id} are lost"
+        return f"{place}{self.problem.removesuffix('.')}{lost}."
+
+
+OnDamage = Callable[[Damage], None]
+"""Called with what cannot be read, which is then passed over."""
+
+
+def refuse(damage: Damage) -> None:
+    """Pass nothing over that is certain.
+
+    Raises:
+        CorruptionError: unless nobody can tell whether anything was lost.
+    """
+    if damage.is_doubt:
+        return
+    raise CorruptionError(str(damage))
+
 
 _TOGETHER_BYTES = 8 << 20
 """Neighbouring blocks are decoded together up to this size, compressed: it is quicker than one by one."""
@@ -225,7 +266,7 @@ class EventLog:
         key = self._key(number)
         block = self._cache.get(key) if self._cache is not None else None
         if block is None:
-            will_need(self.data, int(self.toc.blocks[number]["offset"]), int(self.toc.blocks[number]["length"]))
+            prefetch_pages(self.data, int(self.toc.blocks[number]["offset"]), int(self.toc.blocks[number]["length"]))
             found = list(self.tables([number], None, on_damage))
             block = found[0] if found else None
             if self._cache is not None and block is not None:
@@ -237,6 +278,7 @@ class EventLog:
         block = self.toc.blocks[number]
         start, length, crc32 = int(block["offset"]), int(block["length"]), int(block["crc32"])
         data = self.data[start : start + length]
+        # Checked before the Parquet library sees a byte of it: damaged headers of pages could end the process.
         if len(data) == length and zlib.crc32(data) == crc32:
             return None
         self._whole.discard(number)
@@ -257,6 +299,7 @@ class EventLog:
             if len(numbers) == 1:
                 on_damage(self._damage(numbers[0], str(error)))
                 return
+            # The checksums were right, so at least one block was written in a way that this Parquet library refuses.
             for number in numbers:
                 yield from self._decoded([number], columns, on_damage)
 

@@ -1,4 +1,4 @@
-"""What can be done with a FlowFile in a session, and the events that tell of it."""
+"""The rules of each event type in a session: what can be done with a FlowFile, and which events tell of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from custody.flow import FlowFile
 from custody.model import Event
-from tests.unit.flow.sessions import Work, existing
+from tests.unit.flow.session_fixtures import Work, existing
 
 URI = "s3://lake/orders"
 

@@ -1,7 +1,7 @@
 """Reads event logs with one flipped bit, in a process of its own: damage could end it.
 
-`python -m tests.unit.eventlog.flips EVENTS BLOCK_BYTES STRIDE DECODE` flips every STRIDE-th bit and prints what they
-cost, as JSON; it ends with an error on the first one that costs more than it may. Every time the table of contents has
+`python -m tests.unit.eventlog.bit_flips EVENTS BLOCK_BYTES STRIDE DECODE` flips every STRIDE-th bit and prints what it
+costs, as JSON; it ends with an error on the first one that costs more than it may. Every time the table of contents has
 to be found as it was written, and the checksums have to fail for the damaged block and no other, so that all bytes that
 are decoded are those that were written. Every DECODE-th time the events are decoded and compared as well.
 """

@@ -1,4 +1,4 @@
-"""Events that come as columns: brought into the journal's schema and checked without a look at each event."""
+"""Events that arrive as columns: converted to the journal's schema and validated in bulk, not event by event."""
 
 from __future__ import annotations
 

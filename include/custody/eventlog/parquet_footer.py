@@ -1,8 +1,8 @@
-"""Cuts a Parquet footer apart, so that one block can be decoded without the footer of all blocks.
+"""A parser that cuts a Parquet footer apart, so that one block can be decoded without the footer of all blocks.
 
 A footer is a Thrift struct in the compact protocol: schema, list of row groups, key-value metadata. What is needed to
-decode one block is the same struct with a list of one. Only the places of things are found here, by skipping over
-values; what they mean is left to pyarrow.
+decode one block is the same struct with a list of one. The parser only finds where values lie, by skipping over them;
+what they mean is left to pyarrow.
 """
 
 from __future__ import annotations

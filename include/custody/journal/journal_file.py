@@ -19,9 +19,9 @@ import pyarrow as pa
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, frames, judge_tail
 from custody.format.names import JournalName
-from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, Record, decode
+from custody.journal.encoding import JOURNAL_SCHEMA, KIND_BATCH, KIND_ROWS, EventRecord, decode
 from custody.model import READER_VERSION, SCHEMA_VERSION, schema_of, unknown_columns
-from custody.vfs import FileSystem, WritableFile, no_longer_needs
+from custody.vfs import FileSystem, WritableFile, release_pages
 
 PREAMBLE = b"CUSTJRN\x01"
 FORMAT_VERSION = PREAMBLE[7]
@@ -33,7 +33,7 @@ _HEADER_BYTES_MAX = 4096
 
 
 class JournalHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wrote a journal, under which promise, and which ids it may hold."""
+    """The header of a journal: its writer, the promise of its acknowledgements, and the least id it may hold."""
 
     writer: str
     database: str
@@ -44,13 +44,13 @@ class JournalHeader(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     format_version: int = FORMAT_VERSION
     sync: str = "always"
-    """The sync policy: with another one than `always`, a power loss may cost events whose ids were told."""
+    """The sync policy: under any but `always`, a power loss may cost events whose ids were returned."""
     incarnation: str = ""
     """The writer's incarnation, 32 hexadecimal digits; empty in journals that were made before there was one."""
 
 
 class JournalEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sealed journal holds, counted when it was sealed."""
+    """The events of a sealed journal, counted when it was sealed."""
 
     events: int
     first_event_id: int | None = None
@@ -67,8 +67,8 @@ class JournalEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
-    """Bytes of a journal that cannot be read; none when its end is missing."""
+class JournalDamage:
+    """Unreadable bytes of a journal; their length is 0 when the end record is missing."""
 
     path: Path
     offset: int
@@ -89,12 +89,12 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """The end of the last write, which no caller was told of, as far as that can be told."""
+    """The incomplete end of the last write; as far as can be told, it was never acknowledged."""
 
     offset: int
     lost_bytes: int
     is_certain: bool = True
-    """Whether it can be nothing else. If not, it may be a record that was acknowledged and damaged since."""
+    """Whether it can be nothing else: if not, it may be an acknowledged record that was damaged since."""
 
     def __str__(self) -> str:
         if self.is_certain:
@@ -106,7 +106,7 @@ class TornTail:
 
 
 def write_header(file: WritableFile, header: JournalHeader) -> None:
-    """Write all that precedes the first event; not durable before the file is synced."""
+    """Write everything that precedes the first event; not durable before the file is synced."""
     file.write(
         PREAMBLE
         + frame(KIND_HEADER, msgspec.json.encode(header))
@@ -115,16 +115,16 @@ def write_header(file: WritableFile, header: JournalHeader) -> None:
 
 
 def read_header(fs: FileSystem, path: Path) -> JournalHeader | None:
-    """Return what a journal says of itself at its begin, None when that is damaged; nothing else is read.
+    """Return the header of a journal, None when it is damaged; nothing else is read.
 
     Raises:
-        StorageError: it is gone: sealed or swept in this moment.
+        StorageError: the journal is gone: sealed or swept in this moment.
     """
-    found = next(frames(fs.view(path)[:_HEADER_BYTES_MAX], len(PREAMBLE)), None)
-    if not isinstance(found, Frame) or found.kind != KIND_HEADER:
+    first = next(frames(fs.view(path)[:_HEADER_BYTES_MAX], len(PREAMBLE)), None)
+    if not isinstance(first, Frame) or first.kind != KIND_HEADER:
         return None
     try:
-        return msgspec.json.decode(found.payload, type=JournalHeader)
+        return msgspec.json.decode(first.payload, type=JournalHeader)
     except msgspec.MsgspecError:
         return None
 
@@ -135,7 +135,7 @@ def end_record(end: JournalEnd) -> bytes:
 
 
 class JournalFile:
-    """A journal that was read: its header, its records, what of it is damaged, and where its intact part ends.
+    """A journal that was read: its header, its records, its damage, and where its intact part ends.
 
     Raises:
         FormatVersionError: it is of a version that this code does not know.
@@ -148,12 +148,12 @@ class JournalFile:
         self._is_sealed = name is not None and name.sealed
         self.header: JournalHeader | None = None
         """None when it is damaged."""
-        self.records: list[Record] = []
+        self.records: list[EventRecord] = []
         """The intact records of events, in append order."""
         self.end: JournalEnd | None = None
-        self.damage: tuple[Damage, ...] = ()
+        self.damage: tuple[JournalDamage, ...] = ()
         self.torn: TornTail | None = None
-        """Of an open journal only: a sealed one was cut before it was sealed."""
+        """Of an open journal only: of a sealed one it was cut before."""
         self._schema = JOURNAL_SCHEMA
         self._has_head = False
         self._scan()
@@ -162,7 +162,7 @@ class JournalFile:
     def read(cls, fs: FileSystem, path: Path) -> JournalFile:
         """Read and check a journal."""
         name = JournalName.parse(path.name)
-        # Recovery may cut an open one, so that what was mapped of it would be gone.
+        # An open journal is read, not mapped: recovery may cut it, and access to a page that is gone ends the process.
         return cls(path, fs.view(path) if name is not None and name.sealed else fs.read(path))
 
     @property
@@ -177,7 +177,7 @@ class JournalFile:
 
     @property
     def unknown_columns(self) -> tuple[str, ...]:
-        """The columns that a newer custody added; reading passes over them."""
+        """The columns that a newer custody added; reading ignores them."""
         return unknown_columns(self._schema)
 
     @property
@@ -186,7 +186,7 @@ class JournalFile:
         return bytes(self._data[self.intact_bytes :])
 
     def counted(self) -> JournalEnd:
-        """Return what it would say of itself at its end: how many intact events there are."""
+        """Return the end record that it would get: the count of its intact events."""
         return reduce(
             lambda end, record: end.with_events(record.first_event_id, record.count),
             self.records,
@@ -197,9 +197,9 @@ class JournalFile:
         """Return all intact events of the file, in the order of ids, with EVENT_SCHEMA."""
         return decode(self.records)
 
-    def let_go(self) -> None:
-        """Give the memory back that reading took, where the file is mapped; it may be read again."""
-        no_longer_needs(self._data)
+    def release_memory(self) -> None:
+        """Release the memory that reading took, where the file is mapped; it may be read again."""
+        release_pages(self._data)
 
     def _scan(self) -> None:
         items = list(frames(self._data, len(PREAMBLE)))
@@ -212,7 +212,8 @@ class JournalFile:
         if (self.end is None) if self._is_sealed else not (gaps or self._has_head):
             gaps.append(Gap(len(self._data), 0))
         self.damage = tuple(
-            Damage(self.path, gap.offset, gap.length, self._data[gap.offset : gap.offset + gap.length]) for gap in gaps
+            JournalDamage(self.path, gap.offset, gap.length, self._data[gap.offset : gap.offset + gap.length])
+            for gap in gaps
         )
 
     def _gap_of_preamble(self, items: list[Frame | Gap]) -> list[Gap]:
@@ -242,9 +243,9 @@ class JournalFile:
         return [*items[: last + 1], *frames(self._data[: tail.damaged], behind.end)]
 
     def _accept(self, item: Frame, offset: int) -> None:
-        """Take one record in; `offset` is where it begins in the file."""
+        """Process one record; `offset` is where it begins in the file."""
         if item.kind in (KIND_BATCH, KIND_ROWS):
-            self.records.append(Record.of(item, self.path, offset, self._schema))
+            self.records.append(EventRecord.of(item, self.path, offset, self._schema))
         elif item.kind == KIND_GROUP:
             for part in frames(item.payload):
                 if isinstance(part, Gap):

@@ -30,12 +30,12 @@ from custody.clock import Clock
 from custody.errors import BackpressureError, ClosedError, CustodyError, StorageError
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal.container_health import RETRY_SECONDS, ContainerHealth
-from custody.journal.encoding import Prepared
-from custody.journal.file import JournalHeader, read_header
+from custody.journal.encoding import PreparedEvents
 from custody.journal.groups import Group, groups
 from custody.journal.incarnations import ContainerEvidence, Incarnations
-from custody.journal.open_group import Appended, GroupCommitFile, OpenGroup, SyncPolicy
-from custody.journal.sealing import KeepCut, Sealed, discard_cut, read_end, seal_abandoned
+from custody.journal.journal_file import JournalHeader, read_header
+from custody.journal.open_group import GroupCommitFile, JournalAppend, OpenGroup, SyncPolicy
+from custody.journal.sealing import KeepCut, SealedJournal, discard_cut, read_end, seal_abandoned
 from custody.journal.writer_state import WriterContainers, check_containers
 from custody.model import Event, require_valid_columns
 from custody.vfs import FileSystem
@@ -119,7 +119,7 @@ class JournalWriter:
         self._background: Thread | None = None
         self._held = ExitStack()
         self._members: WriterContainers
-        self.recovered: list[Sealed]
+        self.recovered: list[SealedJournal]
         self._start()
 
     def _start(self) -> None:
@@ -135,6 +135,7 @@ class JournalWriter:
         claim = None if self._incarnations is None else self._incarnations.check(evidence)
         lock = lock_path(containers, writer)
         fs.make_directory(lock.parent)
+        # The claim was checked before anything was made on the disks; the lock comes before anything is changed.
         self._held.enter_context(fs.lock(lock))
         try:
             for root in containers:
@@ -146,6 +147,7 @@ class JournalWriter:
                 if not fs.exists(paths.journals):
                     fs.add_directory(paths.journals)
                     fs.sync_directory(paths.home)
+            # The floor rises before a journal is sealed that may have lost ids: sealed, it no longer shows that.
             self.recovered = seal_abandoned(
                 fs, containers, writer, self._keep_cut, lambda: members.raise_floor(members.reserved)
             )
@@ -172,7 +174,7 @@ class JournalWriter:
             BackpressureError: too much waits to be rolled over.
             StorageError: the disk refused, or all disks are full or read-only; try again later.
         """
-        return self._append(Prepared(events))
+        return self._append(PreparedEvents(events))
 
     def append_columns(self, events: pa.Table | pa.RecordBatch) -> range:
         """Append events that are columns, as `append` does; no event becomes a Python object.
@@ -183,7 +185,7 @@ class JournalWriter:
         Raises:
             InvalidInputError: a column or a value does not fit; nothing was stored.
         """
-        return self._append(Prepared.of_columns(require_valid_columns(events)))
+        return self._append(PreparedEvents.of_columns(require_valid_columns(events)))
 
     def seal(self) -> list[Path]:
         """Close the open group to further events; return its journals, none when nothing was appended.
@@ -223,6 +225,7 @@ class JournalWriter:
         if self._background is not None:
             self._background.join()
         try:
+            # Refuse first: an append between the seal and the end would leave an open journal behind.
             with self._lock:
                 self._broken = self._broken or "is closed"
             self.seal()
@@ -238,7 +241,7 @@ class JournalWriter:
     ) -> None:
         self.close()
 
-    def _append(self, prepared: Prepared) -> range:
+    def _append(self, prepared: PreparedEvents) -> range:
         if not prepared.count:
             return range(self._next_event_id, self._next_event_id)
         self._wait_for_rollover()
@@ -247,13 +250,15 @@ class JournalWriter:
             self._refuse_without_container()
             group = self._group or self._open_group()
             ids = range(self._next_event_id, self._next_event_id + prepared.count)
+            # Reserved before they are used: whatever becomes of the journals, ids below `reserved` are not given out
+            # again.
             if ids.stop > self._members.reserved:
                 self._members.reserve(ids.stop, self._health.working, self._take_out)
             self._next_event_id = ids.stop
             # Under the lock, like the choice of the group: a seal waits for all appends that entered, and no other.
             file = group.enter()
         try:
-            file.append(Appended(prepared.records(ids.start), ids.start, len(ids)))
+            file.append(JournalAppend(prepared.records(ids.start), ids.start, len(ids)))
         except OSError as error:
             self._take_out(file.path, error)
             raise
@@ -329,6 +334,7 @@ class JournalWriter:
         with self._lock:
             for root in self._containers:
                 if path.is_relative_to(root):
+                    # The whole container goes: after one failure nothing says that its other journals are sound.
                     if self._health.take_out(root, error):
                         _LOGGER.warning("container %s was taken out: %s", root, error)
                     if self._group is not None:
@@ -412,12 +418,12 @@ class JournalWriter:
         if self._incarnations is None or not self._groups_opened:
             return
         try:
-            is_own = self._incarnations.still_holds(self._members.incarnation)
+            holds_group = self._incarnations.still_holds(self._members.incarnation)
         except StorageError as error:
             # A store that is away stops nobody: the journals are on this machine's own disks.
             _LOGGER.warning("writer %s: whether its name is still its own is not known: %s", self._writer, error)
             return
-        if not is_own:
+        if not holds_group:
             self._broken = "lost its name: other containers claimed it (custody containers claim)"
             self._refuse_if_broken()
 
@@ -456,7 +462,7 @@ def least_free_id(
     containers: Sequence[Path],
     writer: str,
     members: WriterContainers,
-    recovered: Sequence[Sealed],
+    recovered: Sequence[SealedJournal],
 ) -> int:
     """Return the first id to give out: above all that any journal holds, or may have held.
 
@@ -475,6 +481,7 @@ def least_free_id(
             least = max(least, group.first_event_id)
             if end is not None and end.last_event_id is not None:
                 least = max(least, end.last_event_id + 1)
+    # Ids that nobody can read may have been returned to callers: go on above all that were ever reserved.
     if uncertain:
         members.raise_floor(max(members.reserved, least))
     return max(least, members.floor)

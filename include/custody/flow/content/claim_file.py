@@ -1,9 +1,13 @@
-"""One resource claim on disk: a header, then contents, each followed by the record that describes it.
+"""Resource claims: the files that contents lie in, and the claims of events that point into them.
 
-Layout (docs/formats/content.md): 8 bytes preamble; a header frame with a JSON document; then content, record, content,
-record. A content lies there as it is, so that a claim is an offset and a length and a part of a content is a claim too.
-The record behind it has length, SHA-256 and a CRC-32 for each chunk. It repeats a random number of the header: bytes
-that somebody stores as content cannot pass for a record. Numbers below are part of the format: add, never change.
+The container of a claim of custody's own is `custody:<writer>/<container>`. So a claim says by itself where its content
+lies, also in an event of another writer, and is told from the claims of a NiFi whose events were ingested.
+
+Layout of the file (docs/formats/content.md): 8 bytes preamble; a header frame with a JSON document; then content,
+record, content, record. A content lies there as it is: a claim is an offset and a length, and a part of a content is a
+claim too. The record behind a content has its length, its SHA-256 and a CRC-32 for each chunk, and repeats a random
+number of the header: bytes that somebody stores as content cannot pass for a record. Numbers below are part of the
+format: add, never change.
 """
 
 from __future__ import annotations
@@ -12,14 +16,85 @@ import hashlib
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from custody.errors import CorruptionError, FormatVersionError
+from custody.flow.flowfile import DIGEST_ATTRIBUTE
 from custody.format.framing import HEAD_BYTES, Frame, Gap, frame, whole_record
+from custody.format.names import ContentPaths, is_claim, is_name, is_section
+from custody.model import ContentClaim, Event
+from custody.vfs import FileSystem
+
+CLAIM_SCHEME = "custody:"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ResourceClaim:
+    """One file of a content repository, which holds the contents of several claims."""
+
+    writer: str
+    container: str
+    section: str
+    identifier: str
+
+    @classmethod
+    def of(cls, claim: ContentClaim | None) -> ResourceClaim | None:
+        """Return the file that a claim speaks of; None for a claim of another content repository, or without one."""
+        if claim is None or claim.container is None or claim.section is None or claim.identifier is None:
+            return None
+        return cls.parse(claim.container, claim.section, claim.identifier)
+
+    @classmethod
+    def parse(cls, container: str, section: str, identifier: str) -> ResourceClaim | None:
+        """Return the file that the three fields of a claim name, None unless they are custody's."""
+        if not container.startswith(CLAIM_SCHEME) or not is_section(section) or not is_claim(identifier):
+            return None
+        writer, _, name = container.removeprefix(CLAIM_SCHEME).partition("/")
+        return cls(writer, name, section, identifier) if is_name(writer) and is_name(name) else None
+
+    def path(self, store: Path) -> Path:
+        """Return where the file lies."""
+        return ContentPaths(store, self.writer).claim(self.container, self.section, self.identifier)
+
+    def claim(self, offset: int, size: int) -> ContentClaim:
+        """Return the claim of a content in this file; bytes."""
+        return ContentClaim(
+            container=f"{CLAIM_SCHEME}{self.writer}/{self.container}",
+            section=self.section,
+            identifier=self.identifier,
+            offset=offset,
+            size=size,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContent:
+    """A content that was acknowledged: where it lies and what it is."""
+
+    claim: ContentClaim
+    sha256: str
+    """Hexadecimal."""
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return self.claim.size or 0
+
+
+def with_content(event: Event, stored: StoredContent) -> Event:
+    """Return an event about a stored content: its claim, its size, and the digest that binds the two."""
+    attributes: Mapping[str, str | None] = event.updated_attributes
+    return msgspec.structs.replace(
+        event,
+        file_size=stored.size,
+        content_claim=stored.claim,
+        updated_attributes={**attributes, DIGEST_ATTRIBUTE: stored.sha256},
+    )
+
 
 PREAMBLE = b"CUSTCLM\x01"
 FORMAT_VERSION = PREAMBLE[7]
@@ -180,6 +255,7 @@ def scan(data: memoryview, key: bytes, start: int) -> Iterator[ContentRecord | G
     Records are found by the key that they begin with, which no content can know.
     """
     at = start
+    # Contents are arbitrary bytes: only the key, which no content can know, shows where a record is.
     for match in re.finditer(re.escape(key), data[start:]):
         found = whole_record(data, start + match.start() - HEAD_BYTES)
         record = _decoded(found, key)
@@ -208,3 +284,74 @@ def _decoded(found: Frame | None, key: bytes) -> ContentRecord | None:
         nonce, offset, length, erased_ms = _ERASED.unpack(payload)
         return ContentRecord(offset, length, erased_ms=erased_ms) if nonce == key else None
     return None
+
+
+@dataclass(frozen=True)
+class ClaimFile:
+    """One resource claim, read: its contents, and what of it belongs to none."""
+
+    path: Path
+    header: ClaimHeader
+    contents: tuple[ContentRecord, ...]
+    gaps: tuple[Gap, ...]
+    data: memoryview
+
+    @classmethod
+    def read(cls, fs: FileSystem, path: Path) -> ClaimFile:
+        """Find the contents of a file; their bytes are not checked.
+
+        Raises:
+            CorruptionError: its head cannot be read.
+            FormatVersionError: it is of a newer version.
+            StorageError: it cannot be opened.
+        """
+        data = fs.view(path)
+        header, start = read_header(data, path)
+        found = list(scan(data, header.key, start))
+        contents = tuple(item for item in found if isinstance(item, ContentRecord))
+        return cls(path, header, contents, tuple(item for item in found if isinstance(item, Gap)), data)
+
+    @property
+    def torn(self) -> Gap | None:
+        """What lies behind the last content: the beginning of one that was never acknowledged, or a damaged one."""
+        last = self.gaps[-1] if self.gaps else None
+        return last if last is not None and last.offset + last.length == len(self.data) else None
+
+    def damage(self) -> Iterator[tuple[int, CorruptionError]]:
+        """Check every byte of every content; yield what is wrong, and where. The torn end is not judged here."""
+        for gap in self.gaps:
+            if gap is not self.torn:
+                text = f"expected contents with their records, got {gap.length} other bytes."
+                yield gap.offset, CorruptionError(f"{self.path} @{gap.offset}: {text}")
+        for record in self.contents:
+            try:
+                for _ in record.whole(self.data, self.path) if record.erased_ms is None else ():
+                    pass
+            except CorruptionError as error:
+                yield record.offset, error
+
+
+def containers_of(fs: FileSystem, store: Path, writer: str) -> list[str]:
+    """Return the content containers of a writer that are there."""
+    home = ContentPaths(store, writer).home
+    return [name for name in fs.list(home) if fs.is_directory(home / name)]
+
+
+def sections_of(fs: FileSystem, store: Path, writer: str) -> Iterator[tuple[str, str]]:
+    """Yield each container and section of a writer that is there."""
+    home = ContentPaths(store, writer).home
+    for container in containers_of(fs, store, writer):
+        yield from ((container, section) for section in fs.list(home / container) if is_section(section))
+
+
+def claims_in(fs: FileSystem, store: Path, writer: str, container: str, section: str) -> Iterator[ResourceClaim]:
+    """Yield the resource claims of a section."""
+    for name in fs.list(ContentPaths(store, writer).section(container, section)):
+        if is_claim(name):
+            yield ResourceClaim(writer, container, section, name)
+
+
+def claims_on_disk(fs: FileSystem, store: Path, writer: str) -> Iterator[ResourceClaim]:
+    """Yield all resource claims of a writer."""
+    for container, section in sections_of(fs, store, writer):
+        yield from claims_in(fs, store, writer, container, section)

@@ -1,13 +1,12 @@
-"""How each column of an event log is encoded: what was smallest on sample events and is no slower (docs/design/011).
+"""Writing an event log: Parquet whose row groups are the compression blocks, and its table of contents.
 
-Columns of few values get a dictionary in each block. Ids and times that go up are differences. Addresses that begin
-as their predecessor does share that beginning. All others are plain and left to the codec, which finds repeated texts
-in them better than a dictionary of mostly different ones.
-
-Writing an event log: Parquet whose row groups are the compression blocks, and its table of contents.
-
-Page checksums are written (and verified by our reader): without both, most flipped bits would pass unseen. The
+Page checksums are written, and verified by custody's reader: without both, most flipped bits would pass unseen. The
 key-value metadata holds what is needed to list the file again if the catalog were lost.
+
+Each column has the encoding that was smallest on sample events and is no slower (docs/design/011). Columns of few
+values get a dictionary in each block. Ids and ascending times are differences. URIs share the beginning of their
+predecessor. All others are plain and left to the codec, which finds repeated texts in them better than a dictionary of
+mostly different ones.
 """
 
 from __future__ import annotations
@@ -201,14 +200,16 @@ def write_log(
                 break
         fs.remove(partial)
         aim = min(aim * most // largest, aim - aim // 16)
+    # The table comes first: a log that has its name is whole, with all that belongs to it.
     toc = contents.encode()
     toc_file = path.with_name(toc_path(path.name))
     if not fs.publish_if_absent(toc_file, toc) and fs.read(toc_file) != toc:
         raise _taken(toc_file)
     published = fs.link(partial, path)
-    same = published or _sha256(fs, path) == sink.sha256.digest()
+    # An earlier try of the same work may have published it: the bytes of a log depend on its events alone.
+    is_same = published or _sha256(fs, path) == sink.sha256.digest()
     fs.remove(partial)
-    if not same:
+    if not is_same:
         raise _taken(path)
     fs.sync_directory(path.parent)
     return WrittenLog(path, size, sink.sha256.digest(), toc_file, hashlib.sha256(toc).digest(), len(contents.blocks))
@@ -220,12 +221,12 @@ def _encoded(table: pa.Table) -> Sizes:
 
 def _write_blocks(sink: GuardedSink, schema: pa.Schema, blocks: Iterable[pa.Table], options: LogOptions) -> int:
     """Write the blocks, keep the footer back; return the size of the largest block of several events, as encoded."""
-    made: list[pq.FileMetaData] = []
-    with pq.ParquetWriter(sink, schema, metadata_collector=made, **options.parquet()) as writer:
+    written: list[pq.FileMetaData] = []
+    with pq.ParquetWriter(sink, schema, metadata_collector=written, **options.parquet()) as writer:
         for block in blocks:
             writer.write_table(block, row_group_size=block.num_rows)
         sink.hold()
-    groups = [made[0].row_group(number) for number in range(made[0].num_row_groups)]
+    groups = [written[0].row_group(number) for number in range(written[0].num_row_groups)]
     return max((group.total_byte_size for group in groups if group.num_rows > 1), default=0)
 
 

@@ -20,7 +20,7 @@ from custody.repository.status import disk_status
 from custody.vfs import PosixFileSystem
 from custody.vfs.faults import Fault, FaultyFileSystem
 from tests.support import event
-from tests.unit.journal.disks import in_threads, stored, stored_by_group
+from tests.unit.journal.watched_disk import in_threads, stored, stored_by_group
 
 RETRY_SECONDS = 0.05
 

@@ -1,4 +1,4 @@
-"""What the tests of sessions share: a session that is committed to a list, and FlowFiles that exist already."""
+"""Fixtures of the tests of sessions: a session that is committed to a list, and FlowFiles that exist already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading contents: by a claim, in chunks, each checked before it is given out."""
+"""Reading contents by their claims, in chunks that are checked before they are given out."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from custody.errors import CorruptionError, NotFoundError, StorageError
-from custody.flow.content.claims import ResourceClaim
-from custody.flow.content.file import ClaimHeader, ContentRecord, read_header, record_at, scan
+from custody.flow.content.claim_file import ClaimHeader, ContentRecord, ResourceClaim, read_header, record_at, scan
 from custody.flow.flowfile import DIGEST_ATTRIBUTE
 from custody.model import ContentClaim, Event
 from custody.vfs import FileSystem
@@ -86,7 +85,7 @@ class _Kept:
     start: int
 
 
-class Contents:
+class ContentReader:
     """Finds contents that are read one after the other; the files that were needed last stay mapped.
 
     For as long as one piece of work takes: a content that is erased meanwhile may still be given out.
@@ -147,13 +146,13 @@ class Contents:
 
 
 def find_content(fs: FileSystem, store: Path, claim: ContentClaim | None, sha256: str | None = None) -> Content:
-    """Return one content; raises as `Contents.find`."""
-    return Contents(fs, store).find(claim, sha256)
+    """Return one content; raises as `ContentReader.find`."""
+    return ContentReader(fs, store).find(claim, sha256)
 
 
 def content_of(fs: FileSystem, store: Path, event: Event, *, previous: bool = False) -> Content:
-    """Return the content that one event speaks of; raises as `Contents.find`."""
-    return Contents(fs, store).of(event, previous=previous)
+    """Return the content that one event speaks of; raises as `ContentReader.find`."""
+    return ContentReader(fs, store).of(event, previous=previous)
 
 
 def _checked(claim: ContentClaim, kept: _Kept, record: ContentRecord | None, sha256: str | None) -> Content:

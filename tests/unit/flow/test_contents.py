@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from custody.clock import ManualClock
 from custody.errors import ClosedError, CorruptionError, FormatVersionError, NotFoundError, StorageError
-from custody.flow.content import ContentOptions, Contents, ContentWriter, ResourceClaim, find_content, with_content
-from custody.flow.content.file import CHUNK_BYTES, ContentRecord, read_header, scan
-from custody.flow.content.reader import content_of
+from custody.flow.content import ContentOptions, ContentReader, ContentWriter, ResourceClaim, find_content, with_content
+from custody.flow.content.claim_file import CHUNK_BYTES, ContentRecord, read_header, scan
+from custody.flow.content.content_reader import content_of
 from custody.format.framing import Gap
 from custody.model import ContentClaim
 from custody.vfs import FileSystem, PosixFileSystem
@@ -114,7 +114,7 @@ def test_files_stay_mapped_for_their_neighbours_and_are_mapped_anew_when_they_gr
             views.append(path)
             return super().view(path)
 
-    to, found = writer(FS, tmp_path), Contents(Watched(), tmp_path)
+    to, found = writer(FS, tmp_path), ContentReader(Watched(), tmp_path)
     before = to.put_many([b"one", b"two", b"three"])
     assert [found.find(item.claim, item.sha256).read() for item in before] == [b"one", b"two", b"three"]
     assert len(views) == 1

@@ -21,8 +21,7 @@ from typing import Self
 
 from custody.clock import Clock
 from custody.errors import ClosedError, StorageError
-from custody.flow.content.claims import ResourceClaim, StoredContent
-from custody.flow.content.file import ClaimHeader, ContentRecord, Digest, head
+from custody.flow.content.claim_file import ClaimHeader, ContentRecord, Digest, ResourceClaim, StoredContent, head
 from custody.format.names import ContentPaths, claim_name, claim_section
 from custody.vfs import FileSystem, WritableFile, temporary
 from custody.vfs.group_commit import GroupCommitQueue
@@ -61,6 +60,8 @@ class OpenClaim:
         partial = temporary(path)
         self._file: WritableFile = fs.create(partial)
         try:
+            # Header, then name, then contents: a claim that has its name can always be read, and no acknowledged
+            # content lies in a file whose name a power failure may take.
             self._file.write(head(header))
             self._file.sync()
             fs.rename(partial, path)
@@ -165,6 +166,7 @@ class ClaimAppender:
             for data, digest in append.contents:
                 claim = self._open
                 if claim is not None and (claim.bytes + size >= self._claim_bytes or claim.is_old):
+                    # Their records say offsets in this file, so they have to be written before the next one begins.
                     _flush(claim, buffer)
                     claim.close()
                     claim = self._open = None
@@ -175,6 +177,7 @@ class ClaimAppender:
                 encoded = record.encode(claim.key)
                 buffer += (data, encoded)
                 size += len(data) + len(encoded)
+                # The caller sees it only when the commit has returned.
                 append.stored.append(_stored(claim, record))
         if self._open is not None:
             _flush(self._open, buffer)
@@ -240,9 +243,9 @@ class ContentWriter:
                 sink.write(chunk)
             return sink.finish()
 
-    def open(self) -> ContentSink:
+    def open(self) -> ContentStream:
         """Begin a content of unknown length."""
-        return ContentSink(self)
+        return ContentStream(self)
 
     def close(self) -> None:
         """End; contents under way are finished first."""
@@ -286,6 +289,7 @@ class ContentWriter:
             raise ClosedError(_CLOSED)
         names = self._options.containers
         with self._lock:
+            # Each call begins at the next container, so that threads spread over the disks.
             shift = next(self._turns) % len(names)
             turned = names[shift:] + names[:shift]
             now = time.monotonic()
@@ -316,7 +320,7 @@ class ContentWriter:
         return OpenClaim(self._fs, path, header, is_synced=self._options.is_synced)
 
 
-class ContentSink:
+class ContentStream:
     """One content that is written piece by piece; what leaves the block without `finish` is not stored."""
 
     def __init__(self, writer: ContentWriter) -> None:
@@ -334,6 +338,7 @@ class ContentSink:
             StorageError: the disk refused; the content is lost.
         """
         self._digest.update(data)
+        # Only now is it known to be large; small contents share a file, which costs fewer syncs.
         if self._claim is None and self._digest.length > self._writer.small_bytes_max:
             self._claim = self._writer.own_claim()
             self._start = self._claim.bytes
