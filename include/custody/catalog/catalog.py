@@ -1,10 +1,10 @@
-"""The catalog of one writer's database, read: a linear log of transactions, its newest state and the former ones.
+"""The catalog of one writer's database: a linear log of transactions, the states that they give, and checkpoints.
 
-One transaction on its way into a store: what it may say, and whether it landed.
+Each transaction carries the digest of its predecessor, and its key is derived from it: two processes that race for a
+revision aim at one key, of which put-if-absent gives it to one. `Catalog` reads the log, follows it as it grows, and
+appends to it; a reader of the newest state never waits for a writer.
 
-The catalog of one writer's database, extended: transactions, each with its predecessor's digest, and checkpoints.
-
-From the settings of a repository to a writer's catalog, on whatever store they name.
+Layout: docs/formats/catalog.md. Keys: `custody.catalog.keys`. Checks along the chain: `custody.catalog.chain`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 import errno
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 from uuid import UUID
 
-from custody.catalog.chain import Chain, Difference, revision_at
+from custody.catalog.chain import Chain
 from custody.catalog.checkpoints import remove_checkpoint, write_checkpoint, write_newest_hint
 from custody.catalog.codec import FEATURES_WRITTEN, decode, digest, encode
 from custody.catalog.keys import CatalogObjects
@@ -34,7 +35,7 @@ from custody.catalog.state import (
     PrunedError,
     SealedError,
 )
-from custody.catalog.transaction_pb2 import Action, Note, Transaction
+from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, Transaction
 from custody.catalog.wellformed import check_action, check_delta, have_ids_in_common
 from custody.clock import Clock
 from custody.config import Settings
@@ -51,27 +52,54 @@ from custody.format.names import parse_event_log
 from custody.store import ObjectInfo, ObjectStore, open_store
 from custody.vfs import FileSystem
 
+_COMMIT_ATTEMPTS = 100
+_LOG_FRACTION = 0.5
+_LOG_BYTES_MIN = 1 << 20
+_READ_BACK_ATTEMPTS = 5
+_PAUSE_SECONDS = 0.0005
+_PAUSE_SECONDS_MAX = 0.5
+_random = SystemRandom()
 
-class CatalogReader:
-    """Reads one catalog; cheap to make, keeps the state that it read last.
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What became live and what ceased to be between two revisions."""
+
+    added: Mapping[str, AddFile]
+    removed: Mapping[str, AddFile]
+    shards_added: Mapping[str, AddShard]
+    shards_removed: Mapping[str, AddShard]
+
+
+class Catalog:
+    """Reads and extends one catalog; cheap to make, keeps the state that it read last.
 
     Args:
         store: where the catalog lies.
         writer: whose it is; one linear timeline for each writer and database.
         database: of what.
+        clock: for commit times.
     """
 
-    def __init__(self, store: ObjectStore, writer: str, database: str) -> None:
+    def __init__(self, store: ObjectStore, writer: str, database: str, clock: Clock) -> None:
         self.objects = CatalogObjects(store, writer, database)
         self.chain = Chain(self.objects)
         self.notices: list[str] = []
-        """What was found and could be passed over, such as a damaged checkpoint."""
+        """What was passed over while the catalog was read, such as a damaged checkpoint."""
+        self.epoch: int | None = None
+        """The epoch that this process began for the writer; a greater one in the catalog stops it."""
+        self.copies: SecondCopyStore | None = None
+        """Where tombstones and marks are kept a second time; None for a catalog that hides nothing."""
         self._store = store
+        self._clock = clock
         self._state = EMPTY
         self._opened = False
+        self._settled_revision = -1
+        """Up to this revision every transaction is known to be durable."""
         self._checkpointed = (-1, 0)
         """Revision and size in bytes of the newest checkpoint that this object knows of."""
         self._log_bytes = 0
+        """Size of the transactions that were read or written since that checkpoint."""
 
     def load(self) -> CatalogState:
         """Return the newest state; the work is proportional to what was committed since the last call.
@@ -133,7 +161,7 @@ class CatalogReader:
         """
         newest = self.load()
         with self._beside_prunes(newest.floor):
-            return revision_at(self.chain, newest, time_ms)
+            return self.chain.revision_at(newest, time_ms)
 
     def difference(self, former: int, later: int) -> Difference:
         """Return what differs between two revisions, either of which may be the earlier one; raises as `at` does."""
@@ -144,116 +172,6 @@ class CatalogReader:
             {name: new.shards[name] for name in new.shards if name not in old.shards},
             {name: old.shards[name] for name in old.shards if name not in new.shards},
         )
-
-    def _refresh(self) -> CatalogState:
-        before = self._state
-        try:
-            self._state, size = self.chain.follow(before)
-        except CorruptionError:
-            # What lies behind a pruned revision may be what a process left there that did not know.
-            if self.chain.stands(before):
-                raise
-            self._state, size = before, 0
-        self._log_bytes += size
-        if before.revision >= 0 and not self.chain.stands(before):
-            # It was pruned, and what follows it may be too, or be of one that did not know; or it is lost, and a
-            # checkpoint stands in for it.
-            self._forget()
-            return self.load()
-        return self._state
-
-    @contextmanager
-    def _beside_prunes(self, revision: int) -> Iterator[None]:
-        """Say of what cannot be read from a revision on that it was pruned meanwhile, if it was."""
-        try:
-            yield
-        except (CorruptionError, StorageError, NotFoundError) as error:
-            self._forget()
-            floor = self.load().floor
-            if revision >= floor or isinstance(error, PrunedError):
-                raise
-            raise PrunedError(
-                f"{self.objects}: revision {revision} was pruned, the earliest is {floor}.", floor
-            ) from error
-
-    def _forget(self) -> None:
-        self._state, self._opened = EMPTY, False
-
-    def _kept(self, revision: int, newest: CatalogState) -> int:
-        if revision < newest.floor:
-            raise PrunedError(
-                f"{self.objects}: revision {revision} was pruned, the earliest is {newest.floor}.", newest.floor
-            )
-        if revision > newest.revision:
-            raise NotFoundError(f"{self.objects}: there is no revision {revision}, the newest is {newest.revision}.")
-        return revision
-
-
-_READ_BACK_ATTEMPTS = 5
-_PAUSE_SECONDS = 0.0005
-_PAUSE_SECONDS_MAX = 0.5
-_random = SystemRandom()
-
-
-def check_actions(actions: Sequence[Action]) -> None:
-    """Raise InvalidInputError for an action that makes no sense, such as a path that is no safe key."""
-    for action in actions:
-        check_action(action)
-
-
-def publish(store: ObjectStore, key: str, data: bytes) -> bool:
-    """Write an object if its key is free; whatever the store says, what can be read there decides."""
-    failure: StorageError | None = None
-    for number in range(_READ_BACK_ATTEMPTS):
-        try:
-            if failure is None and store.put_if_absent(key, data):
-                return True
-            if store.get(key) == data:
-                store.settle(key)
-                return True
-            return False
-        except NotFoundError:
-            # Either another race was meant (S3 says "conflict" for that) or the put did not arrive. The same
-            # bytes are put again: should both arrive, the second one finds the first.
-            failure = None
-        except StorageError as error:
-            if not store.is_remote:
-                raise  # a sync that failed: that a second one succeeds would prove nothing
-            failure = error
-        pause(number)
-    if failure is not None:
-        raise failure
-    return False
-
-
-def pause(number: int) -> None:
-    """Wait a random time that grows with the attempts, so that contenders fall out of step."""
-    time.sleep(_random.uniform(0, min(_PAUSE_SECONDS * 2**number, _PAUSE_SECONDS_MAX)))
-
-
-_COMMIT_ATTEMPTS = 100
-_LOG_FRACTION = 0.5
-_LOG_BYTES_MIN = 1 << 20
-
-
-class Catalog(CatalogReader):
-    """Reads and extends one catalog; cheap to make, keeps the state that it read last.
-
-    Args:
-        store: where the catalog lies.
-        writer: whose it is; one linear timeline for each writer and database.
-        database: of what.
-        clock: for commit times.
-    """
-
-    def __init__(self, store: ObjectStore, writer: str, database: str, clock: Clock) -> None:
-        super().__init__(store, writer, database)
-        self.epoch: int | None = None
-        """The epoch of this writer, when it has begun one; a greater one in the catalog stops it."""
-        self.copies: SecondCopyStore | None = None
-        """Where what is not to be given out any more is kept a second time; None for a catalog that hides nothing."""
-        self._clock = clock
-        self._settled_revision = -1
 
     def commit(
         self,
@@ -277,7 +195,7 @@ class Catalog(CatalogReader):
             SealedError, FencedError: this writer was retired, or taken over by another process.
             FormatVersionError: a newer custody writes here, with features that this one does not know.
         """
-        check_actions(actions)
+        _check_actions(actions)
         attempt_id = (attempt or uuid.uuid4()).bytes
         for number in range(_COMMIT_ATTEMPTS):
             state = self.settle()
@@ -308,7 +226,7 @@ class Catalog(CatalogReader):
             # Who lost has synced the winner's object, so that it needs no more time than the winner for the next one.
             self._settled_revision = transaction.revision
             if number:
-                pause(number)
+                _pause(number)
         raise CommitConflictError(
             f"{self.objects}: other writers won {_COMMIT_ATTEMPTS} times. Try again.", self._state.revision, None
         )
@@ -403,9 +321,110 @@ class Catalog(CatalogReader):
         heavy = self._log_bytes > max(_LOG_BYTES_MIN, _LOG_FRACTION * self._checkpointed[1])
         return self.checkpoint_age() >= every or heavy
 
+    def _refresh(self) -> CatalogState:
+        before = self._state
+        try:
+            self._state, size = self.chain.follow(before)
+        except CorruptionError:
+            # What lies behind a pruned revision may be what a process left there that did not know.
+            if self.chain.stands(before):
+                raise
+            self._state, size = before, 0
+        self._log_bytes += size
+        if before.revision >= 0 and not self.chain.stands(before):
+            # It was pruned, and what follows it may be too, or be of one that did not know; or it is lost, and a
+            # checkpoint stands in for it.
+            self._forget()
+            return self.load()
+        return self._state
+
     def _forget(self) -> None:
-        super()._forget()
-        self._settled_revision = -1
+        """Drop the state that was read; the next load begins at a checkpoint again."""
+        self._state, self._opened, self._settled_revision = EMPTY, False, -1
+
+    @contextmanager
+    def _beside_prunes(self, revision: int) -> Iterator[None]:
+        """Say of what cannot be read from a revision on that it was pruned meanwhile, if it was."""
+        try:
+            yield
+        except (CorruptionError, StorageError, NotFoundError) as error:
+            self._forget()
+            floor = self.load().floor
+            if revision >= floor or isinstance(error, PrunedError):
+                raise
+            raise PrunedError(
+                f"{self.objects}: revision {revision} was pruned, the earliest is {floor}.", floor
+            ) from error
+
+    def _kept(self, revision: int, newest: CatalogState) -> int:
+        if revision < newest.floor:
+            raise PrunedError(
+                f"{self.objects}: revision {revision} was pruned, the earliest is {newest.floor}.", newest.floor
+            )
+        if revision > newest.revision:
+            raise NotFoundError(f"{self.objects}: there is no revision {revision}, the newest is {newest.revision}.")
+        return revision
+
+    def _successor(
+        self, state: CatalogState, actions: Sequence[Action], next_event_id: int, attempt: bytes
+    ) -> Transaction:
+        first = state.revision < 0
+        random = not self._store.can_put_if_absent if first else state.naming == Transaction.RANDOM
+        catalog_id = uuid.uuid4().bytes if first else state.catalog_id.bytes
+        name = uuid.uuid4().bytes if random else self.objects.next_uuid(catalog_id, state.revision, state.uuid.bytes)
+        return Transaction(
+            revision=state.revision + 1,
+            uuid=name,
+            previous_uuid=b"" if first else state.uuid.bytes,
+            previous_digest=state.digest,
+            commit_time_ms=max(self._clock.now_ms(), state.commit_time_ms + 1),
+            encoding=Transaction.DELTA,
+            catalog_id=catalog_id,
+            attempt_id=attempt,
+            next_event_id=max(state.next_event_id, next_event_id),
+            naming=Transaction.RANDOM if random else Transaction.DERIVED,
+            epoch=self.epoch or 0,
+            actions=actions,
+        )
+
+    def _after(self, state: CatalogState, transaction: Transaction, data: bytes) -> CatalogState:
+        draft = Draft(state)
+        try:
+            draft.follow(transaction, digest(data))
+        except NotApplicableError as error:
+            raise self._conflict(state, error.conflict) from error
+        return draft.state()
+
+    def _check_writable(self, state: CatalogState) -> None:
+        unknown = sorted(state.writer_features - FEATURES_WRITTEN)
+        if unknown:
+            raise FormatVersionError(
+                f"{self.objects}: needs the writer features {', '.join(unknown)}, which this custody does not know."
+            )
+        if state.seal is not None:
+            raise SealedError(f"{self.objects}: was sealed at revision {state.revision}: {state.seal.reason}.")
+        if self.epoch is not None and state.epoch > self.epoch:
+            raise FencedError(
+                f"{self.objects}: epoch {state.epoch} was begun by another process, this one has {self.epoch}. Stop it."
+            )
+        if state is not EMPTY and state.naming == Transaction.DERIVED and not self._store.can_put_if_absent:
+            raise ConfigurationError(
+                f"{self.objects}: needs put-if-absent, which catalog.put_if_absent says that this store lacks."
+            )
+
+    def _check_ids(self, state: CatalogState, after: CatalogState, actions: Sequence[Action]) -> None:
+        """Raise CommitConflictError when an event log would be live beside another one with the same events."""
+        for file in (action.add_file for action in actions if action.HasField("add_file")):
+            if not file.rows or parse_event_log(file.path) is None or file.path not in after.files:
+                continue
+            for other in after.files.overlapping(file.first_event_id, file.last_event_id):
+                if have_ids_in_common(file, other):
+                    conflict = Conflict("add file", file.path, f"holds event ids that {other.path} holds")
+                    raise self._conflict(state, conflict)
+
+    def _conflict(self, state: CatalogState, conflict: Conflict) -> CommitConflictError:
+        message = f"{self.objects} revision {state.revision}: {conflict}"
+        return CommitConflictError(message, state.revision, conflict)
 
     def _publish(self, state: CatalogState, key: str, data: bytes) -> bool:
         """Put a transaction in its place, as `publish`; a folder that goes meanwhile is made again."""
@@ -467,67 +486,6 @@ class Catalog(CatalogReader):
     def _is_on_the_way(self, after: CatalogState, fresh: CatalogState) -> bool:
         return after.digest == (fresh if fresh.revision == after.revision else self.chain.at(after.revision)).digest
 
-    def _check_writable(self, state: CatalogState) -> None:
-        unknown = sorted(state.writer_features - FEATURES_WRITTEN)
-        if unknown:
-            raise FormatVersionError(
-                f"{self.objects}: needs the writer features {', '.join(unknown)}, which this custody does not know."
-            )
-        if state.seal is not None:
-            raise SealedError(f"{self.objects}: was sealed at revision {state.revision}: {state.seal.reason}.")
-        if self.epoch is not None and state.epoch > self.epoch:
-            raise FencedError(
-                f"{self.objects}: epoch {state.epoch} was begun by another process, this one has {self.epoch}. Stop it."
-            )
-        if state is not EMPTY and state.naming == Transaction.DERIVED and not self._store.can_put_if_absent:
-            raise ConfigurationError(
-                f"{self.objects}: needs put-if-absent, which catalog.put_if_absent says that this store lacks."
-            )
-
-    def _check_ids(self, state: CatalogState, after: CatalogState, actions: Sequence[Action]) -> None:
-        """Raise CommitConflictError when an event log would be live beside another one with the same events."""
-        for file in (action.add_file for action in actions if action.HasField("add_file")):
-            if not file.rows or parse_event_log(file.path) is None or file.path not in after.files:
-                continue
-            for other in after.files.overlapping(file.first_event_id, file.last_event_id):
-                if have_ids_in_common(file, other):
-                    conflict = Conflict("add file", file.path, f"holds event ids that {other.path} holds")
-                    raise _conflict(self.objects, state, conflict)
-
-    def _after(self, state: CatalogState, transaction: Transaction, data: bytes) -> CatalogState:
-        draft = Draft(state)
-        try:
-            draft.follow(transaction, digest(data))
-        except NotApplicableError as error:
-            raise _conflict(self.objects, state, error.conflict) from error
-        return draft.state()
-
-    def _successor(
-        self, state: CatalogState, actions: Sequence[Action], next_event_id: int, attempt: bytes
-    ) -> Transaction:
-        first = state.revision < 0
-        random = not self._store.can_put_if_absent if first else state.naming == Transaction.RANDOM
-        catalog_id = uuid.uuid4().bytes if first else state.catalog_id.bytes
-        name = uuid.uuid4().bytes if random else self.objects.next_uuid(catalog_id, state.revision, state.uuid.bytes)
-        return Transaction(
-            revision=state.revision + 1,
-            uuid=name,
-            previous_uuid=b"" if first else state.uuid.bytes,
-            previous_digest=state.digest,
-            commit_time_ms=max(self._clock.now_ms(), state.commit_time_ms + 1),
-            encoding=Transaction.DELTA,
-            catalog_id=catalog_id,
-            attempt_id=attempt,
-            next_event_id=max(state.next_event_id, next_event_id),
-            naming=Transaction.RANDOM if random else Transaction.DERIVED,
-            epoch=self.epoch or 0,
-            actions=actions,
-        )
-
-
-def _conflict(objects: CatalogObjects, state: CatalogState, conflict: Conflict) -> CommitConflictError:
-    return CommitConflictError(f"{objects} revision {state.revision}: {conflict}", state.revision, conflict)
-
 
 def store_of(settings: Settings, fs: FileSystem) -> ObjectStore:
     """Return the store of a repository.
@@ -543,3 +501,39 @@ def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) 
     catalog = Catalog(store_of(settings, fs), writer, settings.repository.database, clock)
     catalog.copies = SecondCopyStore(catalog.objects)
     return catalog
+
+
+def publish(store: ObjectStore, key: str, data: bytes) -> bool:
+    """Write an object if its key is free; whatever the store says, what can be read there decides."""
+    failure: StorageError | None = None
+    for number in range(_READ_BACK_ATTEMPTS):
+        try:
+            if failure is None and store.put_if_absent(key, data):
+                return True
+            if store.get(key) == data:
+                store.settle(key)
+                return True
+            return False
+        except NotFoundError:
+            # Either another race was meant (S3 says "conflict" for that) or the put did not arrive. The same
+            # bytes are put again: should both arrive, the second one finds the first.
+            failure = None
+        except StorageError as error:
+            if not store.is_remote:
+                raise  # a sync that failed: that a second one succeeds would prove nothing
+            failure = error
+        _pause(number)
+    if failure is not None:
+        raise failure
+    return False
+
+
+def _check_actions(actions: Sequence[Action]) -> None:
+    """Raise InvalidInputError for an action that makes no sense, such as a path that is no safe key."""
+    for action in actions:
+        check_action(action)
+
+
+def _pause(number: int) -> None:
+    """Wait a random time that grows with the attempts, so that contenders fall out of step."""
+    time.sleep(_random.uniform(0, min(_PAUSE_SECONDS * 2**number, _PAUSE_SECONDS_MAX)))

@@ -1,18 +1,19 @@
-"""Reading a catalog: the newest checkpoint that can be read, then transaction by transaction, each checked.
+"""The chain of transactions: from the newest checkpoint that can be read, transaction by transaction, each checked.
 
-Questions about the past of a catalog.
+`Chain` holds no state between calls. Whatever a hint, a listing or a file name says is a claim; a transaction counts
+when it carries the digest of its predecessor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from custody.catalog.codec import decode, digest
 from custody.catalog.keys import CatalogObject, CatalogObjects, uuid_text
 from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError, PrunedError
-from custody.catalog.transaction_pb2 import AddFile, AddShard, Transaction
+from custody.catalog.transaction_pb2 import Transaction
 from custody.catalog.wellformed import check_delta, check_full, check_hint
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError, StorageError
 
@@ -170,42 +171,36 @@ class Chain:
             "Bring the missing objects back, or run: custody catalog repair"
         )
 
-    def _by_hint(self) -> Opened | None:
-        """Return what the hint leads to; None when that is not the end of the catalog."""
-        hinted = self.hinted()
-        if hinted is None:
-            return None
-        key = self.objects.key(hinted.revision, hinted.uuid, checkpoint=True)
-        try:
-            found = self.checkpoint(CatalogObject(hinted.revision, UUID(bytes=hinted.uuid), True, key), [])
-            if found is None or found.state.catalog_id.bytes != hinted.catalog_id:
-                return None
-            return self._followed(found)
-        except (CorruptionError, FormatVersionError):
-            return None
-
-    def _followed(self, start: Checkpointed) -> Opened:
-        state, size = start.state, 0
-        while True:
-            state, more = self.follow(state)
-            size += more
-            if self.check_end(state):
-                return Opened(state, start, size)
-
-    def at(self, revision: int, floor: int = 0) -> CatalogState:
+    def at(self, revision: int) -> CatalogState:
         """Return the state at a revision.
 
         Raises:
-            PrunedError: it lies before the floor.
-            NotFoundError: it was not committed yet.
-            CorruptionError: a transaction on the way to it is damaged or missing.
+            CorruptionError: the revision, or a transaction on the way to it, is damaged or missing.
         """
-        if revision < floor:
-            raise PrunedError(f"{self.objects}: revision {revision} was pruned, the earliest is {floor}.", floor)
         state, _ = self.follow(self.newest_checkpoint(revision).state, revision)
         if state.revision != revision:
             raise CorruptionError(f"{self.objects}: expected revision {state.revision + 1}, got no file.")
         return state
+
+    def revision_at(self, newest: CatalogState, time_ms: int) -> int:
+        """Return the last revision that was committed at or before a time; reads a logarithmic number of them.
+
+        Raises:
+            NotFoundError: the catalog begins later.
+            PrunedError: the revisions that are kept begin later.
+        """
+        low, high = newest.floor, newest.revision
+        if high < 0 or self._commit_time(low, newest) > time_ms:
+            if newest.floor:
+                raise PrunedError(f"{self.objects}: that time was pruned, the earliest revision is {low}.", low)
+            raise NotFoundError(f"{self.objects}: nothing was committed at that time yet.")
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._commit_time(middle, newest) <= time_ms:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
     def transactions(self, start: int = 0, stop: int | None = None) -> Iterator[Transaction]:
         """Yield the transactions from a revision up to one, oldest first, each checked against its predecessor.
@@ -242,6 +237,58 @@ class Chain:
         """Return the key that the next transaction has; None when names are random and none is there."""
         keys = self._next_keys(Draft(state), 1)
         return keys[0] if keys else None
+
+    def _by_hint(self) -> Opened | None:
+        """Return what the hint leads to; None when that is not the end of the catalog."""
+        hinted = self.hinted()
+        if hinted is None:
+            return None
+        key = self.objects.key(hinted.revision, hinted.uuid, checkpoint=True)
+        try:
+            found = self.checkpoint(CatalogObject(hinted.revision, UUID(bytes=hinted.uuid), True, key), [])
+            if found is None or found.state.catalog_id.bytes != hinted.catalog_id:
+                return None
+            return self._followed(found)
+        except (CorruptionError, FormatVersionError):
+            return None
+
+    def _followed(self, start: Checkpointed) -> Opened:
+        state, size = start.state, 0
+        while True:
+            state, more = self.follow(state)
+            size += more
+            if self.check_end(state):
+                return Opened(state, start, size)
+
+    def _commit_time(self, revision: int, newest: CatalogState) -> int:
+        """Return when a revision was committed, in ms, by its own transaction: a foreign one beside it says nothing.
+
+        Raises:
+            CorruptionError: neither the transaction nor a checkpoint beside it can be read.
+        """
+        if revision == newest.revision:
+            return newest.commit_time_ms
+        reasons = []
+        # The transaction first: a checkpoint beside it may be damaged, and stands in only where it is lost.
+        for item in sorted(self._own(revision), key=lambda item: item.is_checkpoint):
+            where = self._store.locate(item.key)
+            try:
+                message = decode(self._store.get(item.key), where)
+                (check_full if item.is_checkpoint else check_delta)(message, where)
+            except (CorruptionError, NotFoundError, StorageError) as error:
+                reasons.append(str(error))
+            else:
+                return message.commit_time_ms
+        reason = f" {reasons[0]}" if reasons else ""
+        raise CorruptionError(f"{self.objects}: expected revision {revision}, got no file that can be read.{reason}")
+
+    def _own(self, revision: int) -> list[CatalogObject]:
+        """Return the objects of the chain at a revision, without foreign ones that lie beside them."""
+        items = self.objects.at(revision)
+        if len({item.uuid for item in items}) < 2:
+            return items
+        uuid = self.at(revision).uuid
+        return [item for item in items if item.uuid == uuid]
 
     def _next_keys(self, draft: Draft, width: int) -> list[str]:
         """Return the keys of the next revisions: names are derived, so that several can be read at once."""
@@ -342,24 +389,6 @@ class Chain:
         return transaction
 
 
-def _is_whole(data: bytes) -> bool:
-    try:
-        decode(data, "")
-    except (CorruptionError, FormatVersionError):
-        return False
-    return True
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """What became live and what ceased to be between two revisions."""
-
-    added: Mapping[str, AddFile]
-    removed: Mapping[str, AddFile]
-    shards_added: Mapping[str, AddShard]
-    shards_removed: Mapping[str, AddShard]
-
-
 def last_commit_ms(objects: CatalogObjects) -> int | None:
     """Return when the newest object that can be read was committed, in ms; None when none can be.
 
@@ -376,62 +405,9 @@ def last_commit_ms(objects: CatalogObjects) -> int | None:
     return None
 
 
-def revision_at(chain: Chain, newest: CatalogState, time_ms: int) -> int:
-    """Return the last revision that was committed at or before a time; reads a logarithmic number of them.
-
-    Raises:
-        NotFoundError: the catalog begins later.
-        PrunedError: what is kept of it does.
-    """
-    low, high = newest.floor, newest.revision
-    times = _Times(chain, newest)
-    if high < 0 or times.of(low) > time_ms:
-        if newest.floor:
-            raise PrunedError(f"{chain.objects}: that time was pruned, the earliest revision is {low}.", low)
-        raise NotFoundError(f"{chain.objects}: nothing was committed at that time yet.")
-    while low < high:
-        middle = (low + high + 1) // 2
-        if times.of(middle) <= time_ms:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-class _Times:
-    """When revisions were committed, by their own transactions: a foreign one beside them says nothing."""
-
-    def __init__(self, chain: Chain, newest: CatalogState) -> None:
-        self._chain = chain
-        self._objects = chain.objects
-        self._newest = newest
-
-    def of(self, revision: int) -> int:
-        """Return a commit time in ms.
-
-        Raises:
-            CorruptionError: neither the transaction nor a checkpoint beside it can be read.
-        """
-        if revision == self._newest.revision:
-            return self._newest.commit_time_ms
-        reasons = []
-        # The transaction first: a checkpoint beside it may be damaged, and stands in only where it is lost.
-        for item in sorted(self._own(revision), key=lambda item: item.is_checkpoint):
-            where = self._objects.store.locate(item.key)
-            try:
-                message = decode(self._objects.store.get(item.key), where)
-                (check_full if item.is_checkpoint else check_delta)(message, where)
-            except (CorruptionError, NotFoundError, StorageError) as error:
-                reasons.append(str(error))
-            else:
-                return message.commit_time_ms
-        said = f" {reasons[0]}" if reasons else ""
-        raise CorruptionError(f"{self._objects}: expected revision {revision}, got no file that can be read.{said}")
-
-    def _own(self, revision: int) -> list[CatalogObject]:
-        """Return the objects of the chain at a revision: only those when there are others beside them."""
-        found = self._objects.at(revision)
-        if len({item.uuid for item in found}) < 2:
-            return found
-        uuid = self._chain.at(revision).uuid
-        return [item for item in found if item.uuid == uuid]
+def _is_whole(data: bytes) -> bool:
+    try:
+        decode(data, "")
+    except (CorruptionError, FormatVersionError):
+        return False
+    return True

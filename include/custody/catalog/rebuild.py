@@ -1,19 +1,12 @@
-"""What a catalog says besides its files, as far as its objects can still be read: for a catalog that is made anew.
+"""Rebuild: a new catalog from what data files and the readable objects of the old catalog still say.
 
-What was forgotten, what is held, what expired and what is known to be lost stands in the catalog and nowhere else; data
-files know nothing of it. So the objects that are left are read one by one, each trusted for its own checksum, in the
-order of their revisions. What one that cannot be read did is unknown: a later checkpoint makes up for it, as it says
-everything anew. Objects that earlier rebuilds moved aside are read first, so that a rebuild that was interrupted can be
-done again.
+Files come from the footers of the event logs, at two range reads a file: each footer names the events it holds and, if
+it was embedded, the transaction that added it. Tombstones, holds, marks and losses are in the catalog alone, so they
+are salvaged from its objects, one by one, each trusted for its own checksum, and from the second copies. Objects that
+an earlier rebuild moved aside are read too, so that an interrupted rebuild can be repeated.
 
-Tombstones and marks are kept a second time (`forgotten`): what objects of the catalog do not tell is taken from there.
-
-A catalog made again from the footers of the data files alone, when nothing else is left.
-
-Two range reads a file: its last 8 bytes, then its footer, whose key-value metadata says which events it holds and, if
-it was embedded, by which transaction it was added. What footers cannot tell is stated as lost: removals, the index
-shards, and the revisions that only such actions made. Tombstones, holds, marks and losses are taken over as far as
-objects of the old catalog can be read (`salvage`). The old objects are moved aside, never deleted.
+What neither source tells is stated as lost: removals, index shards, and the revisions that only such actions made. The
+old objects are moved aside, never deleted.
 """
 
 from __future__ import annotations
@@ -38,7 +31,7 @@ from custody.catalog.second_copies import SecondCopies, SecondCopyStore
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange, Transaction
 from custody.catalog.wellformed import check_action, have_ids_in_common
 from custody.clock import Clock
-from custody.errors import ConflictError, CorruptionError, CustodyError, InvalidInputError, NotFoundError, StorageError
+from custody.errors import CorruptionError, CustodyError, InvalidInputError, NotFoundError, StorageError
 from custody.format.names import (
     TIME_DIGITS,
     parse_event_log,
@@ -51,6 +44,7 @@ from custody.format.names import (
 
 REPLACED_PREFIX = "transactions-replaced-"
 KINDS = ("tombstones", "holds", "marks", "losses")
+METADATA_KEY = b"custody"
 
 
 @dataclass
@@ -149,37 +143,6 @@ def salvage(objects: CatalogObjects) -> Salvaged:
     return found
 
 
-def _keys(objects: CatalogObjects, prefix: str) -> Iterator[str]:
-    """Yield the objects below a prefix, oldest revision first, a checkpoint behind its transaction."""
-    found = []
-    for key in objects.store.keys(prefix):
-        folder, _, name = key.removeprefix(prefix).partition("/")
-        revision, parsed = parse_revision(folder), parse_transaction(name)
-        if revision is not None and parsed is not None:
-            found.append((revision, parsed[1], key))
-    yield from (key for _, _, key in sorted(found))
-
-
-def _said(action: Action) -> tuple[str, str, bool] | None:
-    """Return of what kind an action is, whom it names, and whether that stands from then on; None for another one."""
-    kind = action.WhichOneof("kind")
-    if kind == "add_hold":
-        return "holds", action.add_hold.name, True
-    if kind == "remove_hold":
-        return "holds", action.remove_hold.name, False
-    by_id = {
-        "add_tombstone": ("tombstones", action.add_tombstone.id, True),
-        "remove_tombstone": ("tombstones", action.remove_tombstone.id, False),
-        "add_mark": ("marks", action.add_mark.id, True),
-        "remove_mark": ("marks", action.remove_mark.id, False),
-        "add_loss": ("losses", action.add_loss.id, True),
-    }.get(kind or "")
-    return None if by_id is None else (by_id[0], by_id[1].hex(), by_id[2])
-
-
-METADATA_KEY = b"custody"
-
-
 @dataclass
 class FooterScan:
     """What the data files say."""
@@ -192,18 +155,6 @@ class FooterScan:
     """The transaction that added a file, by path, where its footer says so: files of one become live together."""
     skipped: list[str] = field(default_factory=list)
     """Why files are left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """What a rebuild made."""
-
-    revision: int
-    files: int
-    events: int
-    lost: tuple[str, ...]
-    set_aside: str
-    """Where the old objects were moved, empty when there were none."""
 
 
 def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: Iterable[str] = ()) -> FooterScan:
@@ -233,34 +184,16 @@ def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: It
     return found
 
 
-def shard_of(file: AddFile, containers: Sequence[str]) -> AddShard:
-    """Return the index shard that belongs to an event log by name; the index step builds it if it is gone."""
-    return AddShard(
-        name=shard_name(file.first_event_time_ms, file.first_event_id),
-        container=containers[shard_container(file.first_event_id, len(containers))],
-        documents=file.rows,
-        first_event_id=file.first_event_id,
-        last_event_id=file.last_event_id,
-        first_event_time_ms=file.first_event_time_ms,
-        last_event_time_ms=file.last_event_time_ms,
-        log_paths=[file.path],
-    )
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a rebuild made."""
 
-
-def rebuild_losses(scanned: FooterScan, kept: Salvaged, containers: Sequence[str] = ()) -> list[str]:
-    """Return what a catalog made of these will not know."""
-    lost = list(scanned.skipped)
-    known = sorted(set(scanned.transactions.values()))
-    gaps = _gaps(known)
-    if gaps:
-        lost.append(f"{len(gaps)} revisions between {known[0]} and {known[-1]} added no file that is left")
-    lost.append("removals: a file that was removed and is still there is live again, unless a mark names it")
-    lost += [] if kept.lost is None else [kept.lost]
-    lost.append("catalogs that were absorbed, and whether the writer was retired")
-    lost += [] if containers else ["index shards"]
-    if not known:
-        lost.append("the numbers of revisions, and their order: files are taken in the order of their events")
-    return lost
+    revision: int
+    files: int
+    events: int
+    lost: tuple[str, ...]
+    set_aside: str
+    """Where the old objects were moved, empty when there were none."""
 
 
 def rebuild(
@@ -300,14 +233,44 @@ def rebuild(
     return Rebuilt(state.revision, len(order), sum(file.rows for file in order), tuple(lost), aside)
 
 
-def _gaps(known: Sequence[int]) -> list[int]:
-    """Return the revisions between the first and the last of those that are known, which are sorted."""
-    return sorted(set(range(known[0], known[-1] + 1)) - set(known)) if known else []
+def rebuild_losses(scanned: FooterScan, kept: Salvaged, containers: Sequence[str] = ()) -> list[str]:
+    """Return what a catalog made of these will not know."""
+    lost = list(scanned.skipped)
+    known = sorted(set(scanned.transactions.values()))
+    gaps = _gaps(known)
+    if gaps:
+        lost.append(f"{len(gaps)} revisions between {known[0]} and {known[-1]} added no file that is left")
+    lost.append("removals: a file that was removed and is still there is live again, unless a mark names it")
+    lost += [] if kept.lost is None else [kept.lost]
+    lost.append("catalogs that were absorbed, and whether the writer was retired")
+    lost += [] if containers else ["index shards"]
+    if not known:
+        lost.append("the numbers of revisions, and their order: files are taken in the order of their events")
+    return lost
+
+
+def shard_of(file: AddFile, containers: Sequence[str]) -> AddShard:
+    """Return the index shard that belongs to an event log by name; the index step builds it if it is gone."""
+    return AddShard(
+        name=shard_name(file.first_event_time_ms, file.first_event_id),
+        container=containers[shard_container(file.first_event_id, len(containers))],
+        documents=file.rows,
+        first_event_id=file.first_event_id,
+        last_event_id=file.last_event_id,
+        first_event_time_ms=file.first_event_time_ms,
+        last_event_time_ms=file.last_event_time_ms,
+        log_paths=[file.path],
+    )
+
+
+def aside_prefix(objects: CatalogObjects, clock: Clock, why: str) -> str:
+    """Return the prefix, beside the catalog, to which objects are moved or copied now."""
+    return f"{objects.home}transactions-{why}-{clock.now_ms():0{TIME_DIGITS}d}/"
 
 
 def set_aside(objects: CatalogObjects, clock: Clock, why: str, from_revision: int = 0) -> str:
     """Move the catalog's objects from a revision on to a folder beside it; return its prefix, empty if none moved."""
-    target = f"{objects.home}transactions-{why}-{clock.now_ms():0{TIME_DIGITS}d}/"
+    target = aside_prefix(objects, clock, why)
     first = objects.folder(from_revision)
     moved = False
     keys = [key for key in objects.store.keys(objects.prefix) if key >= first or key == objects.hint]
@@ -340,32 +303,32 @@ def wipe(objects: CatalogObjects, confirm: str) -> int:
     return len(keys)
 
 
-def replace_from(objects: CatalogObjects, clock: Clock, revision: int, key: str, data: bytes) -> None:
-    """Let one object take the place of all from a revision on, after these were copied to a folder beside.
+def _keys(objects: CatalogObjects, prefix: str) -> Iterator[str]:
+    """Yield the objects below a prefix, oldest revision first, a checkpoint behind its transaction."""
+    found = []
+    for key in objects.store.keys(prefix):
+        folder, _, name = key.removeprefix(prefix).partition("/")
+        revision, parsed = parse_revision(folder), parse_transaction(name)
+        if revision is not None and parsed is not None:
+            found.append((revision, parsed[1], key))
+    yield from (key for _, _, key in sorted(found))
 
-    Where names are derived the key is that of the revision's own transaction: one write decides.
 
-    Raises:
-        ConflictError: somebody wrote there meanwhile; nothing was replaced.
-    """
-    target = f"{objects.home}transactions-damaged-{clock.now_ms():0{TIME_DIGITS}d}/"
-    store, first = objects.store, objects.folder(revision)
-    keys = [found for found in store.keys(objects.prefix) if found >= first and store.head(found) is not None]
-    old = {found: store.get(found) for found in keys}
-    for found, content in old.items():
-        store.put(target + found.removeprefix(objects.prefix), content)
-    if key in old:
-        is_free = store.get(key) == old[key]
-        if is_free:
-            store.put(key, data)
-    else:
-        is_free = store.put_if_absent(key, data) or store.get(key) == data
-    if not is_free:
-        raise ConflictError(f"{store.locate(key)}: somebody wrote it while the catalog was repaired. Try again.")
-    for found in sorted(old, reverse=True):
-        if found != key:
-            store.delete(found)
-            store.drop_folder(found.rpartition("/")[0] + "/")
+def _said(action: Action) -> tuple[str, str, bool] | None:
+    """Return of what kind an action is, whom it names, and whether that stands from then on; None for another one."""
+    kind = action.WhichOneof("kind")
+    if kind == "add_hold":
+        return "holds", action.add_hold.name, True
+    if kind == "remove_hold":
+        return "holds", action.remove_hold.name, False
+    by_id = {
+        "add_tombstone": ("tombstones", action.add_tombstone.id, True),
+        "remove_tombstone": ("tombstones", action.remove_tombstone.id, False),
+        "add_mark": ("marks", action.add_mark.id, True),
+        "remove_mark": ("marks", action.remove_mark.id, False),
+        "add_loss": ("losses", action.add_loss.id, True),
+    }.get(kind or "")
+    return None if by_id is None else (by_id[0], by_id[1].hex(), by_id[2])
 
 
 def _described(
@@ -447,6 +410,11 @@ def _drop_covered(found: FooterScan) -> None:
         else:
             kept.append(file)
     found.files = kept
+
+
+def _gaps(known: Sequence[int]) -> list[int]:
+    """Return the revisions between the first and the last of those that are known, which are sorted."""
+    return sorted(set(range(known[0], known[-1] + 1)) - set(known)) if known else []
 
 
 def _added_by(scanned: FooterScan, file: AddFile) -> tuple[int, UUID | None]:

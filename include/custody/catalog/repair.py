@@ -1,12 +1,11 @@
-"""Tombstones and marks that only their second copies still know, brought back into a state.
-
-Makes a catalog with unreadable revisions readable again, without hiding what was lost.
+"""Repair: a catalog with unreadable revisions becomes readable again, without hiding what was lost.
 
 The last good state stays. Of the later transactions those that can be read are taken as far as they still apply; event
-logs that lie in the store and that no readable transaction removed are taken from their footers. All objects from the
-first unreadable revision on are copied aside, then one transaction with a note takes the place of the first, then the
-others go: a crash in between loses nothing, the next repair goes on. An attestation of a later revision will then say,
-rightly, that the history is not the attested one.
+logs in the store that no readable transaction removed are taken from their footers; tombstones and marks come back
+from their second copies. All objects from the first unreadable revision on are copied aside, one transaction with a
+note takes the place of the first, then the others go: a crash in between loses nothing, and the next repair goes on.
+
+An attestation of a later revision will then say, rightly, that the history is not the attested one.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from dataclasses import dataclass, field
 from custody.catalog.catalog import Catalog
 from custody.catalog.codec import decode
 from custody.catalog.keys import CatalogObject, CatalogObjects
-from custody.catalog.rebuild import replace_from, scan_footers, shard_of
-from custody.catalog.second_copies import SecondCopy, SecondCopyStore, copied_entries
+from custody.catalog.rebuild import aside_prefix, scan_footers, shard_of
+from custody.catalog.second_copies import SecondCopy, SecondCopyStore, copied_entries, copied_entry
 from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError
 from custody.catalog.transaction_pb2 import (
     EXPIRED,
@@ -32,75 +31,8 @@ from custody.catalog.transaction_pb2 import (
 )
 from custody.catalog.wellformed import check_delta, check_full, read_file_entry
 from custody.clock import Clock
-from custody.errors import CorruptionError, CustodyError, NotFoundError
+from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
 from custody.format.names import LEASES, parse_revision
-
-
-@dataclass
-class RestoredCopies:
-    """What brings copies back."""
-
-    actions: list[Action] = field(default_factory=list)
-    restored: list[str] = field(default_factory=list)
-    expired: set[str] = field(default_factory=set)
-    """The files that the marks name, which are not to be listed again."""
-    more: list[str] = field(default_factory=list)
-    """What cannot be brought back: events that would be given out again, and why."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The ids of the tombstones and marks that are brought back."""
-        return tuple(self.restored)
-
-
-def restore_copies(draft: Draft, copies: Iterable[SecondCopy]) -> RestoredCopies:
-    """Apply copies to a draft that lacks what they say.
-
-    What expired is not let go again while a hold stands: nobody knows whether it was made before.
-    """
-    found = RestoredCopies()
-    for copy in copies:
-        state = draft.state()
-        name = next(iter(_names(copy)))
-        if name in copied_entries(state):
-            continue
-        actions = [copy.action]
-        if copy.action.HasField("add_mark"):
-            again = _removals(state, copy.action.add_mark)
-            if again and state.holds:
-                found.more.append(_held(state, copy.action.add_mark))
-                continue
-            found.expired.update(copy.action.add_mark.paths)
-            actions = [*again, *actions]
-        try:
-            draft.apply(actions)
-        except NotApplicableError as error:
-            found.more.append(f"the copy {copy.key} does not apply: {error}")
-            continue
-        found.actions += actions
-        found.restored.append(name)
-    return found
-
-
-def _names(copy: SecondCopy) -> list[str]:
-    action = copy.action
-    return [(action.add_tombstone.id if action.HasField("add_tombstone") else action.add_mark.id).hex()]
-
-
-def _removals(state: CatalogState, mark: AddMark) -> list[Action]:
-    """Return what takes off the list what a mark says expired: its logs, and shards none of whose logs are left."""
-    gone = {path for path in mark.paths if path in state.files}
-    shards = [shard.name for shard in state.shards.values() if shard.log_paths and gone.issuperset(shard.log_paths)]
-    removed = [Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(gone)]
-    return [*removed, *(Action(remove_shard=RemoveShard(name=name, reason=EXPIRED)) for name in sorted(shards))]
-
-
-def _held(state: CatalogState, mark: AddMark) -> str:
-    files = [state.files[path] for path in mark.paths if path in state.files]
-    ids = ", ".join(f"{file.first_event_id} to {file.last_event_id}" for file in files)
-    holds = ", ".join(sorted(state.holds))
-    return f"the events {ids} had expired and would be given out again, because the hold {holds} may mean them"
-
 
 _LOCK = "catalog-repair"
 _LOST_MAX = 10_000
@@ -213,13 +145,63 @@ def repair(
         return _repaired(catalog, clock, containers, leave_out)
 
 
+@dataclass
+class RestoredCopies:
+    """What brings copies back."""
+
+    actions: list[Action] = field(default_factory=list)
+    restored: list[str] = field(default_factory=list)
+    expired: set[str] = field(default_factory=set)
+    """The files that the marks name, which are not to be listed again."""
+    more: list[str] = field(default_factory=list)
+    """What cannot be brought back: events that would be given out again, and why."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ids of the tombstones and marks that are brought back."""
+        return tuple(self.restored)
+
+
+def restore_copies(draft: Draft, copies: Iterable[SecondCopy]) -> RestoredCopies:
+    """Apply copies to a draft that lacks what they say.
+
+    What expired is not let go again while a hold stands: nobody knows whether it was made before.
+    """
+    found = RestoredCopies()
+    for copy in copies:
+        state = draft.state()
+        name = copied_entry(copy.action).id.hex()
+        if name in copied_entries(state):
+            continue
+        actions = [copy.action]
+        if copy.action.HasField("add_mark"):
+            again = _removals(state, copy.action.add_mark)
+            if again and state.holds:
+                found.more.append(_held(state, copy.action.add_mark))
+                continue
+            found.expired.update(copy.action.add_mark.paths)
+            actions = [*again, *actions]
+        try:
+            draft.apply(actions)
+        except NotApplicableError as error:
+            found.more.append(f"the copy {copy.key} does not apply: {error}")
+            continue
+        found.actions += actions
+        found.restored.append(name)
+    return found
+
+
 def _repaired(
     catalog: Catalog, clock: Clock, containers: Sequence[str], leave_out: Container[str]
 ) -> tuple[RepairPlan, CatalogState]:
     plan = plan_repair(catalog, leave_out)
     objects = catalog.objects
     for key in plan.checkpoints:
-        _set_aside(objects, key, f"{objects.home}transactions-damaged-{clock.now_ms():013d}/{key.rpartition('/')[2]}")
+        _set_aside(
+            objects,
+            key,
+            f"{objects.home}transactions-damaged-{clock.now_ms():0{TIME_DIGITS}d}/{key.rpartition('/')[2]}",
+        )
     fresh = Catalog(objects.store, objects.writer, objects.database, clock)
     fresh.copies = catalog.copies
     if plan.newest > plan.good.revision >= 0:
@@ -236,7 +218,7 @@ def _repaired(
         if fresh.copies is not None:
             fresh.copies.keep(plan.good, plan.actions)  # from now on they belong to another revision
         key, data = fresh.continuation(plan.good, [note, *plan.actions, *shards], plan.next_event_id)
-        replace_from(objects, clock, first, key, data)
+        _replace_from(objects, clock, first, key, data)
         for revision in _folders(catalog):
             if revision > first:
                 objects.store.drop_folder(objects.folder(revision))
@@ -244,6 +226,34 @@ def _repaired(
     if plan.is_needed:
         fresh.write_checkpoint()
     return plan, state
+
+
+def _replace_from(objects: CatalogObjects, clock: Clock, revision: int, key: str, data: bytes) -> None:
+    """Let one object take the place of all from a revision on, after these were copied to a folder beside.
+
+    Where names are derived the key is that of the revision's own transaction: one write decides.
+
+    Raises:
+        ConflictError: somebody wrote there meanwhile; nothing was replaced.
+    """
+    target = aside_prefix(objects, clock, "damaged")
+    store, first = objects.store, objects.folder(revision)
+    keys = [found for found in store.keys(objects.prefix) if found >= first and store.head(found) is not None]
+    old = {found: store.get(found) for found in keys}
+    for found, content in old.items():
+        store.put(target + found.removeprefix(objects.prefix), content)
+    if key in old:
+        is_free = store.get(key) == old[key]
+        if is_free:
+            store.put(key, data)
+    else:
+        is_free = store.put_if_absent(key, data) or store.get(key) == data
+    if not is_free:
+        raise ConflictError(f"{store.locate(key)}: somebody wrote it while the catalog was repaired. Try again.")
+    for found in sorted(old, reverse=True):
+        if found != key:
+            store.delete(found)
+            store.drop_folder(found.rpartition("/")[0] + "/")
 
 
 def _set_aside(objects: CatalogObjects, key: str, target: str) -> None:
@@ -259,26 +269,6 @@ def _let_go_by(actions: Sequence[Action]) -> set[str]:
     """Return the tombstones and marks that actions take back, by id."""
     gone = {action.remove_tombstone.id.hex() for action in actions if action.HasField("remove_tombstone")}
     return gone | {action.remove_mark.id.hex() for action in actions if action.HasField("remove_mark")}
-
-
-def _traced(newest: int, folders: Sequence[int]) -> int:
-    """Return up to which revision folders without a transaction speak of a lost tail: of several, one is no trace."""
-    behind = [number for number in folders if number > newest]
-    return behind[-1] if len(behind) > 1 else -1
-
-
-def _hinted(catalog: Catalog, good: CatalogState) -> int:
-    """Return of which revision the hint speaks, -1 when it is of another catalog or cannot be read."""
-    hinted = catalog.chain.hinted()
-    is_ours = hinted is not None and (good.revision < 0 or hinted.catalog_id == good.catalog_id.bytes)
-    return hinted.revision if hinted is not None and is_ours else -1
-
-
-def _folders(catalog: Catalog) -> list[int]:
-    """Return the revisions that have a folder, going up."""
-    objects = catalog.objects
-    found = (parse_revision(name) for name in objects.store.folders(objects.prefix))
-    return sorted(number for number in found if number is not None)
 
 
 def _last_good(catalog: Catalog) -> tuple[CatalogState, bool, list[str]]:
@@ -325,6 +315,26 @@ def _followed(catalog: Catalog, state: CatalogState) -> CatalogState:
                 state, _ = catalog.chain.follow(state, state.revision + 1)
             except CorruptionError:
                 return state
+
+
+def _traced(newest: int, folders: Sequence[int]) -> int:
+    """Return up to which revision folders without a transaction speak of a lost tail: of several, one is no trace."""
+    behind = [number for number in folders if number > newest]
+    return behind[-1] if len(behind) > 1 else -1
+
+
+def _hinted(catalog: Catalog, good: CatalogState) -> int:
+    """Return of which revision the hint speaks, -1 when it is of another catalog or cannot be read."""
+    hinted = catalog.chain.hinted()
+    is_ours = hinted is not None and (good.revision < 0 or hinted.catalog_id == good.catalog_id.bytes)
+    return hinted.revision if hinted is not None and is_ours else -1
+
+
+def _folders(catalog: Catalog) -> list[int]:
+    """Return the revisions that have a folder, going up."""
+    objects = catalog.objects
+    found = (parse_revision(name) for name in objects.store.folders(objects.prefix))
+    return sorted(number for number in found if number is not None)
 
 
 def _broken_checkpoints(catalog: Catalog, keys: list[str]) -> list[str]:
@@ -387,3 +397,18 @@ def _from_footers(catalog: Catalog, draft: Draft, good: CatalogState, removed: s
         for file in scan_footers(catalog.objects, hashes=True, leave_out=known).files
         if file.first_event_id >= ends
     ]
+
+
+def _removals(state: CatalogState, mark: AddMark) -> list[Action]:
+    """Return what takes off the list what a mark says expired: its logs, and shards none of whose logs are left."""
+    gone = {path for path in mark.paths if path in state.files}
+    shards = [shard.name for shard in state.shards.values() if shard.log_paths and gone.issuperset(shard.log_paths)]
+    removed = [Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(gone)]
+    return [*removed, *(Action(remove_shard=RemoveShard(name=name, reason=EXPIRED)) for name in sorted(shards))]
+
+
+def _held(state: CatalogState, mark: AddMark) -> str:
+    files = [state.files[path] for path in mark.paths if path in state.files]
+    ids = ", ".join(f"{file.first_event_id} to {file.last_event_id}" for file in files)
+    holds = ", ".join(sorted(state.holds))
+    return f"the events {ids} had expired and would be given out again, because the hold {holds} may mean them"

@@ -1,6 +1,7 @@
-"""Reads the files that a catalog lists and compares them with what it says of them.
+"""Verification: the chain of a catalog, its checkpoints, and every byte of the files that it lists; changes nothing.
 
-Looks at every object of a catalog, and at every file that it lists, and names what is not as it should be.
+A walk goes over all revisions that are kept. Files are compared with their SHA-256; in a damaged file the pages'
+checksums tell which blocks are hurt, so that the others can still be used.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,10 +28,12 @@ from custody.format.names import parse_revision
 
 Progress = Callable[[int, int], None]
 """Is told (bytes done, bytes in all)."""
-
-
 Part = Literal["file", "toc", "transaction", "checkpoint", "object", "tail"]
 """What a defect is about: `object` is one that does not belong here, `tail` the newest transactions, which are gone."""
+_WALKS = 3
+"""How often a walk is begun anew because others pruned meanwhile."""
+_GAP_TOLD = 1000
+"""Of revisions in a row that are missing so many are named; a foreign name may claim any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +52,37 @@ class Defect:
         return self.message if self.message.startswith(self.file) else f"{self.file}{at}: {self.message}"
 
 
-class Findings(Protocol):
-    """Where findings are collected."""
+@dataclass
+class Verification:
+    """What a walk found: `defects` are damage, `notices` are not."""
 
-    files: int
-    bytes: int
-    defects: list[Defect]
-    notices: list[str]
+    revisions: int = 0
+    checkpoints: int = 0
+    files: int = 0
+    bytes: int = 0
+    defects: list[Defect] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    state: CatalogState | None = None
+    """The newest state, None when it cannot be told."""
 
 
-def scrub_files(objects: CatalogObjects, state: CatalogState, found: Findings, progress: Progress) -> None:
-    """Read every live file and table of contents and add what is wrong with them to `found`."""
-    total = sum(state.files[path].size_bytes for path in state.files)
-    unknown = 0
-    for path in sorted(state.files):
-        file = state.files[path]
-        found.files += 1
-        unknown += not file.sha256
-        found.defects += [*verify_file(objects, file), *verify_toc(objects, file)]
-        found.bytes += file.size_bytes
-        progress(found.bytes, total)
-    if unknown:
-        found.notices.append(f"{unknown} files have no digest in the catalog, only their footers were compared.")
+def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = None) -> Verification:
+    """Walk the chain and compare each checkpoint with what the transactions give; with `files` read all live files.
+
+    Nothing is raised for damage and nothing is changed. A defect does not end the walk: behind a damaged transaction
+    it goes on with the next checkpoint.
+    """
+    for _ in range(_WALKS):
+        floor = _floor(catalog)
+        walk = _Walk(catalog)
+        state = walk.run()
+        if _floor(catalog) == floor:
+            break  # else others pruned what was being walked over
+    found = walk.found
+    found.state = state
+    if files and state is not None:
+        _verify_files(catalog.objects, state, found, progress or (lambda done, total: None))
+    return found
 
 
 def verify_file(objects: CatalogObjects, file: AddFile) -> list[Defect]:
@@ -100,6 +112,21 @@ def verify_toc(objects: CatalogObjects, file: AddFile) -> list[Defect]:
     if file.toc_sha256 and hashlib.sha256(data).digest() != file.toc_sha256:
         return [Defect(where, None, "expected another SHA-256: the table of contents was changed.", "toc")]
     return []
+
+
+def _verify_files(objects: CatalogObjects, state: CatalogState, report: Verification, progress: Progress) -> None:
+    """Read every live file and table of contents and add what is wrong with them to the report."""
+    total = sum(state.files[path].size_bytes for path in state.files)
+    unknown = 0
+    for path in sorted(state.files):
+        file = state.files[path]
+        report.files += 1
+        unknown += not file.sha256
+        report.defects += [*verify_file(objects, file), *verify_toc(objects, file)]
+        report.bytes += file.size_bytes
+        progress(report.bytes, total)
+    if unknown:
+        report.notices.append(f"{unknown} files have no digest in the catalog, only their footers were compared.")
 
 
 def _check_footer(where: str, data: bytes, file: AddFile) -> list[Defect]:
@@ -134,45 +161,6 @@ def _damaged_blocks(where: str, data: bytes) -> list[Defect]:
             start = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
             found.append(Defect(where, start, f"block {number} is damaged: {error}"))
     return found or [Defect(where, None, "expected another SHA-256: the file was changed outside its blocks.")]
-
-
-_WALKS = 3
-"""How often a walk is begun anew because others pruned meanwhile."""
-_GAP_TOLD = 1000
-"""Of revisions in a row that are missing so many are named; a foreign name may claim any number."""
-
-
-@dataclass
-class Verification:
-    """What a walk found: `defects` are damage, `notices` are not."""
-
-    revisions: int = 0
-    checkpoints: int = 0
-    files: int = 0
-    bytes: int = 0
-    defects: list[Defect] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-    state: CatalogState | None = None
-    """The newest state, None when it cannot be told."""
-
-
-def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = None) -> Verification:
-    """Walk the chain and compare each checkpoint with what the transactions give; with `files` read all live files.
-
-    Nothing is raised for damage and nothing is changed. A defect does not end the walk: behind a damaged transaction
-    it goes on with the next checkpoint.
-    """
-    for _ in range(_WALKS):
-        floor = _floor(catalog)
-        walk = _Walk(catalog)
-        state = walk.run()
-        if _floor(catalog) == floor:
-            break  # else others pruned what was being walked over
-    found = walk.found
-    found.state = state
-    if files and state is not None:
-        scrub_files(catalog.objects, state, found, progress or (lambda done, total: None))
-    return found
 
 
 def _floor(catalog: Catalog) -> int:
