@@ -119,7 +119,7 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
         tuple(skipped),
         next_event_id,
         broken,
-        restored=again.names,
+        restored=tuple(again.restored),
         more=(*copies.unknown(lost), *again.more),
     )
 
@@ -151,15 +151,11 @@ class RestoredCopies:
 
     actions: list[Action] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
+    """The ids of the tombstones and marks that come back."""
     expired: set[str] = field(default_factory=set)
     """The files that the marks name, which are not to be listed again."""
     more: list[str] = field(default_factory=list)
     """What cannot be brought back: events that would be given out again, and why."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The ids of the tombstones and marks that are brought back."""
-        return tuple(self.restored)
 
 
 def restore_copies(draft: Draft, copies: Iterable[SecondCopy]) -> RestoredCopies:
@@ -197,11 +193,7 @@ def _repaired(
     plan = plan_repair(catalog, leave_out)
     objects = catalog.objects
     for key in plan.checkpoints:
-        _set_aside(
-            objects,
-            key,
-            f"{objects.home}transactions-damaged-{clock.now_ms():0{TIME_DIGITS}d}/{key.rpartition('/')[2]}",
-        )
+        _set_aside(objects, key, aside_prefix(objects, clock, "damaged") + key.rpartition("/")[2])
     fresh = Catalog(objects.store, objects.writer, objects.database, clock)
     fresh.copies = catalog.copies
     if plan.newest > plan.good.revision >= 0:

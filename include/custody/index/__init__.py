@@ -1,6 +1,6 @@
 """Room `index`: Whoosh shards over event logs; never the truth, rebuilt from the logs at any time."""
 
-from custody.index.arrays import flags, integers, number, text, to_arrow
+from custody.index.arrays import flags, integers, number, text, texts, to_arrow
 from custody.index.builder import BuiltShard, build_shard
 from custody.index.fields import (
     ATTRIBUTE_PREFIX,
@@ -12,13 +12,14 @@ from custody.index.fields import (
     TIME_FIELDS,
     IndexedFields,
     identifier_fields,
-    parse_time,
+    is_numeric,
     searched_fields,
     whoosh_schema,
-    words,
 )
-from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard, search_shard
-from custody.index.terms import TermValues, term
+from custody.index.query_evaluator import QueryEvaluator
+from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard
+from custody.index.term_sets import TermSet
+from custody.index.terms import TermValues, term, words
 from custody.index.wildcards import matching
 
 __all__ = [
@@ -34,7 +35,9 @@ __all__ = [
     "BuiltShard",
     "IndexedFields",
     "OpenShard",
+    "QueryEvaluator",
     "ShardCache",
+    "TermSet",
     "TermValues",
     "build_shard",
     "day_name",
@@ -42,13 +45,13 @@ __all__ = [
     "flags",
     "identifier_fields",
     "integers",
+    "is_numeric",
     "matching",
     "number",
-    "parse_time",
-    "search_shard",
     "searched_fields",
     "term",
     "text",
+    "texts",
     "to_arrow",
     "whoosh_schema",
     "words",

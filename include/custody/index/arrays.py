@@ -88,6 +88,11 @@ def starts(lengths: Ints) -> Ints:
     return found
 
 
+def within(counts: Ints) -> Ints:
+    """Return 0, 1, … count - 1 for each count, one behind the other."""
+    return np.arange(int(counts.sum())) - np.repeat(starts(counts), counts)
+
+
 def raw(array: npt.NDArray[np.generic]) -> Bytes:
     """Return the bytes of an array's elements, shape (n, bytes of one)."""
     packed = np.ascontiguousarray(array)

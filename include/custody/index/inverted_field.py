@@ -14,20 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.index.arrays import Bytes, Ints, integers, raw, starts, to_arrow
+from custody.index.positions import Positions
 from custody.index.terms import TermValues
 
 Documents = npt.NDArray[np.uint32]
 _DOCUMENT_BITS = np.uint64(32)
 _DOCUMENT_MASK = np.uint64(0xFFFFFFFF)
 _ARRAY_BYTES_MAX = (1 << 31) - 1  # of a string array with offsets of 32 bits
-
-
-@dataclass(frozen=True, slots=True)
-class Positions:
-    """Where in a text the terms stand: positions[first : first + count] for each posting; they go up."""
-
-    positions: npt.NDArray[np.int32]
-    counts: Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,8 +112,3 @@ class NumberColumn:
         if self._sign:
             native ^= self._sign
         return native.view(np.int64)
-
-
-def zone_of(document: int) -> int:
-    """Return the number of a document's zone."""
-    return document // ZONE_DOCUMENTS

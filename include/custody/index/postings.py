@@ -1,17 +1,12 @@
-"""Posting lists as bytes: the blocks of a `.pst` file, and the short lists that lie in the dictionary itself.
+"""Posting lists: the documents that have a term, as blocks of a `.pst` file or, when short, inside the dictionary.
 
-A list is the mark `W3Bl` and then blocks: i32 length of what follows (negative for the last block), a description of
-fixed size, and the data. Both are pickles, as Whoosh reads them: made here as fixed patterns of bytes with numbers in
-between, in such a way that custody's own reader finds each number at a place that it can compute.
+Layout of a list: the mark `W3Bl`, then its blocks. A block is i32 length of what follows (negative for the last
+block), a description (ABOUT), and the data: the documents, then weights and values (`custody.index.positions`). Both
+are pickles, as Whoosh reads them. In the layout "bulk" they are fixed patterns of bytes with numbers in between, so
+that a reader computes the place of each number and unpickles nothing; in the layout "stock" they are what Whoosh's own
+writer made, and `custody.index.safe_pickle` reads them.
 
-Weights and positions of a text's postings: what follows the documents in a block's data.
-
-A value is what Whoosh's Positions format makes: u32 number of places, big-endian, then a pickled list of the
-differences between them. The weight of a posting is the number of its places.
-
-A posting list: the documents that have a term, decoded block by block and only where they are needed.
-
-Many posting lists of one block each, decoded at once: what a pattern or a facet needs of a field with many terms.
+A list of up to INLINE_MAX documents lies in the dictionary: the same data without mark, length and description.
 """
 
 from __future__ import annotations
@@ -24,95 +19,24 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put, put_same, raw, starts
-from custody.index.inverted_field import InvertedField, Positions
+from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put, put_same, raw, starts, within
+from custody.index.inverted_field import InvertedField
 from custody.index.paged_file import CheckedFile, numbers
+from custody.index.positions import PositionEncoder
 from custody.index.postings_cache import DecodedPostings, PostingsCache
 from custody.index.safe_pickle import plain_data, plain_prefix
 
-LIST_OPEN, LIST_CLOSE = b"](", b"e."
-_LONG_VALUE = 256
-_FIXED = 4 + len(LIST_OPEN) + len(LIST_CLOSE)
-
-
-class PositionEncoder:
-    """The encoded values of all postings of a field, one behind the other."""
-
-    def __init__(self, found: Positions) -> None:
-        self._counts = found.counts
-        self._values = _values(found)
-        self._bounds = np.append(self._values.places, len(self._values.data))
-
-    def greatest(self, first: Ints, end: Ints) -> npt.NDArray[np.float64]:
-        """Return the greatest weight of some runs of postings, first to end each."""
-        bounds = np.stack([first, end], axis=1).ravel()
-        return np.maximum.reduceat(np.append(self._counts, 0), bounds)[::2].astype(np.float64)
-
-    def tails(self, first: Ints, end: Ints) -> Pieces:
-        """Return the end of the data of some runs of postings: `t`, weights, values, end of the pickle."""
-        has_weights = self.greatest(first, end) > 1
-        weight_lengths = np.where(has_weights, 2 + 9 * (end - first), 1)
-        value_lengths = self._bounds[end] - self._bounds[first]
-        lengths = 1 + weight_lengths + 1 + value_lengths + 3
-        places = starts(lengths)
-        out = np.empty(int(lengths.sum()), np.uint8)
-        put_same(out, places, b"t")
-        put_same(out, places[~has_weights] + 1, b"N")
-        for place, low, high in zip(*(a[has_weights].tolist() for a in (places + 1, first, end)), strict=True):
-            encoded = np.full((high - low, 9), ord("G"), np.uint8)
-            encoded[:, 1:] = raw(self._counts[low:high].astype(">f8"))
-            out[place] = ord("(")
-            out[place + 1 : place + 1 + encoded.size] = encoded.ravel()
-            out[place + 1 + encoded.size] = ord("t")
-        values = places + 1 + weight_lengths
-        put_same(out, values, b"(")
-        copy_pieces(self._values.data, self._bounds[first], out, values + 1, value_lengths)
-        put_same(out, values + 1 + value_lengths, b"t\x87.")
-        return Pieces(out, places, lengths)
-
-
-def _values(found: Positions) -> Pieces:
-    """Return each posting's value as a pickled byte string."""
-    first = starts(found.counts)
-    deltas = found.positions.astype(np.int64)
-    deltas[1:] -= found.positions[:-1]
-    deltas[first] = found.positions[first]
-    widths = np.where(deltas < 1 << 8, 2, np.where(deltas < 1 << 16, 3, 5))
-    bodies = np.add.reduceat(widths, first) if len(first) else np.empty(0, np.int64)
-    sizes = bodies + _FIXED
-    heads = np.where(sizes < _LONG_VALUE, 2, 5)
-    lengths = heads + sizes
-    places = starts(lengths)
-    out = np.empty(int(lengths.sum()), np.uint8)
-    short = sizes < _LONG_VALUE
-    put(out, places[short], np.stack([np.full(int(short.sum()), ord("C")), sizes[short]], axis=1).astype(np.uint8))
-    put_same(out, places[~short], b"B")
-    put(out, places[~short] + 1, raw(sizes[~short].astype("<u4")))
-    put(out, places + heads, raw(found.counts.astype(">u4")))
-    put_same(out, places + heads + 4, LIST_OPEN)
-    within = np.cumsum(widths) - widths
-    target = (
-        np.repeat(places + heads + 4 + len(LIST_OPEN) - within[first], found.counts) + within if len(first) else within
-    )
-    for width, code, kind in ((2, "K", "<u1"), (3, "M", "<u2"), (5, "J", "<i4")):
-        chosen = widths == width
-        encoded = np.full((int(chosen.sum()), width), ord(code), np.uint8)
-        encoded[:, 1:] = raw(deltas[chosen].astype(kind))
-        put(out, target[chosen], encoded)
-    put_same(out, places + lengths - len(LIST_CLOSE), LIST_CLOSE)
-    return Pieces(out, places, lengths)
-
-
+# The layout: shared by the writer and the reader below.
 LIST_MARK = b"W3Bl"
 BLOCK_POSTINGS = 2048
 INLINE_MAX = 16
 """Lists of up to so many documents lie in the dictionary."""
-
 # (postings, last document, greatest weight, compression, shortest length, greatest length)
 _ABOUT = b"\x80\x02(J%sJ%sG%sK\0K\0K\0t."
 ABOUT = np.frombuffer(_ABOUT % (bytes(4), bytes(4), struct.pack(">d", 1.0)), np.uint8)
 ABOUT_POSTINGS, ABOUT_LAST, ABOUT_WEIGHT = 4, 9, 14
-HEAD_BYTES = 4 + len(ABOUT)
+_LENGTH = struct.Struct(">i")
+HEAD_BYTES = _LENGTH.size + len(ABOUT)
 DATA_OPEN = b"\x80\x03("  # then the documents: the first as J, the others as differences of one width
 DATA_CLOSE = b"tNN\x87."
 INLINE_EMPTY = (b"tN(C\0", b"2", b"t\x87.")  # Whoosh wants a value a posting here, an empty one
@@ -120,16 +44,30 @@ FIRST_BYTES = 5
 WIDTHS = ((2, b"K"), (3, b"M"), (5, b"J"))
 """Bytes of a difference and the code before it: unsigned 8 and 16 bits, signed 32 bits."""
 
+# What only the reader needs.
+NONE: Ints = np.empty(0, np.int64)
+_DIFFERENCE = {code[0]: np.dtype([("code", "u1"), ("value", f"<u{width - 1}")]) for width, code in WIDTHS}
+_DOCUMENT = np.dtype([("code", "u1"), ("value", "<u4")])
+_BULK_ABOUT = struct.Struct("<ixI")
+"""Number of postings and last document, from ABOUT_POSTINGS on."""
+_STOCK_HEAD_MAX = 256
+_CHUNK = 4096
+_BLOCKS_ALONE = 4
+_MARK = int.from_bytes(LIST_MARK, "big")
+# Where ABOUT and the first document lie in a list of one block.
+_SINGLE_ABOUT = len(LIST_MARK) + _LENGTH.size
+_SINGLE_FIRST = len(LIST_MARK) + HEAD_BYTES + len(DATA_OPEN)
+
 
 def blocks(field: InvertedField, lists: Ints, positions_encoder: PositionEncoder | None) -> Pieces:
     """Return the blocks of some of a field's lists, which are named by the numbers of their terms."""
     frequencies, list_first = field.frequencies[lists], field.first[lists]
     block_counts = -(-frequencies // BLOCK_POSTINGS)
     list_of = np.repeat(np.arange(len(lists)), block_counts)
-    within = np.arange(len(list_of)) - np.repeat(starts(block_counts), block_counts)
-    first = list_first[list_of] + within * BLOCK_POSTINGS
+    number = within(block_counts)
+    first = list_first[list_of] + number * BLOCK_POSTINGS
     end = np.minimum(first + BLOCK_POSTINGS, (list_first + frequencies)[list_of])
-    is_first, is_last = within == 0, within == block_counts[list_of] - 1
+    is_first, is_last = number == 0, number == block_counts[list_of] - 1
     postings = end - first
 
     deltas, widths = _differences(field.documents, first, postings)
@@ -162,16 +100,11 @@ def inline(field: InvertedField, lists: Ints, positions_encoder: PositionEncoder
     places = starts(lengths)
     out = np.empty(int(lengths.sum()), np.uint8)
     put_same(out, places, DATA_OPEN)
-    which = np.repeat(first, frequencies) + _within(frequencies)
-    target = np.repeat(places + len(DATA_OPEN), frequencies) + _within(frequencies) * FIRST_BYTES
+    which = np.repeat(first, frequencies) + within(frequencies)
+    target = np.repeat(places + len(DATA_OPEN), frequencies) + within(frequencies) * FIRST_BYTES
     put(out, target, _number(b"J", field.documents[which].astype("<u4")))
     copy_pieces(tails.data, tails.places, out, places + lengths - tails.lengths, tails.lengths)
     return Pieces(out, places, lengths)
-
-
-def _within(counts: Ints) -> Ints:
-    """Return 0, 1, … count - 1 for each count, one behind the other."""
-    return np.arange(int(counts.sum())) - np.repeat(starts(counts), counts)
 
 
 def _number(code: bytes, values: npt.NDArray[np.generic]) -> Bytes:
@@ -202,7 +135,7 @@ def _put_differences(
     for width, code in WIDTHS:
         chosen = np.flatnonzero((widths == width) & (counts > 0))
         if len(chosen):
-            which = np.repeat(first[chosen], counts[chosen]) + _within(counts[chosen])
+            which = np.repeat(first[chosen], counts[chosen]) + within(counts[chosen])
             encoded = _number(code, deltas[which].astype(f"<u{width - 1}")).ravel()
             lengths = counts[chosen] * width
             copy_pieces(encoded, starts(lengths), out, places[chosen], lengths)
@@ -241,16 +174,6 @@ def _empty_tails(frequencies: Ints) -> Pieces:
     lengths = np.arange(INLINE_MAX) + len(begin) + len(end)
     places = starts(lengths)
     return Pieces(np.frombuffer(data, np.uint8), places[frequencies - 1], lengths[frequencies - 1])
-
-
-NONE: Ints = np.empty(0, np.int64)
-_DIFFERENCE = {code[0]: np.dtype([("code", "u1"), ("value", f"<u{width - 1}")]) for width, code in WIDTHS}
-_DOCUMENT = np.dtype([("code", "u1"), ("value", "<u4")])
-_HEAD = struct.Struct(">i")
-_BULK_HEAD = struct.Struct("<ixI")
-_STOCK_HEAD_MAX = 256
-_CHUNK = 4096
-_BLOCKS_ALONE = 4
 
 
 class Block(NamedTuple):
@@ -372,8 +295,8 @@ class PostingList:
             if bytes(self._file.span(place, place + len(LIST_MARK))) != LIST_MARK:
                 raise self._file.error(place, "a posting list", "other bytes")
             place += len(LIST_MARK)
-        length = _HEAD.unpack(self._file.span(place, place + _HEAD.size))[0]
-        begin, end = place + _HEAD.size, place + _HEAD.size + abs(length)
+        length = _LENGTH.unpack(self._file.span(place, place + _LENGTH.size))[0]
+        begin, end = place + _LENGTH.size, place + _LENGTH.size + abs(length)
         block = self._bulk_head(begin, end) if self._layout == "bulk" else self._stock_head(begin, end)
         if not 0 < block.postings <= self.frequency or block.last > self.last:
             raise self._file.error(place, f"a block of up to {self.frequency} postings", f"{block.postings}")
@@ -383,9 +306,9 @@ class PostingList:
         return number
 
     def _bulk_head(self, begin: int, end: int) -> Block:
-        data = begin + HEAD_BYTES - _HEAD.size
+        data = begin + HEAD_BYTES - _LENGTH.size
         about = self._file.span(begin, data)
-        postings, last = _BULK_HEAD.unpack_from(about, ABOUT_POSTINGS)
+        postings, last = _BULK_ABOUT.unpack_from(about, ABOUT_POSTINGS)
         return Block(data, end, postings, last)
 
     def _stock_head(self, begin: int, end: int) -> Block:
@@ -442,12 +365,6 @@ class InlineList(PostingList):
         self._decoded = 0, documents
 
 
-_MARK = int.from_bytes(LIST_MARK, "big")
-_LENGTH = len(LIST_MARK)
-_SINGLE_ABOUT = _LENGTH + 4
-_FIRST = _LENGTH + HEAD_BYTES + len(DATA_OPEN)
-
-
 class SingleBlocks(NamedTuple):
     """The documents of those of some lists that have one block, one list behind the other.
 
@@ -467,10 +384,10 @@ def single_blocks(file: CheckedFile, places: Ints, documents: int) -> SingleBloc
     """
     if not len(places):
         return SingleBlocks(np.zeros(0, np.bool_), places, places)
-    file.require(places, _FIRST + FIRST_BYTES)
+    file.require(places, _SINGLE_FIRST + FIRST_BYTES)
     if (numbers(file.data, places, ">u4") != _MARK).any():
         raise file.error(int(places[0]), "posting lists", "other bytes")
-    lengths = -numbers(file.data, places + _LENGTH, ">i4")  # the last block's is negative
+    lengths = -numbers(file.data, places + len(LIST_MARK), ">i4")  # the last block's is negative
     is_single = lengths > 0
     places, lengths = places[is_single], lengths[is_single]
     counts = numbers(file.data, places + _SINGLE_ABOUT + ABOUT_POSTINGS, "<i4")
@@ -480,8 +397,8 @@ def single_blocks(file: CheckedFile, places: Ints, documents: int) -> SingleBloc
         raise file.error(int(places[0]), "numbers of postings", "such as do not fit into their blocks")
     begin = starts(counts)
     found = np.empty(int(counts.sum()), np.int64)
-    found[begin] = numbers(file.data, places + _FIRST + 1, "<u4")
-    _put_single_differences(file, places + _FIRST + FIRST_BYTES, counts, begin, found)
+    found[begin] = numbers(file.data, places + _SINGLE_FIRST + 1, "<u4")
+    _put_single_differences(file, places + _SINGLE_FIRST + FIRST_BYTES, counts, begin, found)
     sums = np.cumsum(found)
     found = sums - np.repeat(sums[begin] - found[begin], counts)
     if len(found) and ((found[begin + counts - 1] != lasts).any() or not 0 <= found.min() <= found.max() < documents):
@@ -499,9 +416,9 @@ def _put_single_differences(file: CheckedFile, places: Ints, counts: Ints, begin
         chosen = several[codes == code[0]]
         left -= len(chosen)
         lengths = counts[chosen] - 1
-        within = np.arange(int(lengths.sum())) - np.repeat(starts(lengths), lengths)
-        at = np.repeat(places[chosen], lengths) + within * width + 1
+        step = within(lengths)
+        at = np.repeat(places[chosen], lengths) + step * width + 1
         file.require(at, width - 1)
-        out[np.repeat(begin[chosen] + 1, lengths) + within] = numbers(file.data, at, f"<u{width - 1}")
+        out[np.repeat(begin[chosen] + 1, lengths) + step] = numbers(file.data, at, f"<u{width - 1}")
     if left:
         raise file.error(int(places[several[0]]), "differences", "an unknown code")

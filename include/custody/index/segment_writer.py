@@ -35,8 +35,9 @@ from custody.index.fields import (
     numbers,
 )
 from custody.index.inverted_field import InvertedField, invert, invert_numbers
-from custody.index.manifest import Description, Manifest, PagedFileWriter, ShardFile, Zones
+from custody.index.manifest import Description, Manifest, Zones
 from custody.index.number_columns import empty_stored, plain_column, sortable_column, zones
+from custody.index.paged_file import PagedFileWriter, ShardFile
 from custody.index.terms import TermValues
 from custody.index.whoosh_writer import NAME as CONTENTS_NAME
 from custody.index.whoosh_writer import contents, segment_name

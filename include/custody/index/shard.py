@@ -23,9 +23,9 @@ from custody.index.arrays import Ints, to_arrow
 from custody.index.dictionary import Dictionary
 from custody.index.doc_sets import DocSet
 from custody.index.fields import ABSENT, POINTER_COLUMN
-from custody.index.manifest import Description, Manifest, pages_of
+from custody.index.manifest import Description, Manifest
 from custody.index.number_columns import NumberColumn
-from custody.index.paged_file import CheckedFile
+from custody.index.paged_file import CheckedFile, Checksums, pages_of
 from custody.index.plan import plan
 from custody.index.terms import Codes
 from custody.vfs import FileSystem
@@ -54,7 +54,7 @@ class OpenShard:
         self.documents = self.description.documents
         self.fields = self.description.searched
         self._zones = found.zones
-        self._checksums: dict[str, tuple[int, manifest.Checksums]] = {}
+        self._checksums: dict[str, tuple[int, Checksums]] = {}
         page = 0
         for file in self.description.files:
             pages = pages_of(file.size)
@@ -276,14 +276,3 @@ def describe_shard(fs: FileSystem, path: Path) -> Description:
     if not fs.exists(path / manifest.NAME):
         raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
     return manifest.described(fs.view(path / manifest.NAME), path / manifest.NAME)
-
-
-def search_shard(fs: FileSystem, path: Path, question: query.Query) -> EventIds:
-    """Return the ids of all events of a shard that match, newest first.
-
-    Raises:
-        NotFoundError: the shard's folder is gone.
-        CorruptionError: it is no index, or a damaged one.
-        InvalidInputError: a kind of query that custody does not know.
-    """
-    return OpenShard(fs, path).search(question)

@@ -24,8 +24,9 @@ from whoosh.writing import IndexWriter
 
 from custody.index.arrays import to_arrow
 from custody.index.fields import ABSENT, NUMBER_FIELDS, POINTER_COLUMN, TEXT_FIELD, TIME_FIELDS, IndexedFields, numbers
-from custody.index.manifest import Description, Manifest, ShardFile, checksums_of
+from custody.index.manifest import Description, Manifest
 from custody.index.number_columns import zones
+from custody.index.paged_file import ShardFile, checksums_of
 from custody.vfs import FileSystem
 
 _WRITER_MEGABYTES = 4096  # below the working set Whoosh pickles every posting to run files

@@ -1,6 +1,4 @@
-"""Times as people write them: ISO 8601, milliseconds, and English such as `yesterday` or `3 hours ago`.
-
-One condition of a query, checked against its field and made into a query that index and scan can answer.
+"""The conditions of a query: each is checked against its field and made into a Whoosh query for index and scan.
 
 A value that its field cannot have is refused, for "0 events" would read as "it never happened": an event type that
 nobody knows, a date that is none, a range whose ends are the wrong way round.
@@ -10,12 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 
 from whoosh import query
-from whoosh.qparser.dateparse import English
-from whoosh.util.times import adatetime, timespan
 
 from custody.errors import InvalidInputError
 from custody.index import (
@@ -23,71 +18,19 @@ from custody.index import (
     STANDARD_FIELDS,
     TEXT_FIELD,
     TIME_FIELDS,
-    parse_time,
+    is_numeric,
     searched_fields,
     term,
     words,
 )
 from custody.model import EventType
 from custody.query.syntax_tree import did_you_mean
-
-_DAY_MS = 86_400_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?W\d{2}-?\d")
-_ISO_WEEK = re.compile(r"\d{4}-?W\d{2}")
-_WEEK_DAYS = 7
-_AGO = re.compile(r"(\d+\s*[a-z]+(?:\s+\d+\s*[a-z]+)*)\s+ago")
-_ENGLISH = English()
-
-Span = tuple[int, int]
-
-
-def time_span(text: str, now_ms: int) -> Span:
-    """Return the first and the last millisecond of what a text means; relative ones count from `now_ms`, days are UTC.
-
-    Raises:
-        InvalidInputError: it means no time.
-    """
-    days = 1 if _ISO_DAY.fullmatch(text) else _WEEK_DAYS if _ISO_WEEK.fullmatch(text) else None
-    if days is not None:
-        first = parse_time(text)
-        return first, first + days * _DAY_MS - 1
-    try:
-        moment = parse_time(text)
-    except InvalidInputError:
-        span = _english(text, now_ms)
-        if span is None:
-            raise
-        return span
-    return moment, moment
-
-
-def _english(text: str, now_ms: int) -> Span | None:
-    words = text.strip().lower()
-    ago = _AGO.fullmatch(words)
-    now = (_EPOCH + timedelta(milliseconds=now_ms)).replace(tzinfo=None)
-    try:
-        found = _ENGLISH.date_from(f"-{ago[1]}" if ago else words, now)
-        if isinstance(found, adatetime | timespan):
-            found = found.disambiguated(now)
-    except (ValueError, OverflowError, TypeError, AttributeError):
-        return None
-    if isinstance(found, datetime):
-        return _ms(found), _ms(found)
-    if isinstance(found, timespan) and isinstance(found.start, datetime) and isinstance(found.end, datetime):
-        return _ms(found.start), _ms(found.end)
-    return None
-
-
-def _ms(moment: datetime) -> int:
-    return (moment.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-
+from custody.query.times import time_span
 
 CONDITIONS_MAX = 10_000
 """Conditions of one query; one without a field counts once for each field that it is looked for in."""
 PATTERNS_MAX = 512
 """How many of them may be patterns, each of which looks at many terms of its field."""
-
 TYPE_FIELD = "event_type"
 _NUMBER_MAX = 1 << 62
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+")
@@ -201,7 +144,7 @@ class Conditions:
             raise ConditionError(f"expected a phrase in {TEXT_FIELD.name} only.")
         return _words(text, is_phrase=True)
 
-    def span(self, name: str, value: object) -> Span:
+    def span(self, name: str, value: object) -> tuple[int, int]:
         """Return the first and the last number that a value of a number or time field means."""
         if isinstance(value, int) and not isinstance(value, bool):
             return bounded(value), bounded(value)
@@ -231,11 +174,6 @@ class Conditions:
         self._count += 1
         if self._count > CONDITIONS_MAX:
             raise ConditionError(f"expected at most {CONDITIONS_MAX} conditions, got more.", "Ask in parts.")
-
-
-def is_numeric(name: str) -> bool:
-    """Whether a field is a number or a time."""
-    return name in NUMBER_FIELDS or name in TIME_FIELDS
 
 
 def bounded(number: int) -> int:

@@ -5,9 +5,8 @@ What a search is asked of and what it answers: the live shards of a catalog, a w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
-from custody.index import OpenShard, ShardCache
+from custody.index import OpenShard, QueryEvaluator, ShardCache, TermSet
 
 TIME = "event_time"
 ALL_TIMES = (-(1 << 63), (1 << 63) - 1)
@@ -25,27 +24,59 @@ TimeBounds = tuple[int, int]
 
 
 def time_bounds(question: query.Query) -> TimeBounds:
-    """Return the least and the greatest event time that can match, ms since the epoch, both included."""
-    match question:
-        case query.NumericRange() if question.fieldname == TIME:
-            first = ALL_TIMES[0] if question.start is None else int(question.start) + bool(question.startexcl)
-            last = ALL_TIMES[1] if question.end is None else int(question.end) - bool(question.endexcl)
-            return first, last
-        case query.And() | query.Require():
-            return reduce(_both, map(time_bounds, question.children()), ALL_TIMES)
-        case query.Or():
-            return reduce(_either, map(time_bounds, question.children()), NO_TIMES)
-        case query.AndNot() | query.AndMaybe():
-            return time_bounds(question.a)
-    return ALL_TIMES
+    """Return the least and the greatest event time that can match, ms since the epoch, both included.
+
+    Raises:
+        InvalidInputError: a kind of query that custody does not know.
+    """
+    return _TimeBoundsOf().evaluate(question)
 
 
-def _both(one: TimeBounds, other: TimeBounds) -> TimeBounds:
-    return max(one[0], other[0]), min(one[1], other[1])
+class _TimeBoundsOf(QueryEvaluator[TimeBounds]):
+    """Answers with bounds of the event time; a condition on another field leaves them open."""
 
+    def all(self) -> TimeBounds:
+        return ALL_TIMES
 
-def _either(one: TimeBounds, other: TimeBounds) -> TimeBounds:
-    return min(one[0], other[0]), max(one[1], other[1])
+    def none(self) -> TimeBounds:
+        return NO_TIMES
+
+    def any_term(self, name: str) -> TimeBounds:
+        return ALL_TIMES
+
+    def term(self, name: str, text: str) -> TimeBounds:
+        return ALL_TIMES
+
+    def prefix(self, name: str, text: str) -> TimeBounds:
+        return ALL_TIMES
+
+    def wildcard(self, name: str, pattern: str) -> TimeBounds:
+        return ALL_TIMES
+
+    def phrase(self, name: str, words: Sequence[str]) -> TimeBounds:
+        return ALL_TIMES
+
+    def number_range(self, name: str, first: int | None, last: int | None) -> TimeBounds:
+        if name != TIME:
+            return ALL_TIMES
+        return ALL_TIMES[0] if first is None else first, ALL_TIMES[1] if last is None else last
+
+    def term_range(self, question: query.TermRange) -> TimeBounds:
+        return ALL_TIMES
+
+    def intersect(self, parts: Iterable[TimeBounds]) -> TimeBounds:
+        firsts, lasts = zip(ALL_TIMES, *parts, strict=True)
+        return max(firsts), min(lasts)
+
+    def unite(self, parts: Iterable[TimeBounds], terms: Mapping[str, TermSet]) -> TimeBounds:
+        if terms:
+            return ALL_TIMES
+        firsts, lasts = zip(NO_TIMES, *parts, strict=True)
+        return min(firsts), max(lasts)
+
+    def complement(self, part: TimeBounds) -> TimeBounds:
+        # Bounds say what cannot match, not what does: nothing follows for the other events.
+        return ALL_TIMES
 
 
 def fields_of(question: query.Query) -> set[str]:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from whoosh import query
 
 from custody.errors import InvalidInputError
-from custody.index import NUMBER_FIELDS, STANDARD_FIELDS, TEXT_FIELD
-from custody.query.conditions import CONDITIONS_MAX, TYPE_FIELD, ConditionError, Conditions, is_numeric, short
+from custody.index import NUMBER_FIELDS, STANDARD_FIELDS, TEXT_FIELD, is_numeric
+from custody.query.conditions import CONDITIONS_MAX, TYPE_FIELD, ConditionError, Conditions, short
 from custody.query.tokenizer import DEPTH_MAX, QUERY_CHARACTERS_MAX, unknown_field
 
 
