@@ -112,12 +112,12 @@ class Catalog:
         """
         if self._opened:
             return self._refresh()
-        found = self.chain.open()
-        self.notices += found.start.passed_over
-        self._checkpointed = (found.start.state.revision, found.start.size_bytes)
-        self._log_bytes += found.log_bytes
-        self._state, self._opened = found.state, found.state.revision >= 0
-        return found.state
+        opened = self.chain.open()
+        self.notices += opened.start.passed_over
+        self._checkpointed = (opened.start.state.revision, opened.start.size_bytes)
+        self._log_bytes += opened.log_bytes
+        self._state, self._opened = opened.state, opened.state.revision >= 0
+        return opened.state
 
     def timeline(self, start: int | None = None, stop: int | None = None) -> Iterator[Transaction]:
         """Yield the transactions that are kept, oldest first, each checked against its predecessor.
@@ -143,9 +143,9 @@ class Catalog:
         newest = self.load()
         state = newest
         if revision != newest.revision:
-            kept = self._kept(revision, newest)
+            kept_revision = self._kept(revision, newest)
             with self._beside_prunes(revision):
-                state = self.chain.at(kept)
+                state = self.chain.at(kept_revision)
         for path in state.files if check_files else ():
             if self._store.head(self.objects.home + path) is None:
                 where = self._store.locate(self.objects.home + path)
@@ -263,13 +263,13 @@ class Catalog:
         """
         self.epoch = None
         for _ in range(_COMMIT_ATTEMPTS):
-            wanted = self.load().epoch + 1
-            self.epoch = wanted
+            epoch = self.load().epoch + 1
+            self.epoch = epoch
             try:
-                self.commit([Action(note=Note(kind=Note.FENCED, text=f"epoch {wanted}"))])
+                self.commit([Action(note=Note(kind=Note.FENCED, text=f"epoch {epoch}"))])
             except FencedError:
                 continue
-            return wanted
+            return epoch
         raise CommitConflictError(f"{self.objects}: others took over too often.", self._state.revision, None)
 
     def checkpoint(self) -> Path:
@@ -288,23 +288,23 @@ class Catalog:
             if self.copies is not None:
                 self.copies.keep(state, ())
                 self.copies.complete(state)
-            stood = self.chain.stands(state)
+            was_in_place = self.chain.stands(state)
             try:
-                made = write_checkpoint(self.objects, state)
+                checkpoint = write_checkpoint(self.objects, state)
             except (StorageError, NotFoundError):
-                if not stood or self.chain.stands(state):
+                if not was_in_place or self.chain.stands(state):
                     raise
             else:
-                if self.chain.stands(state) or not stood:
+                if self.chain.stands(state) or not was_in_place:
                     break
             # Others pruned, or a repair replaced, what this one is about: nobody may take it for the newest.
             remove_checkpoint(self.objects, state)
             self._forget()
             state = self.load()
             write_newest_hint(self.objects, self.chain)
-        self._checkpointed = (state.revision, made.size_bytes)
+        self._checkpointed = (state.revision, checkpoint.size_bytes)
         self._log_bytes = 0
-        return made
+        return checkpoint
 
     def checkpoint_age(self) -> int:
         """Return how many transactions lie behind the newest checkpoint."""

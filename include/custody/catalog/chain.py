@@ -77,9 +77,9 @@ class Chain:
         """
         passed_over: list[str] = []
         for item in self.objects.checkpoints(up_to=up_to):
-            found = self.checkpoint(item, passed_over)
-            if found is not None:
-                return Checkpointed(found.state, found.size_bytes, tuple(passed_over))
+            loaded = self.checkpoint(item, passed_over)
+            if loaded is not None:
+                return Checkpointed(loaded.state, loaded.size_bytes, tuple(passed_over))
         return Checkpointed(EMPTY, 0, tuple(passed_over))
 
     def checkpoint(self, item: CatalogObject, passed_over: list[str]) -> Checkpointed | None:
@@ -139,11 +139,11 @@ class Chain:
         draft, size, width = Draft(state), 0, 1
         while until is None or draft.revision < until:
             keys = self._next_keys(draft, width if until is None else min(width, until - draft.revision))
-            found = self._store.get_many(keys)
-            for key, data in zip(keys, found, strict=False):
+            objects = self._store.get_many(keys)
+            for key, data in zip(keys, objects, strict=False):
                 self._follow(draft, data, key)
                 size += len(data)
-            if len(found) < len(keys) or not keys:
+            if len(objects) < len(keys) or not keys:
                 break
             width = min(2 * width, _WIDTH_MAX)
         return (state if draft.revision == state.revision else draft.state()), size
@@ -210,21 +210,21 @@ class Chain:
         """
         draft = Draft(EMPTY)
         if start:
-            known = self.at(start)
-            key = self.objects.key(start, known.uuid)
+            state = self.at(start)
+            key = self.objects.key(start, state.uuid)
             data = self._store.get(key)
-            if digest(data) != known.digest:
-                raise CorruptionError(f"{self._store.locate(key)}: expected the digest {known.digest.hex()[:16]}.")
+            if digest(data) != state.digest:
+                raise CorruptionError(f"{self._store.locate(key)}: expected the digest {state.digest.hex()[:16]}.")
             where = self._store.locate(key)
             yield check_delta(decode(data, where), where)
-            draft = Draft(known)
+            draft = Draft(state)
         width = 1
         while stop is None or draft.revision < stop:
             keys = self._next_keys(draft, width if stop is None else min(width, stop - draft.revision))
-            found = self._store.get_many(keys)
-            for key, data in zip(keys, found, strict=False):
+            objects = self._store.get_many(keys)
+            for key, data in zip(keys, objects, strict=False):
                 yield self._checked(draft, data, key)
-            if len(found) < len(keys) or not keys:
+            if len(objects) < len(keys) or not keys:
                 if stop is not None and draft.revision < stop:
                     missing = self._next_keys(draft, 1) or [self.objects.folder(draft.revision + 1)]
                     raise CorruptionError(
@@ -245,10 +245,10 @@ class Chain:
             return None
         key = self.objects.key(hinted.revision, hinted.uuid, checkpoint=True)
         try:
-            found = self.checkpoint(CatalogObject(hinted.revision, UUID(bytes=hinted.uuid), True, key), [])
-            if found is None or found.state.catalog_id.bytes != hinted.catalog_id:
+            checkpoint = self.checkpoint(CatalogObject(hinted.revision, UUID(bytes=hinted.uuid), True, key), [])
+            if checkpoint is None or checkpoint.state.catalog_id.bytes != hinted.catalog_id:
                 return None
-            return self._followed(found)
+            return self._followed(checkpoint)
         except (CorruptionError, FormatVersionError):
             return None
 
@@ -309,8 +309,8 @@ class Chain:
         fixed = self.objects.key(0, self.objects.first_uuid)
         if self._store.head(fixed) is not None:
             return [fixed]
-        found = self._random_key(0)
-        return found if found and self._naming(found[0]) == Transaction.RANDOM else [fixed]
+        keys = self._random_key(0)
+        return keys if keys and self._naming(keys[0]) == Transaction.RANDOM else [fixed]
 
     def _naming(self, key: str) -> int:
         try:
@@ -319,16 +319,16 @@ class Chain:
             return Transaction.DERIVED
 
     def _random_key(self, revision: int) -> list[str]:
-        found = [item for item in self.objects.at(revision) if not item.is_checkpoint]
-        if len(found) > 1:
-            uuids = tuple(sorted(str(item.uuid) for item in found))
+        transactions = [item for item in self.objects.at(revision) if not item.is_checkpoint]
+        if len(transactions) > 1:
+            uuids = tuple(sorted(str(item.uuid) for item in transactions))
             raise ForkError(
                 f"{self.objects}: revision {revision} forks, two writers committed it: {', '.join(uuids)}. "
                 "Keep one of them: move the other away.",
                 revision,
                 uuids,
             )
-        return [item.key for item in found]
+        return [item.key for item in transactions]
 
     def _check_own(self, state: CatalogState) -> None:
         """Raise ForkError when another transaction than a checkpoint's own stands beside it."""
@@ -336,8 +336,8 @@ class Chain:
         try:
             data = self._store.get(own)
         except NotFoundError:
-            found = [item for item in self.objects.at(state.revision) if not item.is_checkpoint]
-            uuids = [str(item.uuid) for item in found if self._store.head(item.key) is not None]
+            transactions = [item for item in self.objects.at(state.revision) if not item.is_checkpoint]
+            uuids = [str(item.uuid) for item in transactions if self._store.head(item.key) is not None]
         else:
             if digest(data) == state.digest or not _is_whole(data):
                 return  # a damaged one proves nothing: that is what checkpoints are for

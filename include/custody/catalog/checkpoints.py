@@ -48,14 +48,14 @@ def write_checkpoint(objects: CatalogObjects, state: CatalogState) -> ObjectInfo
     store = objects.store
     if not store.put_if_absent(key, data) and not _is_whole(objects, key, state):
         store.put(key, data)  # a damaged one: nobody can read it, so nobody misses it
-    found = store.get(key)
-    if found != data:
-        decode(found, store.locate(key))
+    read_back = store.get(key)
+    if read_back != data:
+        decode(read_back, store.locate(key))
         if not _is_whole(objects, key, state):
             raise CorruptionError(f"{store.locate(key)}: read back another checkpoint than was written.")
     write_statistics(objects, state, statistics_table(objects, state))
     write_newest_hint(objects, Chain(objects), state)
-    return ObjectInfo(key, len(found), state.commit_time_ms)
+    return ObjectInfo(key, len(read_back), state.commit_time_ms)
 
 
 def write_newest_hint(objects: CatalogObjects, chain: Chain, state: CatalogState | None = None) -> None:
@@ -97,11 +97,11 @@ def _newest_behind(objects: CatalogObjects, chain: Chain, revision: int) -> Cata
     """Return the state of the newest checkpoint behind a revision that can be read, None without any."""
     for item in reversed([item for item in objects.list(after=revision) if item.is_checkpoint]):
         try:
-            found = chain.checkpoint(item, [])
+            checkpoint = chain.checkpoint(item, [])
         except CorruptionError:
             continue
-        if found is not None:
-            return found.state
+        if checkpoint is not None:
+            return checkpoint.state
     return None
 
 

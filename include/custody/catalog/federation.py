@@ -71,8 +71,8 @@ class Federation:
         names = sorted(self._catalogs)
         with ThreadPoolExecutor(max(1, min(_PARALLEL, len(names)))) as threads:
             states = list(threads.map(lambda name: self._catalogs[name].load(), names))
-        found = {name: state for name, state in zip(names, states, strict=True) if state.revision >= 0}
-        return FederatedState(self._database, found)
+        states_by_writer = {name: state for name, state in zip(names, states, strict=True) if state.revision >= 0}
+        return FederatedState(self._database, states_by_writer)
 
 
 def seal(catalog: Catalog, reason: str) -> CatalogState:
@@ -95,11 +95,11 @@ def absorb(into: Catalog, sealed: Catalog, actions: Sequence[Action], *, next_ev
     state = sealed.load()
     if state.seal is None:
         raise ConflictError(f"{sealed.objects}: is not sealed, its writer may go on. Seal it first.")
-    said = Absorb(
+    entry = Absorb(
         writer=sealed.objects.writer,
         database=sealed.objects.database,
         catalog_id=state.catalog_id.bytes,
         revision=state.revision,
         digest=state.digest,
     )
-    return into.commit([*actions, Action(absorb=said)], next_event_id=next_event_id)
+    return into.commit([*actions, Action(absorb=entry)], next_event_id=next_event_id)

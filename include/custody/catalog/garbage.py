@@ -77,10 +77,10 @@ def _let_go(catalog: Catalog) -> set[str]:
     state = catalog.load()
     if state.revision < 0:
         return set()
-    known = copied_ids(catalog.at(state.floor))
+    ids = copied_ids(catalog.at(state.floor))
     for transaction in catalog.timeline(state.floor):
-        known.update(ids_added_by(transaction.actions))
-    return known
+        ids.update(ids_added_by(transaction.actions))
+    return ids
 
 
 def kept_files(catalog: Catalog) -> set[str]:
@@ -148,38 +148,38 @@ class _Run:
 
     def empty_trash(self, trash: list[ObjectInfo], before_ms: int, limit: int | None) -> None:
         """Move back what is listed, delete what was moved before a time."""
-        found = self.found
+        report = self.found
         for info in trash:
             moved, _, path = info.key.removeprefix(f"{self._objects.home}trash/").partition("/")
             if not moved.isdigit() or parse_event_log(path) is None:
-                found.unknown.append(info.key.removeprefix(self._objects.home))
+                report.unknown.append(info.key.removeprefix(self._objects.home))
             elif self._is_kept(path):
                 if self._store.head(self._objects.home + path) is None:
-                    found.restored.append(path)
+                    report.restored.append(path)
                     self._put_back(info.key, path)
-            elif int(moved) <= before_ms and (limit is None or len(found.deleted) < limit):
-                found.deleted.append(path)
-                found.deleted_bytes += info.size_bytes
+            elif int(moved) <= before_ms and (limit is None or len(report.deleted) < limit):
+                report.deleted.append(path)
+                report.deleted_bytes += info.size_bytes
                 if not self._dry_run:
                     self._store.delete(info.key)
                     self._store.drop_folder(info.key.rpartition("/")[0] + "/")
 
     def move(self, data: list[ObjectInfo], limit: int | None) -> None:
         """Move what is not listed and old to the trash."""
-        found = self.found
+        report = self.found
         for info in data:
             path = info.key.removeprefix(self._objects.home)
             if self._is_kept(path):
                 continue
             if parse_event_log(path) is None:
-                found.unknown.append(path)
+                report.unknown.append(path)
             elif info.modified_ms > self._now - self._older_than_ms:
-                found.young.append(path)
-            elif limit is not None and len(found.moved) >= limit:
-                found.left += 1
+                report.young.append(path)
+            elif limit is not None and len(report.moved) >= limit:
+                report.left += 1
             elif self._dry_run or self._moved(info, path):
-                found.moved.append(path)
-                found.moved_bytes += info.size_bytes
+                report.moved.append(path)
+                report.moved_bytes += info.size_bytes
 
     def _moved(self, info: ObjectInfo, path: str) -> bool:
         """Move a file unless it was written anew or listed meanwhile; put it back when it was listed in between."""

@@ -42,15 +42,15 @@ class PersistentMap(Mapping[str, V], Generic[V]):
         """Return the map after changes: a value for a key that is set, REMOVED for one that is removed."""
         if not changes:
             return self
-        made = self._empty()
-        made._length = self._length + sum(
+        changed = self._empty()
+        changed._length = self._length + sum(
             (value is not REMOVED) - (key in self) for key, value in changes.items()
         )  # True counts 1
-        made._base = self._base
-        made._layer = {**self._layer, **changes}
-        if len(made._layer) > max(_LAYER_MIN, 2 * int(len(self._base) ** 0.5)):
-            made._merge()
-        return made
+        changed._base = self._base
+        changed._layer = {**self._layer, **changes}
+        if len(changed._layer) > max(_LAYER_MIN, 2 * int(len(self._base) ** 0.5)):
+            changed._merge()
+        return changed
 
     def _empty(self) -> PersistentMap[V]:
         return PersistentMap()
@@ -113,18 +113,18 @@ class FileMap(PersistentMap[AddFile]):
     @classmethod
     def undecoded(cls, paths: list[str], messages: list[bytes], where: str = "") -> FileMap:
         """Return the files of the checkpoint at `where`; a message that is no entry raises when it is looked at."""
-        made = cls()
+        files = cls()
         base = _Base(zip(paths, messages, strict=True))
         base.where = where
-        made._base = base  # type: ignore[assignment]
-        made._length = len(made._base)
-        return made
+        files._base = base  # type: ignore[assignment]
+        files._length = len(files._base)
+        return files
 
     def changed(self, changes: Mapping[str, AddFile | Removed]) -> FileMap:
         """Return the files after changes, as PersistentMap does."""
-        made = super().changed(changes)
-        assert isinstance(made, FileMap)  # noqa: S101 - `_empty` makes one
-        return made
+        files = super().changed(changes)
+        assert isinstance(files, FileMap)  # noqa: S101 - `_empty` makes one
+        return files
 
     def _empty(self) -> FileMap:
         return FileMap()
@@ -158,8 +158,8 @@ class FileMap(PersistentMap[AddFile]):
 
     def changed_since(self, digests: Mapping[str, bytes | None]) -> list[str]:
         """Return the paths of which another SHA-256 is known than these say; entries not looked at are not decoded."""
-        known = ((path, super(FileMap, self).__getitem__(path)) for path in digests if path in self)
-        return [path for path, file in known if isinstance(file, AddFile) and file.sha256 != (digests[path] or b"")]
+        entries = ((path, super(FileMap, self).__getitem__(path)) for path in digests if path in self)
+        return [path for path, file in entries if isinstance(file, AddFile) and file.sha256 != (digests[path] or b"")]
 
     def file_of(self, event_id: int) -> AddFile | None:
         """Return the file whose id range holds an event; the newest one first."""

@@ -77,8 +77,8 @@ def raise_floor(catalog: Catalog, plan: PrunePlan) -> None:
     """
     try:
         if plan.floor > catalog.load().floor:
-            said = checkpoint_digest(catalog.objects, catalog.at(plan.floor))
-            catalog.commit([Action(prune=Prune(floor=plan.floor, checkpoint_digest=said))])
+            checkpoint = checkpoint_digest(catalog.objects, catalog.at(plan.floor))
+            catalog.commit([Action(prune=Prune(floor=plan.floor, checkpoint_digest=checkpoint))])
     except (NotFoundError, CommitConflictError):
         if catalog.load().floor < plan.floor:
             raise
@@ -105,8 +105,8 @@ def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
 
 def readable_checkpoints(catalog: Catalog) -> list[int]:
     """Return the revisions of the checkpoints that can be read, the newest first."""
-    found = (item for item in catalog.objects.checkpoints() if _is_readable(catalog, item))
-    return list(dict.fromkeys(item.revision for item in found))
+    readable = (item for item in catalog.objects.checkpoints() if _is_readable(catalog, item))
+    return list(dict.fromkeys(item.revision for item in readable))
 
 
 def _keys_below(catalog: Catalog, floor: int) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ def _keys_below(catalog: Catalog, floor: int) -> tuple[str, ...]:
 def _is_readable(catalog: Catalog, item: CatalogObject) -> bool:
     """Whether a reader can begin at a checkpoint: it is whole, of this catalog, and of the transaction beside it."""
     try:
-        found = catalog.chain.checkpoint(item, [])
+        checkpoint = catalog.chain.checkpoint(item, [])
     except CustodyError:
         return False
-    return found is not None and found.state.catalog_id == catalog.load().catalog_id
+    return checkpoint is not None and checkpoint.state.catalog_id == catalog.load().catalog_id

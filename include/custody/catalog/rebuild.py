@@ -63,7 +63,7 @@ class Salvaged:
 
     def all(self) -> list[Action]:
         """Return the actions, in a fixed order."""
-        return [kept[name] for kind in KINDS for kept in [self.actions[kind]] for name in sorted(kept)]
+        return [of_kind[name] for kind in KINDS for of_kind in [self.actions[kind]] for name in sorted(of_kind)]
 
     def counts(self) -> dict[str, int]:
         """Return how many there are of each kind."""
@@ -107,16 +107,16 @@ class Salvaged:
                     del self.actions[kind][name]
             self.unread.clear()
         for action in message.actions:
-            said = _said(action)
-            if said is None:
+            entry = _said(action)
+            if entry is None:
                 continue
-            kind, name, stands = said
+            kind, name, is_added = entry
             try:
                 check_action(action)
             except InvalidInputError:
                 self.unread.append(key)
                 continue
-            if stands:
+            if is_added:
                 self.actions[kind][name], self._of[kind, name] = action, of
             else:
                 self.actions[kind].pop(name, None)
@@ -128,19 +128,19 @@ def salvage(objects: CatalogObjects) -> Salvaged:
     Raises:
         FormatVersionError: a newer custody wrote here: that is no damage.
     """
-    found = Salvaged()
+    salvaged = Salvaged()
     asides = [name for name in objects.store.folders(objects.home) if name.startswith(REPLACED_PREFIX)]
     for prefix in (*(f"{objects.home}{name}/" for name in sorted(asides)), objects.prefix):
         for key in _keys(objects, prefix):
             try:
-                found.follow(decode(objects.store.get(key), key), key)
+                salvaged.follow(decode(objects.store.get(key), key), key)
             except (CorruptionError, StorageError, NotFoundError):
-                found.unread.append(key)
-    found.copies = SecondCopyStore(objects).read()
-    for name, copy in found.copies.by_id.items():
+                salvaged.unread.append(key)
+    salvaged.copies = SecondCopyStore(objects).read()
+    for name, copy in salvaged.copies.by_id.items():
         kind = "tombstones" if copy.action.HasField("add_tombstone") else "marks"
-        found.actions[kind].setdefault(name, copy.action)
-    return found
+        salvaged.actions[kind].setdefault(name, copy.action)
+    return salvaged
 
 
 @dataclass
@@ -159,11 +159,11 @@ class FooterScan:
 
 def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: Iterable[str] = ()) -> FooterScan:
     """Read the footer of every event log; with `hashes` the whole file, for its digest."""
-    found, without = FooterScan(), set(leave_out)
+    scanned, without = FooterScan(), set(leave_out)
     for info in objects.store.list(f"{objects.home}data/"):
         path = info.key.removeprefix(objects.home)
         if "." not in path.rpartition("/")[2]:
-            found.skipped.append(
+            scanned.skipped.append(
                 f"{objects.store.locate(info.key)}: expected a folder, got a link or a file: what lies behind it is "
                 "not looked at. Put the folder itself in its place."
             )
@@ -172,16 +172,16 @@ def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: It
         try:
             file, revision, attempt = _described(objects, path, info.size_bytes, hashes=hashes)
         except CustodyError as error:
-            found.skipped.append(str(error))
+            scanned.skipped.append(str(error))
             continue
-        found.files.append(file)
+        scanned.files.append(file)
         if revision is not None:
-            found.transactions[path] = revision
+            scanned.transactions[path] = revision
         if attempt is not None:
-            found.attempts[path] = attempt
-    found.files.sort(key=lambda file: (file.first_event_id, -file.last_event_id))
-    _drop_covered(found)
-    return found
+            scanned.attempts[path] = attempt
+    scanned.files.sort(key=lambda file: (file.first_event_id, -file.last_event_id))
+    _drop_covered(scanned)
+    return scanned
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,24 +201,24 @@ def rebuild(
     clock: Clock,
     scanned: FooterScan,
     containers: Sequence[str] = (),
-    kept: Salvaged | None = None,
+    salvaged: Salvaged | None = None,
 ) -> Rebuilt:
     """Write a new catalog that lists the scanned files; the old one's objects are moved aside first.
 
     With the names of the containers it lists each file's shard too: the index step builds those that are gone. What
-    `kept` says is taken over with the first transaction.
+    `salvaged` says is taken over with the first transaction.
 
     Durability: on return the new catalog survives power loss. A crash before leaves the old objects aside and a
     catalog that is not complete; run it again.
     """
-    kept = Salvaged() if kept is None else kept
+    salvaged = Salvaged() if salvaged is None else salvaged
     aside = set_aside(catalog.objects, clock, "replaced")
     fresh = Catalog(catalog.objects.store, catalog.objects.writer, catalog.objects.database, clock)
     fresh.copies = catalog.copies
-    lost, gaps = rebuild_losses(scanned, kept, containers), _gaps(sorted(set(scanned.transactions.values())))
+    lost, gaps = rebuild_losses(scanned, salvaged, containers), _gaps(sorted(set(scanned.transactions.values())))
     order = sorted(scanned.files, key=lambda file: (_revision_of(scanned, file), file.first_event_id))
     note = Note(kind=Note.REBUILT, text="; ".join(lost), lost_revisions=gaps)
-    extra = [Action(note=note), *kept.all()]
+    extra = [Action(note=note), *salvaged.all()]
     state = fresh.load()
     for (_, attempt), files in groupby(order, key=lambda file: _added_by(scanned, file)):
         added = list(files)
@@ -233,18 +233,18 @@ def rebuild(
     return Rebuilt(state.revision, len(order), sum(file.rows for file in order), tuple(lost), aside)
 
 
-def rebuild_losses(scanned: FooterScan, kept: Salvaged, containers: Sequence[str] = ()) -> list[str]:
+def rebuild_losses(scanned: FooterScan, salvaged: Salvaged, containers: Sequence[str] = ()) -> list[str]:
     """Return what a catalog made of these will not know."""
     lost = list(scanned.skipped)
-    known = sorted(set(scanned.transactions.values()))
-    gaps = _gaps(known)
+    revisions = sorted(set(scanned.transactions.values()))
+    gaps = _gaps(revisions)
     if gaps:
-        lost.append(f"{len(gaps)} revisions between {known[0]} and {known[-1]} added no file that is left")
+        lost.append(f"{len(gaps)} revisions between {revisions[0]} and {revisions[-1]} added no file that is left")
     lost.append("removals: a file that was removed and is still there is live again, unless a mark names it")
-    lost += [] if kept.lost is None else [kept.lost]
+    lost += [] if salvaged.lost is None else [salvaged.lost]
     lost.append("catalogs that were absorbed, and whether the writer was retired")
     lost += [] if containers else ["index shards"]
-    if not known:
+    if not revisions:
         lost.append("the numbers of revisions, and their order: files are taken in the order of their events")
     return lost
 
@@ -305,13 +305,13 @@ def wipe(objects: CatalogObjects, confirm: str) -> int:
 
 def _keys(objects: CatalogObjects, prefix: str) -> Iterator[str]:
     """Yield the objects below a prefix, oldest revision first, a checkpoint behind its transaction."""
-    found = []
+    ordered = []
     for key in objects.store.keys(prefix):
         folder, _, name = key.removeprefix(prefix).partition("/")
         revision, parsed = parse_revision(folder), parse_transaction(name)
         if revision is not None and parsed is not None:
-            found.append((revision, parsed[1], key))
-    yield from (key for _, _, key in sorted(found))
+            ordered.append((revision, parsed[1], key))
+    yield from (key for _, _, key in sorted(ordered))
 
 
 def _said(action: Action) -> tuple[str, str, bool] | None:
@@ -342,8 +342,8 @@ def _described(
         return store.get_range(key, start, length) if data is None else data[start:][:length]
 
     footer = parse_footer(read_footer(get_range, where), where)
-    said = _metadata(footer, where)
-    file = AddFile(path=path, size_bytes=size, rows=footer.num_rows, **said["fields"])
+    metadata = _metadata(footer, where)
+    file = AddFile(path=path, size_bytes=size, rows=footer.num_rows, **metadata["fields"])
     if data is not None:
         file.sha256 = hashlib.sha256(data).digest()
     toc = toc_path(path)
@@ -351,18 +351,18 @@ def _described(
         file.toc_path, file.toc_sha256 = toc, hashlib.sha256(store.get(objects.home + toc)).digest()
     describe(file, get_range)
     file.sources.extend(_sources(footer, lambda: store.get(key) if data is None else data))
-    return file, said["revision"], said["attempt"]
+    return file, metadata["revision"], metadata["attempt"]
 
 
 def _metadata(footer: pq.FileMetaData, where: str) -> dict[str, Any]:
     stored = (footer.metadata or {}).get(METADATA_KEY)
     try:
-        said = msgspec.json.decode(stored or b"", type=dict[str, Any])
+        metadata = msgspec.json.decode(stored or b"", type=dict[str, Any])
         names = ("table", "partition", "schema_version", "first_event_id", "last_event_id")
         times = ("first_event_time_ms", "last_event_time_ms")
-        transaction = said.get("transaction")
+        transaction = metadata.get("transaction")
         revision = transaction["revision"] if isinstance(transaction, dict) else None
-        fields = {name: said[name] for name in (*names, *times)} | {"groups": said.get("groups", [])}
+        fields = {name: metadata[name] for name in (*names, *times)} | {"groups": metadata.get("groups", [])}
         attempt = UUID(transaction) if isinstance(transaction, str) else None
         return {"fields": fields, "revision": revision, "attempt": attempt}
     except (msgspec.DecodeError, KeyError, TypeError) as error:
@@ -389,8 +389,8 @@ def _sources(footer: pq.FileMetaData, load: Callable[[], bytes]) -> list[SourceR
 def _sources_of_events(data: bytes) -> list[SourceRange]:
     table = pq.read_table(pa.BufferReader(data), columns=["source_node", "source_ordinal"])
     table = table.filter(pc.and_(table.column("source_node").is_valid(), table.column("source_ordinal").is_valid()))
-    found = table.group_by("source_node").aggregate([("source_ordinal", "min"), ("source_ordinal", "max")])
-    by_name = {row["source_node"]: row for row in found.to_pylist()}
+    bounds = table.group_by("source_node").aggregate([("source_ordinal", "min"), ("source_ordinal", "max")])
+    by_name = {row["source_node"]: row for row in bounds.to_pylist()}
     return [
         _range(name, by_name[name]["source_ordinal_min"], by_name[name]["source_ordinal_max"])
         for name in sorted(by_name)
@@ -401,20 +401,20 @@ def _range(node: str, first: int, last: int) -> SourceRange:
     return SourceRange(node=node, first_ordinal=first, last_ordinal=last)
 
 
-def _drop_covered(found: FooterScan) -> None:
+def _drop_covered(scanned: FooterScan) -> None:
     """Leave out files whose events another file holds: what a compaction read and did not remove yet."""
-    kept: list[AddFile] = []
-    for file in found.files:
-        if kept and (file.last_event_id <= kept[-1].last_event_id or have_ids_in_common(file, kept[-1])):
-            found.skipped.append(f"{file.path}: its events are in {kept[-1].path} too; the larger file is taken.")
+    files: list[AddFile] = []
+    for file in scanned.files:
+        if files and (file.last_event_id <= files[-1].last_event_id or have_ids_in_common(file, files[-1])):
+            scanned.skipped.append(f"{file.path}: its events are in {files[-1].path} too; the larger file is taken.")
         else:
-            kept.append(file)
-    found.files = kept
+            files.append(file)
+    scanned.files = files
 
 
-def _gaps(known: Sequence[int]) -> list[int]:
+def _gaps(revisions: Sequence[int]) -> list[int]:
     """Return the revisions between the first and the last of those that are known, which are sorted."""
-    return sorted(set(range(known[0], known[-1] + 1)) - set(known)) if known else []
+    return sorted(set(range(revisions[0], revisions[-1] + 1)) - set(revisions)) if revisions else []
 
 
 def _added_by(scanned: FooterScan, file: AddFile) -> tuple[int, UUID | None]:

@@ -73,12 +73,12 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
     Raises:
         FormatVersionError: a newer custody wrote here: that is no damage.
     """
-    found = [item for item in catalog.objects.list() if catalog.objects.store.head(item.key) is not None]
+    items = [item for item in catalog.objects.list() if catalog.objects.store.head(item.key) is not None]
     folders = _folders(catalog)
     good, is_whole, foreign = _last_good(catalog)
-    broken = (*_broken_checkpoints(catalog, [item.key for item in found if item.is_checkpoint]), *foreign)
-    there = {item.revision for item in found}
-    newest = good.revision if is_whole else max(there, default=-1)
+    broken = (*_broken_checkpoints(catalog, [item.key for item in items if item.is_checkpoint]), *foreign)
+    present = {item.revision for item in items}
+    newest = good.revision if is_whole else max(present, default=-1)
     newest = max(newest, _traced(newest, folders), -1 if is_whole else _hinted(catalog, good))
     if newest <= good.revision:
         return RepairPlan(good, newest, (), (), (), (), good.next_event_id, broken)
@@ -89,8 +89,8 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
     removed: set[str] = set()
     names = _Names(catalog, good)
     for revision in range(good.revision + 1, newest + 1):
-        transaction = names.readable(revision) if revision in there else None
-        if transaction is None and revision not in there and len(lost) >= _LOST_MAX:
+        transaction = names.readable(revision) if revision in present else None
+        if transaction is None and revision not in present and len(lost) >= _LOST_MAX:
             break  # nothing but a number that somebody wrote speaks of so many
         if transaction is None:
             lost.append(revision)
@@ -107,8 +107,8 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
                 removed.add(action.remove_file.path)
     copies = SecondCopyStore(catalog.objects).read()
     again = restore_copies(draft, copies.behind(good.revision, _let_go_by(taken)))
-    known = _from_footers(catalog, draft, good, removed | again.expired)
-    from_footers = [file for file in known if file.path not in leave_out]
+    unlisted = _from_footers(catalog, draft, good, removed | again.expired)
+    from_footers = [file for file in unlisted if file.path not in leave_out]
     next_event_id = max([next_event_id, *(file.last_event_id + 1 for file in from_footers)])
     return RepairPlan(
         good,
@@ -163,7 +163,7 @@ def restore_copies(draft: Draft, copies: Iterable[SecondCopy]) -> RestoredCopies
 
     What expired is not let go again while a hold stands: nobody knows whether it was made before.
     """
-    found = RestoredCopies()
+    restored = RestoredCopies()
     for copy in copies:
         state = draft.state()
         name = copied_entry(copy.action).id.hex()
@@ -173,18 +173,18 @@ def restore_copies(draft: Draft, copies: Iterable[SecondCopy]) -> RestoredCopies
         if copy.action.HasField("add_mark"):
             again = _removals(state, copy.action.add_mark)
             if again and state.holds:
-                found.more.append(_held(state, copy.action.add_mark))
+                restored.more.append(_held(state, copy.action.add_mark))
                 continue
-            found.expired.update(copy.action.add_mark.paths)
+            restored.expired.update(copy.action.add_mark.paths)
             actions = [*again, *actions]
         try:
             draft.apply(actions)
         except NotApplicableError as error:
-            found.more.append(f"the copy {copy.key} does not apply: {error}")
+            restored.more.append(f"the copy {copy.key} does not apply: {error}")
             continue
-        found.actions += actions
-        found.restored.append(name)
-    return found
+        restored.actions += actions
+        restored.restored.append(name)
+    return restored
 
 
 def _repaired(
@@ -275,12 +275,12 @@ def _last_good(catalog: Catalog) -> tuple[CatalogState, bool, list[str]]:
     start, forks = EMPTY, list[tuple[CatalogObject, ForkError]]()
     for item in catalog.objects.checkpoints():
         try:
-            found = catalog.chain.checkpoint(item, [])
+            checkpoint = catalog.chain.checkpoint(item, [])
         except ForkError as error:
             forks.append((item, error))
             continue
-        if found is not None:
-            start = found.state
+        if checkpoint is not None:
+            start = checkpoint.state
             break
     try:
         good, is_whole = catalog.chain.open().state, True
@@ -291,8 +291,8 @@ def _last_good(catalog: Catalog) -> tuple[CatalogState, bool, list[str]]:
         if item.revision > good.revision:
             raise fork
         on_chain, _ = catalog.chain.follow(start, item.revision)
-        said = decode(catalog.objects.store.get(item.key), item.key)
-        if (on_chain.uuid.bytes, on_chain.digest) != (said.uuid, said.previous_digest):
+        message = decode(catalog.objects.store.get(item.key), item.key)
+        if (on_chain.uuid.bytes, on_chain.digest) != (message.uuid, message.previous_digest):
             foreign.append(item.key)
     return good, is_whole, foreign
 
@@ -325,8 +325,8 @@ def _hinted(catalog: Catalog, good: CatalogState) -> int:
 def _folders(catalog: Catalog) -> list[int]:
     """Return the revisions that have a folder, going up."""
     objects = catalog.objects
-    found = (parse_revision(name) for name in objects.store.folders(objects.prefix))
-    return sorted(number for number in found if number is not None)
+    revisions = (parse_revision(name) for name in objects.store.folders(objects.prefix))
+    return sorted(number for number in revisions if number is not None)
 
 
 def _broken_checkpoints(catalog: Catalog, keys: list[str]) -> list[str]:

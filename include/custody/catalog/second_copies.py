@@ -49,19 +49,19 @@ class SecondCopies:
     def unknown(self, lost: Iterable[int]) -> list[str]:
         """Return why it cannot be known what transactions let go that are lost; nothing when it is known."""
         older = [revision for revision in sorted(lost) if self.since is None or revision < self.since]
-        said = []
+        reasons = []
         if older:
             named = ", ".join(map(str, older))
-            said.append(f"what the revisions {named} forgot or let expire cannot be known: no copies were kept then")
+            reasons.append(f"what the revisions {named} forgot or let expire cannot be known: no copies were kept then")
         if self.unreadable and lost:
             named = ", ".join(sorted(self.unreadable))
-            said.append(f"what was forgotten or expired cannot be known, because copies cannot be read: {named}")
-        return said
+            reasons.append(f"what was forgotten or expired cannot be known, because copies cannot be read: {named}")
+        return reasons
 
     def behind(self, revision: int, known: Iterable[str]) -> list[SecondCopy]:
         """Return what revisions behind one said that is not among the ids that are `known`."""
-        left = set(known)
-        return [copy for name, copy in sorted(self.by_id.items()) if copy.revision > revision and name not in left]
+        known_ids = set(known)
+        return [copy for name, copy in sorted(self.by_id.items()) if copy.revision > revision and name not in known_ids]
 
 
 class SecondCopyStore:
@@ -92,13 +92,13 @@ class SecondCopyStore:
 
         Durability: on return they survive power loss.
         """
-        wanted = dict(_narrowing(state.other_actions()))
-        if not wanted:
+        entries = dict(_narrowing(state.other_actions()))
+        if not entries:
             return 0
-        there = self.read().by_id
-        missing = [name for name in sorted(wanted) if name not in there]
+        copies = self.read().by_id
+        missing = [name for name in sorted(entries) if name not in copies]
         for name in missing:
-            self._put(name, _encoded(state, state.revision, [wanted[name]]))
+            self._put(name, _encoded(state, state.revision, [entries[name]]))
         return len(missing)
 
     def settle_since(self, state: CatalogState) -> None:
@@ -130,10 +130,10 @@ class SecondCopyStore:
 
         `known` are the ids of all tombstones and marks that a kept revision has.
         """
-        left, gone = set(known), []
+        known_ids, gone = set(known), []
         for name, copy in self.read().by_id.items():
-            made = copy.action.add_tombstone.created_ms or copy.action.add_mark.created_ms
-            if name not in left and made < before_ms:
+            created_ms = copy.action.add_tombstone.created_ms or copy.action.add_mark.created_ms
+            if name not in known_ids and created_ms < before_ms:
                 self._store.delete(copy.key)
                 gone.append(copy.key)
         return gone
@@ -151,17 +151,17 @@ class SecondCopyStore:
                 if match is None:
                     copies.since = message.revision
                     continue
-                [(said, action)] = _narrowing(message.actions)
+                [(entry_id, action)] = _narrowing(message.actions)
             except NotFoundError:
                 continue  # let go in this moment
             except (CustodyError, ValueError) as error:
                 copies.unreadable[key] = str(error)
                 continue
-            if match is not None and said == match[1]:
-                copies.by_id[said] = SecondCopy(key, message.revision, action)
+            if match is not None and entry_id == match[1]:
+                copies.by_id[entry_id] = SecondCopy(key, message.revision, action)
             else:
                 copies.unreadable[key] = (
-                    f"{self._store.locate(key)}: expected the copy of its name, got that of {said}."
+                    f"{self._store.locate(key)}: expected the copy of its name, got that of {entry_id}."
                 )
         return copies
 

@@ -96,9 +96,9 @@ def statistics_table(objects: CatalogObjects, state: CatalogState) -> pa.Table:
 def read_statistics(objects: CatalogObjects, state: CatalogState, columns: list[str] | None = None) -> pa.Table | None:
     """Return the table beside the checkpoint of this very state, None when it is lost, damaged or of another one."""
     try:
-        found = _opened(objects.store.get(table_key(objects, state)))
-        mark = (found.schema_arrow.metadata or {}).get(_KEY.encode(), b"").decode()
-        return found.read(columns) if mark == f"{state.catalog_id}:{state.revision}" else None
+        table = _opened(objects.store.get(table_key(objects, state)))
+        mark = (table.schema_arrow.metadata or {}).get(_KEY.encode(), b"").decode()
+        return table.read(columns) if mark == f"{state.catalog_id}:{state.revision}" else None
     except (CustodyError, OSError, pa.ArrowException, ValueError):
         return None
 
@@ -112,16 +112,16 @@ def _opened(data: bytes) -> pq.ParquetFile:
     Raises:
         CorruptionError: a byte changed.
     """
-    found = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+    table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
     start = _digest_place(data)
     if start is None:
-        if set(found.metadata.metadata or {}) - _EARLIER_KEYS:
+        if set(table.metadata.metadata or {}) - _EARLIER_KEYS:
             raise CorruptionError("the metadata of the table of statistics was changed.")
-        return found
+        return table
     stop = start + len(_NO_DIGEST)
     if hashlib.sha256(data[:start] + _NO_DIGEST + data[stop:]).hexdigest().encode() != data[start:stop]:
         raise CorruptionError("expected another SHA-256: the table of statistics was changed.")
-    return found
+    return table
 
 
 def _digest_place(data: bytes) -> int | None:
@@ -159,17 +159,19 @@ def _fixed(file: AddFile, field: pa.Field) -> object:
 
 def _typed(statistics: list[FileStatistics]) -> list[tuple[str, list[Any], pa.DataType]]:
     by_file = [{column.column: column for column in each.columns} for each in statistics]
-    made: list[tuple[str, list[Any], pa.DataType]] = []
+    typed_columns: list[tuple[str, list[Any], pa.DataType]] = []
     for name in sorted({name for columns in by_file for name in columns}):
-        found = [columns.get(name) for columns in by_file]
-        kinds = {kind for each in found if each is not None and (kind := each.minimum.WhichOneof("kind"))}
-        made.append((f"nulls_{name}", [None if each is None else each.nulls for each in found], pa.int64()))
+        of_column = [columns.get(name) for columns in by_file]
+        kinds = {kind for each in of_column if each is not None and (kind := each.minimum.WhichOneof("kind"))}
+        typed_columns.append(
+            (f"nulls_{name}", [None if each is None else each.nulls for each in of_column], pa.int64())
+        )
         if len(kinds) == 1:  # a column that changed its type between files has no common bounds
             [kind] = kinds
             for bound in ("minimum", "maximum"):
-                values = [_bound(each, bound, kind) for each in found]
-                made.append((f"{bound[:3]}_{name}", values, _TYPES[kind]))
-    return made
+                values = [_bound(each, bound, kind) for each in of_column]
+                typed_columns.append((f"{bound[:3]}_{name}", values, _TYPES[kind]))
+    return typed_columns
 
 
 def _bound(column: Any, bound: str, kind: str) -> Any:  # noqa: ANN401 - any of the types of Value

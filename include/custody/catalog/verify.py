@@ -78,11 +78,11 @@ def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = 
         state = walk.run()
         if _floor(catalog) == floor:
             break  # else others pruned what was being walked over
-    found = walk.found
-    found.state = state
+    report = walk.found
+    report.state = state
     if files and state is not None:
-        _verify_files(catalog.objects, state, found, progress or (lambda done, total: None))
-    return found
+        _verify_files(catalog.objects, state, report, progress or (lambda done, total: None))
+    return report
 
 
 def verify_file(objects: CatalogObjects, file: AddFile) -> list[Defect]:
@@ -134,14 +134,14 @@ def _check_footer(where: str, data: bytes, file: AddFile) -> list[Defect]:
     try:
         footer = read_footer(lambda start, length: data[start:][:length], where)
         metadata = parse_footer(footer, where)
-        kept = stored_footer(file)
+        listed = stored_footer(file)
     except CorruptionError as error:
         return [Defect(where, None, str(error))]
     if metadata.num_rows != file.rows:
         return [Defect(where, None, f"expected {file.rows} rows, got {metadata.num_rows}.")]
     if file.schema_fingerprint and fingerprint(metadata.schema.to_arrow_schema()) != file.schema_fingerprint:
         return [Defect(where, None, "expected the columns that the catalog names, got others.")]
-    if kept is not None and not kept.equals(metadata):
+    if listed is not None and not listed.equals(metadata):
         return [Defect(where, None, "expected the footer that the catalog keeps, got another one.")]
     return []
 
@@ -152,15 +152,15 @@ def _damaged_blocks(where: str, data: bytes) -> list[Defect]:
         log = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
     except (OSError, pa.ArrowException, ValueError) as error:
         return [Defect(where, None, f"expected another SHA-256; the footer is damaged: {error}")]
-    found = []
+    defects = []
     for number in range(log.metadata.num_row_groups):
         try:
             log.read_row_group(number)
         except (OSError, pa.ArrowException, ValueError) as error:
             chunk = log.metadata.row_group(number).column(0)
             start = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
-            found.append(Defect(where, start, f"block {number} is damaged: {error}"))
-    return found or [Defect(where, None, "expected another SHA-256: the file was changed outside its blocks.")]
+            defects.append(Defect(where, start, f"block {number} is damaged: {error}"))
+    return defects or [Defect(where, None, "expected another SHA-256: the file was changed outside its blocks.")]
 
 
 def _floor(catalog: Catalog) -> int:
@@ -226,13 +226,13 @@ class _Walk:
 
     def _check_statistics(self) -> None:
         """Read the tables of statistics whole; only the newest one has to be there, as a crash may leave none."""
-        for made in self._checkpoints:
-            where = table_key(self._objects, made)
-            if made is not self._checkpoints[-1] and self._store.head(where) is None:
+        for state in self._checkpoints:
+            where = table_key(self._objects, state)
+            if state is not self._checkpoints[-1] and self._store.head(where) is None:
                 continue
-            if read_statistics(self._objects, made) is None:
+            if read_statistics(self._objects, state) is None:
                 mended = (
-                    "the next checkpoint writes one" if made is self._checkpoints[-1] else "nothing reads it any more"
+                    "the next checkpoint writes one" if state is self._checkpoints[-1] else "nothing reads it any more"
                 )
                 self.found.notices.append(
                     f"{self._store.locate(where)}: the table of statistics is lost or damaged; {mended}."
@@ -251,14 +251,14 @@ class _Walk:
 
     def _pass_over_noted(self) -> None:
         """Make notices of defects that a later revision takes note of: nobody can bring these transactions back."""
-        kept = []
+        defects = []
         for defect in self.found.defects:
             if defect.part == "transaction" and defect.revision in self._noted:
                 by = self._noted[defect.revision]
                 self.found.notices.append(f"{defect} It is known to be lost: revision {by} says so.")
             else:
-                kept.append(defect)
-        self.found.defects[:] = kept
+                defects.append(defect)
+        self.found.defects[:] = defects
 
     def _transaction(self, revision: int, items: list[CatalogObject], *, begins: bool) -> None:
         """Read the transaction of a revision; what cannot be followed leaves the state unknown."""
@@ -287,10 +287,10 @@ class _Walk:
     def _choose(self, revision: int, items: list[CatalogObject]) -> CatalogObject | None:
         """Return the transaction of the right name; every other one is foreign, or with random names a fork."""
         random = self._draft is not None and self._draft.naming == Transaction.RANDOM
-        wanted: bytes | None = None
+        name: bytes | None = None
         if self._draft is not None and not random and self._draft.revision == revision - 1:
-            wanted = self._objects.next_uuid(self._draft.catalog_id, revision - 1, self._draft.uuid)
-        right = [item for item in items if wanted is None or item.uuid.bytes == wanted]
+            name = self._objects.next_uuid(self._draft.catalog_id, revision - 1, self._draft.uuid)
+        right = [item for item in items if name is None or item.uuid.bytes == name]
         if revision == 0 and not right:
             right = items  # random names begin with a random name
         for item in items:
@@ -371,9 +371,9 @@ class _Walk:
             self._defect(key, f"revision {revision} is missing, and it was not pruned.", revision=revision)
         if state.prune is None:
             return
-        made = [item for item in self._objects.at(state.floor) if item.is_checkpoint]
-        if not any(self._digest_of(item.key) == state.prune.checkpoint_digest for item in made):
-            key = made[0].key if made else self._objects.folder(state.floor).rstrip("/")
+        checkpoints = [item for item in self._objects.at(state.floor) if item.is_checkpoint]
+        if not any(self._digest_of(item.key) == state.prune.checkpoint_digest for item in checkpoints):
+            key = checkpoints[0].key if checkpoints else self._objects.folder(state.floor).rstrip("/")
             message = "expected the checkpoint that the pruning names, with its digest."
             self._defect(key, message, part="checkpoint", revision=state.floor)
 
@@ -395,21 +395,21 @@ class _Walk:
             return
         newest = self._checkpoints[-1] if self._checkpoints else EMPTY
         if hint.catalog_id != self._draft.catalog_id:
-            said = "it is of another catalog"
+            fault = "it is of another catalog"
         elif hint.revision > self._draft.revision:
             message = f"there was a revision {hint.revision}: the newest transactions are lost."
             self._defect(self._objects.hint, message, part="tail")
             return
         elif (hint.uuid, hint.previous_digest) != (newest.uuid.bytes, newest.digest):
-            said = f"it names revision {hint.revision}, the newest checkpoint is that of {newest.revision}"
+            fault = f"it names revision {hint.revision}, the newest checkpoint is that of {newest.revision}"
         else:
             return
-        self.found.notices.append(f"{where}: {said}: readers pass over it, the next checkpoint mends it.")
+        self.found.notices.append(f"{where}: {fault}: readers pass over it, the next checkpoint mends it.")
 
 
-def _walked(first: int, there: list[int]) -> Iterator[int]:
+def _walked(first: int, present: list[int]) -> Iterator[int]:
     """Yield the revisions from the first one on, those of a gap between up to a number."""
-    for revision in there:
+    for revision in present:
         if revision >= first:
             yield from range(first, min(revision, first + _GAP_TOLD))
             yield revision

@@ -203,10 +203,10 @@ def _check_prune(prune: Prune) -> None:
     _need(size == _DIGEST_BYTES, "prune", "checkpoint_digest", "32 bytes", size)
 
 
-def _check_absorb(said: Absorb) -> None:
+def _check_absorb(absorb: Absorb) -> None:
     for name in ("writer", "database"):
-        _need(is_name(getattr(said, name)), "absorb", name, "the name of one", repr(getattr(said, name)[:200]))
-    _need(len(said.catalog_id) == _UUID_BYTES, "absorb", "catalog_id", "16 bytes", len(said.catalog_id))
+        _need(is_name(getattr(absorb, name)), "absorb", name, "the name of one", repr(getattr(absorb, name)[:200]))
+    _need(len(absorb.catalog_id) == _UUID_BYTES, "absorb", "catalog_id", "16 bytes", len(absorb.catalog_id))
 
 
 _CHECKS: dict[str, Callable[..., object]] = {

@@ -39,8 +39,8 @@ def integers(column: pa.Array | pa.ChunkedArray, kind: type[Number]) -> npt.NDAr
 def flags(column: pa.Array | pa.ChunkedArray) -> Mask:
     """Return truth values; absent ones are false."""
     array = one(column)
-    found = integers(array.cast(pa.uint8()), np.uint8).astype(np.bool_)
-    return found & integers(array.is_valid().cast(pa.uint8()), np.uint8).astype(np.bool_) if array.null_count else found
+    mask = integers(array.cast(pa.uint8()), np.uint8).astype(np.bool_)
+    return mask & integers(array.is_valid().cast(pa.uint8()), np.uint8).astype(np.bool_) if array.null_count else mask
 
 
 def number(value: int) -> pa.Scalar:
@@ -83,9 +83,9 @@ class Pieces(NamedTuple):
 
 def starts(lengths: Ints) -> Ints:
     """Return where each piece begins when pieces of these lengths lie one behind the other, shape (n,)."""
-    found = np.zeros(len(lengths), np.int64)
-    np.cumsum(lengths[:-1], out=found[1:])
-    return found
+    places = np.zeros(len(lengths), np.int64)
+    np.cumsum(lengths[:-1], out=places[1:])
+    return places
 
 
 def within(counts: Ints) -> Ints:

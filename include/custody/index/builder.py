@@ -110,9 +110,9 @@ def _write(
         _log.warning("%s: index shards are written by Whoosh itself, which is slow.", difference)
         writer = "stock"
     if writer == "stock":
-        made = whoosh_writer.write_segment(fs, folder, tables, indexed)
+        written = whoosh_writer.write_segment(fs, folder, tables, indexed)
     else:
-        made = write_segment(fs, folder, tables, indexed, memory_bytes)
+        written = write_segment(fs, folder, tables, indexed, memory_bytes)
     with fs.create(folder / manifest.NAME) as file:
-        file.write(made.encode())
+        file.write(written.encode())
         file.sync()

@@ -240,17 +240,17 @@ class Dictionary:
 
     def range_of(self, field: str) -> tuple[int, int]:
         """Return the numbers of a field's terms in the order of all terms: the first, and the one behind the last."""
-        found = self._ranges.get(field)
-        if found is None:
+        bounds = self._ranges.get(field)
+        if bounds is None:
             number = self._fields.get(field)
-            found = (0, 0)
+            bounds = (0, 0)
             if number is not None:
-                found = (
+                bounds = (
                     self._records.lower(number.to_bytes(FIELD_BYTES, "big")),
                     self._records.lower((number + 1).to_bytes(FIELD_BYTES, "big")),
                 )
-            self._ranges[field] = found
-        return found
+            self._ranges[field] = bounds
+        return bounds
 
     def between(
         self, field: str, low: bytes | None, high: bytes | None, *, after_low: bool = False, with_high: bool = False
@@ -274,9 +274,9 @@ class Dictionary:
 
     def texts(self, first: int, end: int) -> pa.StringArray:
         """Return the terms with these numbers, in order; those asked for last are kept when they are small."""
-        bounds, kept = self._texts
+        bounds, last_terms = self._texts
         if bounds == (first, end):
-            return kept
+            return last_terms
         keys, lengths = self._records.keys(self._records.places(np.arange(first, end)))
         sizes = lengths - FIELD_BYTES
         out = np.empty(int(sizes.sum()), np.uint8)
@@ -284,11 +284,11 @@ class Dictionary:
         self._terms.require(keys, FIELD_BYTES)
         copy_pieces(self._terms.data, keys + FIELD_BYTES, out, begin, sizes)
         offsets = np.append(begin, len(out)).astype(np.int32)
-        found = pa.StringArray.from_buffers(end - first, pa.py_buffer(offsets.tobytes()), pa.py_buffer(out.tobytes()))
-        found.validate(full=True)
+        terms = pa.StringArray.from_buffers(end - first, pa.py_buffer(offsets.tobytes()), pa.py_buffer(out.tobytes()))
+        terms.validate(full=True)
         if len(out) <= _TEXT_BYTES_KEPT:
-            self._texts = (first, end), found
-        return found
+            self._texts = (first, end), terms
+        return terms
 
     def list_of(self, number: int) -> PostingList:
         """Return the documents of the term with this number."""
@@ -310,8 +310,8 @@ class Dictionary:
         has[self._inline_documents(values[is_inline])] = True
         single, others = self._far(values[~is_inline])
         has[single.documents] = True
-        for found in others:
-            for _, documents in found.blocks():
+        for postings in others:
+            for _, documents in postings.blocks():
                 has[documents] = True
         return np.flatnonzero(has)
 
@@ -332,8 +332,8 @@ class Dictionary:
         far = np.flatnonzero(~is_inline)
         single, others = self._far(values[far])
         codes[single.documents] = np.repeat(far[single.is_single], single.counts)
-        for code, found in zip(far[~single.is_single].tolist(), others, strict=True):
-            for _, documents in found.blocks():
+        for code, postings in zip(far[~single.is_single].tolist(), others, strict=True):
+            for _, documents in postings.blocks():
                 codes[documents] = code
         return codes
 
@@ -359,10 +359,10 @@ class Dictionary:
         begin = values + ABOUT.itemsize + len(DATA_OPEN)
         places = np.repeat(begin, frequencies) + within(frequencies) * FIRST_BYTES + 1
         self._terms.require(places, 4)
-        found = numbers(self._terms.data, places, "<u4")
-        if len(found) and int(found.max()) >= self._documents:
-            raise self._terms.error(int(values[0]), f"documents below {self._documents}", f"{found.max()}")
-        return found
+        documents = numbers(self._terms.data, places, "<u4")
+        if len(documents) and int(documents.max()) >= self._documents:
+            raise self._terms.error(int(values[0]), f"documents below {self._documents}", f"{documents.max()}")
+        return documents
 
     def _list_of(self, record: int) -> PostingList:
         return self._list_at(*self._records.value_of(record))
@@ -413,65 +413,65 @@ class _Records:
         """Return where the records of those of some keys lie that are there; `hashes` are the CRC-32 of each."""
         if self._hash_type == HASH_CRC32:
             return self._find_all_by_hash(keys, hashes)
-        found = (self._find_by_order(key) for key in keys)
-        return np.array([record for record in found if record is not None], np.int64)
+        records = (self._find_by_order(key) for key in keys)
+        return np.array([record for record in records if record is not None], np.int64)
 
     def _find_by_hash(self, key: bytes) -> int | None:
         """Return where the record of a key lies, by its hash."""
-        terms, wanted = self._terms, zlib.crc32(key)
-        table = self._directory + (wanted & (TABLES - 1)) * TABLE_STRUCT.size
+        terms, key_hash = self._terms, zlib.crc32(key)
+        table = self._directory + (key_hash & (TABLES - 1)) * TABLE_STRUCT.size
         place, slots = TABLE_STRUCT.unpack(terms.span(table, table + TABLE_STRUCT.size))
         if slots <= 0:
             return None
-        slot = (wanted >> 8) % slots
+        slot = (key_hash >> 8) % slots
         for _ in range(slots):
             at = place + slot * SLOT.itemsize
-            found, record = SLOT_STRUCT.unpack(terms.span(at, at + SLOT.itemsize))
+            slot_hash, record = SLOT_STRUCT.unpack(terms.span(at, at + SLOT.itemsize))
             if not record:
                 return None
-            if found == wanted:
+            if slot_hash == key_hash:
                 begin, length = self.key(record)
                 if length == len(key) and terms.span(begin, begin + length) == key:
                     return int(record)
             slot = slot + 1 if slot + 1 < slots else 0
         return None
 
-    def _find_all_by_hash(self, keys: Sequence[bytes], wanted: Hashes) -> Ints:
+    def _find_all_by_hash(self, keys: Sequence[bytes], hashes: Hashes) -> Ints:
         """Return where the records of those of some keys lie that are there."""
         terms = self._terms
         terms.span(self._directory, self._directory + TABLES * TABLE.itemsize)
-        tables = np.frombuffer(terms.data, TABLE, TABLES, self._directory)[wanted & np.uint32(TABLES - 1)]
+        tables = np.frombuffer(terms.data, TABLE, TABLES, self._directory)[hashes & np.uint32(TABLES - 1)]
         place, slots = tables["place"].astype(np.int64), tables["slots"].astype(np.int64)
-        slot = (wanted >> np.uint32(8)).astype(np.int64) % np.maximum(slots, 1)
+        slot = (hashes >> np.uint32(8)).astype(np.int64) % np.maximum(slots, 1)
         records = np.zeros(len(keys), np.int64)
-        known = np.flatnonzero(slots > 0)
+        in_table = np.flatnonzero(slots > 0)
         # The next slots of each key, all at once: a key is in the first one with its hash, if none before is empty.
-        nearby = (slot[known, None] + np.arange(_PROBES)) % slots[known, None]
-        at = place[known, None] + nearby * SLOT.itemsize
+        nearby = (slot[in_table, None] + np.arange(_PROBES)) % slots[in_table, None]
+        at = place[in_table, None] + nearby * SLOT.itemsize
         terms.require(at.ravel(), SLOT.itemsize)
-        found = window(terms.data, SLOT)[at]
-        is_empty = found["place"] == 0
-        is_end = is_empty | (found["hash"] == wanted[known, None])
+        near_slots = window(terms.data, SLOT)[at]
+        is_empty = near_slots["place"] == 0
+        is_end = is_empty | (near_slots["hash"] == hashes[in_table, None])
         first = is_end.argmax(axis=1)
-        row = np.arange(len(known))
+        row = np.arange(len(in_table))
         is_hit = is_end[row, first] & ~is_empty[row, first]
-        records[known[is_hit]] = found["place"][row, first][is_hit]
-        for number in known[~is_end[row, first]].tolist():
+        records[in_table[is_hit]] = near_slots["place"][row, first][is_hit]
+        for number in in_table[~is_end[row, first]].tolist():
             records[number] = self._find_by_hash(keys[number]) or 0
         return self._verified(keys, records)
 
     def _verified(self, keys: Sequence[bytes], records: Ints) -> Ints:
         """Return the records, 0 for none, that are of the keys and not only of the same hash."""
         chosen = np.flatnonzero(records)
-        found = records[chosen]
-        begin, lengths = self.keys(found)
+        checked = records[chosen]
+        begin, lengths = self.keys(checked)
         data = self._terms.data
         places = zip(chosen.tolist(), begin.tolist(), lengths.tolist(), strict=True)
         for number, (key, start, length) in enumerate(places):
             if data[start : start + length].tobytes() != keys[key]:
-                found[number] = self._find_by_hash(keys[key]) or 0
-        kept: Ints = found[found != 0]
-        return kept
+                checked[number] = self._find_by_hash(keys[key]) or 0
+        verified: Ints = checked[checked != 0]
+        return verified
 
     def _find_by_order(self, key: bytes) -> int | None:
         """Return where the record of a key lies, by the order of keys: for tables by another hash."""
@@ -535,8 +535,8 @@ class _Records:
 
 def crc32_of(keys: Bytes, places: Ints, lengths: Ints, before: bytes = b"") -> Hashes:
     """Return the CRC-32 of `before` followed by keys[place : place + length], for each key."""
-    begun = zlib.crc32(before)
-    found = np.full(len(lengths), begun, np.uint32)
+    start = zlib.crc32(before)
+    hashes = np.full(len(lengths), start, np.uint32)
     order = np.argsort(lengths, kind="stable")
     bounds = np.flatnonzero(np.diff(lengths[order], prepend=-1))
     for group in np.split(order, bounds[1:]) if len(order) else ():
@@ -546,15 +546,15 @@ def crc32_of(keys: Bytes, places: Ints, lengths: Ints, before: bytes = b"") -> H
         if len(group) < _BULK:
             for index in group.tolist():
                 place = int(places[index])
-                found[index] = zlib.crc32(keys[place : place + width].data, begun)
+                hashes[index] = zlib.crc32(keys[place : place + width].data, start)
         else:
-            found[group] = _columns(take(keys, places[group], width), begun)
-    return found
+            hashes[group] = _columns(take(keys, places[group], width), start)
+    return hashes
 
 
-def _columns(keys: Bytes, begun: int) -> Hashes:
+def _columns(keys: Bytes, start: int) -> Hashes:
     """Return the CRC-32 of each row, shape (rows,), going over the columns."""
-    state = np.full(len(keys), begun ^ 0xFFFFFFFF, np.uint32)
+    state = np.full(len(keys), start ^ 0xFFFFFFFF, np.uint32)
     for column in np.ascontiguousarray(keys.T):
         state = _TABLE[(state ^ column) & np.uint32(0xFF)] ^ (state >> np.uint32(8))
     return state ^ np.uint32(0xFFFFFFFF)

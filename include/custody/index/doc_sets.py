@@ -140,8 +140,8 @@ class DocList:
             return np.zeros(len(documents), np.bool_)
         place = self._documents.searchsorted(documents)
         place[place == self.size] = 0
-        found: Mask = self._documents[place] == documents
-        return found
+        mask: Mask = self._documents[place] == documents
+        return mask
 
     def count(self) -> int:
         """Return how many there are."""
@@ -168,11 +168,11 @@ class RangeDocs(_Counted):
         for zone in self._zones[begin:end].tolist():
             start = max(low, zone * ZONE_DOCUMENTS)
             stop = min(high, (zone + 1) * ZONE_DOCUMENTS, self._documents)
-            found = np.arange(start, stop)
+            documents = np.arange(start, stop)
             if not self._whole[zone]:
-                found = found[self._fits(self._column.span(start, stop))]
-            if len(found):
-                yield found
+                documents = documents[self._fits(self._column.span(start, stop))]
+            if len(documents):
+                yield documents
 
     def among(self, documents: Ints) -> Mask:
         """Return whose number lies in the range."""
@@ -187,8 +187,8 @@ class RangeDocs(_Counted):
         return total
 
     def _fits(self, numbers: npt.NDArray[np.int64]) -> Mask:
-        found: Mask = (numbers >= self._first) & (numbers <= self._last)
-        return found
+        mask: Mask = (numbers >= self._first) & (numbers <= self._last)
+        return mask
 
 
 class Intersection(_Counted):
@@ -204,9 +204,9 @@ class Intersection(_Counted):
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
         """Yield what is left of the leader's chunks."""
         for documents in self._lead.chunks(max(low, self.low), min(high, self.high)):
-            found = self._left(documents)
-            if len(found):
-                yield found
+            common = self._left(documents)
+            if len(common):
+                yield common
 
     def among(self, documents: Ints) -> Mask:
         """Return which are in all sets."""
@@ -241,19 +241,19 @@ class Union(_Counted):
         window = _CHUNK
         while start < end:
             stop = min(start + window, end)
-            found = self._within(start, stop)
-            if len(found):
-                yield found
+            documents = self._within(start, stop)
+            if len(documents):
+                yield documents
             start, window = stop, min(2 * window, _WINDOW_MAX)
 
     def among(self, documents: Ints) -> Mask:
         """Return which are in any set."""
         mask = np.zeros(len(documents), np.bool_)
         for part in self._parts:
-            left = np.flatnonzero(~mask)
-            if not len(left):
+            undecided = np.flatnonzero(~mask)
+            if not len(undecided):
                 break
-            mask[left] = part.among(documents[left])
+            mask[undecided] = part.among(documents[undecided])
         return mask
 
     def _within(self, start: int, stop: int) -> Ints:
@@ -277,9 +277,9 @@ class Complement:
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
         """Yield what is left of all documents."""
         for documents in self._everything.chunks(low, high):
-            found = documents[~self._part.among(documents)]
-            if len(found):
-                yield found
+            others = documents[~self._part.among(documents)]
+            if len(others):
+                yield others
 
     def among(self, documents: Ints) -> Mask:
         """Return which are not in the set."""
@@ -314,9 +314,9 @@ def _occurrences(word: PostingList, documents: Ints) -> Iterator[Ints]:
         low, high = documents.searchsorted((own[0], own[-1] + 1)).tolist()
         if low == high:
             continue
-        wanted = np.isin(own, documents[low:high], assume_unique=True)
+        is_common = np.isin(own, documents[low:high], assume_unique=True)
         positions, counts = positions_of(word.data_of(block), block.postings)
-        keep = np.repeat(wanted, counts)
+        keep = np.repeat(is_common, counts)
         owners = np.repeat(own, counts)[keep]
         # One place is left below the first, so that moving back stays within the document.
         yield (owners << _POSITION_BITS) + positions[keep] + (1 << 20)

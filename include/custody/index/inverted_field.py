@@ -67,9 +67,9 @@ def invert(runs: Sequence[TermValues], documents: int) -> InvertedField:
     used = frequencies > 0
     if not used.all():  # a term that only an absent row's dictionary knew
         text, lengths = _kept(text, lengths, used)
-    found = (keys & ((keys.dtype.type(1) << bits) - keys.dtype.type(1))).astype(np.uint32)
+    owners = (keys & ((keys.dtype.type(1) << bits) - keys.dtype.type(1))).astype(np.uint32)
     positions = None if places is None else Positions(places, counts)
-    return InvertedField(text, lengths, frequencies[used], found, positions)
+    return InvertedField(text, lengths, frequencies[used], owners, positions)
 
 
 def _keys(

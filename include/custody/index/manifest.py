@@ -58,9 +58,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_of(self, indexed: IndexedFields) -> bool:
         """Whether a shard that is built now would have the same fields."""
-        found = (self.attributes, self.standard, self.ranges)
-        wanted = (indexed.attributes, indexed.standard, indexed.ranges)
-        return all(set(own) == set(other) for own, other in zip(found, wanted, strict=True))
+        own_fields = (self.attributes, self.standard, self.ranges)
+        their_fields = (indexed.attributes, indexed.standard, indexed.ranges)
+        return all(set(own) == set(other) for own, other in zip(own_fields, their_fields, strict=True))
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,11 +94,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             CorruptionError: it is not whole, or does not fit itself.
         """
         about = described(data, path)
-        found = list(frames(data, len(PREAMBLE)))
-        kinds = [item.kind if isinstance(item, Frame) else None for item in found]
+        records = list(frames(data, len(PREAMBLE)))
+        kinds = [item.kind if isinstance(item, Frame) else None for item in records]
         if kinds != [_DESCRIPTION, _PAGES, _ZONES]:
             raise _other_bytes(path)
-        _, pages, zones = (bytes(item.payload) for item in found if isinstance(item, Frame))
+        _, pages, zones = (bytes(item.payload) for item in records if isinstance(item, Frame))
         count = -(-about.documents // ZONE_DOCUMENTS)
         if len(pages) != 4 * sum(pages_of(file.size) for file in about.files) or len(zones) != (
             16 * count * len(about.absent)

@@ -76,8 +76,8 @@ class NumberColumn:
         """Return the numbers of the documents from `low` to before `high`."""
         stored = min(high, self._stored)
         data = self._file.array(low * _WIDTH, max(low, stored) * _WIDTH) if stored > low else self._file.data[:0]
-        found = self._numbers(data.view(">u8"))
-        return found if stored >= high else np.append(found, np.full(high - max(low, stored), self._left_out))
+        numbers = self._numbers(data.view(">u8"))
+        return numbers if stored >= high else np.append(numbers, np.full(high - max(low, stored), self._left_out))
 
     def of(self, documents: Ints) -> npt.NDArray[np.int64]:
         """Return the numbers of some documents, going up."""

@@ -37,9 +37,9 @@ class Positions:
 class PositionEncoder:
     """The encoded values of all postings of a field, one behind the other."""
 
-    def __init__(self, found: Positions) -> None:
-        self._counts = found.counts
-        self._values = _values(found)
+    def __init__(self, positions: Positions) -> None:
+        self._counts = positions.counts
+        self._values = _values(positions)
         self._bounds = np.append(self._values.places, len(self._values.data))
 
     def greatest(self, first: Ints, end: Ints) -> npt.NDArray[np.float64]:
@@ -87,12 +87,12 @@ def positions_of(data: memoryview, postings: int) -> tuple[Ints, Ints]:
     raise ValueError("a block without places")
 
 
-def _values(found: Positions) -> Pieces:
+def _values(positions: Positions) -> Pieces:
     """Return each posting's value as a pickled byte string."""
-    first = starts(found.counts)
-    deltas = found.positions.astype(np.int64)
-    deltas[1:] -= found.positions[:-1]
-    deltas[first] = found.positions[first]
+    first = starts(positions.counts)
+    deltas = positions.positions.astype(np.int64)
+    deltas[1:] -= positions.positions[:-1]
+    deltas[first] = positions.positions[first]
     widths = np.where(deltas < 1 << 8, 2, np.where(deltas < 1 << 16, 3, 5))
     bodies = np.add.reduceat(widths, first) if len(first) else np.empty(0, np.int64)
     sizes = bodies + _FIXED
@@ -104,11 +104,13 @@ def _values(found: Positions) -> Pieces:
     put(out, places[short], np.stack([np.full(int(short.sum()), ord("C")), sizes[short]], axis=1).astype(np.uint8))
     put_same(out, places[~short], b"B")
     put(out, places[~short] + 1, raw(sizes[~short].astype("<u4")))
-    put(out, places + heads, raw(found.counts.astype(">u4")))
+    put(out, places + heads, raw(positions.counts.astype(">u4")))
     put_same(out, places + heads + 4, LIST_OPEN)
     within = np.cumsum(widths) - widths
     target = (
-        np.repeat(places + heads + 4 + len(LIST_OPEN) - within[first], found.counts) + within if len(first) else within
+        np.repeat(places + heads + 4 + len(LIST_OPEN) - within[first], positions.counts) + within
+        if len(first)
+        else within
     )
     for width, code, kind in ((2, "K", "<u1"), (3, "M", "<u2"), (5, "J", "<i4")):
         chosen = widths == width

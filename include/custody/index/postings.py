@@ -199,12 +199,12 @@ class PostingList:
         frequency: int,
         first: int,
         last: int,
-        kept: PostingsCache | None = None,
+        cache: PostingsCache | None = None,
     ) -> None:
         self.frequency = frequency
         self._place = place
-        self._kept = kept
-        self._whole = None if kept is None else kept.get(place)
+        self._kept = cache
+        self._whole = None if cache is None else cache.get(place)
         self._decodings = 0
         self.first = first
         self.last = last
@@ -226,9 +226,9 @@ class PostingList:
             begin, end = (
                 documents.searchsorted((low, high)) if documents[0] < low or documents[-1] >= high else (0, None)
             )
-            found = documents[begin:end]
-            if len(found):
-                yield found
+            part = documents[begin:end]
+            if len(part):
+                yield part
             if documents[-1] >= high - 1:
                 return
             number = self._block(number + 1)
@@ -250,8 +250,8 @@ class PostingList:
                 break
             own = self._documents(number)
             end = len(documents) if documents[-1] <= own[-1] else int(documents.searchsorted(own[-1], side="right"))
-            asked = documents[begin:end]
-            mask[begin:end] = own[own.searchsorted(asked)] == asked  # none is above the block's last
+            candidates = documents[begin:end]
+            mask[begin:end] = own[own.searchsorted(candidates)] == candidates  # none is above the block's last
             begin = end
         return mask
 
@@ -278,10 +278,10 @@ class PostingList:
         """Return the number of the first block that ends at a document or behind it."""
         number = bisect_left(self._lasts, document)
         while number == len(self._lasts) or self._lasts[number] < document:
-            found = self._block(len(self._lasts))
-            if found is None:
+            next_block = self._block(len(self._lasts))
+            if next_block is None:
                 return None
-            number = found
+            number = next_block
         return number
 
     def _block(self, number: int) -> int | None:
@@ -396,14 +396,16 @@ def single_blocks(file: CheckedFile, places: Ints, documents: int) -> SingleBloc
     if (counts < 1).any() or (counts > lengths).any() or int(lengths.sum()) > file.size:
         raise file.error(int(places[0]), "numbers of postings", "such as do not fit into their blocks")
     begin = starts(counts)
-    found = np.empty(int(counts.sum()), np.int64)
-    found[begin] = numbers(file.data, places + _SINGLE_FIRST + 1, "<u4")
-    _put_single_differences(file, places + _SINGLE_FIRST + FIRST_BYTES, counts, begin, found)
-    sums = np.cumsum(found)
-    found = sums - np.repeat(sums[begin] - found[begin], counts)
-    if len(found) and ((found[begin + counts - 1] != lasts).any() or not 0 <= found.min() <= found.max() < documents):
+    decoded = np.empty(int(counts.sum()), np.int64)
+    decoded[begin] = numbers(file.data, places + _SINGLE_FIRST + 1, "<u4")
+    _put_single_differences(file, places + _SINGLE_FIRST + FIRST_BYTES, counts, begin, decoded)
+    sums = np.cumsum(decoded)
+    decoded = sums - np.repeat(sums[begin] - decoded[begin], counts)
+    if len(decoded) and (
+        (decoded[begin + counts - 1] != lasts).any() or not 0 <= decoded.min() <= decoded.max() < documents
+    ):
         raise file.error(int(places[0]), f"documents below {documents}, the last as described", "others")
-    return SingleBlocks(is_single, found, counts)
+    return SingleBlocks(is_single, decoded, counts)
 
 
 def _put_single_differences(file: CheckedFile, places: Ints, counts: Ints, begin: Ints, out: Ints) -> None:
@@ -411,14 +413,14 @@ def _put_single_differences(file: CheckedFile, places: Ints, counts: Ints, begin
     several = np.flatnonzero(counts > 1)
     file.require(places[several], 1)
     codes = file.data[places[several]]
-    left = len(several)
+    unknown = len(several)
     for width, code in WIDTHS:
         chosen = several[codes == code[0]]
-        left -= len(chosen)
+        unknown -= len(chosen)
         lengths = counts[chosen] - 1
         step = within(lengths)
         at = np.repeat(places[chosen], lengths) + step * width + 1
         file.require(at, width - 1)
         out[np.repeat(begin[chosen] + 1, lengths) + step] = numbers(file.data, at, f"<u{width - 1}")
-    if left:
+    if unknown:
         raise file.error(int(places[several[0]]), "differences", "an unknown code")

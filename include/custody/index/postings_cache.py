@@ -55,12 +55,12 @@ class DecodedPostings:
         return found
 
     def _among_bits(self, documents: Ints) -> Mask:
-        known = documents if documents[-1] < self._end else documents[: documents.searchsorted(self._end)]
-        bits = (self._bits[known >> 3] >> (known & 7).astype(np.uint8)) & 1
-        found: Mask = bits.view(np.bool_)
-        if len(known) == len(documents):
-            return found
-        return np.concatenate([found, np.zeros(len(documents) - len(known), np.bool_)])
+        covered = documents if documents[-1] < self._end else documents[: documents.searchsorted(self._end)]
+        bits = (self._bits[covered >> 3] >> (covered & 7).astype(np.uint8)) & 1
+        mask: Mask = bits.view(np.bool_)
+        if len(covered) == len(documents):
+            return mask
+        return np.concatenate([mask, np.zeros(len(documents) - len(covered), np.bool_)])
 
     @cached_property
     def _bits(self) -> npt.NDArray[np.uint8]:
@@ -82,12 +82,12 @@ class PostingsCache:
         """Return the list that lies at a place, None when it is not kept."""
         return self._lists.get(place)
 
-    def put(self, place: int, found: DecodedPostings) -> None:
+    def put(self, place: int, postings: DecodedPostings) -> None:
         """Keep a list; those that were kept first go."""
         with self._lock:
-            if place in self._lists or found.nbytes > self._bytes_max:
+            if place in self._lists or postings.nbytes > self._bytes_max:
                 return
-            self._lists[place] = found
-            self._bytes += found.nbytes
+            self._lists[place] = postings
+            self._bytes += postings.nbytes
             while self._bytes > self._bytes_max:
                 self._bytes -= self._lists.pop(next(iter(self._lists))).nbytes

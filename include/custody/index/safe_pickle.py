@@ -29,21 +29,21 @@ class _Machine:
         self.memo: dict[int, object] = {}
 
     def take(self, count: int) -> bytes:
-        found = self.data[self.place : self.place + count]
-        if count > _BOMB or len(found) != count:
+        taken = self.data[self.place : self.place + count]
+        if count > _BOMB or len(taken) != count:
             raise NotPlainDataError(f"a pickle breaks off at byte {self.place}")
         self.place += count
-        return found
+        return taken
 
     def number(self, kind: str) -> int:
-        (found,) = struct.unpack(kind, self.take(struct.calcsize(kind)))
-        return int(found)
+        (value,) = struct.unpack(kind, self.take(struct.calcsize(kind)))
+        return int(value)
 
     def line(self) -> bytes:
         end = self.data.index(b"\n", self.place)
-        found = self.data[self.place : end]
+        line = self.data[self.place : end]
         self.place = end + 1
-        return found
+        return line
 
     def marked(self) -> list[object]:
         """Pop all above the newest mark, and the mark."""
@@ -52,14 +52,14 @@ class _Machine:
             place -= 1
             if place < 0:
                 raise NotPlainDataError("a pickle without a mark")
-        found = self.stack[place + 1 :]
+        items = self.stack[place + 1 :]
         del self.stack[place:]
-        return found
+        return items
 
     def tuple_of(self, count: int) -> None:
-        found = tuple(self.stack[-count:])
+        items = tuple(self.stack[-count:])
         del self.stack[-count:]
-        self.stack.append(found)
+        self.stack.append(items)
 
     def append(self, values: list[object]) -> None:
         target = self.stack[-1]
@@ -106,10 +106,10 @@ def plain_prefix(data: bytes | memoryview) -> tuple[object, int]:
             if step is None:
                 raise NotPlainDataError(f"a pickle with the operation {code!r}")
             step(machine)
-        [found] = machine.stack
+        [value] = machine.stack
     except (IndexError, KeyError, ValueError, struct.error) as error:
         raise NotPlainDataError(f"a damaged pickle: {error}") from error
-    return found, machine.place
+    return value, machine.place
 
 
 def _push(read: Callable[[_Machine], object]) -> Callable[[_Machine], None]:

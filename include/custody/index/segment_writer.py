@@ -256,9 +256,9 @@ def _write_terms(
         postings = opened.enter_context(closing(PagedFileWriter(files.fs, files.folder / f"{files.segment}.pst")))
         terms.write(HEADER)
         for name in names:
-            found = _terms(runs, with_terms, name, documents)
-            if found is not None:
-                records, blocks = dictionary.add(name, found)
+            inverted = _terms(runs, with_terms, name, documents)
+            if inverted is not None:
+                records, blocks = dictionary.add(name, inverted)
                 terms.write(records)
                 postings.write(blocks)
         end, count, code = dictionary.finish()

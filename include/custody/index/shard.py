@@ -49,16 +49,16 @@ class OpenShard:
             raise CorruptionError(f"index shard {path}: expected the file {manifest.NAME}, got none. {_advice(path)}")
         self.path = path
         self._fs = fs
-        found = Manifest.decode(fs.read(path / manifest.NAME), path / manifest.NAME)
-        self.description = found.description
+        decoded = Manifest.decode(fs.read(path / manifest.NAME), path / manifest.NAME)
+        self.description = decoded.description
         self.documents = self.description.documents
         self.fields = self.description.searched
-        self._zones = found.zones
+        self._zones = decoded.zones
         self._checksums: dict[str, tuple[int, Checksums]] = {}
         page = 0
         for file in self.description.files:
             pages = pages_of(file.size)
-            self._checksums[file.name] = file.size, found.checksums[page : page + pages]
+            self._checksums[file.name] = file.size, decoded.checksums[page : page + pages]
             page += pages
         self._columns: dict[str, NumberColumn] = {}
         self._facets: dict[str, tuple[pa.StringArray, Codes]] = {}
@@ -87,8 +87,8 @@ class OpenShard:
             node = plan(self, question)
             low, high = self._window(node, below, above)
             chunks = _backwards(node, low, high) if oldest_first else node.chunks(low, high)
-            found = _newest(chunks, limit)
-            ids = self._ids().of(found if not oldest_first else found[::-1])
+            documents = _newest(chunks, limit)
+            ids = self._ids().of(documents if not oldest_first else documents[::-1])
             return ids[::-1] if oldest_first else ids
 
     def count(self, question: query.Query) -> int:
@@ -108,16 +108,16 @@ class OpenShard:
 
     def numbers(self, name: str) -> NumberColumn:
         """Return a number column."""
-        found = self._columns.get(name)
-        if found is None:
+        column = self._columns.get(name)
+        if column is None:
             with self._lock:
                 is_sortable = name in self.description.ranges
                 file = self._file(f"{name}.col")
                 zones = self._zones.get(name)
                 left_out = 0 if name == POINTER_COLUMN else ABSENT
-                found = NumberColumn(file, self.documents, is_sortable=is_sortable, zones=zones, left_out=left_out)
-                self._columns[name] = found
-        return found
+                column = NumberColumn(file, self.documents, is_sortable=is_sortable, zones=zones, left_out=left_out)
+                self._columns[name] = column
+        return column
 
     def absent(self, name: str) -> int:
         """Return how many documents have no such number."""
@@ -203,15 +203,15 @@ def _advice(path: Path) -> str:
 
 
 def _newest(chunks: Iterator[Ints], limit: int | None) -> Ints:
-    found: list[Ints] = []
-    left = limit
+    parts: list[Ints] = []
+    missing = limit
     for documents in chunks:
-        if left is not None and len(documents) >= left:
-            found.append(documents[:left])
+        if missing is not None and len(documents) >= missing:
+            parts.append(documents[:missing])
             break
-        found.append(documents)
-        left = None if left is None else left - len(documents)
-    return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
+        parts.append(documents)
+        missing = None if missing is None else missing - len(documents)
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def _backwards(node: DocSet, low: int, high: int) -> Iterator[Ints]:
@@ -219,8 +219,8 @@ def _backwards(node: DocSet, low: int, high: int) -> Iterator[Ints]:
     window = _BACKWARDS
     while high > low:
         start = max(low, high - window)
-        found = [np.empty(0, np.int64), *node.chunks(start, high)]
-        yield np.concatenate(found)[::-1]
+        parts = [np.empty(0, np.int64), *node.chunks(start, high)]
+        yield np.concatenate(parts)[::-1]
         high, window = start, 2 * window
 
 
@@ -245,10 +245,10 @@ class ShardCache:
             CorruptionError, FormatVersionError: it is none, or a damaged one.
         """
         with self._lock:
-            found = self._open.get(path)
-            if found is not None:
+            shard = self._open.get(path)
+            if shard is not None:
                 self._open.move_to_end(path)
-                return found
+                return shard
         opened = OpenShard(self._fs, path)
         with self._lock:
             self._open[path] = opened

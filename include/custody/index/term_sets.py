@@ -32,12 +32,12 @@ class TermSet:
 
     def hashed(self, prefix: bytes) -> tuple[list[bytes], Hashes]:
         """Return the terms with what a shard puts before those of the field, and the hash of each, shape (terms,)."""
-        found = self._hashed.get(prefix)
-        if found is None:
+        hashed = self._hashed.get(prefix)
+        if hashed is None:
             keys = [prefix + term for term in self.terms]
-            found = keys, np.fromiter(map(zlib.crc32, keys), np.uint32, len(keys))
-            self._hashed[prefix] = found
-        return found
+            hashed = keys, np.fromiter(map(zlib.crc32, keys), np.uint32, len(keys))
+            self._hashed[prefix] = hashed
+        return hashed
 
 
 class Alternatives:

@@ -53,10 +53,10 @@ class TermValues:
     def lists(self, rows: int) -> list[list[str]]:
         """Return the terms of each of `rows` rows as lists, each once, in the order in which they are listed here."""
         names = self.terms.to_pylist()
-        found: list[dict[str, None]] = [{} for _ in range(rows)]
+        by_row: list[dict[str, None]] = [{} for _ in range(rows)]
         for row, code in zip(self.rows.tolist(), self.codes.tolist(), strict=True):
-            found[row][names[code]] = None
-        return [list(row) for row in found]
+            by_row[row][names[code]] = None
+        return [list(row) for row in by_row]
 
 
 def term(value: str) -> str:
@@ -78,9 +78,11 @@ def terms(values: pa.StringArray) -> pa.StringArray:
 def whole(values: pa.Array, rows: Rows | None = None) -> TermValues:
     """Return whole values as terms; `rows` says which row has each, without it the i-th value belongs to row i."""
     encoded = values if pa.types.is_dictionary(values.type) else pc.dictionary_encode(values)
-    codes, kept = _codes(encoded.indices)
+    codes, is_present = _codes(encoded.indices)
     rows = np.arange(len(values)) if rows is None else rows
-    return TermValues(terms(encoded.dictionary.cast(pa.string())), codes, rows if kept is None else rows[kept])
+    return TermValues(
+        terms(encoded.dictionary.cast(pa.string())), codes, rows if is_present is None else rows[is_present]
+    )
 
 
 def elements(lists: pa.ListArray) -> TermValues:
@@ -110,15 +112,15 @@ def text_values(values: pa.StringArray) -> TermValues:
     encoded = pc.dictionary_encode(values)
     distinct = encoded.dictionary
     plain = flags(pc.string_is_ascii(distinct))
-    found = _plain_words(distinct, plain) if plain.all() else _any_words(distinct)
-    kept = np.flatnonzero(flags(encoded.indices.is_valid()))
+    split = _plain_words(distinct, plain) if plain.all() else _any_words(distinct)
+    present = np.flatnonzero(flags(encoded.indices.is_valid()))
     code_of = integers(encoded.indices.drop_null(), np.int32)
     # The words of text t are first[t] to first[t + 1]; each row gets those of its text.
-    first = np.searchsorted(found.rows, np.arange(len(distinct) + 1))
+    first = np.searchsorted(split.rows, np.arange(len(distinct) + 1))
     counts = (first[1:] - first[:-1])[code_of]
     positions = within(counts)
     source = np.repeat(first[:-1][code_of], counts) + positions
-    return TermValues(found.terms, found.codes[source], np.repeat(kept, counts), positions.astype(np.int32))
+    return TermValues(split.terms, split.codes[source], np.repeat(present, counts), positions.astype(np.int32))
 
 
 def column(table: pa.Table, name: str) -> pa.Array:
@@ -136,8 +138,8 @@ def _codes(indices: pa.Array) -> tuple[Codes, npt.NDArray[np.bool_] | None]:
     """Return the indices that are there, and which are there, None for all."""
     if not indices.null_count:
         return integers(indices.cast(pa.int32()), np.int32), None
-    kept = flags(indices.is_valid())
-    return integers(indices.cast(pa.int32()), np.int32)[kept], kept
+    is_present = flags(indices.is_valid())
+    return integers(indices.cast(pa.int32()), np.int32)[is_present], is_present
 
 
 def _attribute(maps: pa.MapArray, name: str) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
@@ -198,7 +200,7 @@ def _sliced(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> tuple[int, p
 
 def _any_words(values: pa.StringArray) -> TermValues:
     """Return the words of texts, one text after the other."""
-    found = [words(value) for value in values.to_pylist()]
-    flat = texts([word for row in found for word in row]).dictionary_encode()
-    rows = np.repeat(np.arange(len(found)), [len(row) for row in found])
+    by_text = [words(value) for value in values.to_pylist()]
+    flat = texts([word for row in by_text for word in row]).dictionary_encode()
+    rows = np.repeat(np.arange(len(by_text)), [len(row) for row in by_text])
     return TermValues(flat.dictionary, integers(flat.indices, np.int32), rows)

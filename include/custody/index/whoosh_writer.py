@@ -83,7 +83,7 @@ def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: IndexedFi
         terms = reader._terms._tindex
         extras = terms.extras
     event_ids = table.column(POINTER_COLUMN).to_pylist()
-    found = {name: numbers(table, name) for name in _NUMBERS}
+    columns = {name: numbers(table, name) for name in _NUMBERS}
     files, checksums = [], []
     for name in fs.list(folder):
         fs.sync_file(folder / name)
@@ -102,10 +102,10 @@ def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: IndexedFi
         fields=dict(extras["fieldmap"]),
         terms=extras["indexlen"],
         order_type=extras["indextype"],
-        absent={name: int((column == ABSENT).sum()) for name, column in found.items()},
+        absent={name: int((column == ABSENT).sum()) for name, column in columns.items()},
         files=tuple(files),
     )
-    bounds = {name: zones(column) for name, column in found.items()}
+    bounds = {name: zones(column) for name, column in columns.items()}
     return Manifest(description=description, checksums=np.array(checksums, np.uint32), zones=bounds)
 
 
@@ -135,13 +135,13 @@ _TERM_INFO = "!BfIBBfII"
 
 def difference() -> str | None:
     """Return how the installed Whoosh differs from the one that segments are written for; None when it does not."""
-    found = {
+    facts = {
         "release": (tuple(whoosh.__version__), RELEASE),
         "table of contents": (index._CURRENT_TOC_VERSION, _TABLE_OF_CONTENTS),
         "mark of postings": (whoosh3.WHOOSH3_HEADER_MAGIC, b"W3Bl"),
         "term information": (whoosh3.W3TermInfo._struct.format, _TERM_INFO),
     }
     differences = [
-        f"{what} {got!r} instead of {expected!r}" for what, (got, expected) in found.items() if got != expected
+        f"{what} {got!r} instead of {expected!r}" for what, (got, expected) in facts.items() if got != expected
     ]
     return f"Whoosh has {', '.join(differences)}" if differences else None

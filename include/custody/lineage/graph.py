@@ -41,14 +41,14 @@ class Lineage:
 
     def ancestors(self, uuid: str) -> set[str]:
         """Return the uuids of what a FlowFile came from, its own included."""
-        found: set[str] = set()
-        left = [uuid] if uuid in self.nodes else []
-        while left:
-            one = left.pop()
-            if one not in found:
-                found.add(one)
-                left += self.nodes[one].parents
-        return found
+        ancestors: set[str] = set()
+        pending = [uuid] if uuid in self.nodes else []
+        while pending:
+            one = pending.pop()
+            if one not in ancestors:
+                ancestors.add(one)
+                pending += self.nodes[one].parents
+        return ancestors
 
     def walk(self, toward: str | None = None) -> Iterator[tuple[int, FlowFileNode, bool]]:
         """Yield (depth, FlowFile, whether seen before) from the roots down; what was seen is not opened again.
@@ -72,19 +72,19 @@ class Lineage:
 
 def trace(lookup: Lookup, uuids: Iterable[str], events_max: int) -> Lineage:
     """Follow parents and children from some FlowFiles until nothing new is found or `events_max` is reached."""
-    found: dict[tuple[str, int], Event] = {}  # each writer counts its own ids
-    asked: set[str] = set()
+    events_by_id: dict[tuple[str, int], Event] = {}  # each writer counts its own ids
+    visited: set[str] = set()
     frontier = set(uuids)
-    while frontier and len(found) <= events_max:
+    while frontier and len(events_by_id) <= events_max:
         events = lookup(sorted(frontier), events_max + 1)
-        asked |= frontier
-        found.update(((writer, event.event_id), event) for writer, event in events)
+        visited |= frontier
+        events_by_id.update(((writer, event.event_id), event) for writer, event in events)
         mentioned = {uuid for _, event in events for uuid in _relatives(event)}
-        frontier = mentioned - asked
-    is_complete = not frontier and len(found) <= events_max
-    in_order = sorted(found, key=lambda place: (found[place].event_time, place[1], place[0]))
-    kept = [(writer, found[writer, event_id]) for writer, event_id in in_order[:events_max]]
-    return Lineage(_nodes(kept), len(kept), is_complete)
+        frontier = mentioned - visited
+    is_complete = not frontier and len(events_by_id) <= events_max
+    in_order = sorted(events_by_id, key=lambda place: (events_by_id[place].event_time, place[1], place[0]))
+    chosen = [(writer, events_by_id[writer, event_id]) for writer, event_id in in_order[:events_max]]
+    return Lineage(_nodes(chosen), len(chosen), is_complete)
 
 
 def _relatives(event: Event) -> Iterator[str]:

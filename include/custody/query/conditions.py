@@ -189,19 +189,19 @@ def short(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _any_of(found: list[query.Query]) -> query.Query:
-    if not found:
+def _any_of(queries: list[query.Query]) -> query.Query:
+    if not queries:
         raise ConditionError("no field of the index can have this text.", "Name a field.")
-    return found[0] if len(found) == 1 else query.Or(found)
+    return queries[0] if len(queries) == 1 else query.Or(queries)
 
 
 def _words(text: str, *, is_phrase: bool) -> query.Query:
-    name, found = TEXT_FIELD.name, words(text)
-    if not found:
+    name, split = TEXT_FIELD.name, words(text)
+    if not split:
         raise ConditionError(f"expected words of letters and digits, got {short(text)}.")
-    if len(found) == 1:
-        return query.Term(name, found[0])
-    return query.Phrase(name, found) if is_phrase else query.And([query.Term(name, word) for word in found])
+    if len(split) == 1:
+        return query.Term(name, split[0])
+    return query.Phrase(name, split) if is_phrase else query.And([query.Term(name, word) for word in split])
 
 
 def _pattern(name: str, text: str) -> query.Query:

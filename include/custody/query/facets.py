@@ -51,17 +51,17 @@ def facets_of(
     for shard in live.state.shards.values():
         if shard.first_event_time_ms > high or shard.last_event_time_ms < low:
             continue
-        found = None
+        shard_counts = None
         if live.is_whole(shard) and not len(live.buried_in(shard)):
             try:
                 opened = live.current(shard, needed, old)
                 if opened is not None and readable(opened.search(question)).all():
-                    found = {field: opened.facet(question, field) for field in fields}
+                    shard_counts = {field: opened.facet(question, field) for field in fields}
             except (NotFoundError, CorruptionError, FormatVersionError) as error:
                 live.opened.forget(live.path(shard))
                 notices.append(f"{shard.documents} events were searched without an index, which is slow: {error}")
-        if found is not None:
-            for field, values in found.items():
+        if shard_counts is not None:
+            for field, values in shard_counts.items():
                 counts[field].update(values)
             continue
         for table in log_tables(shard):
@@ -75,8 +75,8 @@ def facets_of_table(counts: Facets, table: pa.Table, question: query.Query, attr
     matching = scan.match(question)
     for field, counter in counts.items():
         if field == DAY:
-            days, found = np.unique(scan.numbers("event_time")[0][matching] // DAY_MS, return_counts=True)
-            counter.update(dict(zip(map(day_name, days.tolist()), found.tolist(), strict=True)))
+            days, day_counts = np.unique(scan.numbers("event_time")[0][matching] // DAY_MS, return_counts=True)
+            counter.update(dict(zip(map(day_name, days.tolist()), day_counts.tolist(), strict=True)))
             continue
         values = scan.values(field)
         if values is not None and len(values.rows):

@@ -53,12 +53,12 @@ def search_state(
     Raises:
         InvalidInputError: a kind of query that custody does not know.
     """
-    begun = time.perf_counter()
+    start = time.perf_counter()
     search = _Search(live, scan_logs, question, window or IdRange())
     event_ids, total = search.run(count, pool)
     search.explained.old = len(search._old.names)
     search.notices += search._old.notices()
-    search.explained.seconds = time.perf_counter() - begun
+    search.explained.seconds = time.perf_counter() - start
     return SearchHits(event_ids, total if count else None, tuple(search.notices), search.explained)
 
 
@@ -82,17 +82,17 @@ class _Search:
         ordered = candidates[::-1] if self.window.oldest_first else candidates
         parts: list[EventIds] = []
         counted: dict[str, int] = {}
-        left = self.window.limit
+        missing = self.window.limit
         for shard in self._opened(ordered, pool):
             if not self._may_hold(shard):
                 continue
-            if left is not None and left <= 0:
+            if missing is not None and missing <= 0:
                 break
-            found, whole = self._wanted(shard, left)
-            parts.append(found)
+            ids, whole = self._wanted(shard, missing)
+            parts.append(ids)
             if whole is not None:
                 counted[shard.name] = whole
-            left = None if left is None else left - len(found)
+            missing = None if missing is None else missing - len(ids)
         event_ids = np.concatenate(parts) if parts else NO_IDS
         total = sum(counted[s.name] if s.name in counted else self._count(s) for s in candidates) if count else 0
         return event_ids, total
@@ -100,14 +100,14 @@ class _Search:
     def _candidates(self) -> list[AddShard]:
         """Return the shards that can match by their times, the newest events first."""
         low, high = time_bounds(self.question)
-        found = [
+        candidates = [
             shard
             for shard in self.live.state.shards.values()
             if shard.first_event_time_ms <= high and shard.last_event_time_ms >= low
         ]
         self.explained.shards = len(self.live.state.shards)
-        self.explained.pruned = len(self.live.state.shards) - len(found)
-        return sorted(found, key=lambda shard: shard.first_event_id, reverse=True)
+        self.explained.pruned = len(self.live.state.shards) - len(candidates)
+        return sorted(candidates, key=lambda shard: shard.first_event_id, reverse=True)
 
     def _may_hold(self, shard: AddShard) -> bool:
         """Whether ids of the window can be in a shard."""
@@ -116,9 +116,9 @@ class _Search:
 
     def _opened(self, ordered: Sequence[AddShard], pool: Executor | None) -> Iterator[AddShard]:
         """Yield the shards; those that are not open are opened in waves that grow, a wave at once."""
-        left = iter(ordered)
+        remaining = iter(ordered)
         wave = 1
-        while shards := list(islice(left, wave)):
+        while shards := list(islice(remaining, wave)):
             paths = [self.live.path(shard) for shard in shards]
             closed = [path for path in paths if not self.live.opened.is_open(path)]
             if pool is not None and len(closed) > 1:
@@ -138,16 +138,16 @@ class _Search:
         buried = self.live.buried_in(shard)
         enough = None if limit is None else limit + len(buried)
         if self.live.is_whole(shard):
-            found = self._ask(
+            ids = self._ask(
                 shard,
                 lambda index: index.search(
                     self.question, enough, below=window.below, above=window.above, oldest_first=window.oldest_first
                 ),
             )
-            if found is not None:
+            if ids is not None:
                 self.explained.searched += 1
-                is_all = window.below is None and window.above is None and (enough is None or len(found) < enough)
-                shown = _without(found, buried)
+                is_all = window.below is None and window.above is None and (enough is None or len(ids) < enough)
+                shown = _without(ids, buried)
                 return shown[:limit], len(shown) if is_all else None
         everything = self._everything(shard)
         return IdRange(limit, window.below, window.above, window.oldest_first).of(everything), len(everything)
@@ -155,18 +155,18 @@ class _Search:
     def _count(self, shard: AddShard) -> int:
         if self.live.is_whole(shard):
             buried = self.live.buried_in(shard)
-            found = self._ask(shard, lambda index: index.count(self.question) - index.count_of(self.question, buried))
-            if found is not None:
+            total = self._ask(shard, lambda index: index.count(self.question) - index.count_of(self.question, buried))
+            if total is not None:
                 self.explained.counted += 1
-                return found
+                return total
         return len(self._everything(shard))
 
     def _everything(self, shard: AddShard) -> EventIds:
         """Return the ids of all live events of a shard that match, going down."""
-        found = self._ask(shard, lambda index: index.search(self.question))
-        if found is None:
-            found = self._scan(shard)
-        shown = _without(found, self.live.buried_in(shard))
+        ids = self._ask(shard, lambda index: index.search(self.question))
+        if ids is None:
+            ids = self._scan(shard)
+        shown = _without(ids, self.live.buried_in(shard))
         return shown if self.live.is_whole(shard) else _live(self.live.state, shown)
 
     def _scan(self, shard: AddShard) -> EventIds:
@@ -177,8 +177,8 @@ class _Search:
     def _interleaved(self, candidates: list[AddShard]) -> tuple[EventIds, int]:
         """Answer from shards whose ids lie between each other's: all of them are asked for everything."""
         self.explained.searched += len(candidates)
-        found = np.unique(np.concatenate([self._everything(shard) for shard in candidates]))[::-1]
-        return self.window.of(found), len(found)
+        ids = np.unique(np.concatenate([self._everything(shard) for shard in candidates]))[::-1]
+        return self.window.of(ids), len(ids)
 
     def _ask(self, shard: AddShard, ask: Callable[[OpenShard], _Answer]) -> _Answer | None:
         """Return what a shard answers, None when it cannot be read."""

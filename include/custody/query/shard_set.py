@@ -103,12 +103,12 @@ class IdRange:
 
     def of(self, event_ids: EventIds) -> EventIds:
         """Return what is wanted of the ids of all events that match, which go down."""
-        found = event_ids
+        ids = event_ids
         if self.below is not None:
-            found = found[found < self.below]
+            ids = ids[ids < self.below]
         if self.above is not None:
-            found = found[found > self.above]
-        return (found[::-1] if self.oldest_first else found)[: self.limit]
+            ids = ids[ids > self.above]
+        return (ids[::-1] if self.oldest_first else ids)[: self.limit]
 
     @property
     def is_whole(self) -> bool:

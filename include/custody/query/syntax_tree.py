@@ -41,15 +41,15 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that are most like a name, or hold it as one of their parts; the likeliest first."""
     names = list(known)
     small = {item.casefold(): item for item in names}
-    found = [small[item] for item in get_close_matches(name.casefold(), small, _NAMES_MAX, _ALIKE)]
+    similar = [small[item] for item in get_close_matches(name.casefold(), small, _NAMES_MAX, _ALIKE)]
     parts = [item for item in names if name and name.casefold() in item.casefold().replace(".", "_").split("_")]
-    return list(dict.fromkeys([*found, *parts]))[:_NAMES_MAX]
+    return list(dict.fromkeys([*similar, *parts]))[:_NAMES_MAX]
 
 
 def did_you_mean(name: str, known: Iterable[str], template: str = "{}") -> str | None:
     """Return the question whether one of the nearest names was meant; None when none is near."""
-    found = nearest(name, known)
-    return f"Did you mean {' or '.join(template.format(item) for item in found)}?" if found else None
+    names = nearest(name, known)
+    return f"Did you mean {' or '.join(template.format(item) for item in names)}?" if names else None
 
 
 TO = "TO"

@@ -70,15 +70,15 @@ def _english(text: str, now_ms: int) -> TimeSpan | None:
     ago = _AGO.fullmatch(phrase)
     now = (_EPOCH + timedelta(milliseconds=now_ms)).replace(tzinfo=None)
     try:
-        found = _ENGLISH.date_from(f"-{ago[1]}" if ago else phrase, now)
-        if isinstance(found, adatetime | timespan):
-            found = found.disambiguated(now)
+        date = _ENGLISH.date_from(f"-{ago[1]}" if ago else phrase, now)
+        if isinstance(date, adatetime | timespan):
+            date = date.disambiguated(now)
     except (ValueError, OverflowError, TypeError, AttributeError):
         return None
-    if isinstance(found, datetime):
-        return _ms(found), _ms(found)
-    if isinstance(found, timespan) and isinstance(found.start, datetime) and isinstance(found.end, datetime):
-        return _ms(found.start), _ms(found.end)
+    if isinstance(date, datetime):
+        return _ms(date), _ms(date)
+    if isinstance(date, timespan) and isinstance(date.start, datetime) and isinstance(date.end, datetime):
+        return _ms(date.start), _ms(date.end)
     return None
 
 

@@ -85,8 +85,8 @@ class Tokenizer:
             yield self._opened(scope)
         elif character == ")":
             yield self._closed()
-        elif found := self._field.match(self._text, self._at):
-            yield from self._fielded(found[1])
+        elif match := self._field.match(self._text, self._at):
+            yield from self._fielded(match[1])
         else:
             yield from self._value(scope)
 
@@ -167,9 +167,9 @@ class Tokenizer:
         sign = _SIGN.fullmatch(text)
         if sign and not (is_number and sign[1] in "+-"):
             raise self._error(f"a text that begins with {sign[1]}.", _meant(scope, sign[1], sign[2], text))
-        if not is_number and (found := _RANKING.fullmatch(text)):
-            what = f"there is no {'boost' if found[2] == '^' else 'fuzzy search'}, for results are not ranked."
-            raise self._error(what, f"Write {found[1]}, or quote the text: {quoted(text)}.")
+        if not is_number and (ranking := _RANKING.fullmatch(text)):
+            what = f"there is no {'boost' if ranking[2] == '^' else 'fuzzy search'}, for results are not ranked."
+            raise self._error(what, f"Write {ranking[1]}, or quote the text: {quoted(text)}.")
         if not any(character.isalnum() or character in "*?_" for character in text):
             raise self._error(f"{_shown(text)} holds neither letter nor digit.", f"Quote it: {quoted(text)}.")
 
