@@ -1,8 +1,8 @@
-"""Signed heads: what an auditor keeps, so that later nobody can take the newest transactions away unseen.
+"""Attestations: signed heads of a catalog, kept by an auditor, against the unseen removal of its newest transactions.
 
 The chain proves that nothing before its end was changed, but not where its end is. An attestation names a revision and
-its digest and is signed (Ed25519); kept outside the store, it shows later that this revision is still there and still
-the same, and with the chain that all before it is.
+its digest and is signed (Ed25519). Kept outside the store, it shows later that this revision is still there and still
+the same, and, with the chain, that all revisions before it are.
 """
 
 from __future__ import annotations

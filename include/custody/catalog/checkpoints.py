@@ -1,4 +1,8 @@
-"""Writing checkpoints: the whole state beside its transaction, a table of statistics, and the hint where to start."""
+"""The writing of checkpoints: the whole state beside its transaction, a table of statistics, and the hint.
+
+A checkpoint is read back before it counts. The hint names the newest checkpoint, so that a reader need not list the
+catalog; it may be old or lost, and no reader relies on it.
+"""
 
 from __future__ import annotations
 

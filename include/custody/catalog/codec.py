@@ -1,4 +1,4 @@
-"""One object of the catalog: preamble, length, protobuf message, SHA-256 of all before it."""
+"""The encoding of one object of the catalog: preamble, length, protobuf message, SHA-256 of all before it."""
 
 from __future__ import annotations
 

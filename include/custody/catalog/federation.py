@@ -1,10 +1,10 @@
-"""One view over the catalogs of all writers of a database, and what brings a retired writer's files into another's.
+"""A view over the catalogs of all writers of a database, and how one writer takes over a retired writer's files.
 
-Each writer has a timeline of its own; there is no order between them. The view refreshes them side by side. A writer
-that is retired is sealed: nothing can be committed after that, also not by a process that knows nothing of it. Another
-writer may then write the sealed one's events into files of its own and say so in the same transaction (`Absorb`); from
-that transaction on readers of the view pass over the absorbed files. One transaction decides, so there is no moment at
-which events are seen twice or not at all.
+Each writer has a timeline of its own, with no order between them; the view refreshes them side by side. A writer that
+retires is sealed: nothing can be committed after that, not even by a process that does not know of it. Another writer
+may then write the sealed one's events into files of its own and say so in the same transaction (`Absorb`). From that
+transaction on readers of the view pass over the absorbed files: one transaction decides, so at no moment are events
+seen twice or not at all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a Parquet file's footer tells the catalog: the footer itself, typed statistics, blooms, the columns' types."""
+"""Footers of Parquet files, as the catalog keeps them: the footer itself, typed statistics, blooms, column types."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Removes data files that no kept revision lists: first out of the way, then, in a later run, for good.
+"""Garbage collection: data files that no kept revision lists go to the trash, and are deleted in a later run.
 
-Data is listed first and the catalog is loaded second, so that a file which is written and committed meanwhile is
-either not in the listing or in the catalog. A file that is written and not committed yet is young: only files older
-than a threshold are touched. Much time may pass between the look and the move, as a process may be stopped: so age and
-catalog are looked at again right before each file is moved, and the catalog once more right after it. What is in the
-trash and turns out to be listed is moved back, also by the next run if this one ends in between.
+Data is listed first and the catalog is loaded second, so that a file which is written and committed meanwhile is either
+not in the listing or in the catalog. A file that is written and not yet committed is young, and young files stay.
+
+Much time may pass between the look and the move, for a process may be stopped. So age and catalog are looked at again
+right before each file is moved, and the catalog once more right after it. A listed file that is found in the trash is
+moved back, also by the next run if this one ends in between.
 """
 
 from __future__ import annotations

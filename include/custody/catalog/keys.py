@@ -1,9 +1,9 @@
-"""Where the objects of one catalog lie and what they are called.
+"""The keys of a catalog's objects in the store, and listings of them.
 
-Layout: `<writer>/<database>/transactions/<revision, 20 uuid>/<uuid>.txn`, a checkpoint beside its transaction as
+Layout: `<writer>/<database>/transactions/<revision, 20 digits>/<uuid>.txn`, a checkpoint beside its transaction as
 `<uuid>.ckpt`. The uuid in a name is derived from the catalog's id, the revision and the predecessor's uuid: two
 processes that race for a revision aim at one key, which put-if-absent gives to one of them. The first transaction's
-name is fixed, so creation is a race with one winner too. Only where a store has no put-if-absent are names random.
+name is fixed, so creation is a race with one winner too. Names are random only where a store has no put-if-absent.
 """
 
 from __future__ import annotations

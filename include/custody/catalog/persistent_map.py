@@ -1,7 +1,7 @@
-"""Maps that are changed by making new ones, at a cost that follows the change and not the size.
+"""Persistent maps: a change makes a new map, at a cost that follows the change and not the size.
 
 A map has a base, which many maps share and nobody changes, and a small layer of changes over it. A new map copies the
-layer only; when the layer grows beyond the square root of the base, both are merged into a new base. So a commit on
+layer only; when the layer outgrows the square root of the base, both are merged into a new base. So a commit on
 100,000 files costs what a commit on a hundred costs, and reading stays the reading of a dict (figures:
 docs/design/013).
 """

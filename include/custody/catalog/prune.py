@@ -1,8 +1,8 @@
-"""Forgets the oldest revisions, and only those: from the front, behind a checkpoint that stays.
+"""Pruning: the oldest revisions of a catalog are deleted, from the front, behind a checkpoint that stays.
 
-The floor is committed before anything is deleted, so that a reader is told "pruned" and never finds a hole, and the
-transaction that says so carries the digest of the checkpoint at the floor. Deletion goes from the oldest revision on;
-what a crash leaves is deleted by the next run.
+The floor is committed before anything is deleted, so that a reader is told "pruned" and never finds a hole; the
+transaction that says so carries the digest of the checkpoint at the floor. Deletion goes from the oldest revision on,
+and what a crash leaves is deleted by the next run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What stays of tombstones when their events were erased: the sources' own numbers of them, and whole groups.
+"""Remnants: tombstones whose events were erased, reduced to the sources' own numbers and to whole groups.
 
-An ingest looks here before it stores an event: a forgotten one does not come back. Nothing of its content is kept.
+An ingest looks here before it stores an event, so that a forgotten one does not come back. Nothing of an event's
+content is kept.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What is not to be given out any more, kept a second time, beside the catalog.
+"""Second copies of tombstones and marks, kept beside the catalog: one object each, in a folder of their own.
 
 A tombstone, or the mark of what expired, stands in one transaction. Were that lost, a repair would bring back what
-somebody wanted gone. So a copy of each is written to a folder of its own before the transaction is, one object each: no
-damage to one file takes both. `since` says from which revision on that was so: of a lost transaction behind it that has
-no copy it is certain that it let nothing go.
+somebody wanted gone. So its copy is written before the transaction is, and no damage to one file takes both. The
+object `since` names the first revision that has copies: a lost transaction from then on that has no copy hid nothing.
 
-Copies of what a user asked to be forgotten stay when the events are erased, for as long as a kept revision knows of the
+A copy of what a user asked to be forgotten stays after the events are erased, for as long as a kept revision knows the
 tombstone: an old log may still lie about. Other copies go with what they are copies of.
 """
 

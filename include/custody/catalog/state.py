@@ -1,6 +1,7 @@
-"""What goes wrong with a commit or with a question about the past, as errors that carry their facts.
+"""The state of a catalog at one revision, how transactions change it, and the errors that contradictions raise.
 
-The state of a catalog at one revision: what is live. A frozen value; following a transaction gives a new one.
+`CatalogState` is a frozen value. `Draft` follows any number of transactions, at the cost of their own size, and gives
+the state after them.
 """
 
 from __future__ import annotations

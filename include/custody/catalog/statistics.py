@@ -1,9 +1,9 @@
-"""The table of statistics beside a checkpoint: what a query needs to choose files, as Parquet that any engine reads.
+"""The table of statistics beside a checkpoint: what a query needs to choose files, as Parquet for any engine.
 
 One row a live file: where it is, what it holds, its footer, and for each column with statistics `min_<column>`,
-`max_<column>` and `nulls_<column>`, typed. It is a copy of what the catalog says elsewhere: without it, or with a
-damaged one, the same rows are made again from the state, which takes longer. The next table is made from the last one
-and from what changed since.
+`max_<column>` and `nulls_<column>`, typed. The table is a copy of what the catalog says elsewhere: when it is lost or
+damaged, the same rows are made again from the state, which takes longer. The next table is made from the last one and
+from what changed since.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which events tombstones, conditions and holds mean: pure functions on Arrow columns."""
+"""The meaning of tombstones, conditions and holds: which rows of an Arrow table they match."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What every message of the catalog has to be by itself, whatever state it meets.
+"""The rules that every message of the catalog keeps by itself, whatever state it meets.
 
-The same rules are kept at both ends: what breaks one is refused when it is committed, and is damage when it is read, as
-a checksum proves only that the bytes are those that somebody wrote. Bounds are those of what reads the fields later:
-numbers go through signed 64-bit columns, names become keys of a store or folders.
+The same rules hold at both ends: a message that breaks one is refused when it is committed, and is damage when it is
+read, as a checksum proves only that the bytes are those that somebody wrote. Bounds are those of the code that reads
+the fields later: numbers go through signed 64-bit columns, names become keys of a store or folders.
 """
 
 from __future__ import annotations

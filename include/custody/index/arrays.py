@@ -1,12 +1,11 @@
-"""Between Arrow's arrays and numpy's, by their buffers.
+"""Arrays: from Arrow to numpy and back, and the copying of many byte strings at once.
 
-Not by `to_numpy`, `asarray`, `pa.array`, `pa.scalar`, or a function of Arrow given a Python value: each imports pandas
-where there is one, which takes longer than a search.
+Arrays change sides by their buffers, not by `to_numpy`, `asarray`, `pa.array` or `pa.scalar`, nor by a function of
+Arrow that is given a Python value: each of these imports pandas where it is installed, which takes longer than a
+search.
 
-Bytes of many records moved at once: rows of a matrix, and pieces of different lengths, to given places.
-
-A piece of k bytes is moved as one element of a k-byte void type, so that numpy does one copy a piece and nothing is
-done byte by byte or in Python.
+Byte strings are copied as elements of a void type of their length, so that numpy makes one copy for each, and nothing
+is done byte by byte or in Python.
 """
 
 from __future__ import annotations

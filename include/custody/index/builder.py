@@ -1,8 +1,8 @@
-"""Building a shard: one immutable Whoosh index of the events of one log, newest event first.
+"""The builder of index shards: one immutable Whoosh index of the events of one log, newest event first.
 
-The shard is built in a folder of its own attempt, synced and published by renaming the folder, so that a folder with
-a shard's name is always a whole shard. The bulk writer (custody.index.segment) makes the bytes that this Whoosh reads;
-with another Whoosh its own writer does the work, some hundred times slower.
+A shard is built in a folder of its own attempt, synced, and published by renaming that folder; so a folder with the
+name of a shard is always a whole shard. The bulk writer makes the bytes that the installed Whoosh reads; of a Whoosh
+that it does not know, Whoosh's own writer does the work, some hundred times slower.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _write(
     writer: Literal["bulk", "stock"] | None,
     memory_bytes: int,
 ) -> None:
-    difference = whoosh_writer.difference()
+    difference = whoosh_writer.whoosh_difference()
     if writer == "bulk" and difference is not None:
         raise ConfigurationError(f"the bulk writer of index shards does not know this Whoosh: {difference}.")
     if writer is None and difference is not None:

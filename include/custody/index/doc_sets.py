@@ -1,10 +1,8 @@
-"""What a query becomes for one shard: nodes that give documents, going up, a chunk at a time.
+"""Document sets: what matches a query, or a part of one, in a shard; given out in rising order, a chunk at a time.
 
-Document numbers go up from the newest event, so a caller that wants the newest stops after a few chunks, and nothing
-is decoded for the rest. A node gives its documents in a range (`chunks`) and says which of some documents it has
-(`among`). One query of one thread uses a node.
-
-Phrases: the documents in which some words follow each other.
+Document numbers rise from the newest event to the oldest. A caller that wants the newest events stops after a few
+chunks, and nothing is decoded for the rest. A set lists its documents within a range (`chunks`) and tells which of
+some documents it holds (`among`). It belongs to one query of one thread.
 """
 
 from __future__ import annotations

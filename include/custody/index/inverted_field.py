@@ -1,6 +1,6 @@
-"""Posting lists of one field, all at once: the sorted terms, and for each the documents that have it.
+"""The inversion of one field: its sorted terms, and for each term the documents that have it.
 
-Grouping is one sort of numbers: a term's rank above a document's number in one 64-bit key.
+All posting lists of a field are made by one sort of numbers, each a term's rank above a document's number.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Columns: one number a document, big-endian, so that a document's number is found by its place.
+"""Number columns: one number for each document, found by its place.
 
-Number columns of a shard, and which stretches of them can hold what is asked for.
+Layout: 8 bytes a document, big-endian. A NUMERIC field of Whoosh has the sign bit turned over, so that bytes sort as
+numbers do; other columns hold plain numbers. Whoosh's own writer leaves out the numbers at the end that equal the
+default. The zones, which the manifest holds, tell a search which stretches of documents it can skip.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from custody.index.fields import ABSENT
 from custody.index.manifest import ZONE_DOCUMENTS, Zones
 from custody.index.paged_file import CheckedFile
 
+_WIDTH = 8
 _SIGN = np.uint64(1 << 63)
 _OFFSETS_FROM = 1 << 15  # Whoosh writes where each value begins only for more documents than these
 
@@ -43,9 +46,6 @@ def empty_stored(documents: int) -> bytes:
     It is an array of lengths, an array of offsets when there are many documents, and their types.
     """
     return bytes(documents) + (bytes(documents) + b"BBX" if documents > _OFFSETS_FROM else b"B")
-
-
-_WIDTH = 8
 
 
 class NumberColumn:

@@ -1,4 +1,4 @@
-"""Posting lists that were decoded as a whole, and those of a shard that are kept for the next question."""
+"""A cache of posting lists that were decoded as a whole, for the next queries of the same shard."""
 
 from __future__ import annotations
 

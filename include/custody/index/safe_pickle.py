@@ -1,7 +1,8 @@
-"""Plain data out of a pickle, without pickle: numbers, texts, bytes, tuples, lists.
+"""A reader of pickles that hold plain data only: numbers, texts, bytes, tuples, lists.
 
-Whoosh keeps posting blocks as pickles. Unpickling would let a file name any function to be called; here nothing is
-called, and what is not plain data is an error. Of names only those are understood by which old pickles spell bytes.
+Whoosh keeps posting blocks as pickles. Unpickling would let a file name any function to be called; here no function
+is called, and whatever is not plain data is an error. The only names understood are those by which old pickles spell
+bytes.
 """
 
 from __future__ import annotations

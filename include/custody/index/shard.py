@@ -1,6 +1,7 @@
-"""One open shard: what matches a query, newest or oldest first, how many match, and how they are spread.
+"""An open index shard, which answers queries; and a cache that keeps the last used shards open.
 
-Open shards, kept open within a bound, and searching one of them.
+Answers are event ids, newest or oldest first, exact counts, and counts by the terms of a field. Files are mapped, and
+their pages are checked when they are first looked at: damage shows as CorruptionError, never as a wrong answer.
 """
 
 from __future__ import annotations

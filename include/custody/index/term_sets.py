@@ -1,4 +1,4 @@
-"""Many terms that are looked for in shard after shard: what is the same for all shards is made once."""
+"""Sets of terms that are looked up in shard after shard: what is the same for all shards is computed once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Wildcards: `*` any characters, `?` one, `[a-z]` one of some; the same whether an index is asked or events are.
+"""Wildcards: `*` any characters, `?` one, `[a-z]` one of some. The same for an index and for a scan of events.
 
-Patterns without `[` are matched by Arrow in time that grows with the text only, however many `*` there are.
+Arrow matches patterns without `[` in a time that grows with the text only, however many `*` there are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lineage: all events of a FlowFile, of what it came from and of what came of it, as a graph of FlowFiles."""
+"""Lineage: a graph of FlowFiles with all their events, their ancestors and their descendants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facets: how the events that match are spread over the values of a field, or over days. Exact, over all of them."""
+"""Facets: the number of matching events for each value of a field, or for each day; exact, over all events."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-"""The grammar of queries: lark's LALR parser over custody's tokens; what it does not describe is refused.
-
-A text of values, fields, ranges and brackets becomes a syntax tree. AND binds tighter than OR, NOT
-tighter than both; a space stands for AND, but not beside an OR, where it would be a guess what was meant.
-
-The query language: a strict grammar on custody's fields, with whole identifiers, ISO times and strict field names.
+"""The parser of the query language: a text becomes a syntax tree, and the tree a Whoosh query.
 
 `event_type:SEND AND filename:orders*`, `event_time:[2026-01-01 TO 2026-01-31]`, `file_size:[1000 TO]`,
 `NOT component_type:PutHDFS`, `details:"auto terminated"`. Text without a field is looked for in all text fields.
 Case never matters; both ends of a range belong to it; an end that is a day means the whole day.
+
+The grammar is strict: what it does not describe is refused. AND binds tighter than OR, NOT tighter than both. A space
+stands for AND, except beside an OR, where the meaning would be a guess.
 """
 
 from __future__ import annotations

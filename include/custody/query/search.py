@@ -1,8 +1,8 @@
-"""Searching what one catalog lists: its live shards, newest first, without the events whose log is gone.
+"""The search over the live shards of one catalog, without the events whose log is gone.
 
-Shards that cannot match by their times are not opened. The others are asked from the newest to the oldest, and no
-more of them than the wanted events need; an exact total asks all, but keeps no events. A shard that is gone, damaged,
-or older than a field that is asked for, is answered from its logs.
+Shards whose times cannot match are not opened. The others are asked from the newest to the oldest, and no more of them
+than the wanted events need; an exact total asks all of them, but keeps no events. A shard that is gone, damaged, or
+older than a field of the query, is answered from its logs.
 """
 
 from __future__ import annotations

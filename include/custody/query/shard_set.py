@@ -1,7 +1,4 @@
-"""What a query says of time: events outside of these bounds cannot match, so shards outside need not be opened.
-
-What a search is asked of and what it answers: the live shards of a catalog, a window, and what was found.
-"""
+"""The live shards of a catalog as a search sees them: which can match, which events are wanted, what was done."""
 
 from __future__ import annotations
 

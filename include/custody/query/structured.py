@@ -1,5 +1,6 @@
-"""The query language as JSON, for programs and forms: one object a condition, nothing to quote.
+"""Structured queries: the query language as JSON, for programs and forms, with nothing to quote.
 
+One object is one condition:
 `{"and": [{"field": "event_type", "equals": "SEND"}, {"not": {"field": "filename", "wildcard": "*.tmp"}}]}`,
 `{"field": "file_size", "from": 1000, "to": 2000}`, `{"field": "details", "phrase": "auto terminated"}`, `{}` for all.
 """

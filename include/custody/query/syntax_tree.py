@@ -1,9 +1,7 @@
-"""What is wrong with a query: where in its text, what was expected there, and what was probably meant.
+"""The syntax tree of a query, its canonical text, and the error that points into a query's text.
 
-A query as it was understood: conditions, joined by AND, OR and NOT; and its text in one fixed form.
-
-What `printed` gives reads back as the same tree (where it is not longer than a query may be), so it shows without
-doubt what a query asks.
+`printed` gives a tree in one fixed form, which reads back as the same tree where it is not longer than a query may be:
+it shows without doubt how a query was understood.
 """
 
 from __future__ import annotations

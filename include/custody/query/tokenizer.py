@@ -1,8 +1,8 @@
-"""Cuts the text of a query into tokens, and refuses what no token can be: the first half of the strict grammar.
+"""The tokenizer of the query language: cuts a text into tokens and refuses what can be no token.
 
-A text is cut by what may stand where: a field is one of the known names with its colon, a text ends at a space or a
-bracket, a quote that is doubled stands for itself. Each text knows the field that it belongs to, so that a mistake is
-found where it was made, with a likely correction.
+What may stand where decides: a field is one of the known names with its colon, a text ends at a space or a bracket, a
+doubled quote stands for itself. Each token knows the field that it belongs to, so that a mistake is reported where it
+was made, with a likely correction.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def test_another_whoosh_gets_its_own_writer_and_the_bulk_writer_refuses_it(
 ) -> None:
     table = table_of(sample(50))
     whole = answers(build_shard(FS, tmp_path / "bulk", table, []).path)
-    assert whoosh_writer.difference() is None
+    assert whoosh_writer.whoosh_difference() is None
     monkeypatch.setattr(whoosh_writer, "RELEASE", (2, 7, 99))
     with pytest.raises(ConfigurationError, match=r"release \(2, 7, 5\) instead of \(2, 7, 99\)"):
         build_shard(FS, tmp_path / "refused", table, [], writer="bulk")
