@@ -1,4 +1,4 @@
-"""Room `catalog`: the only place that says what is live."""
+"""The catalog of a writer's database: transactions, states and checkpoints; it alone says what is live."""
 
 from custody.catalog.attest import Attestation, attest, compare, new_key, public_key, read_attestation
 from custody.catalog.catalog import Catalog, Difference, open_catalog, store_of

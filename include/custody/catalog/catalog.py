@@ -204,7 +204,7 @@ class Catalog:
                 check(state)
                 transaction = self._successor(state, actions, next_event_id, attempt_id)
                 key = self.objects.key(transaction.revision, transaction.uuid)
-                # What could not be read is not written, whatever a foreign hand made the state say.
+                # Checked as a reader checks it: nothing is written that could not be read back.
                 data = encode(check_delta(transaction, self._store.locate(key), state.commit_time_ms))
                 after = self._after(state, transaction, data)
                 self._check_ids(state, after, actions)
@@ -213,7 +213,8 @@ class Catalog:
                     self.copies.undo(actions)
                 raise
             if self.copies is not None:
-                self.copies.keep(state, actions)  # before the transaction, so that none is without its copies
+                # Before the transaction: a crash in between leaves a copy too many, never a tombstone without one.
+                self.copies.keep(state, actions)
             if self._publish(state, key, data):
                 if self._was_overtaken(state, after, key):
                     continue
@@ -223,7 +224,7 @@ class Catalog:
                 if self.copies is not None:
                     self.copies.let_go(state, actions)
                 return after
-            # Who lost has synced the winner's object, so that it needs no more time than the winner for the next one.
+            # The loser has synced the winner's object too, so it is as ready for the next revision as the winner.
             self._settled_revision = transaction.revision
             if number:
                 _pause(number)
@@ -297,7 +298,8 @@ class Catalog:
             else:
                 if self.chain.stands(state) or not was_in_place:
                     break
-            # Others pruned, or a repair replaced, what this one is about: nobody may take it for the newest.
+            # Others pruned or repaired this revision away while its checkpoint was written. The checkpoint has to go:
+            # a reader that lists the catalog would begin at it.
             remove_checkpoint(self.objects, state)
             self._forget()
             state = self.load()
@@ -317,7 +319,7 @@ class Catalog:
         return revision - max((item.revision for item in self.objects.checkpoints()), default=-1)
 
     def checkpoint_due(self, every: int) -> bool:
-        """Whether a checkpoint is worth its while: after `every` transactions, or when those weigh half the state."""
+        """Whether a checkpoint is due: after `every` transactions, or when these weigh half as much as the state."""
         heavy = self._log_bytes > max(_LOG_BYTES_MIN, _LOG_FRACTION * self._checkpointed[1])
         return self.checkpoint_age() >= every or heavy
 
@@ -326,14 +328,14 @@ class Catalog:
         try:
             self._state, size = self.chain.follow(before)
         except CorruptionError:
-            # What lies behind a pruned revision may be what a process left there that did not know.
+            # Behind a pruned revision there may be an object of a process that did not know of the pruning.
             if self.chain.stands(before):
                 raise
             self._state, size = before, 0
         self._log_bytes += size
         if before.revision >= 0 and not self.chain.stands(before):
-            # It was pruned, and what follows it may be too, or be of one that did not know; or it is lost, and a
-            # checkpoint stands in for it.
+            # It was pruned, or it is lost and a checkpoint stands in for it. What follows it may be pruned too, or be
+            # of a process that did not know: only a checkpoint tells what is the end now.
             self._forget()
             return self.load()
         return self._state
@@ -344,7 +346,7 @@ class Catalog:
 
     @contextmanager
     def _beside_prunes(self, revision: int) -> Iterator[None]:
-        """Say of what cannot be read from a revision on that it was pruned meanwhile, if it was."""
+        """Turn an error about a revision that others pruned meanwhile into PrunedError."""
         try:
             yield
         except (CorruptionError, StorageError, NotFoundError) as error:
@@ -427,7 +429,7 @@ class Catalog:
         return CommitConflictError(message, state.revision, conflict)
 
     def _publish(self, state: CatalogState, key: str, data: bytes) -> bool:
-        """Put a transaction in its place, as `publish`; a folder that goes meanwhile is made again."""
+        """Put a transaction in its place; False when the place is taken, or its folder was dropped meanwhile."""
         try:
             return publish(self._store, key, data)
         except StorageError as error:
@@ -436,7 +438,7 @@ class Catalog:
             if state.revision >= 0 and not self.chain.stands(state):
                 self._forget()
                 raise self._pruned_since(key, state.revision + 1) from error
-            return False  # somebody dropped the folder while it was empty
+            return False  # somebody dropped the folder while it was still empty
 
     def _pruned_since(self, key: str, revision: int) -> StorageError:
         return StorageError(
@@ -445,13 +447,14 @@ class Catalog:
         )
 
     def _was_overtaken(self, state: CatalogState, after: CatalogState, key: str) -> bool:
-        """Whether a transaction was put where nobody looks, in a place whose owner was pruned; then it is taken away.
+        """Remove a transaction that took the place of a pruned one, where no reader looks; return whether it did.
 
-        Revisions are deleted oldest first. So while its predecessor stands, its place was really free. If not, it may
-        have been too, and was overtaken since: its successor carries its digest, or it is on the way to the end.
+        Revisions are deleted oldest first. So while the predecessor is there, the place was really free. When it is
+        gone, the place may have been free too: then a successor carries the transaction's digest, or the transaction
+        lies on the way to the newest one.
 
         Raises:
-            StorageError: it is gone again, and nothing tells whether it was the one that was pruned.
+            StorageError: the transaction is gone again, and nothing tells whether it was pruned or never in place.
         """
         if self.chain.stands(state) or self._is_first(after):
             return False
@@ -497,14 +500,14 @@ def store_of(settings: Settings, fs: FileSystem) -> ObjectStore:
 
 
 def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) -> Catalog:
-    """Return the catalog of a writer's event logs, which keeps twice what it lets go; raises as `store_of` does."""
+    """Return the catalog of a writer's event logs, with second copies of tombstones and marks; raises as `store_of`."""
     catalog = Catalog(store_of(settings, fs), writer, settings.repository.database, clock)
     catalog.copies = SecondCopyStore(catalog.objects)
     return catalog
 
 
 def publish(store: ObjectStore, key: str, data: bytes) -> bool:
-    """Write an object if its key is free; whatever the store says, what can be read there decides."""
+    """Write an object if its key is free; whatever the store reports, the bytes that are read back decide."""
     failure: StorageError | None = None
     for number in range(_READ_BACK_ATTEMPTS):
         try:
@@ -515,12 +518,12 @@ def publish(store: ObjectStore, key: str, data: bytes) -> bool:
                 return True
             return False
         except NotFoundError:
-            # Either another race was meant (S3 says "conflict" for that) or the put did not arrive. The same
-            # bytes are put again: should both arrive, the second one finds the first.
+            # Either the store reported a conflict between two puts, which S3 does before either is visible, or the
+            # put did not arrive. The same bytes are put again: should both arrive, the second finds the first.
             failure = None
         except StorageError as error:
             if not store.is_remote:
-                raise  # a sync that failed: that a second one succeeds would prove nothing
+                raise  # after a failed sync the pages may be dropped: a second sync that succeeds proves nothing
             failure = error
         _pause(number)
     if failure is not None:
@@ -535,5 +538,5 @@ def _check_actions(actions: Sequence[Action]) -> None:
 
 
 def _pause(number: int) -> None:
-    """Wait a random time that grows with the attempts, so that contenders fall out of step."""
+    """Wait a random time that grows with the attempts, so that contenders get out of step."""
     time.sleep(_random.uniform(0, min(_PAUSE_SECONDS * 2**number, _PAUSE_SECONDS_MAX)))

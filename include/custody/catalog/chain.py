@@ -23,7 +23,7 @@ _OPEN_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """What was loaded from a checkpoint, and what had to be passed over to get there."""
+    """The state that a checkpoint gives, and the newer checkpoints that could not be read."""
 
     state: CatalogState
     size_bytes: int = 0
@@ -32,12 +32,12 @@ class Checkpointed:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The newest state, and how it was come to."""
+    """The newest state, and the checkpoint from which it was reached."""
 
     state: CatalogState
     start: Checkpointed
     log_bytes: int
-    """Of the transactions behind the checkpoint."""
+    """Size of the transactions behind the checkpoint."""
 
 
 class Chain:
@@ -48,10 +48,10 @@ class Chain:
         self._store = objects.store
 
     def open(self) -> Opened:
-        """Return the newest state: what the hint leads to if that holds to the end, else what a listing leads to.
+        """Return the newest state, from the checkpoint that the hint names, or from the newest one of a listing.
 
-        A hint may be old, of another catalog, or left by a process that was stopped while others pruned. So of two
-        ways to the end the newest checkpoint of a listing decides; the hint only spares that listing.
+        A hint may be old, of another catalog, or left by a process that was stopped while others pruned. It only
+        spares the listing: when it does not lead to the end of the chain, the listing decides.
 
         Raises:
             CorruptionError: an object is damaged, missing, or does not follow from its predecessor.
@@ -62,7 +62,7 @@ class Chain:
             try:
                 return self._by_hint() or self._followed(self.newest_checkpoint())
             except CorruptionError:
-                # What was listed may have been pruned while it was read: then something newer is there to begin at.
+                # Others may have pruned the listed objects while they were read; then there is a newer checkpoint.
                 now = [item.key for item in self.objects.checkpoints()], self.hinted()
                 if now == seen:
                     raise
@@ -119,8 +119,8 @@ class Chain:
     def stands(self, state: CatalogState) -> bool:
         """Whether the very transaction of a state is still in its place.
 
-        Transactions are deleted oldest first, a pruned one's name is free for whoever takes its predecessor for the
-        newest, and a checkpoint may be written late: so only the transaction's own bytes tell.
+        Only its bytes tell. Transactions are deleted oldest first, and the name of a pruned one is free for a process
+        that takes its predecessor for the newest; and a checkpoint may be written late.
         """
         if state.revision < 0:
             return False
@@ -283,7 +283,7 @@ class Chain:
         raise CorruptionError(f"{self.objects}: expected revision {revision}, got no file that can be read.{reason}")
 
     def _own(self, revision: int) -> list[CatalogObject]:
-        """Return the objects of the chain at a revision, without foreign ones that lie beside them."""
+        """Return the objects of the chain at a revision, without foreign ones beside them."""
         items = self.objects.at(revision)
         if len({item.uuid for item in items}) < 2:
             return items

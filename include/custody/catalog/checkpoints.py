@@ -51,7 +51,7 @@ def write_checkpoint(objects: CatalogObjects, state: CatalogState) -> ObjectInfo
     data = encode(checkpoint_message(state))
     store = objects.store
     if not store.put_if_absent(key, data) and not _is_whole(objects, key, state):
-        store.put(key, data)  # a damaged one: nobody can read it, so nobody misses it
+        store.put(key, data)  # nobody can read the damaged one that is there, so nothing is lost by replacing it
     read_back = store.get(key)
     if read_back != data:
         decode(read_back, store.locate(key))
@@ -63,10 +63,10 @@ def write_checkpoint(objects: CatalogObjects, state: CatalogState) -> ObjectInfo
 
 
 def write_newest_hint(objects: CatalogObjects, chain: Chain, state: CatalogState | None = None) -> None:
-    """Write where the newest checkpoint lies: it spares a listing, and shows a lost tail.
+    """Write the hint, which names the newest checkpoint: it spares a listing, and shows that a tail was lost.
 
-    It never moves back: where there is a newer checkpoint than that of `state`, or becomes one while this is done, the
-    hint says that one. A process that ends in between leaves an older hint, which readers pass over.
+    The hint never moves back: it names a newer checkpoint than that of `state` where there is one, also when others
+    write one meanwhile. A process that ends in between leaves an older hint, which readers pass over.
     """
     for _ in range(_HINT_ATTEMPTS):
         newest = _newest_behind(objects, chain, -1 if state is None else state.revision)

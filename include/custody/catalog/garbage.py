@@ -30,7 +30,7 @@ _READ_ATTEMPTS = 5
 
 @dataclass
 class GarbageReport:
-    """What a run found: keys relative to the database, and bytes."""
+    """The result of a run: keys relative to the database, and bytes."""
 
     moved: list[str] = field(default_factory=list)
     moved_bytes: int = 0
@@ -42,7 +42,7 @@ class GarbageReport:
     unknown: list[str] = field(default_factory=list)
     """Names that are not custody's; they are left alone."""
     left: int = 0
-    """How many files more would be moved without the limit."""
+    """How many more files would be moved without the limit."""
 
 
 def collect_garbage(
@@ -69,7 +69,7 @@ def collect_garbage(
     run.empty_trash(trash, now - trash_kept_ms, limit)
     run.move(data, limit)
     if catalog.copies is not None and not dry_run:
-        catalog.copies.tidy(_let_go(catalog), now - older_than_ms)  # what they hid lies in its place no more
+        catalog.copies.tidy(_let_go(catalog), now - older_than_ms)  # the events that they hid are deleted
     return run.found
 
 
@@ -95,7 +95,7 @@ def kept_files(catalog: Catalog) -> set[str]:
 
 
 class _Kept:
-    """Which paths any kept revision lists; what is committed later is added by `refresh`."""
+    """The paths that any kept revision lists; `refresh` adds those that were committed since."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -107,7 +107,7 @@ class _Kept:
             self._follow(state.floor)
 
     def refresh(self) -> None:
-        """Add what was committed since; when that was pruned already, all that is live stands for it."""
+        """Add what was committed since; of revisions that were pruned already, what is still live."""
         state = self._catalog.load()
         if state.revision == self._seen:
             return
@@ -131,7 +131,7 @@ def _kept(catalog: Catalog) -> _Kept:
         try:
             return _Kept(catalog)
         except PrunedError:
-            continue  # what was read is gone: from the new floor on anew
+            continue  # others pruned what was being read: begin again at the new floor
     return _Kept(catalog)
 
 
@@ -204,7 +204,7 @@ class _Run:
             self.found.restored.append(path)
             return False
         if self._store.keeps_times and self._was_written_anew(target):
-            self._put_back(target, path)  # between the look and the move: its commit is to come
+            self._put_back(target, path)  # written between the look and the move; its commit is yet to come
             self.found.young.append(path)
             return False
         return True

@@ -82,17 +82,17 @@ def raise_floor(catalog: Catalog, plan: PrunePlan) -> None:
     except (NotFoundError, CommitConflictError):
         if catalog.load().floor < plan.floor:
             raise
-        # Another process pruned further in the meantime: what this one was to say is said.
+        # Another process has raised the floor further meanwhile: there is nothing left to say.
 
 
 def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
-    """Delete what a plan names; its floor was raised before, maybe by a process that died."""
-    catalog.settle()
+    """Delete the objects that a plan names; its floor was raised before, perhaps by a process that died."""
+    catalog.settle()  # the floor has to be durable before the first revision below it goes
     store = catalog.objects.store
     folder = ""
     for key in plan.keys:
         if store.head(key) is None:
-            continue  # it is gone, or a folder that somebody put there
+            continue  # it is gone already, or it is a folder that somebody put there
         if folder and not key.startswith(folder):
             store.drop_folder(folder)
         folder = key.rpartition("/")[0] + "/"

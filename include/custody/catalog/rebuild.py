@@ -49,7 +49,7 @@ METADATA_KEY = b"custody"
 
 @dataclass
 class Salvaged:
-    """What could be read, by kind and name, as the actions that say it again."""
+    """Tombstones, holds, marks and losses of the old catalog, as the actions that add them again."""
 
     actions: dict[str, dict[str, Action]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     read: int = 0
@@ -57,7 +57,7 @@ class Salvaged:
     unread: list[str] = field(default_factory=list)
     """Objects that could not be read and that no later checkpoint makes up for."""
     _of: dict[tuple[str, str], bytes] = field(default_factory=dict)
-    """Which catalog said it last, by kind and name."""
+    """The id of the catalog that stated an entry last, by kind and name."""
     copies: SecondCopies = field(default_factory=SecondCopies)
     """The second copies of tombstones and marks."""
 
@@ -76,7 +76,7 @@ class Salvaged:
 
     @property
     def more(self) -> list[str]:
-        """Why an answer may give out more than before; nothing when all is known that was forgotten or expired."""
+        """Why answers may give out more than before; empty when all that was forgotten or expired is known."""
         if self.read and not self.unread:
             return []
         if self.copies.since is None:
@@ -94,10 +94,10 @@ class Salvaged:
         return None
 
     def follow(self, message: Transaction, key: str) -> None:
-        """Take over what a transaction or a checkpoint says.
+        """Take over the entries of a transaction or a checkpoint.
 
-        A checkpoint says all of its own catalog anew. Of another catalog's, such as one that was rebuilt or one that
-        does not belong here, it says nothing: that stays, as nobody may see again what was forgotten there.
+        A checkpoint states all entries of its own catalog anew. Entries of another catalog, such as one that was
+        rebuilt, stay: nobody may see again what was forgotten there.
         """
         self.read += 1
         of = message.catalog_id
@@ -145,7 +145,7 @@ def salvage(objects: CatalogObjects) -> Salvaged:
 
 @dataclass
 class FooterScan:
-    """What the data files say."""
+    """The data files, as their footers describe them."""
 
     files: list[AddFile] = field(default_factory=list)
     """In the order of their first event ids."""
@@ -186,7 +186,7 @@ def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: It
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a rebuild made."""
+    """The result of a rebuild."""
 
     revision: int
     files: int
@@ -315,7 +315,7 @@ def _keys(objects: CatalogObjects, prefix: str) -> Iterator[str]:
 
 
 def _said(action: Action) -> tuple[str, str, bool] | None:
-    """Return of what kind an action is, whom it names, and whether that stands from then on; None for another one."""
+    """Return the kind and name of an entry, and whether the action adds it; None for actions of other kinds."""
     kind = action.WhichOneof("kind")
     if kind == "add_hold":
         return "holds", action.add_hold.name, True

@@ -49,7 +49,7 @@ def merged_remnant(parts: Iterable[AddTombstone], now_ms: int) -> AddTombstone:
 
 
 def erased_among(stones: Iterable[AddTombstone], node: str, ordinals: Sequence[int]) -> set[int]:
-    """Return which of a node's event numbers belong to erased events."""
+    """Return which of a node's ordinals belong to erased events."""
     candidates = np.array(ordinals, np.int64)
     erased: set[int] = set()
     for stone in stones:

@@ -91,7 +91,7 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
     for revision in range(good.revision + 1, newest + 1):
         transaction = names.readable(revision) if revision in present else None
         if transaction is None and revision not in present and len(lost) >= _LOST_MAX:
-            break  # nothing but a number that somebody wrote speaks of so many
+            break  # only a number in some object claims so many revisions, and it may be damaged
         if transaction is None:
             lost.append(revision)
             continue
@@ -147,7 +147,7 @@ def repair(
 
 @dataclass
 class RestoredCopies:
-    """What brings copies back."""
+    """Second copies that a repair applies, and those that it cannot."""
 
     actions: list[Action] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
@@ -155,7 +155,7 @@ class RestoredCopies:
     expired: set[str] = field(default_factory=set)
     """The files that the marks name, which are not to be listed again."""
     more: list[str] = field(default_factory=list)
-    """What cannot be brought back: events that would be given out again, and why."""
+    """Why events would be given out again: copies that cannot be applied."""
 
 
 def restore_copies(draft: Draft, copies: Iterable[SecondCopy]) -> RestoredCopies:
@@ -208,7 +208,8 @@ def _repaired(
         text = f"revisions {first} to {plan.newest} were damaged; {len(plan.actions)} changes were kept"
         note = Action(note=Note(kind=Note.REPAIRED, text=text, lost_revisions=plan.lost))
         if fresh.copies is not None:
-            fresh.copies.keep(plan.good, plan.actions)  # from now on they belong to another revision
+            # Before the transaction, as in a commit: the copies now belong to another revision.
+            fresh.copies.keep(plan.good, plan.actions)
         key, data = fresh.continuation(plan.good, [note, *plan.actions, *shards], plan.next_event_id)
         _replace_from(objects, clock, first, key, data)
         for revision in _folders(catalog):
@@ -310,13 +311,13 @@ def _followed(catalog: Catalog, state: CatalogState) -> CatalogState:
 
 
 def _traced(newest: int, folders: Sequence[int]) -> int:
-    """Return up to which revision folders without a transaction speak of a lost tail: of several, one is no trace."""
+    """Return the revision up to which empty folders show a lost tail; a single one is left by any crashed commit."""
     behind = [number for number in folders if number > newest]
     return behind[-1] if len(behind) > 1 else -1
 
 
 def _hinted(catalog: Catalog, good: CatalogState) -> int:
-    """Return of which revision the hint speaks, -1 when it is of another catalog or cannot be read."""
+    """Return the revision that the hint names, -1 when it is of another catalog or cannot be read."""
     hinted = catalog.chain.hinted()
     is_ours = hinted is not None and (good.revision < 0 or hinted.catalog_id == good.catalog_id.bytes)
     return hinted.revision if hinted is not None and is_ours else -1

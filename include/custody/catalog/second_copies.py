@@ -28,7 +28,7 @@ _COPY = re.compile(r"([0-9a-f]{32})\.kept")
 
 @dataclass(frozen=True, slots=True)
 class SecondCopy:
-    """One copy: what the transaction of a revision said, or was about to say."""
+    """One copy: an action of the transaction of a revision, which may have failed to be committed."""
 
     key: str
     revision: int
@@ -46,7 +46,7 @@ class SecondCopies:
     """The first revision of which copies were written; None when that is not known."""
 
     def unknown(self, lost: Iterable[int]) -> list[str]:
-        """Return why it cannot be known what transactions let go that are lost; nothing when it is known."""
+        """Return why it cannot be known what lost transactions hid; nothing when it is known."""
         older = [revision for revision in sorted(lost) if self.since is None or revision < self.since]
         reasons = []
         if older:
@@ -58,7 +58,7 @@ class SecondCopies:
         return reasons
 
     def behind(self, revision: int, known: Iterable[str]) -> list[SecondCopy]:
-        """Return what revisions behind one said that is not among the ids that are `known`."""
+        """Return the copies from later revisions whose ids are not `known`."""
         known_ids = set(known)
         return [copy for name, copy in sorted(self.by_id.items()) if copy.revision > revision and name not in known_ids]
 
@@ -74,7 +74,7 @@ class SecondCopyStore:
         """Whether it is known that all of the state has copies."""
 
     def keep(self, state: CatalogState, actions: Sequence[Action]) -> None:
-        """Write copies of what a transaction behind a state will let go; the first time, of all that the state has.
+        """Write copies of the tombstones and marks that a transaction will add; the first time, of all in the state.
 
         Durability: on return the copies survive power loss.
         """
@@ -101,19 +101,19 @@ class SecondCopyStore:
         return len(missing)
 
     def settle_since(self, state: CatalogState) -> None:
-        """Say from which revision on copies are there, where that is not known any more; the state has all of its own.
+        """Write anew from which revision on there are copies; all copies of the state itself are there.
 
         Durability: on return it survives power loss.
         """
         self._store.put(self.prefix + SINCE, _encoded(state, state.revision + 1, []))
 
     def undo(self, actions: Sequence[Action]) -> None:
-        """Remove the copies of what was not committed, and will not be."""
+        """Remove the copies of actions that were not committed and will not be."""
         for name, _ in _narrowing(actions):
             self._store.delete(self._key(name))
 
     def let_go(self, before: CatalogState, actions: Sequence[Action]) -> None:
-        """Remove the copies of what a transaction took back, but for what a user asked to be forgotten."""
+        """Remove the copies of what a transaction removed, except of what a user asked to be forgotten."""
         stays = {name for name, _ in _narrowing(actions)}
         for action in actions:
             if action.HasField("remove_mark") and action.remove_mark.id.hex() not in stays:
@@ -125,7 +125,7 @@ class SecondCopyStore:
                     self._store.delete(self._key(name))
 
     def tidy(self, known: Iterable[str], before_ms: int) -> list[str]:
-        """Remove the copies made before a time of what no kept revision knows; return their keys.
+        """Remove the copies that were made before a time and that no kept revision knows; return their keys.
 
         `known` are the ids of all tombstones and marks that a kept revision has.
         """
@@ -152,7 +152,7 @@ class SecondCopyStore:
                     continue
                 [(entry_id, action)] = _narrowing(message.actions)
             except NotFoundError:
-                continue  # let go in this moment
+                continue  # it was removed in this moment
             except (CustodyError, ValueError) as error:
                 copies.unreadable[key] = str(error)
                 continue
@@ -183,7 +183,7 @@ def copied_ids(state: CatalogState) -> set[str]:
 
 
 def copied_entry(action: Action) -> AddTombstone | AddMark:
-    """Return what is kept twice of an action."""
+    """Return the tombstone or mark of an action."""
     return action.add_tombstone if action.HasField("add_tombstone") else action.add_mark
 
 
@@ -198,7 +198,7 @@ def ids_added_by(actions: Iterable[Action]) -> Iterator[str]:
 
 
 def _narrowing(actions: Iterable[Action]) -> Iterator[tuple[str, Action]]:
-    """Yield by id the actions after which less is given out."""
+    """Yield the actions that add a tombstone or a mark, by id."""
     for action in actions:
         if action.HasField("add_tombstone"):
             yield action.add_tombstone.id.hex(), action

@@ -27,13 +27,13 @@ from custody.errors import CorruptionError, CustodyError, FormatVersionError
 from custody.format.names import parse_revision
 
 Progress = Callable[[int, int], None]
-"""Is told (bytes done, bytes in all)."""
+"""Called with (bytes done, bytes in all)."""
 Part = Literal["file", "toc", "transaction", "checkpoint", "object", "tail"]
 """What a defect is about: `object` is one that does not belong here, `tail` the newest transactions, which are gone."""
 _WALKS = 3
-"""How often a walk is begun anew because others pruned meanwhile."""
+"""How many walks are tried while others prune."""
 _GAP_TOLD = 1000
-"""Of revisions in a row that are missing so many are named; a foreign name may claim any number."""
+"""How many missing revisions in a row are named: a foreign name may claim any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Defect:
 
 @dataclass
 class Verification:
-    """What a walk found: `defects` are damage, `notices` are not."""
+    """The result of a verification: `defects` are damage, `notices` are not."""
 
     revisions: int = 0
     checkpoints: int = 0
@@ -178,7 +178,7 @@ class _Walk:
         self._store = catalog.objects.store
         self.found = Verification()
         self._draft: Draft | None = Draft(EMPTY)
-        """None while what was read last does not tell the state."""
+        """None while the state is unknown, behind an object that could not be read."""
         self._digest: bytes | None = b""
         self._uuid: bytes | None = b""
         self._checkpoints: list[CatalogState] = []

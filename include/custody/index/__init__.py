@@ -1,4 +1,4 @@
-"""Room `index`: Whoosh shards over event logs; never the truth, rebuilt from the logs at any time."""
+"""Index shards over event logs, in Whoosh's format; never the truth, they can be rebuilt from the logs at any time."""
 
 from custody.index.arrays import flags, integers, number, text, texts, to_arrow
 from custody.index.builder import BuiltShard, build_shard

@@ -1,4 +1,4 @@
-"""Room `query`: the query language and the search over what the catalog lists."""
+"""The query language, and the search over the shards that a catalog lists."""
 
 from custody.query.conditions import field_help
 from custody.query.facets import SEVERAL_VALUES, check_facets, facets_of, facets_of_table
