@@ -30,7 +30,7 @@ def one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def integers(column: pa.Array | pa.ChunkedArray, kind: type[Number]) -> npt.NDArray[Number]:
-    """Return whole numbers or times as they lie in memory; what an absent one says means nothing."""
+    """Return whole numbers or times as they lie in memory; the value of an absent one is arbitrary."""
     array = one(column)
     return np.frombuffer(array.buffers()[1] or b"", kind)[array.offset : array.offset + len(array)]
 
@@ -69,11 +69,11 @@ def to_arrow(numbers: npt.NDArray[np.generic], absent: Mask | None = None) -> pa
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
-_LONG_PIECE = 1024  # from here on a slice each costs less than sorting pieces by length
+_LONG_PIECE = 1024  # from this length on, one slice a piece costs less than sorting pieces by length
 
 
 class Pieces(NamedTuple):
-    """Bytes, and where in them each of some pieces begins and how long it is, shape (pieces,)."""
+    """Byte strings in one array: where each begins and how long it is, shape (pieces,)."""
 
     data: Bytes
     places: Ints
@@ -81,7 +81,7 @@ class Pieces(NamedTuple):
 
 
 def starts(lengths: Ints) -> Ints:
-    """Return where each piece begins when pieces of these lengths lie one behind the other, shape (n,)."""
+    """Return where each piece begins when pieces of these lengths follow each other, shape (n,)."""
     places = np.zeros(len(lengths), np.int64)
     np.cumsum(lengths[:-1], out=places[1:])
     return places

@@ -84,10 +84,10 @@ def build_shard(
         except BaseException:
             fs.remove_tree(attempt)
             raise
-    # Also for a shard that is there already: who built it may have died before this.
+    # Also for a shard that is there already: the process that built it may have died before this.
     fs.sync_directory(path.parent)
     if aside is not None:
-        # Only now: before, a crash may bring the old shard's name back, and it must be whole then.
+        # Only now: until the rename is durable a crash may bring the old shard back, and it must be whole then.
         fs.remove_tree(aside)
     data = fs.read(path / manifest.NAME)
     documents = manifest.Manifest.decode(data, path / manifest.NAME).description.documents

@@ -85,7 +85,7 @@ _TEXT_BYTES_KEPT = 1 << 20
 
 
 class DictionaryWriter:
-    """Makes the dictionary field by field, and the blocks of their postings; keeps 12 bytes a term in memory."""
+    """Writes the dictionary field by field, and the blocks of posting lists; keeps 12 bytes a term in memory."""
 
     def __init__(self) -> None:
         self.fields: dict[str, int] = {}
@@ -183,7 +183,7 @@ def _hash_tables(hashes: Hashes, places: Ints, begin: int) -> tuple[npt.NDArray[
     order = np.lexsort((slot, table))
     sorted_table = table[order]
     rank = np.arange(len(order)) - starts(counts)[sorted_table]
-    # One running maximum for all tables: each lies above all that came before it.
+    # One running maximum serves all tables, because the lift puts each table above those before it.
     lift = sorted_table * (int(slots.max(initial=0)) + 1)
     place = rank + np.maximum.accumulate(slot[order] - rank + lift) - lift if len(order) else rank
     out = np.zeros(int(slots.sum()), SLOT)
@@ -273,7 +273,7 @@ class Dictionary:
         return self.between(field, prefix, above)
 
     def texts(self, first: int, end: int) -> pa.StringArray:
-        """Return the terms with these numbers, in order; those asked for last are kept when they are small."""
+        """Return the terms with these numbers, in order; the last answer is kept when it is small."""
         bounds, last_terms = self._texts
         if bounds == (first, end):
             return last_terms
@@ -382,7 +382,7 @@ class Dictionary:
 
 
 class _Records:
-    """The records of all terms; a record is named by its place in the file, a key is a field's number and a term."""
+    """The records of all terms. A record is named by its place in the file; a key is a field's number and a term."""
 
     def __init__(self, terms: CheckedFile, description: Description) -> None:
         self._terms = terms
@@ -399,7 +399,7 @@ class _Records:
         terms.span(self._directory, self._directory + TABLES * TABLE.itemsize)
         width = np.dtype(order_type).itemsize
         order = terms.size - 4 - description.terms * width
-        # The places are read one by one while a term is looked for, so only those are checked that are looked at.
+        # The array is long and a search looks at few of its places: each page is checked when it is looked at.
         self._order_place, self._order_width = order, width
         if order < self._directory:
             raise terms.error(order, "an array of places", f"{description.terms} terms")
@@ -445,7 +445,7 @@ class _Records:
         slot = (hashes >> np.uint32(8)).astype(np.int64) % np.maximum(slots, 1)
         records = np.zeros(len(keys), np.int64)
         in_table = np.flatnonzero(slots > 0)
-        # The next slots of each key, all at once: a key is in the first one with its hash, if none before is empty.
+        # The next slots of all keys at once: a key is in the first slot with its hash, if none before that is empty.
         nearby = (slot[in_table, None] + np.arange(_PROBES)) % slots[in_table, None]
         at = place[in_table, None] + nearby * SLOT.itemsize
         terms.require(at.ravel(), SLOT.itemsize)
@@ -524,7 +524,7 @@ class _Records:
         lengths = numbers(self._terms.data, records, ">i4")
         if len(lengths) and not 2 <= int(lengths.min()) <= int(lengths.max()) <= _KEY_BYTES_MAX:
             raise self._terms.error(int(records[0]), "terms", "another length")
-        # The whole record is looked at later; its pages are those of its begin and its end.
+        # Later the whole key is read. A short one spans two pages at most, those of its first and its last byte.
         if len(lengths) and int(lengths.max()) > 1 << 13:
             for record, length in zip(records.tolist(), lengths.tolist(), strict=True):
                 self._terms.span(record, record + KEY_LENGTHS.size + length)

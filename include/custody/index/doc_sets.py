@@ -29,10 +29,10 @@ _POSITION_BITS = 31
 
 
 class DocSet(Protocol):
-    """A set of documents of one shard."""
+    """The interface of a set of documents of one shard."""
 
     size: int
-    """At most so many documents; nodes that are small go first."""
+    """An upper bound of the number of documents; an intersection starts with the smallest set."""
     low: int
     high: int
     """All documents lie from `low` to before `high`."""
@@ -51,7 +51,7 @@ class DocSet(Protocol):
 
 
 class _Counted(ABC):
-    """Counts by going through all chunks, of which one is in memory at a time."""
+    """A base for sets that count by reading all chunks, one of which is in memory at a time."""
 
     size: int
     low: int
@@ -119,7 +119,7 @@ class TermDocs:
 
 
 class DocList:
-    """Documents that were found already, going up."""
+    """Documents that are in memory, in rising order."""
 
     def __init__(self, documents: Ints) -> None:
         self._documents = documents
@@ -161,7 +161,7 @@ class RangeDocs(_Counted):
         self.high = min(documents, (int(self._zones[-1]) + 1) * ZONE_DOCUMENTS) if self.size else 0
 
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
-        """Yield what is found in each zone that can hold any."""
+        """Yield the matches of each zone that can hold any."""
         begin, end = self._zones.searchsorted((low // ZONE_DOCUMENTS, -(-high // ZONE_DOCUMENTS))).tolist()
         for zone in self._zones[begin:end].tolist():
             start = max(low, zone * ZONE_DOCUMENTS)
@@ -177,7 +177,7 @@ class RangeDocs(_Counted):
         return self._fits(self._column.of(documents))
 
     def count(self) -> int:
-        """Return how many there are; zones that hold no others are not looked at."""
+        """Return how many there are; of a zone that lies in the range as a whole nothing is read."""
         total = 0
         for zone in self._zones.tolist():
             start, stop = zone * ZONE_DOCUMENTS, min((zone + 1) * ZONE_DOCUMENTS, self._documents)
@@ -190,7 +190,7 @@ class RangeDocs(_Counted):
 
 
 class Intersection(_Counted):
-    """The documents that are in each of some sets: the smallest leads, the others say which of its documents stay."""
+    """The documents that are in each of some sets: the smallest leads, the others filter its documents."""
 
     def __init__(self, parts: Sequence[DocSet]) -> None:
         ordered = sorted(parts, key=lambda part: part.size)
@@ -200,7 +200,7 @@ class Intersection(_Counted):
         self.high = max(self.low, min(part.high for part in parts))
 
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
-        """Yield what is left of the leader's chunks."""
+        """Yield the leader's chunks, filtered by the others."""
         for documents in self._lead.chunks(max(low, self.low), min(high, self.high)):
             common = self._left(documents)
             if len(common):
@@ -273,7 +273,7 @@ class Complement:
         self.size = documents
 
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
-        """Yield what is left of all documents."""
+        """Yield all other documents."""
         for documents in self._everything.chunks(low, high):
             others = documents[~self._part.among(documents)]
             if len(others):
@@ -289,7 +289,7 @@ class Complement:
 
 
 def phrase(words: Sequence[PostingList]) -> DocSet:
-    """Return the documents in which these words stand one behind the other.
+    """Return the documents in which these words follow each other.
 
     Each occurrence is one number, document above place; a phrase is where the numbers of all words, each moved back by
     its distance from the first, are the same.
@@ -316,5 +316,5 @@ def _occurrences(word: PostingList, documents: Ints) -> Iterator[Ints]:
         positions, counts = positions_of(word.data_of(block), block.postings)
         keep = np.repeat(is_common, counts)
         owners = np.repeat(own, counts)[keep]
-        # One place is left below the first, so that moving back stays within the document.
+        # Positions are lifted by 1 << 20, so that moving one back by its distance stays within the document.
         yield (owners << _POSITION_BITS) + positions[keep] + (1 << 20)

@@ -130,7 +130,7 @@ def searched_fields(attributes: Iterable[str], standard: Iterable[str] = STANDAR
 
 @dataclass(frozen=True, slots=True)
 class IndexedFields:
-    """What an index has: standard fields, attributes, and the number fields that get terms besides their column."""
+    """The fields of an index: standard ones, attributes, and the number fields that have terms besides their column."""
 
     attributes: tuple[str, ...] = ()
     standard: tuple[str, ...] = STANDARD_FIELDS

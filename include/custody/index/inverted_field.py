@@ -65,7 +65,7 @@ def invert(runs: Sequence[TermValues], documents: int) -> InvertedField:
     frequencies = np.bincount(keys >> bits, minlength=len(order))
     text, lengths = _bytes_of(distinct.take(to_arrow(order)))
     used = frequencies > 0
-    if not used.all():  # a term that only an absent row's dictionary knew
+    if not used.all():  # a dictionary may hold terms that no row refers to
         text, lengths = _kept(text, lengths, used)
     owners = (keys & ((keys.dtype.type(1) << bits) - keys.dtype.type(1))).astype(np.uint32)
     positions = None if places is None else Positions(places, counts)

@@ -27,13 +27,13 @@ Zones = npt.NDArray[np.int64]
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """What a shard holds and how. Names of fields are custody's."""
+    """The contents of a shard and their layout. Names of fields are custody's."""
 
     documents: int
     first_event_id: int
     last_event_id: int
     segment: str
-    """Begin of the names of the segment's files."""
+    """The prefix of the names of the segment's files."""
     layout: Literal["bulk", "stock"]
     """How posting lists are pickled: at computable places, or as Whoosh's own writer does."""
     attributes: tuple[str, ...]
@@ -113,7 +113,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def described(data: bytes | memoryview, path: Path) -> Description:
-    """Return the description alone, of which the begin of a file's bytes is enough; raises as `Manifest.decode`."""
+    """Return the description alone, for which the first bytes of the file are enough; raises as `Manifest.decode`."""
     head = bytes(data[: len(PREAMBLE)])
     if head[:-1] == PREAMBLE[:-1] and head != PREAMBLE:
         raise FormatVersionError(f"{path} @7: expected a shard of version 1, got {head[-1:]!r}.")

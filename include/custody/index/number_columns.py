@@ -35,7 +35,7 @@ def zones(numbers: npt.NDArray[np.int64]) -> Zones:
     if not len(numbers):
         return np.empty((2, 0), np.int64)
     begin = np.arange(0, len(numbers), ZONE_DOCUMENTS)
-    smallest = np.minimum.reduceat(numbers, begin)  # what is absent is the greatest number of all
+    smallest = np.minimum.reduceat(numbers, begin)  # ABSENT is the greatest number, so it is never the smallest
     present = np.where(numbers == ABSENT, np.iinfo(np.int64).min, numbers)
     return np.stack([smallest, np.maximum.reduceat(present, begin)])
 
@@ -63,7 +63,7 @@ class NumberColumn:
         self._file = file
         self._documents = documents
         self._sign = _SIGN if is_sortable else np.uint64(0)
-        # Whoosh leaves out the numbers at the end that are the column's default.
+        # Whoosh leaves out the numbers at the end that equal the default, so the file may be shorter.
         self._stored = file.size // _WIDTH
         self._left_out = left_out
         self.zones = np.empty((2, 0), np.int64) if zones is None else zones

@@ -81,7 +81,7 @@ class PagedFileWriter:
 class CheckedFile:
     """The bytes of a file, checked page by page; may be used by several threads.
 
-    `data`, shape (size,), is what the mapping shows: only what was checked may be looked at.
+    `data`, shape (size,), is the mapping itself: only bytes that were checked may be read from it.
     """
 
     def __init__(self, fs: FileSystem, path: Path, size: int, checksums: Checksums) -> None:
@@ -93,7 +93,7 @@ class CheckedFile:
         self.data: Bytes = np.frombuffer(view, np.uint8)
         self._view = view
         self._checksums = checksums
-        # Two threads may check the same page; both come to the same result.
+        # Without a lock: two threads may check the same page, and both come to the same result.
         self._is_checked = bytearray(len(checksums))
         self._are_checked = np.frombuffer(self._is_checked, np.uint8)
 

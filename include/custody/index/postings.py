@@ -123,7 +123,7 @@ def _differences(documents: npt.NDArray[np.uint32], first: Ints, postings: Ints)
     deltas[first] = 0  # not a distance: the block before may be another list's
     if not len(first):
         return deltas, np.empty(0, np.int64)
-    # Pieces may leave out lists between them: each block is its own piece, and what lies between is ignored.
+    # The chosen lists need not be neighbours: each block is a piece of its own, and what lies between is ignored.
     bounds = np.stack([first, first + postings], axis=1).ravel()
     greatest = np.maximum.reduceat(np.append(deltas, np.uint32(0)), bounds)[::2]
     return deltas, np.where(greatest < 1 << 8, 2, np.where(greatest < 1 << 16, 3, 5)).astype(np.int64)
@@ -188,7 +188,7 @@ class Block(NamedTuple):
 class PostingList:
     """The documents of one term, going up; for one query of one thread.
 
-    What was found is kept: the places of blocks, and the block decoded last, so that neighbours are cheap.
+    It keeps the places of blocks and the block that was decoded last, so that neighbouring documents are cheap.
     """
 
     def __init__(
@@ -392,7 +392,7 @@ def single_blocks(file: CheckedFile, places: Ints, documents: int) -> SingleBloc
     places, lengths = places[is_single], lengths[is_single]
     counts = numbers(file.data, places + _SINGLE_ABOUT + ABOUT_POSTINGS, "<i4")
     lasts = numbers(file.data, places + _SINGLE_ABOUT + ABOUT_LAST, "<u4")
-    # So many as lie in the file, so that nobody makes us allocate more.
+    # No more than the file holds: a forged count must not make us allocate more memory.
     if (counts < 1).any() or (counts > lengths).any() or int(lengths.sum()) > file.size:
         raise file.error(int(places[0]), "numbers of postings", "such as do not fit into their blocks")
     begin = starts(counts)

@@ -21,7 +21,7 @@ class NotPlainDataError(ValueError):
 
 
 class _Machine:
-    """The stack, the memo and the place of one pickle that is read."""
+    """The machine that reads one pickle: its stack, its memo, and the place reached."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -95,7 +95,7 @@ def plain_data(data: bytes | memoryview) -> object:
 
 
 def plain_prefix(data: bytes | memoryview) -> tuple[object, int]:
-    """Return what the pickle at the begin of some bytes holds, and its length.
+    """Return what the pickle at the start of some bytes holds, and its length.
 
     Raises:
         NotPlainDataError: it holds more than plain data, or is damaged.

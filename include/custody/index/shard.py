@@ -138,7 +138,7 @@ class OpenShard:
     def facet(self, question: query.Query, field: str) -> dict[str, int]:
         """Return how many of the events that match have each term of a field; for `DAY` the days of the event times.
 
-        For fields with one term an event. What is known of a field is kept for the next question.
+        For fields with one term an event. The terms of the last few fields are kept for the next query.
         """
         with self._reported():
             node = plan(self, question)
@@ -182,7 +182,10 @@ class OpenShard:
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
-        """Name the shard when what it holds makes no sense; whoever made such a file knew the checksums."""
+        """Raise every error as one of this shard, with advice.
+
+        Bytes with the right checksums may still make no sense: somebody may have forged both.
+        """
         try:
             yield
         except CorruptionError as error:
@@ -262,13 +265,13 @@ class ShardCache:
         return path in self._open
 
     def forget(self, path: Path) -> None:
-        """Let go of a shard, which was damaged or made anew."""
+        """Drop a shard that is damaged or was built anew."""
         with self._lock:
             self._open.pop(path, None)
 
 
 def describe_shard(fs: FileSystem, path: Path) -> Description:
-    """Return what a shard says of itself; only the begin of one file is read.
+    """Return the description of a shard; only the first bytes of one file are read.
 
     Raises:
         NotFoundError: the shard's folder is gone.

@@ -21,7 +21,7 @@ def encoded(text: str | bytes) -> bytes:
 
 
 class TermSet:
-    """Different terms of one field."""
+    """Distinct terms of one field."""
 
     def __init__(self, terms: Iterable[bytes]) -> None:
         self.terms = tuple(dict.fromkeys(terms))
@@ -31,7 +31,7 @@ class TermSet:
         return len(self.terms)
 
     def hashed(self, prefix: bytes) -> tuple[list[bytes], Hashes]:
-        """Return the terms with what a shard puts before those of the field, and the hash of each, shape (terms,)."""
+        """Return the terms with a shard's prefix of the field, and the hash of each, shape (terms,)."""
         hashed = self._hashed.get(prefix)
         if hashed is None:
             keys = [prefix + term for term in self.terms]
@@ -54,8 +54,8 @@ class Alternatives:
         self.terms = {name: TermSet(texts) for name, texts in terms.items()}
 
 
-class _Kept:
-    """What was made of the last questions, known by the objects that they are: to compare them takes as long."""
+class _AlternativesCache:
+    """The last queries taken apart, by identity of the query objects: comparing them would take as long again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class _Kept:
 
     def __call__(self, question: query.Or) -> Alternatives:
         kept = self._found.get(id(question))
-        if kept is not None:  # it is held here, so that no other one has its id
+        if kept is not None:  # the query is held here too, so no other object can have its id
             return kept[1]
         made = Alternatives(question)
         with self._lock:
@@ -73,5 +73,5 @@ class _Kept:
         return made
 
 
-alternatives = _Kept()
+alternatives = _AlternativesCache()
 """Take an OR apart, once for all shards that are asked."""

@@ -71,7 +71,7 @@ def terms(values: pa.StringArray) -> pa.StringArray:
     plain = pc.string_is_ascii(values)
     if flags(plain).all():
         return lowered
-    # Python knows letters whose small form is longer, and the sigma at a word's end; queries are lowered by it too.
+    # Python lowers letters whose small form is longer, and the sigma at a word's end; queries are lowered by it too.
     return _changed(lowered, pc.invert(plain))
 
 

@@ -25,17 +25,17 @@ class FlowFileNode:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The graph around the FlowFiles that were asked for."""
+    """The graph around the requested FlowFiles."""
 
     nodes: dict[str, FlowFileNode]
     events: int
     is_complete: bool
     """False when the bound on events was reached."""
     notices: tuple[str, ...] = ()
-    """What could not be read, and may have had more of it."""
+    """What could not be read, where more of the lineage may be."""
 
     def roots(self) -> list[FlowFileNode]:
-        """Return the FlowFiles that came from no other one here, oldest first."""
+        """Return the FlowFiles without a parent in the graph, oldest first."""
         roots = [node for node in self.nodes.values() if not node.parents]
         return sorted(roots, key=lambda node: (node.events[0].event_time if node.events else 0, node.uuid))
 
@@ -51,14 +51,14 @@ class Lineage:
         return ancestors
 
     def walk(self, toward: str | None = None) -> Iterator[tuple[int, FlowFileNode, bool]]:
-        """Yield (depth, FlowFile, whether seen before) from the roots down; what was seen is not opened again.
+        """Yield (depth, FlowFile, whether seen before) from the roots down; of a seen one no children follow.
 
-        What leads to the FlowFile `toward` comes before what lies beside it.
+        The branches that lead to the FlowFile `toward` come first.
         """
         first = set() if toward is None else self.ancestors(toward)
         seen: set[str] = set()
         starts = sorted(self.roots(), key=lambda node: node.uuid not in first)
-        for start in [*starts, *self.nodes.values()]:  # a cycle has no root
+        for start in [*starts, *self.nodes.values()]:  # a cycle has no root, so every node is a start
             stack = [] if start.uuid in seen else [(0, start.uuid)]
             while stack:
                 depth, uuid = stack.pop()

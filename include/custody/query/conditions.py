@@ -28,9 +28,9 @@ from custody.query.syntax_tree import did_you_mean
 from custody.query.times import time_span
 
 CONDITIONS_MAX = 10_000
-"""Conditions of one query; one without a field counts once for each field that it is looked for in."""
+"""Bound on the conditions of one query; one without a field counts once for each field that is searched."""
 PATTERNS_MAX = 512
-"""How many of them may be patterns, each of which looks at many terms of its field."""
+"""Bound on the patterns among them, each of which compares many terms of its field."""
 TYPE_FIELD = "event_type"
 _NUMBER_MAX = 1 << 62
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+")
@@ -38,7 +38,7 @@ _WORD_PATTERN = re.compile(r"(?:[\w.*?]|\[[^\]]*\])+")
 
 
 class ConditionError(Exception):
-    """A condition that makes no sense; `args` are what is wrong and, or None, what may help."""
+    """A condition makes no sense: what is wrong, and a correction that may help, or None."""
 
     def __init__(self, what: str, correction: str | None = None, *, is_last: bool = False) -> None:
         super().__init__(what, correction)
@@ -52,7 +52,7 @@ def field_help(attributes: Iterable[str], standard: Iterable[str] = STANDARD_FIE
 
 
 class Conditions:
-    """Makes the conditions of one query, counts them, and refuses what makes no sense.
+    """Builds the conditions of one query, counts them, and refuses those that make no sense.
 
     `attributes` and `standard` are what is indexed; `now_ms` is what times such as `-2h` count from.
     """
@@ -77,7 +77,7 @@ class Conditions:
         """
         if name is None:
             names = [one for one in self._texts if one != TEXT_FIELD.name or words(text)]
-            # What is looked for anywhere need not be an event type.
+            # A text for any field need not be an event type.
             return _any_of([self.equals(one, text, is_exact=is_exact or one == TYPE_FIELD) for one in names])
         self._counted()
         if is_numeric(name):

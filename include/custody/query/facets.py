@@ -40,8 +40,8 @@ def facets_of(
 ) -> tuple[Facets, list[str]]:
     """Return the counts over all live shards, and notices.
 
-    A shard that cannot be asked, is older than a field, knows events that must not be given out, or knows events that
-    match and are not `readable` any more, is answered from its logs.
+    A shard is answered from its logs when it cannot be read, is older than a field, has events that must not be given
+    out, or has matching events that are not `readable` any more.
     """
     counts: Facets = {field: Counter() for field in fields}
     notices: list[str] = []
@@ -70,7 +70,7 @@ def facets_of(
 
 
 def facets_of_table(counts: Facets, table: pa.Table, question: query.Query, attributes: Sequence[str]) -> None:
-    """Add what a table of events has, which no index holds."""
+    """Add the counts of a table of events that no index holds."""
     scan = Scan(table, attributes)
     matching = scan.match(question)
     for field, counter in counts.items():

@@ -77,13 +77,13 @@ _CORRECTIONS = {
 }
 
 
-class _AsTheyAre(Lexer):
-    """Passes tokens on that custody makes, where lark would cut a text itself."""
+class _TokenLexer(Lexer):
+    """A lexer for lark that passes on the tokens of custody's own tokenizer."""
 
     __future_interface__ = 2
 
     def __init__(self, _: object) -> None:
-        """Take lark's settings, none of which concerns it."""
+        """Ignore lark's settings."""
 
     def lex(self, lexer_state: LexerState, parser_state: object) -> Iterator[Token]:
         tokens: Any = lexer_state.text
@@ -91,8 +91,8 @@ class _AsTheyAre(Lexer):
 
 
 @v_args(inline=True)
-class _Tree(Transformer[Token, Node]):
-    """Builds the tree from the bottom up, while the text is parsed."""
+class _TreeBuilder(Transformer[Token, Node]):
+    """Builds the syntax tree from the bottom up while the text is parsed."""
 
     def either(self, *children: Node | Token) -> Node:
         parts = _nodes(children)
@@ -138,7 +138,7 @@ class _Tree(Transformer[Token, Node]):
         first, last = ends[:middle], ends[middle + 1 :]
         at = opened.start_pos or 0
         if not first and not last:
-            raise _Endless(at, opened.scope or "")
+            raise _WithoutEnds(at, opened.scope or "")
         return Range(
             opened.scope or "",
             str(first[0]) if first else None,
@@ -154,8 +154,8 @@ class _Ambiguous(Exception):
     """A space stands for AND beside an OR."""
 
 
-class _Endless(Exception):
-    """A range has no end."""
+class _WithoutEnds(Exception):
+    """A range has neither a first nor a last value."""
 
 
 def _nodes(children: Iterable[Node | Token]) -> tuple[Node, ...]:
@@ -164,7 +164,7 @@ def _nodes(children: Iterable[Node | Token]) -> tuple[Node, ...]:
 
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, start="query", parser="lalr", lexer=_AsTheyAre, transformer=_Tree())
+    return Lark(_GRAMMAR, start="query", parser="lalr", lexer=_TokenLexer, transformer=_TreeBuilder())
 
 
 def parse_tree(text: str, known: Collection[str]) -> Node:
@@ -184,7 +184,7 @@ def parse_tree(text: str, known: Collection[str]) -> Node:
         what = "a space means AND here, and an OR stands beside it."
         correction = "Say with brackets what belongs together: (a b) OR c, or a AND (b OR c)."
         raise QueryError(text, error.args[0], what, correction) from None
-    except _Endless as error:
+    except _WithoutEnds as error:
         at, name = error.args
         what = "expected a first or a last value of the range, got neither."
         raise QueryError(text, at, what, f"Write {name}:* for events that have the field.") from None

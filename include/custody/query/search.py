@@ -46,7 +46,7 @@ def search_state(
     count: bool = True,
     pool: Executor | None = None,
 ) -> SearchHits:
-    """Ask the live shards; `scan_logs` gives the ids of those events of a shard's logs that match, found without it.
+    """Ask the live shards; `scan_logs` returns the ids of the matching events of a shard's logs, without the shard.
 
     Shards that are not open yet are opened by the threads of `pool`.
 
@@ -130,10 +130,10 @@ class _Search:
         try:
             self.live.opened.open(path)
         except (NotFoundError, CorruptionError, FormatVersionError):
-            return  # said when the shard is asked
+            return  # reported when the shard is asked
 
     def _wanted(self, shard: AddShard, limit: int | None) -> tuple[EventIds, int | None]:
-        """Return what is wanted of one shard, and the number of all its matches when that came out by the way."""
+        """Return the ids of one shard within the range, and the number of all its matches where that is known then."""
         window = self.window
         buried = self.live.buried_in(shard)
         enough = None if limit is None else limit + len(buried)
@@ -175,7 +175,7 @@ class _Search:
         return np.unique(self.scan_logs(shard, self.question))[::-1]
 
     def _interleaved(self, candidates: list[AddShard]) -> tuple[EventIds, int]:
-        """Answer from shards whose ids lie between each other's: all of them are asked for everything."""
+        """Answer from shards whose id ranges overlap: each is asked for all its matches."""
         self.explained.searched += len(candidates)
         ids = np.unique(np.concatenate([self._everything(shard) for shard in candidates]))[::-1]
         return self.window.of(ids), len(ids)

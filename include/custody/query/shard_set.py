@@ -77,7 +77,7 @@ class _TimeBoundsOf(QueryEvaluator[TimeBounds]):
 
 
 def fields_of(question: query.Query) -> set[str]:
-    """Return the names of the fields that a query asks."""
+    """Return the names of the fields in a query."""
     return {name for leaf in question.leaves() if (name := getattr(leaf, "fieldname", None)) is not None}
 
 
@@ -88,7 +88,7 @@ _NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class IdRange:
-    """Which of the events that match are wanted: at most `limit`, the newest first or the oldest first.
+    """The range of ids that a search returns: at most `limit` of them, the newest first or the oldest first.
 
     `below` and `above` leave out the events with these ids and all on the other side of them.
     """
@@ -136,7 +136,7 @@ class OldShards:
 
 @dataclass(frozen=True, slots=True)
 class ShardSet:
-    """The shards that a catalog lists, where they are, and which live events must not be given out, sorted by id."""
+    """The live shards of a catalog, and the ids of live events that must not be given out (`buried`), sorted."""
 
     opened: ShardCache
     state: CatalogState
@@ -163,7 +163,7 @@ class ShardSet:
         path = self.path(shard)
         index = self.opened.open(path)
         if not index.fields.issuperset(fields):
-            # It may have been made anew since it was opened.
+            # It may have been rebuilt since it was opened.
             self.opened.forget(path)
             index = self.opened.open(path)
         lacking = set(fields).difference(index.fields)
@@ -176,7 +176,7 @@ class ShardSet:
 
 @dataclass(slots=True)
 class SearchStats:
-    """What a search did: shards by what became of them, and how long it took."""
+    """The statistics of a search: how many shards were handled in which way, and how long it took."""
 
     shards: int = 0
     pruned: int = 0
@@ -195,7 +195,7 @@ class SearchStats:
 
 @dataclass(frozen=True, slots=True)
 class SearchHits:
-    """The ids of the events that are wanted, in the wanted order; `total` counts all that match, None if not asked."""
+    """The ids of a search in the requested order; `total` counts all matches, None when it was not requested."""
 
     event_ids: EventIds
     total: int | None

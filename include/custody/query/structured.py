@@ -18,7 +18,7 @@ from custody.query.tokenizer import DEPTH_MAX, QUERY_CHARACTERS_MAX, unknown_fie
 
 
 class _Builder:
-    """Turns objects into a query; counts them, so that no request grows without bound."""
+    """Turns JSON objects into a query; counts them, so that no request grows without bound."""
 
     def __init__(self, conditions: Conditions) -> None:
         self._conditions = conditions

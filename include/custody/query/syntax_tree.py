@@ -36,7 +36,7 @@ class QueryError(InvalidInputError):
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that are most like a name, or hold it as one of their parts; the likeliest first."""
+    """Return the known names most like a name, or with it as one of their parts; the likeliest first."""
     names = list(known)
     small = {item.casefold(): item for item in names}
     similar = [small[item] for item in get_close_matches(name.casefold(), small, _NAMES_MAX, _ALIKE)]
@@ -129,7 +129,7 @@ Node = Leaf | Not | And | Or
 
 
 def begin(node: Node) -> int:
-    """Return where the first condition of a tree stands."""
+    """Return the place of the first condition of a tree."""
     match node:
         case Not(part):
             return begin(part)
@@ -146,7 +146,7 @@ def printed(node: Node) -> str:
         case And(parts=parts):
             return " AND ".join(map(_bracketed, parts))
         case Or(parts):
-            # AND binds tighter: brackets around it would only count against the depth.
+            # AND binds tighter than OR: brackets around it would only use up depth.
             return " OR ".join(_bracketed(part) if isinstance(part, Or) else printed(part) for part in parts)
     return _leaf(node)
 

@@ -300,7 +300,7 @@ class Tokenizer:
 
 
 def _meant(name: str | None, sign: str, value: str, text: str) -> str:
-    """Return what was probably meant by a sign of comparison or negation before a value."""
+    """Return the likely correction of a sign of comparison or negation before a value."""
     if sign in "+-!":
         instead = f"Write NOT {value}" if sign in "-!" else f"Write {value}"
     elif name is None:
@@ -311,7 +311,7 @@ def _meant(name: str | None, sign: str, value: str, text: str) -> str:
 
 
 def unknown_field(name: str, known: Collection[str], value: str | None = None) -> tuple[str, str]:
-    """Return what to say of a field that is not known, and what may help."""
+    """Return the message about an unknown field, and a correction."""
     near = did_you_mean(name, known, "{}" if value is None else "{}:" + value.replace("{", "{{").replace("}", "}}"))
     correction = (
         f"{near + ' ' if near else ''}Known fields: {', '.join(known)}. Quote a text that contains a colon; "
