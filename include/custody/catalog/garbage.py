@@ -69,11 +69,13 @@ def collect_garbage(
     run.empty_trash(trash, now - trash_kept_ms, limit)
     run.move(data, limit)
     if catalog.copies is not None and not dry_run:
-        catalog.copies.tidy(_let_go(catalog), now - older_than_ms)  # the events that they hid are deleted
-    return run.found
+        catalog.copies.tidy(
+            _copied_ids_of_history(catalog), now - older_than_ms
+        )  # the events that they hid are deleted
+    return run.report
 
 
-def _let_go(catalog: Catalog) -> set[str]:
+def _copied_ids_of_history(catalog: Catalog) -> set[str]:
     """Return the ids of all tombstones and marks that any kept revision has."""
     state = catalog.load()
     if state.revision < 0:
@@ -91,10 +93,10 @@ def kept_files(catalog: Catalog) -> set[str]:
         CorruptionError: the catalog cannot be read.
         PrunedError: others pruned it again and again while it was read.
     """
-    return _kept(catalog).paths
+    return _listed_paths(catalog).paths
 
 
-class _Kept:
+class _ListedPaths:
     """The paths that any kept revision lists; `refresh` adds those that were committed since."""
 
     def __init__(self, catalog: Catalog) -> None:
@@ -126,13 +128,13 @@ class _Kept:
         self.paths.update(path for file in files for path in (file.path, file.toc_path) if path)
 
 
-def _kept(catalog: Catalog) -> _Kept:
+def _listed_paths(catalog: Catalog) -> _ListedPaths:
     for _ in range(_READ_ATTEMPTS - 1):
         try:
-            return _Kept(catalog)
+            return _ListedPaths(catalog)
         except PrunedError:
             continue  # others pruned what was being read: begin again at the new floor
-    return _Kept(catalog)
+    return _ListedPaths(catalog)
 
 
 class _Run:
@@ -144,17 +146,17 @@ class _Run:
         self._now = now_ms
         self._older_than_ms = older_than_ms
         self._dry_run = dry_run
-        self.found = GarbageReport()
-        self._kept = _kept(catalog)
+        self.report = GarbageReport()
+        self._listed = _listed_paths(catalog)
 
     def empty_trash(self, trash: list[ObjectInfo], before_ms: int, limit: int | None) -> None:
         """Move back what is listed, delete what was moved before a time."""
-        report = self.found
+        report = self.report
         for info in trash:
             moved, _, path = info.key.removeprefix(f"{self._objects.home}trash/").partition("/")
             if not moved.isdigit() or parse_event_log(path) is None:
                 report.unknown.append(info.key.removeprefix(self._objects.home))
-            elif self._is_kept(path):
+            elif self._is_listed(path):
                 if self._store.head(self._objects.home + path) is None:
                     report.restored.append(path)
                     self._put_back(info.key, path)
@@ -167,10 +169,10 @@ class _Run:
 
     def move(self, data: list[ObjectInfo], limit: int | None) -> None:
         """Move what is not listed and old to the trash."""
-        report = self.found
+        report = self.report
         for info in data:
             path = info.key.removeprefix(self._objects.home)
-            if self._is_kept(path):
+            if self._is_listed(path):
                 continue
             if parse_event_log(path) is None:
                 report.unknown.append(path)
@@ -188,9 +190,9 @@ class _Run:
         if now is None:
             return False
         if now.modified_ms > self._now - self._older_than_ms:
-            self.found.young.append(path)
+            self.report.young.append(path)
             return False
-        if self._is_kept(path):
+        if self._is_listed(path):
             return False
         target = f"{self._objects.home}trash/{self._now:0{TIME_DIGITS}d}/{path}"
         try:
@@ -199,13 +201,13 @@ class _Run:
             if self._store.head(info.key) is not None:
                 raise
             return False  # another run was quicker
-        if self._is_kept(path):
+        if self._is_listed(path):
             self._put_back(target, path)
-            self.found.restored.append(path)
+            self.report.restored.append(path)
             return False
         if self._store.keeps_times and self._was_written_anew(target):
             self._put_back(target, path)  # written between the look and the move; its commit is yet to come
-            self.found.young.append(path)
+            self.report.young.append(path)
             return False
         return True
 
@@ -213,11 +215,11 @@ class _Run:
         moved = self._store.head(key)
         return moved is not None and moved.modified_ms > self._now - self._older_than_ms
 
-    def _is_kept(self, path: str) -> bool:
+    def _is_listed(self, path: str) -> bool:
         """Whether a revision lists a file, by the newest state."""
-        if path not in self._kept.paths:
-            self._kept.refresh()
-        return path in self._kept.paths
+        if path not in self._listed.paths:
+            self._listed.refresh()
+        return path in self._listed.paths
 
     def _put_back(self, key: str, path: str) -> None:
         """Give a file in the trash its place again, unless somebody has just written it anew."""

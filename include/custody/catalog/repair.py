@@ -231,10 +231,14 @@ def _replace_from(objects: CatalogObjects, clock: Clock, revision: int, key: str
     """
     target = aside_prefix(objects, clock, "damaged")
     store, first = objects.store, objects.folder(revision)
-    keys = [found for found in store.keys(objects.prefix) if found >= first and store.head(found) is not None]
-    old = {found: store.get(found) for found in keys}
-    for found, content in old.items():
-        store.put(target + found.removeprefix(objects.prefix), content)
+    keys = [
+        other_key
+        for other_key in store.keys(objects.prefix)
+        if other_key >= first and store.head(other_key) is not None
+    ]
+    old = {other_key: store.get(other_key) for other_key in keys}
+    for other_key, content in old.items():
+        store.put(target + other_key.removeprefix(objects.prefix), content)
     if key in old:
         is_free = store.get(key) == old[key]
         if is_free:
@@ -243,10 +247,10 @@ def _replace_from(objects: CatalogObjects, clock: Clock, revision: int, key: str
         is_free = store.put_if_absent(key, data) or store.get(key) == data
     if not is_free:
         raise ConflictError(f"{store.locate(key)}: somebody wrote it while the catalog was repaired. Try again.")
-    for found in sorted(old, reverse=True):
-        if found != key:
-            store.delete(found)
-            store.drop_folder(found.rpartition("/")[0] + "/")
+    for other_key in sorted(old, reverse=True):
+        if other_key != key:
+            store.delete(other_key)
+            store.drop_folder(other_key.rpartition("/")[0] + "/")
 
 
 def _set_aside(objects: CatalogObjects, key: str, target: str) -> None:

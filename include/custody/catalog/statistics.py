@@ -79,18 +79,18 @@ def write_statistics(objects: CatalogObjects, state: CatalogState, table: pa.Tab
 
 def statistics_table(objects: CatalogObjects, state: CatalogState) -> pa.Table:
     """Return the table of a state: rows of the last checkpoint's table that still hold, and new ones for the rest."""
-    former = _former(objects, state)
-    if former is None:
+    last = _last_table(objects, state)
+    if last is None:
         return rows_of(state.files.values())
     live = pa.array(list(state.files), pa.string())
-    kept = former.filter(pc.is_in(former.column("path"), live))
-    paths, digests = kept.column("path").to_pylist(), kept.column("sha256").to_pylist()
+    reused = last.filter(pc.is_in(last.column("path"), live))
+    paths, digests = reused.column("path").to_pylist(), reused.column("sha256").to_pylist()
     changed = state.files.changed_since(dict(zip(paths, digests, strict=True)))
     if changed:  # a log that was mended is listed again under its name
-        kept = kept.filter(pc.invert(pc.is_in(kept.column("path"), pa.array(changed, pa.string()))))
-    known = set(kept.column("path").to_pylist())
-    fresh = rows_of(state.files[path] for path in state.files if path not in known)
-    return pa.concat_tables([kept, fresh], promote_options="permissive") if fresh.num_rows else kept
+        reused = reused.filter(pc.invert(pc.is_in(reused.column("path"), pa.array(changed, pa.string()))))
+    reused_paths = set(reused.column("path").to_pylist())
+    fresh = rows_of(state.files[path] for path in state.files if path not in reused_paths)
+    return pa.concat_tables([reused, fresh], promote_options="permissive") if fresh.num_rows else reused
 
 
 def read_statistics(objects: CatalogObjects, state: CatalogState, columns: list[str] | None = None) -> pa.Table | None:
@@ -179,7 +179,7 @@ def _bound(column: Any, bound: str, kind: str) -> Any:  # noqa: ANN401 - any of 
     return None if value is None or value.WhichOneof("kind") != kind else getattr(value, kind)
 
 
-def _former(objects: CatalogObjects, state: CatalogState) -> pa.Table | None:
+def _last_table(objects: CatalogObjects, state: CatalogState) -> pa.Table | None:
     """Return the table of the newest checkpoint that the hint names; its rows hold as long as their files are live."""
     try:
         hint: Transaction = decode(objects.store.get(objects.hint), objects.hint)

@@ -74,11 +74,11 @@ def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = 
     """
     for _ in range(_WALKS):
         floor = _floor(catalog)
-        walk = _Walk(catalog)
+        walk = _ChainWalk(catalog)
         state = walk.run()
         if _floor(catalog) == floor:
             break  # else others pruned what was being walked over
-    report = walk.found
+    report = walk.report
     report.state = state
     if files and state is not None:
         _verify_files(catalog.objects, state, report, progress or (lambda done, total: None))
@@ -171,12 +171,12 @@ def _floor(catalog: Catalog) -> int:
         return 0
 
 
-class _Walk:
+class _ChainWalk:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._objects = catalog.objects
         self._store = catalog.objects.store
-        self.found = Verification()
+        self.report = Verification()
         self._draft: Draft | None = Draft(EMPTY)
         """None while the state is unknown, behind an object that could not be read."""
         self._digest: bytes | None = b""
@@ -195,7 +195,7 @@ class _Walk:
         floor = _floor(self._catalog)
         first = max(min(by_revision), floor)
         self._look_below_floor([revision for revision in by_revision if revision < floor])
-        for revision in _walked(first, sorted(by_revision)):
+        for revision in _revisions_between(first, sorted(by_revision)):
             items = by_revision.get(revision, [])
             self._transaction(revision, [item for item in items if not item.is_checkpoint], begins=revision == first)
             for item in items:
@@ -218,7 +218,7 @@ class _Walk:
 
     def _look_below_floor(self, revisions: list[int]) -> None:
         if revisions:
-            self.found.notices.append(
+            self.report.notices.append(
                 f"{self._store.locate(self._objects.folder(min(revisions)))}: {len(revisions)} revisions before the "
                 "floor are still there: a pruning was interrupted, or a process wrote that was overtaken by one. The "
                 "next pruning removes them."
@@ -234,7 +234,7 @@ class _Walk:
                 mended = (
                     "the next checkpoint writes one" if state is self._checkpoints[-1] else "nothing reads it any more"
                 )
-                self.found.notices.append(
+                self.report.notices.append(
                     f"{self._store.locate(where)}: the table of statistics is lost or damaged; {mended}."
                 )
 
@@ -247,18 +247,18 @@ class _Walk:
         part: Part = "transaction",
         revision: int | None = None,
     ) -> None:
-        self.found.defects.append(Defect(self._store.locate(key), offset, message, part, revision))
+        self.report.defects.append(Defect(self._store.locate(key), offset, message, part, revision))
 
     def _pass_over_noted(self) -> None:
         """Make notices of defects that a later revision takes note of: nobody can bring these transactions back."""
         defects = []
-        for defect in self.found.defects:
+        for defect in self.report.defects:
             if defect.part == "transaction" and defect.revision in self._noted:
                 by = self._noted[defect.revision]
-                self.found.notices.append(f"{defect} It is known to be lost: revision {by} says so.")
+                self.report.notices.append(f"{defect} It is known to be lost: revision {by} says so.")
             else:
                 defects.append(defect)
-        self.found.defects[:] = defects
+        self.report.defects[:] = defects
 
     def _transaction(self, revision: int, items: list[CatalogObject], *, begins: bool) -> None:
         """Read the transaction of a revision; what cannot be followed leaves the state unknown."""
@@ -268,7 +268,7 @@ class _Walk:
             self._defect(key, f"revision {revision} has no transaction.", revision=revision)
             self._draft = self._digest = self._uuid = None
             return
-        self.found.revisions += 1
+        self.report.revisions += 1
         try:
             data = self._store.get(item.key)
             where = self._store.locate(item.key)
@@ -326,7 +326,7 @@ class _Walk:
 
     def _checkpoint(self, item: CatalogObject) -> None:
         """Compare a checkpoint with the state; where the state is unknown, go on from it."""
-        self.found.checkpoints += 1
+        self.report.checkpoints += 1
         try:
             where = self._store.locate(item.key)
             message = decode(self._store.get(item.key), where)
@@ -360,7 +360,7 @@ class _Walk:
             key = self._objects.folder(behind[0]).rstrip("/")
             self._defect(key, f"revisions {behind[0]} to {behind[-1]} are gone, their folders are there.", part="tail")
         elif behind:
-            self.found.notices.append(
+            self.report.notices.append(
                 f"{self._store.locate(self._objects.folder(behind[0]))}: an empty folder: a commit was interrupted, or "
                 "a transaction was removed. An attestation tells which: custody verify --against"
             )
@@ -389,7 +389,7 @@ class _Walk:
         where = self._store.locate(self._objects.hint)
         hint = self._catalog.chain.hinted()
         if hint is None:
-            self.found.notices.append(f"{where}: damaged; the next checkpoint mends it.")
+            self.report.notices.append(f"{where}: damaged; the next checkpoint mends it.")
             return
         if self._draft is None:
             return
@@ -404,10 +404,10 @@ class _Walk:
             fault = f"it names revision {hint.revision}, the newest checkpoint is that of {newest.revision}"
         else:
             return
-        self.found.notices.append(f"{where}: {fault}: readers pass over it, the next checkpoint mends it.")
+        self.report.notices.append(f"{where}: {fault}: readers pass over it, the next checkpoint mends it.")
 
 
-def _walked(first: int, present: list[int]) -> Iterator[int]:
+def _revisions_between(first: int, present: list[int]) -> Iterator[int]:
     """Yield the revisions from the first one on, those of a gap between up to a number."""
     for revision in present:
         if revision >= first:

@@ -230,12 +230,12 @@ class Dictionary:
         record = self._records.find(number.to_bytes(FIELD_BYTES, "big") + term)
         return None if record is None else self._list_of(record)
 
-    def union_of(self, field: str, wanted: TermSet) -> Ints:
+    def union_of(self, field: str, term_set: TermSet) -> Ints:
         """Return the documents that have any of some terms, going up; many terms are found at once."""
         number = self._fields.get(field)
         if number is None:
             return NONE
-        keys, hashes = wanted.hashed(number.to_bytes(FIELD_BYTES, "big"))
+        keys, hashes = term_set.hashed(number.to_bytes(FIELD_BYTES, "big"))
         return self._union(self._records.find_all(keys, hashes))
 
     def range_of(self, field: str) -> tuple[int, int]:

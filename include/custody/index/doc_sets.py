@@ -294,7 +294,7 @@ def phrase(words: Sequence[PostingList]) -> DocSet:
     Each occurrence is one number, document above place; a phrase is where the numbers of all words, each moved back by
     its distance from the first, are the same.
     """
-    together = Intersection([TermDocs(found) for found in words])
+    together = Intersection([TermDocs(starts_of_phrase) for starts_of_phrase in words])
     documents = np.concatenate([np.empty(0, np.int64), *together.chunks(together.low, together.high)])
     if len(words) == 1 or not len(documents):
         return DocList(documents)
@@ -302,8 +302,8 @@ def phrase(words: Sequence[PostingList]) -> DocSet:
         np.concatenate([np.empty(0, np.int64), *_occurrences(word, documents)]) - distance
         for distance, word in enumerate(words)
     ]
-    found = reduce(partial(np.intersect1d, assume_unique=True), begins)
-    return DocList(np.unique(found >> _POSITION_BITS))
+    starts_of_phrase = reduce(partial(np.intersect1d, assume_unique=True), begins)
+    return DocList(np.unique(starts_of_phrase >> _POSITION_BITS))
 
 
 def _occurrences(word: PostingList, documents: Ints) -> Iterator[Ints]:

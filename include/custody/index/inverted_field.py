@@ -121,16 +121,16 @@ def invert_numbers(values: npt.NDArray[np.int64], documents: Documents, step_bit
         np.not_equal(shifted[1:], shifted[:-1], out=is_new[1:])
         frequencies = np.diff(np.flatnonzero(is_new), append=len(shifted))
         if tiers and len(frequencies) == len(tiers[-1][1]):
-            found = tiers[-1][2]
+            all_owners = tiers[-1][2]
         else:
             keys = ((np.cumsum(is_new) - 1).astype(np.uint64) << _DOCUMENT_BITS) | owners
             keys.sort()
-            found = (keys & _DOCUMENT_MASK).astype(np.uint32)
+            all_owners = (keys & _DOCUMENT_MASK).astype(np.uint32)
         text = np.empty((len(frequencies), 9), np.uint8)
         text[:, 0] = shift
         text[:, 1:] = raw(shifted[is_new].astype(">u8"))
-        tiers.append((text, frequencies, found))
+        tiers.append((text, frequencies, all_owners))
     text = np.concatenate([tier[0] for tier in tiers])
     frequencies = np.concatenate([tier[1] for tier in tiers])
-    found = np.concatenate([tier[2] for tier in tiers])
-    return InvertedField(text.ravel(), np.full(len(text), 9, np.int64), frequencies, found)
+    all_owners = np.concatenate([tier[2] for tier in tiers])
+    return InvertedField(text.ravel(), np.full(len(text), 9, np.int64), frequencies, all_owners)

@@ -117,12 +117,12 @@ class _Planner(QueryEvaluator[DocSet]):
 
     def unite(self, parts: Iterable[DocSet], terms: Mapping[str, TermSet]) -> DocSet:
         sets = list(parts)
-        for name, wanted in terms.items():
-            if len(wanted) < _MANY_TERMS:
-                lists = (self._terms.find(name, text) for text in wanted.terms)
+        for name, term_set in terms.items():
+            if len(term_set) < _MANY_TERMS:
+                lists = (self._terms.find(name, text) for text in term_set.terms)
                 sets += [TermDocs(postings) for postings in lists if postings is not None]
             else:
-                documents = self._terms.union_of(name, wanted)
+                documents = self._terms.union_of(name, term_set)
                 sets += [DocList(documents)] if len(documents) else []
         sets = [part for part in sets if not isinstance(part, EmptySet)]
         return sets[0] if len(sets) == 1 else Union(sets) if sets else EmptySet()

@@ -44,15 +44,15 @@ class DecodedPostings:
         if high - low <= _SPARSE * len(documents):
             has = np.zeros(high - low, np.bool_)
             has[self.documents[begin:end] - low] = True
-            there: Mask = has[documents - low]
-            return there
+            present: Mask = has[documents - low]
+            return present
         held = self.documents[begin:end]
         if not len(held):
             return np.zeros(len(documents), np.bool_)
         place = held.searchsorted(documents.astype(np.int32))
         place[place == len(held)] = 0
-        found: Mask = held[place] == documents
-        return found
+        mask: Mask = held[place] == documents
+        return mask
 
     def _among_bits(self, documents: Ints) -> Mask:
         covered = documents if documents[-1] < self._end else documents[: documents.searchsorted(self._end)]

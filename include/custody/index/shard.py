@@ -158,8 +158,8 @@ class OpenShard:
     def _days(self, node: DocSet) -> dict[str, int]:
         counts: Counter[int] = Counter()
         for documents in node.chunks(node.low, node.high):
-            days, found = np.unique(self.numbers(_TIME).of(documents) // DAY_MS, return_counts=True)
-            counts.update(dict(zip(days.tolist(), found.tolist(), strict=True)))
+            days, numbers_of_events = np.unique(self.numbers(_TIME).of(documents) // DAY_MS, return_counts=True)
+            counts.update(dict(zip(days.tolist(), numbers_of_events.tolist(), strict=True)))
         return {day_name(day): count for day, count in counts.items()}
 
     def _ids(self) -> NumberColumn:

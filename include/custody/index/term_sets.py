@@ -62,15 +62,15 @@ class _AlternativesCache:
         self._found: OrderedDict[int, tuple[query.Or, Alternatives]] = OrderedDict()
 
     def __call__(self, question: query.Or) -> Alternatives:
-        kept = self._found.get(id(question))
-        if kept is not None:  # the query is held here too, so no other object can have its id
-            return kept[1]
-        made = Alternatives(question)
+        entry = self._found.get(id(question))
+        if entry is not None:  # the query is held here too, so no other object can have its id
+            return entry[1]
+        alternatives_of = Alternatives(question)
         with self._lock:
-            self._found[id(question)] = question, made
+            self._found[id(question)] = question, alternatives_of
             while len(self._found) > _QUESTIONS_KEPT:
                 self._found.popitem(last=False)
-        return made
+        return alternatives_of
 
 
 alternatives = _AlternativesCache()

@@ -137,8 +137,8 @@ class Scan(QueryEvaluator[Mask]):
         mask = self.none()
         for part in parts:
             mask |= part
-        for name, wanted in terms.items():
-            mask |= self._where(name, partial(_one_of, texts([term.decode() for term in wanted.terms])))
+        for name, term_set in terms.items():
+            mask |= self._where(name, partial(_one_of, texts([term.decode() for term in term_set.terms])))
         return mask
 
     def complement(self, part: Mask) -> Mask:
@@ -156,8 +156,8 @@ class Scan(QueryEvaluator[Mask]):
         return mask
 
 
-def _one_of(wanted: pa.Array, terms: pa.StringArray) -> pa.Array:
-    return pc.is_in(terms, wanted)
+def _one_of(values: pa.Array, terms: pa.StringArray) -> pa.Array:
+    return pc.is_in(terms, values)
 
 
 def _scalar(value: str | bytes) -> pa.Scalar:

@@ -41,7 +41,7 @@ def search_state(
     live: ShardSet,
     scan_logs: Callable[[AddShard, query.Query], EventIds],
     question: query.Query,
-    window: IdRange | None = None,
+    id_range: IdRange | None = None,
     *,
     count: bool = True,
     pool: Executor | None = None,
@@ -54,7 +54,7 @@ def search_state(
         InvalidInputError: a kind of query that custody does not know.
     """
     start = time.perf_counter()
-    search = _Search(live, scan_logs, question, window or IdRange())
+    search = _Search(live, scan_logs, question, id_range or IdRange())
     event_ids, total = search.run(count, pool)
     search.explained.old = len(search._old.names)
     search.notices += search._old.notices()
@@ -67,7 +67,7 @@ class _Search:
     live: ShardSet
     scan_logs: Callable[[AddShard, query.Query], EventIds]
     question: query.Query
-    window: IdRange
+    id_range: IdRange
     notices: list[str] = field(default_factory=list)
     explained: SearchStats = field(default_factory=SearchStats)
 
@@ -78,17 +78,17 @@ class _Search:
     def run(self, count: bool, pool: Executor | None) -> tuple[EventIds, int]:
         candidates = self._candidates()
         if any(newer.first_event_id <= older.last_event_id for newer, older in pairwise(candidates)):
-            return self._interleaved(candidates)
-        ordered = candidates[::-1] if self.window.oldest_first else candidates
+            return self._merge_overlapping(candidates)
+        ordered = candidates[::-1] if self.id_range.oldest_first else candidates
         parts: list[EventIds] = []
         counted: dict[str, int] = {}
-        missing = self.window.limit
+        missing = self.id_range.limit
         for shard in self._opened(ordered, pool):
             if not self._may_hold(shard):
                 continue
             if missing is not None and missing <= 0:
                 break
-            ids, whole = self._wanted(shard, missing)
+            ids, whole = self._ids_within(shard, missing)
             parts.append(ids)
             if whole is not None:
                 counted[shard.name] = whole
@@ -110,8 +110,8 @@ class _Search:
         return sorted(candidates, key=lambda shard: shard.first_event_id, reverse=True)
 
     def _may_hold(self, shard: AddShard) -> bool:
-        """Whether ids of the window can be in a shard."""
-        below, above = self.window.below, self.window.above
+        """Whether ids of the range can be in a shard."""
+        below, above = self.id_range.below, self.id_range.above
         return (below is None or shard.first_event_id < below) and (above is None or shard.last_event_id > above)
 
     def _opened(self, ordered: Sequence[AddShard], pool: Executor | None) -> Iterator[AddShard]:
@@ -132,25 +132,29 @@ class _Search:
         except (NotFoundError, CorruptionError, FormatVersionError):
             return  # reported when the shard is asked
 
-    def _wanted(self, shard: AddShard, limit: int | None) -> tuple[EventIds, int | None]:
+    def _ids_within(self, shard: AddShard, limit: int | None) -> tuple[EventIds, int | None]:
         """Return the ids of one shard within the range, and the number of all its matches where that is known then."""
-        window = self.window
+        id_range = self.id_range
         buried = self.live.buried_in(shard)
         enough = None if limit is None else limit + len(buried)
         if self.live.is_whole(shard):
             ids = self._ask(
                 shard,
                 lambda index: index.search(
-                    self.question, enough, below=window.below, above=window.above, oldest_first=window.oldest_first
+                    self.question,
+                    enough,
+                    below=id_range.below,
+                    above=id_range.above,
+                    oldest_first=id_range.oldest_first,
                 ),
             )
             if ids is not None:
                 self.explained.searched += 1
-                is_all = window.below is None and window.above is None and (enough is None or len(ids) < enough)
+                is_all = id_range.below is None and id_range.above is None and (enough is None or len(ids) < enough)
                 shown = _without(ids, buried)
                 return shown[:limit], len(shown) if is_all else None
-        everything = self._everything(shard)
-        return IdRange(limit, window.below, window.above, window.oldest_first).of(everything), len(everything)
+        everything = self._all_ids(shard)
+        return IdRange(limit, id_range.below, id_range.above, id_range.oldest_first).of(everything), len(everything)
 
     def _count(self, shard: AddShard) -> int:
         if self.live.is_whole(shard):
@@ -159,9 +163,9 @@ class _Search:
             if total is not None:
                 self.explained.counted += 1
                 return total
-        return len(self._everything(shard))
+        return len(self._all_ids(shard))
 
-    def _everything(self, shard: AddShard) -> EventIds:
+    def _all_ids(self, shard: AddShard) -> EventIds:
         """Return the ids of all live events of a shard that match, going down."""
         ids = self._ask(shard, lambda index: index.search(self.question))
         if ids is None:
@@ -174,11 +178,11 @@ class _Search:
         self.explained.scanned += 1
         return np.unique(self.scan_logs(shard, self.question))[::-1]
 
-    def _interleaved(self, candidates: list[AddShard]) -> tuple[EventIds, int]:
+    def _merge_overlapping(self, candidates: list[AddShard]) -> tuple[EventIds, int]:
         """Answer from shards whose id ranges overlap: each is asked for all its matches."""
         self.explained.searched += len(candidates)
-        ids = np.unique(np.concatenate([self._everything(shard) for shard in candidates]))[::-1]
-        return self.window.of(ids), len(ids)
+        ids = np.unique(np.concatenate([self._all_ids(shard) for shard in candidates]))[::-1]
+        return self.id_range.of(ids), len(ids)
 
     def _ask(self, shard: AddShard, ask: Callable[[OpenShard], _Answer]) -> _Answer | None:
         """Return what a shard answers, None when it cannot be read."""

@@ -35,7 +35,7 @@ from custody.clock import ManualClock
 from custody.errors import CorruptionError, StorageError
 from custody.store import LocalStore, ObjectInfo
 from custody.vfs import PosixFileSystem
-from tests.unit.catalog.chain import START_MS, add, build, open_catalog, transactions, value
+from tests.unit.catalog.catalogs import START_MS, add, build, open_catalog, transactions, value
 
 STONE = AddTombstone(id=b"s" * 16, event_ids=[3], reason="asked for")
 CLOCK = ManualClock(START_MS)

@@ -29,7 +29,7 @@ from custody.query import Scan, parse_query
 from custody.query.tokenizer import QUERY_CHARACTERS_MAX
 from custody.vfs import PosixFileSystem
 from tests.support import event, python, sample
-from tests.unit.index.test_shards import table_of
+from tests.unit.index.test_shard import table_of
 
 FS = PosixFileSystem()
 NUMBERS = ("event_time", "file_size")
