@@ -431,7 +431,7 @@ class Catalog:
     def _publish(self, state: CatalogState, key: str, data: bytes) -> bool:
         """Put a transaction in its place; False when the place is taken, or its folder was dropped meanwhile."""
         try:
-            return publish(self._store, key, data)
+            return put_object(self._store, key, data)
         except StorageError as error:
             if self._store.is_remote or error.errno != errno.ENOENT:
                 raise
@@ -506,7 +506,7 @@ def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) 
     return catalog
 
 
-def publish(store: ObjectStore, key: str, data: bytes) -> bool:
+def put_object(store: ObjectStore, key: str, data: bytes) -> bool:
     """Write an object if its key is free; whatever the store reports, the bytes that are read back decide."""
     failure: StorageError | None = None
     for number in range(_READ_BACK_ATTEMPTS):

@@ -31,7 +31,7 @@ class Checkpointed:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedChain:
     """The newest state, and the checkpoint from which it was reached."""
 
     state: CatalogState
@@ -47,7 +47,7 @@ class Chain:
         self.objects = objects
         self._store = objects.store
 
-    def open(self) -> Opened:
+    def open(self) -> OpenedChain:
         """Return the newest state, from the checkpoint that the hint names, or from the newest one of a listing.
 
         A hint may be old, of another catalog, or left by a process that was stopped while others pruned. It only
@@ -238,7 +238,7 @@ class Chain:
         keys = self._next_keys(Draft(state), 1)
         return keys[0] if keys else None
 
-    def _by_hint(self) -> Opened | None:
+    def _by_hint(self) -> OpenedChain | None:
         """Return what the hint leads to; None when that is not the end of the catalog."""
         hinted = self.hinted()
         if hinted is None:
@@ -252,13 +252,13 @@ class Chain:
         except (CorruptionError, FormatVersionError):
             return None
 
-    def _followed(self, start: Checkpointed) -> Opened:
+    def _followed(self, start: Checkpointed) -> OpenedChain:
         state, size = start.state, 0
         while True:
             state, more = self.follow(state)
             size += more
             if self.check_end(state):
-                return Opened(state, start, size)
+                return OpenedChain(state, start, size)
 
     def _commit_time(self, revision: int, newest: CatalogState) -> int:
         """Return when a revision was committed, in ms, by its own transaction: a foreign one beside it says nothing.

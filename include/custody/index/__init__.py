@@ -1,6 +1,6 @@
 """Index shards over event logs, in Whoosh's format; never the truth, they can be rebuilt from the logs at any time."""
 
-from custody.index.arrays import flags, integers, number, text, texts, to_arrow
+from custody.index.arrays import flags, integers, number_scalar, text_array, text_scalar, to_arrow
 from custody.index.builder import BuiltShard, build_shard
 from custody.index.fields import (
     ATTRIBUTE_PREFIX,
@@ -20,7 +20,7 @@ from custody.index.query_evaluator import QueryEvaluator
 from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard
 from custody.index.term_sets import TermSet
 from custody.index.terms import TermValues, term, words
-from custody.index.wildcards import matching
+from custody.index.wildcards import match_wildcard
 
 __all__ = [
     "ATTRIBUTE_PREFIX",
@@ -46,12 +46,12 @@ __all__ = [
     "identifier_fields",
     "integers",
     "is_numeric",
-    "matching",
-    "number",
+    "match_wildcard",
+    "number_scalar",
     "searched_fields",
     "term",
-    "text",
-    "texts",
+    "text_array",
+    "text_scalar",
     "to_arrow",
     "whoosh_schema",
     "words",

@@ -42,17 +42,17 @@ def flags(column: pa.Array | pa.ChunkedArray) -> Mask:
     return mask & integers(array.is_valid().cast(pa.uint8()), np.uint8).astype(np.bool_) if array.null_count else mask
 
 
-def number(value: int) -> pa.Scalar:
+def number_scalar(value: int) -> pa.Scalar:
     """Return a whole number for Arrow's functions."""
     return to_arrow(np.array([value], np.int64))[0]
 
 
-def text(value: str) -> pa.Scalar:
+def text_scalar(value: str) -> pa.Scalar:
     """Return a text for Arrow's functions."""
-    return texts([value])[0]
+    return text_array([value])[0]
 
 
-def texts(values: Sequence[str]) -> pa.StringArray:
+def text_array(values: Sequence[str]) -> pa.StringArray:
     """Return texts as an Arrow array."""
     encoded = [value.encode("utf-8", "replace") for value in values]
     offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
@@ -98,7 +98,7 @@ def raw(array: npt.NDArray[np.generic]) -> Bytes:
     return packed.view(np.uint8).reshape(len(packed), packed.itemsize)
 
 
-def put(out: Bytes, places: Ints, rows: Bytes) -> None:
+def put_rows(out: Bytes, places: Ints, rows: Bytes) -> None:
     """Copy row i of `rows`, shape (n, k), to out[places[i] : places[i] + k]; k > 0."""
     if len(rows):
         width = rows.shape[1]
@@ -111,7 +111,7 @@ def put_same(out: Bytes, places: Ints, data: bytes) -> None:
         _windows(out, len(data))[places] = np.frombuffer(data, f"V{len(data)}")[0]
 
 
-def take(source: Bytes, places: Ints, width: int) -> Bytes:
+def take_rows(source: Bytes, places: Ints, width: int) -> Bytes:
     """Return source[places[i] : places[i] + width] as row i, shape (n, width)."""
     if not len(places):
         return np.empty((0, width), np.uint8)

@@ -110,7 +110,7 @@ def _write(
         _log.warning("%s: index shards are written by Whoosh itself, which is slow.", difference)
         writer = "stock"
     if writer == "stock":
-        written = whoosh_writer.write_segment(fs, folder, tables, indexed)
+        written = whoosh_writer.write_stock_segment(fs, folder, tables, indexed)
     else:
         written = write_segment(fs, folder, tables, indexed, memory_bytes)
     with fs.create(folder / manifest.NAME) as file:

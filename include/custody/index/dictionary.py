@@ -21,10 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from whoosh.filedb.structfile import StructFile
 
-from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put, raw, starts, take, within
+from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put_rows, raw, starts, take_rows, within
 from custody.index.inverted_field import InvertedField
 from custody.index.manifest import Description
-from custody.index.paged_file import CheckedFile, numbers, window
+from custody.index.paged_file import CheckedFile, numbers_at, window
 from custody.index.positions import PositionEncoder
 from custody.index.postings import (
     DATA_OPEN,
@@ -155,11 +155,11 @@ def _records(
     about["first"] = field.documents[field.first]
     about["last"] = field.documents[field.first + field.frequencies - 1]
     out = np.empty(int(lengths.sum()), np.uint8)
-    put(out, places, raw(heads))
+    put_rows(out, places, raw(heads))
     copy_pieces(field.text, starts(field.lengths), out, places + KEY_HEAD.itemsize, field.lengths)
     values = places + KEY_HEAD.itemsize + field.lengths
-    put(out, values, raw(about))
-    put(out, values[long] + ABOUT.itemsize, raw(extents))
+    put_rows(out, values, raw(about))
+    put_rows(out, values[long] + ABOUT.itemsize, raw(extents))
     copy_pieces(near.data, near.places, out, values[short] + ABOUT.itemsize, near.lengths)
     return out, places
 
@@ -327,7 +327,7 @@ class Dictionary:
         self._terms.require(values, ABOUT.itemsize)
         is_inline = self._terms.data[values] != 0
         near = np.flatnonzero(is_inline)
-        frequencies = numbers(self._terms.data, values[near] + FREQUENCY_PLACE, ">u4")
+        frequencies = numbers_at(self._terms.data, values[near] + FREQUENCY_PLACE, ">u4")
         codes[self._inline_documents(values[near])] = np.repeat(near, frequencies)
         far = np.flatnonzero(~is_inline)
         single, others = self._far(values[far])
@@ -344,7 +344,7 @@ class Dictionary:
         """
         if self._layout == "bulk":
             self._terms.require(values, ABOUT.itemsize + EXTENT_STRUCT.size)
-            places = numbers(self._terms.data, values + ABOUT.itemsize, ">i8")
+            places = numbers_at(self._terms.data, values + ABOUT.itemsize, ">i8")
             single = single_blocks(self._postings, places, self._documents)
         else:
             single = SingleBlocks(np.zeros(len(values), np.bool_), NONE, NONE)
@@ -353,13 +353,13 @@ class Dictionary:
 
     def _inline_documents(self, values: Ints) -> Ints:
         """Return the documents of short lists, whose values lie at some places, one behind the other."""
-        frequencies = numbers(self._terms.data, values + FREQUENCY_PLACE, ">u4")
+        frequencies = numbers_at(self._terms.data, values + FREQUENCY_PLACE, ">u4")
         if len(values) and int(frequencies.max()) > self._documents:
             raise self._terms.error(int(values[0]), f"up to {self._documents} documents", f"{frequencies.max()}")
         begin = values + ABOUT.itemsize + len(DATA_OPEN)
         places = np.repeat(begin, frequencies) + within(frequencies) * FIRST_BYTES + 1
         self._terms.require(places, 4)
-        documents = numbers(self._terms.data, places, "<u4")
+        documents = numbers_at(self._terms.data, places, "<u4")
         if len(documents) and int(documents.max()) >= self._documents:
             raise self._terms.error(int(values[0]), f"documents below {self._documents}", f"{documents.max()}")
         return documents
@@ -521,7 +521,7 @@ class _Records:
     def keys(self, records: Ints) -> tuple[Ints, Ints]:
         """Return where the keys of some records lie and how long they are."""
         self._terms.require(records, KEY_LENGTHS.size)
-        lengths = numbers(self._terms.data, records, ">i4")
+        lengths = numbers_at(self._terms.data, records, ">i4")
         if len(lengths) and not 2 <= int(lengths.min()) <= int(lengths.max()) <= _KEY_BYTES_MAX:
             raise self._terms.error(int(records[0]), "terms", "another length")
         # Later the whole key is read. A short one spans two pages at most, those of its first and its last byte.
@@ -548,7 +548,7 @@ def crc32_of(keys: Bytes, places: Ints, lengths: Ints, before: bytes = b"") -> H
                 place = int(places[index])
                 hashes[index] = zlib.crc32(keys[place : place + width].data, start)
         else:
-            hashes[group] = _columns(take(keys, places[group], width), start)
+            hashes[group] = _columns(take_rows(keys, places[group], width), start)
     return hashes
 
 

@@ -19,8 +19,8 @@ from whoosh.analysis import IDTokenizer, LowercaseFilter
 from whoosh.columns import NumericColumn
 
 from custody.errors import ConfigurationError
-from custody.index.arrays import integers, number
-from custody.index.terms import WORDS, TermValues, attribute, column, elements, text_values, whole
+from custody.index.arrays import integers, number_scalar
+from custody.index.terms import WORDS, TermValues, attribute, column, element_values, text_values, whole
 
 ATTRIBUTE_PREFIX = "attribute."
 ABSENT = (1 << 63) - 1
@@ -44,7 +44,7 @@ def _column(name: str) -> Callable[[pa.Table], TermValues]:
 
 def _uuids(table: pa.Table) -> TermValues:
     """Give an event's own FlowFile and all that it came from or led to."""
-    related = [elements(column(table, name)) for name in ("parent_uuids", "child_uuids")]
+    related = [element_values(column(table, name)) for name in ("parent_uuids", "child_uuids")]
     return TermValues.joined([whole(column(table, "flowfile_uuid")), *related])
 
 
@@ -194,7 +194,7 @@ def whoosh_schema(
     schema = fields.Schema()
     for field in searched_fields(attributes, standard):
         is_text = field is TEXT_FIELD
-        schema.add(field.name, fields.TEXT(analyzer=WORDS, phrase=True, stored=False) if is_text else identifier())
+        schema.add(field.name, fields.TEXT(analyzer=WORDS, phrase=True, stored=False) if is_text else identifier_type())
     chosen = set(ranges)
     for name in (*TIME_FIELDS, *NUMBER_FIELDS):
         # Signed: Whoosh answers unsigned ranges wrongly. A step of 8 bits: 8 terms a number instead of 16.
@@ -204,16 +204,16 @@ def whoosh_schema(
     return schema
 
 
-def identifier() -> fields.FieldType:
+def identifier_type() -> fields.FieldType:
     """Return the type of a field of whole, lower-cased terms."""
     return fields.ID(analyzer=IDTokenizer() | LowercaseFilter())
 
 
-def numbers(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
+def number_values(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
     """Return a number or time of each row, ABSENT where there is none.
 
     A number that is ABSENT itself becomes the one below it. No query can tell the two apart: its numbers end at 2^62.
     """
     column = table.column(name).cast(pa.int64())
-    least = pc.min_element_wise(column, number(ABSENT - 1), skip_nulls=False)
-    return integers(least.fill_null(number(ABSENT)), np.int64)
+    least = pc.min_element_wise(column, number_scalar(ABSENT - 1), skip_nulls=False)
+    return integers(least.fill_null(number_scalar(ABSENT)), np.int64)

@@ -137,7 +137,7 @@ class CheckedFile:
         self._is_checked[page] = 1
 
 
-def numbers(data: Bytes, places: Ints, dtype: str) -> npt.NDArray[np.int64]:
+def numbers_at(data: Bytes, places: Ints, dtype: str) -> npt.NDArray[np.int64]:
     """Return the number at each place as 64 bits; the places were checked."""
     if not len(places):
         return np.empty(0, np.int64)

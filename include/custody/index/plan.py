@@ -24,7 +24,7 @@ from custody.index.doc_sets import (
 from custody.index.number_columns import NumberColumn
 from custody.index.query_evaluator import QueryEvaluator
 from custody.index.term_sets import TermSet, encoded
-from custody.index.wildcards import literal_prefix, matching
+from custody.index.wildcards import literal_prefix, match_wildcard
 
 _SMALLEST, _GREATEST = -(1 << 63), (1 << 63) - 2
 _MANY_TERMS = 16
@@ -81,7 +81,7 @@ class _Planner(QueryEvaluator[DocSet]):
     def wildcard(self, name: str, pattern: str) -> DocSet:
         first, end = self._terms.with_prefix(name, encoded(literal_prefix(pattern)))
         numbers = [
-            np.flatnonzero(matching(self._terms.texts(start, min(start + _TEXTS_AT_ONCE, end)), pattern)) + start
+            np.flatnonzero(match_wildcard(self._terms.texts(start, min(start + _TEXTS_AT_ONCE, end)), pattern)) + start
             for start in range(first, end, _TEXTS_AT_ONCE)
         ]
         return DocList(self._terms.union(np.concatenate(numbers))) if numbers else EmptySet()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from custody.index.arrays import Ints, Pieces, copy_pieces, put, put_same, raw, starts
+from custody.index.arrays import Ints, Pieces, copy_pieces, put_rows, put_same, raw, starts
 from custody.index.safe_pickle import plain_data
 
 COUNT_BYTES = 4
@@ -101,10 +101,10 @@ def _values(positions: Positions) -> Pieces:
     places = starts(lengths)
     out = np.empty(int(lengths.sum()), np.uint8)
     short = sizes < _LONG_VALUE
-    put(out, places[short], np.stack([np.full(int(short.sum()), ord("C")), sizes[short]], axis=1).astype(np.uint8))
+    put_rows(out, places[short], np.stack([np.full(int(short.sum()), ord("C")), sizes[short]], axis=1).astype(np.uint8))
     put_same(out, places[~short], b"B")
-    put(out, places[~short] + 1, raw(sizes[~short].astype("<u4")))
-    put(out, places + heads, raw(positions.counts.astype(">u4")))
+    put_rows(out, places[~short] + 1, raw(sizes[~short].astype("<u4")))
+    put_rows(out, places + heads, raw(positions.counts.astype(">u4")))
     put_same(out, places + heads + 4, LIST_OPEN)
     within = np.cumsum(widths) - widths
     target = (
@@ -116,7 +116,7 @@ def _values(positions: Positions) -> Pieces:
         chosen = widths == width
         encoded = np.full((int(chosen.sum()), width), ord(code), np.uint8)
         encoded[:, 1:] = raw(deltas[chosen].astype(kind))
-        put(out, target[chosen], encoded)
+        put_rows(out, target[chosen], encoded)
     put_same(out, places + lengths - len(LIST_CLOSE), LIST_CLOSE)
     return Pieces(out, places, lengths)
 

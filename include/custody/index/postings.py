@@ -19,9 +19,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put, put_same, raw, starts, within
+from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put_rows, put_same, raw, starts, within
 from custody.index.inverted_field import InvertedField
-from custody.index.paged_file import CheckedFile, numbers
+from custody.index.paged_file import CheckedFile, numbers_at
 from custody.index.positions import PositionEncoder
 from custody.index.postings_cache import DecodedPostings, PostingsCache
 from custody.index.safe_pickle import plain_data, plain_prefix
@@ -78,10 +78,10 @@ def blocks(field: InvertedField, lists: Ints, positions_encoder: PositionEncoder
     out = np.empty(int(lengths.sum()), np.uint8)
     put_same(out, places[is_first], LIST_MARK)
     head_places = places + is_first * len(LIST_MARK)
-    put(out, head_places, _heads(field, first, end, data_lengths, is_last, positions_encoder))
+    put_rows(out, head_places, _heads(field, first, end, data_lengths, is_last, positions_encoder))
     data_places = head_places + HEAD_BYTES
     put_same(out, data_places, DATA_OPEN)
-    put(out, data_places + len(DATA_OPEN), _number(b"J", field.documents[first].astype("<u4")))
+    put_rows(out, data_places + len(DATA_OPEN), _number(b"J", field.documents[first].astype("<u4")))
     _put_differences(out, data_places + len(DATA_OPEN) + FIRST_BYTES, deltas, first + 1, postings - 1, widths)
     copy_pieces(tails.data, tails.places, out, places + lengths - tails.lengths, tails.lengths)
 
@@ -102,7 +102,7 @@ def inline(field: InvertedField, lists: Ints, positions_encoder: PositionEncoder
     put_same(out, places, DATA_OPEN)
     which = np.repeat(first, frequencies) + within(frequencies)
     target = np.repeat(places + len(DATA_OPEN), frequencies) + within(frequencies) * FIRST_BYTES
-    put(out, target, _number(b"J", field.documents[which].astype("<u4")))
+    put_rows(out, target, _number(b"J", field.documents[which].astype("<u4")))
     copy_pieces(tails.data, tails.places, out, places + lengths - tails.lengths, tails.lengths)
     return Pieces(out, places, lengths)
 
@@ -385,19 +385,19 @@ def single_blocks(file: CheckedFile, places: Ints, documents: int) -> SingleBloc
     if not len(places):
         return SingleBlocks(np.zeros(0, np.bool_), places, places)
     file.require(places, _SINGLE_FIRST + FIRST_BYTES)
-    if (numbers(file.data, places, ">u4") != _MARK).any():
+    if (numbers_at(file.data, places, ">u4") != _MARK).any():
         raise file.error(int(places[0]), "posting lists", "other bytes")
-    lengths = -numbers(file.data, places + len(LIST_MARK), ">i4")  # the last block's is negative
+    lengths = -numbers_at(file.data, places + len(LIST_MARK), ">i4")  # the last block's is negative
     is_single = lengths > 0
     places, lengths = places[is_single], lengths[is_single]
-    counts = numbers(file.data, places + _SINGLE_ABOUT + ABOUT_POSTINGS, "<i4")
-    lasts = numbers(file.data, places + _SINGLE_ABOUT + ABOUT_LAST, "<u4")
+    counts = numbers_at(file.data, places + _SINGLE_ABOUT + ABOUT_POSTINGS, "<i4")
+    lasts = numbers_at(file.data, places + _SINGLE_ABOUT + ABOUT_LAST, "<u4")
     # No more than the file holds: a forged count must not make us allocate more memory.
     if (counts < 1).any() or (counts > lengths).any() or int(lengths.sum()) > file.size:
         raise file.error(int(places[0]), "numbers of postings", "such as do not fit into their blocks")
     begin = starts(counts)
     decoded = np.empty(int(counts.sum()), np.int64)
-    decoded[begin] = numbers(file.data, places + _SINGLE_FIRST + 1, "<u4")
+    decoded[begin] = numbers_at(file.data, places + _SINGLE_FIRST + 1, "<u4")
     _put_single_differences(file, places + _SINGLE_FIRST + FIRST_BYTES, counts, begin, decoded)
     sums = np.cumsum(decoded)
     decoded = sums - np.repeat(sums[begin] - decoded[begin], counts)
@@ -421,6 +421,6 @@ def _put_single_differences(file: CheckedFile, places: Ints, counts: Ints, begin
         step = within(lengths)
         at = np.repeat(places[chosen], lengths) + step * width + 1
         file.require(at, width - 1)
-        out[np.repeat(begin[chosen] + 1, lengths) + step] = numbers(file.data, at, f"<u{width - 1}")
+        out[np.repeat(begin[chosen] + 1, lengths) + step] = numbers_at(file.data, at, f"<u{width - 1}")
     if unknown:
         raise file.error(int(places[several[0]]), "differences", "an unknown code")

@@ -28,7 +28,7 @@ from custody.index.fields import (
     POINTER_COLUMN,
     TIME_FIELDS,
     IndexedFields,
-    numbers,
+    number_values,
 )
 from custody.index.inverted_field import InvertedField, invert, invert_numbers
 from custody.index.manifest import Description, Manifest, Zones
@@ -188,7 +188,7 @@ def _collect(runs: SpillBuffer, tables: Iterable[pa.Table], indexed: IndexedFiel
         for searched in fields:
             runs.add(searched.name, searched.values(table), collected.rows)
         for name in (*NUMBERS, POINTER_COLUMN):
-            collected.numbers.setdefault(name, []).append(numbers(table, name))
+            collected.numbers.setdefault(name, []).append(number_values(table, name))
         collected.rows += table.num_rows
         runs.settle()
     return collected

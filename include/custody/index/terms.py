@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from whoosh.analysis import SimpleAnalyzer
 
-from custody.index.arrays import flags, integers, number, one, text, texts, to_arrow, within
+from custody.index.arrays import flags, integers, number_scalar, one, text_array, text_scalar, to_arrow, within
 
 TERM_BYTES_MAX = 4096  # a longer value is found by its first bytes; Whoosh itself stops at 64 KiB
 WORDS = SimpleAnalyzer()
@@ -66,7 +66,7 @@ def term(value: str) -> str:
 
 def terms(values: pa.StringArray) -> pa.StringArray:
     """Return the indexed form of each of some values."""
-    values = _changed(values, pc.greater(pc.binary_length(values), number(TERM_BYTES_MAX)))
+    values = _changed(values, pc.greater(pc.binary_length(values), number_scalar(TERM_BYTES_MAX)))
     lowered = pc.ascii_lower(values)
     plain = pc.string_is_ascii(values)
     if flags(plain).all():
@@ -85,7 +85,7 @@ def whole(values: pa.Array, rows: Rows | None = None) -> TermValues:
     )
 
 
-def elements(lists: pa.ListArray) -> TermValues:
+def element_values(lists: pa.ListArray) -> TermValues:
     """Return the elements of lists as whole values."""
     offsets = integers(lists.offsets, np.int32)
     rows = np.repeat(np.arange(len(lists)), np.diff(offsets))
@@ -131,7 +131,7 @@ def column(table: pa.Table, name: str) -> pa.Array:
 def _changed(values: pa.StringArray, where: pa.BooleanArray) -> pa.StringArray:
     if not flags(where).any():
         return values
-    return pc.replace_with_mask(values, where, texts([term(value) for value in values.filter(where).to_pylist()]))
+    return pc.replace_with_mask(values, where, text_array([term(value) for value in values.filter(where).to_pylist()]))
 
 
 def _codes(indices: pa.Array) -> tuple[Codes, npt.NDArray[np.bool_] | None]:
@@ -147,7 +147,7 @@ def _attribute(maps: pa.MapArray, name: str) -> tuple[pa.Array, npt.NDArray[np.b
     offsets = integers(maps.offsets, np.int32).astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     keys, items = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
-    hits = np.flatnonzero(flags(pc.equal(keys, text(name))))
+    hits = np.flatnonzero(flags(pc.equal(keys, text_scalar(name))))
     rows = np.searchsorted(offsets - first, hits, side="right") - 1
     places = np.zeros(len(maps), np.int64)
     places[rows] = hits
@@ -201,6 +201,6 @@ def _sliced(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> tuple[int, p
 def _any_words(values: pa.StringArray) -> TermValues:
     """Return the words of texts, one text after the other."""
     by_text = [words(value) for value in values.to_pylist()]
-    flat = texts([word for row in by_text for word in row]).dictionary_encode()
+    flat = text_array([word for row in by_text for word in row]).dictionary_encode()
     rows = np.repeat(np.arange(len(by_text)), [len(row) for row in by_text])
     return TermValues(flat.dictionary, integers(flat.indices, np.int32), rows)

@@ -20,7 +20,15 @@ from whoosh.index import TOC
 from whoosh.writing import IndexWriter
 
 from custody.index.arrays import to_arrow
-from custody.index.fields import ABSENT, NUMBER_FIELDS, POINTER_COLUMN, TEXT_FIELD, TIME_FIELDS, IndexedFields, numbers
+from custody.index.fields import (
+    ABSENT,
+    NUMBER_FIELDS,
+    POINTER_COLUMN,
+    TEXT_FIELD,
+    TIME_FIELDS,
+    IndexedFields,
+    number_values,
+)
 from custody.index.manifest import Description, Manifest
 from custody.index.number_columns import zones
 from custody.index.paged_file import ShardFile, checksums_of
@@ -64,7 +72,7 @@ def toc_bytes(schema: fields.Schema, first_event_id: int, documents: int) -> byt
     return data
 
 
-def write_segment(fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: IndexedFields) -> Manifest:
+def write_stock_segment(fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: IndexedFields) -> Manifest:
     """Write the events of some tables into an empty folder; all of them are in memory at once.
 
     Durability: on return the content of the files survives power loss; their names when the folder is synced.
@@ -102,7 +110,7 @@ def _add_documents(writer: IndexWriter, table: pa.Table, indexed: IndexedFields)
             columns.append([terms or None for terms in field.values(table).lists(table.num_rows)])
     for name in (*_NUMBERS, POINTER_COLUMN):
         names.append(name)
-        columns.append([None if number == ABSENT else number for number in numbers(table, name).tolist()])
+        columns.append([None if number == ABSENT else number for number in number_values(table, name).tolist()])
     for row in zip(*columns, strict=True):
         writer.add_document(**{name: value for name, value in zip(names, row, strict=True) if value is not None})
 
@@ -114,7 +122,7 @@ def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: IndexedFi
         terms = reader._terms._tindex
         extras = terms.extras
     event_ids = table.column(POINTER_COLUMN).to_pylist()
-    columns = {name: numbers(table, name) for name in _NUMBERS}
+    columns = {name: number_values(table, name) for name in _NUMBERS}
     files, checksums = [], []
     for name in fs.list(folder):
         fs.sync_file(folder / name)

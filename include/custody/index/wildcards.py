@@ -25,7 +25,7 @@ def literal_prefix(pattern: str) -> str:
     return _SPECIAL.split(pattern, maxsplit=1)[0]
 
 
-def matching(texts: pa.StringArray, pattern: str) -> npt.NDArray[np.bool_]:
+def match_wildcard(texts: pa.StringArray, pattern: str) -> npt.NDArray[np.bool_]:
     """Return which texts match as a whole, shape (texts,)."""
     if "[" in pattern:
         matches = re.compile(translate(pattern)).match

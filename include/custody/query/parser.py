@@ -32,8 +32,8 @@ from custody.query.syntax_tree import (
     Or,
     Pattern,
     QueryError,
-    Range,
-    Text,
+    TextValue,
+    ValueRange,
     begin,
 )
 from custody.query.tokenizer import QueryToken, Tokenizer
@@ -127,10 +127,10 @@ class _TreeBuilder(Transformer[Token, Node]):
         text, at = str(token), token.start_pos or 0
         if not set(text) - {"*"}:
             return Everything(at) if token.scope is None else Exists(token.scope, at)
-        return (Pattern if "*" in text or "?" in text else Text)(token.scope, text, at=at)
+        return (Pattern if "*" in text or "?" in text else TextValue)(token.scope, text, at=at)
 
     def text_in_quotes(self, token: QueryToken) -> Leaf:
-        return Text(token.scope, str(token), is_quoted=True, at=token.start_pos or 0)
+        return TextValue(token.scope, str(token), is_quoted=True, at=token.start_pos or 0)
 
     def range(self, opened: QueryToken, *rest: QueryToken) -> Leaf:
         *ends, closed = rest
@@ -139,7 +139,7 @@ class _TreeBuilder(Transformer[Token, Node]):
         at = opened.start_pos or 0
         if not first and not last:
             raise _WithoutEnds(at, opened.scope or "")
-        return Range(
+        return ValueRange(
             opened.scope or "",
             str(first[0]) if first else None,
             str(last[0]) if last else None,
@@ -232,7 +232,7 @@ def _query(node: Node, text: str, conditions: Conditions) -> query.Query:
     try:
         return _condition(node, conditions)
     except ConditionError as refused:
-        at = node.last_at if isinstance(node, Range) and refused.is_last else node.at
+        at = node.last_at if isinstance(node, ValueRange) and refused.is_last else node.at
         raise QueryError(text, at, refused.what, refused.correction) from refused
 
 
@@ -244,7 +244,7 @@ def _condition(leaf: Leaf, conditions: Conditions) -> query.Query:
             return conditions.exists(name)
         case Pattern(any_name, value):
             return conditions.pattern(any_name, value)
-        case Text(any_name, value, is_quoted):
+        case TextValue(any_name, value, is_quoted):
             return conditions.equals(any_name, value, is_exact=is_quoted)
     return conditions.between(
         leaf.name, leaf.first, leaf.last, without_first=leaf.without_first, without_last=leaf.without_last

@@ -20,11 +20,11 @@ from custody.index import (
     TermValues,
     flags,
     integers,
-    matching,
-    number,
+    match_wildcard,
+    number_scalar,
     searched_fields,
-    text,
-    texts,
+    text_array,
+    text_scalar,
 )
 
 Mask = npt.NDArray[np.bool_]
@@ -49,7 +49,7 @@ class Scan(QueryEvaluator[Mask]):
     def numbers(self, name: str) -> tuple[npt.NDArray[np.int64], Mask]:
         """Return a number or time column and which rows have a value; absent ones read as 0."""
         column = self._table.column(name).cast(pa.int64())
-        return integers(column.fill_null(number(0)), np.int64), flags(column.is_valid())
+        return integers(column.fill_null(number_scalar(0)), np.int64), flags(column.is_valid())
 
     def values(self, name: str) -> TermValues | None:
         """Return the terms of a field, None for a field that no event has."""
@@ -79,7 +79,7 @@ class Scan(QueryEvaluator[Mask]):
 
     def wildcard(self, name: str, pattern: str) -> Mask:
         """Return the rows with a term that a pattern matches."""
-        return self._where(name, lambda terms: matching(terms, pattern))
+        return self._where(name, lambda terms: match_wildcard(terms, pattern))
 
     def phrase(self, name: str, words: Sequence[str]) -> Mask:
         """Return the rows in which the words follow each other."""
@@ -138,7 +138,7 @@ class Scan(QueryEvaluator[Mask]):
         for part in parts:
             mask |= part
         for name, term_set in terms.items():
-            mask |= self._where(name, partial(_one_of, texts([term.decode() for term in term_set.terms])))
+            mask |= self._where(name, partial(_one_of, text_array([term.decode() for term in term_set.terms])))
         return mask
 
     def complement(self, part: Mask) -> Mask:
@@ -161,4 +161,4 @@ def _one_of(values: pa.Array, terms: pa.StringArray) -> pa.Array:
 
 
 def _scalar(value: str | bytes) -> pa.Scalar:
-    return text(value if isinstance(value, str) else value.decode())
+    return text_scalar(value if isinstance(value, str) else value.decode())

@@ -70,7 +70,7 @@ class Exists:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextValue:
     """A value of a field, of any text field where `name` is None; `is_quoted` says that it is taken as it is."""
 
     name: str | None
@@ -89,7 +89,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ValueRange:
     """Values between two ends, of which at least one is there; an end may be left out of it."""
 
     name: str
@@ -124,7 +124,7 @@ class Or:
     parts: tuple[Node, ...]
 
 
-Leaf = Everything | Exists | Text | Pattern | Range
+Leaf = Everything | Exists | TextValue | Pattern | ValueRange
 Node = Leaf | Not | And | Or
 
 
@@ -161,12 +161,12 @@ def _leaf(node: Leaf) -> str:
             return "*"
         case Exists(name):
             return f"{name}:*"
-        case Range():
+        case ValueRange():
             opened, closed = "[{"[node.without_first], "]}"[node.without_last]
             ends = [_end(node.first), TO, _end(node.last)]
             return f"{node.name}:{opened}{' '.join(end for end in ends if end)}{closed}"
     prefix = "" if node.name is None else f"{node.name}:"
-    return prefix + (quoted(node.text) if isinstance(node, Text) and node.is_quoted else node.text)
+    return prefix + (quoted(node.text) if isinstance(node, TextValue) and node.is_quoted else node.text)
 
 
 def _end(text: str | None) -> str:

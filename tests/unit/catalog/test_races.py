@@ -27,7 +27,6 @@ from custody.catalog import (
     verify,
 )
 from custody.catalog import catalog as log_module
-from custody.catalog.catalog import publish
 from custody.catalog.checkpoints import checkpoint_message, write_checkpoint, write_hint
 from custody.catalog.codec import decode, encode
 from custody.catalog.state import CatalogState
@@ -168,16 +167,16 @@ def test_a_commit_that_was_itself_pruned_before_it_looked_again_does_not_claim_t
     tmp_path: Path,
 ) -> None:
     catalog = build(tmp_path, 2)
-    right = publish
+    right = put_object
 
     def published(*args: object) -> bool:
         landed = right(*args)  # type: ignore[arg-type]
-        with patch.object(log_module, "publish", right):
+        with patch.object(log_module, "put_object", right):
             _go_on(tmp_path)
         return landed
 
     with (
-        patch.object(log_module, "publish", published),
+        patch.object(log_module, "put_object", published),
         pytest.raises(StorageError, match="others pruned revision 2 meanwhile"),
     ):
         catalog.commit([add("mine")])
