@@ -112,6 +112,7 @@ def read_attestation(data: bytes, where: object, trusted_key: str | None = None)
     if trusted_key is not None and attestation.public_key != trusted_key:
         raise CorruptionError(f"{where}: expected a signature of the key {trusted_key}, got {attestation.public_key}.")
     try:
+        # The signature is checked after the format: a newer format may sign other fields.
         key.verify(signature, attestation.signed_bytes())
     except InvalidSignature as error:
         raise CorruptionError(f"{where}: its signature is wrong: the file was changed.") from error

@@ -197,12 +197,15 @@ class Catalog:
         """
         _check_actions(actions)
         attempt_id = (attempt or uuid.uuid4()).bytes
+        # Each turn starts from the newest durable state: actions that still apply there are tried again on top of it.
         for number in range(_COMMIT_ATTEMPTS):
             state = self.settle()
             self._check_writable(state)
             try:
                 check(state)
                 transaction = self._successor(state, actions, next_event_id, attempt_id)
+                # The name follows from the predecessor. Whoever commits next aims at the same key, and one of them
+                # gets it.
                 key = self.objects.key(transaction.revision, transaction.uuid)
                 # Checked as a reader checks it: nothing is written that could not be read back.
                 data = encode(check_delta(transaction, self._store.locate(key), state.commit_time_ms))
@@ -216,9 +219,12 @@ class Catalog:
                 # Before the transaction: a crash in between leaves a copy too many, never a tombstone without one.
                 self.copies.keep(state, actions)
             if self._publish(state, key, data):
+                # A prune may have freed this name while the put was under way: then the transaction lies where no
+                # reader looks.
                 if self._was_overtaken(state, after, key):
                     continue
                 self._state = after
+                # The put was synced, and all transactions before it were settled: the state is durable as a whole.
                 self._opened, self._settled_revision = True, after.revision
                 self._log_bytes += len(data)
                 if self.copies is not None:
@@ -398,6 +404,7 @@ class Catalog:
         return draft.state()
 
     def _check_writable(self, state: CatalogState) -> None:
+        # A newer custody may keep rules here that this one does not know, and would break by writing.
         unknown = sorted(state.writer_features - FEATURES_WRITTEN)
         if unknown:
             raise FormatVersionError(
@@ -419,6 +426,7 @@ class Catalog:
         for file in (action.add_file for action in actions if action.HasField("add_file")):
             if not file.rows or parse_event_log(file.path) is None or file.path not in after.files:
                 continue
+            # Of two live logs with the same events readers would give out both.
             for other in after.files.overlapping(file.first_event_id, file.last_event_id):
                 if have_ids_in_common(file, other):
                     conflict = Conflict("add file", file.path, f"holds event ids that {other.path} holds")

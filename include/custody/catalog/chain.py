@@ -105,6 +105,7 @@ class Chain:
         except NotApplicableError as error:
             passed_over.append(f"{where}: {error}")
             return None
+        # A checkpoint that is whole may still belong to a fork: compare it with the transaction beside it.
         self._check_own(state)
         return Checkpointed(state, len(data), tuple(passed_over))
 
@@ -145,6 +146,8 @@ class Chain:
                 size += len(data)
             if len(objects) < len(keys) or not keys:
                 break
+            # Names are derived, so several objects are fetched at once. The width doubles: a reader that is nearly at
+            # the end asks for one, a reader far behind for many.
             width = min(2 * width, _WIDTH_MAX)
         return (state if draft.revision == state.revision else draft.state()), size
 
@@ -159,6 +162,8 @@ class Chain:
         if hinted is not None and state.revision >= 0 and hinted.catalog_id != state.catalog_id.bytes:
             hinted = None  # of another catalog: it says nothing about this one
         # A folder with a transaction's name is none.
+        # Only what could follow is listed. A foreign object with a later number counts too: it may be the trace of a
+        # lost tail.
         later = (item for item in self.objects.list(after=state.revision) if self._store.head(item.key) is not None)
         last = next((item.revision for item in later), -1)
         last = max(last, -1 if hinted is None else hinted.revision)
@@ -194,6 +199,7 @@ class Chain:
             if newest.floor:
                 raise PrunedError(f"{self.objects}: that time was pruned, the earliest revision is {low}.", low)
             raise NotFoundError(f"{self.objects}: nothing was committed at that time yet.")
+        # Commit times rise strictly along the chain, so a binary search over revisions finds the last one in time.
         while low < high:
             middle = (low + high + 1) // 2
             if self._commit_time(middle, newest) <= time_ms:
@@ -306,6 +312,7 @@ class Chain:
 
     def _first_key(self) -> list[str]:
         """Return the key of revision 0: its fixed one, or a random one if that object says that names are random."""
+        # The catalog says only in revision 0 whether its names are random, so both kinds of names are tried there.
         fixed = self.objects.key(0, self.objects.first_uuid)
         if self._store.head(fixed) is not None:
             return [fixed]

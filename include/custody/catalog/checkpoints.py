@@ -52,11 +52,14 @@ def write_checkpoint(objects: CatalogObjects, state: CatalogState) -> ObjectInfo
     store = objects.store
     if not store.put_if_absent(key, data) and not _is_whole(objects, key, state):
         store.put(key, data)  # nobody can read the damaged one that is there, so nothing is lost by replacing it
+    # Read back before the hint names it: later prunings may leave this checkpoint as the only start.
     read_back = store.get(key)
     if read_back != data:
         decode(read_back, store.locate(key))
         if not _is_whole(objects, key, state):
             raise CorruptionError(f"{store.locate(key)}: read back another checkpoint than was written.")
+    # The table and the hint only save work. They come after the checkpoint, so that a crash leaves nothing that
+    # misleads.
     write_statistics(objects, state, statistics_table(objects, state))
     write_newest_hint(objects, Chain(objects), state)
     return ObjectInfo(key, len(read_back), state.commit_time_ms)

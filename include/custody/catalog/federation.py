@@ -65,10 +65,12 @@ class Federation:
         Raises:
             CorruptionError: a catalog is damaged; the message names it.
         """
+        # New writers appear without notice: the first level of the store is the only list of them.
         for writer in self._store.folders(""):
             if writer not in self._catalogs and is_name(writer):
                 self._catalogs[writer] = Catalog(self._store, writer, self._database, self._clock)
         names = sorted(self._catalogs)
+        # Each load waits for the store, and the writers are independent of each other.
         with ThreadPoolExecutor(max(1, min(_PARALLEL, len(names)))) as threads:
             states = list(threads.map(lambda name: self._catalogs[name].load(), names))
         states_by_writer = {name: state for name, state in zip(names, states, strict=True) if state.revision >= 0}

@@ -63,6 +63,7 @@ def describe(file: AddFile, get_range: GetRange) -> None:
     footer = read_footer(get_range, file.path)
     metadata = parse_footer(footer, file.path)
     compressed = _ZSTD.compress(footer, asbytes=True)
+    # Long footers would make every reader of the catalog pay for them; whoever needs one reads it from the file.
     if len(compressed) <= FOOTER_BYTES_MAX:
         file.footer, file.footer_bytes = compressed, len(footer)
     file.statistics = statistics_of(metadata, get_range).SerializeToString(deterministic=True)

@@ -63,6 +63,7 @@ def collect_garbage(
         PrunedError: others pruned it again and again while it was read; then nothing is touched.
     """
     objects, now = catalog.objects, clock.now_ms()
+    # Data before the catalog: a file that is committed in between is then in the catalog that is loaded second.
     data = list(objects.store.list(f"{objects.home}data/"))
     trash = list(objects.store.list(f"{objects.home}trash/"))
     run = _Run(catalog, now, older_than_ms, dry_run=dry_run)
@@ -196,6 +197,8 @@ class _Run:
             return False
         target = f"{self._objects.home}trash/{self._now:0{TIME_DIGITS}d}/{path}"
         try:
+            # Moved, not deleted: for as long as it lies in the trash, a commit that lists it after all can have it
+            # back.
             self._store.move(info.key, target)
         except (StorageError, NotFoundError):
             if self._store.head(info.key) is not None:

@@ -65,6 +65,7 @@ class PersistentMap(Mapping[str, V], Generic[V]):
         self._base, self._layer = merged, {}
 
     def __getitem__(self, key: str) -> V:
+        # The layer hides the base. Values are messages, never None, so None means that the layer has no say.
         value = self._layer.get(key)
         if value is None:
             return self._base[key]
@@ -182,6 +183,7 @@ class FileMap(PersistentMap[AddFile]):
         """Return the base's paths by first id, their first ids, and how far any file up to each one reaches."""
         base = self._base
         assert isinstance(base, _Base)  # noqa: S101 - made so by every constructor
+        # Sorted once for each base and shared by all maps on it; the layer is small enough to be scanned.
         if base.by_id is None:
             files = sorted((self._decoded(path) for path in list(base)), key=lambda file: file.first_event_id)
             firsts = np.array([file.first_event_id for file in files], np.uint64)

@@ -42,6 +42,7 @@ def plan_prune(catalog: Catalog, before: int, checkpoints_kept: int = CHECKPOINT
     state = catalog.load()
     catalog.at(before)
     readable = readable_checkpoints(catalog)
+    # Newer checkpoints stay as well, so that damage to one of them does not cost the history that is kept.
     candidates = [revision for revision in readable[checkpoints_kept:] if revision <= before]
     floor = max([state.floor, *candidates])
     reason = ""
@@ -97,6 +98,7 @@ def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
             store.drop_folder(folder)
         folder = key.rpartition("/")[0] + "/"
         store.delete(key)
+    # A pruning that crashed may have left empty folders behind.
     for name in store.folders(catalog.objects.prefix):
         revision = parse_revision(name)
         if revision is not None and revision < plan.floor:

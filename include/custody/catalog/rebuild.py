@@ -129,6 +129,7 @@ def salvage(objects: CatalogObjects) -> Salvaged:
         FormatVersionError: a newer custody wrote here: that is no damage.
     """
     salvaged = Salvaged()
+    # An interrupted rebuild has moved objects aside and may have written some of the new catalog: both are read.
     asides = [name for name in objects.store.folders(objects.home) if name.startswith(REPLACED_PREFIX)]
     for prefix in (*(f"{objects.home}{name}/" for name in sorted(asides)), objects.prefix):
         for key in _keys(objects, prefix):
@@ -216,6 +217,7 @@ def rebuild(
     fresh = Catalog(catalog.objects.store, catalog.objects.writer, catalog.objects.database, clock)
     fresh.copies = catalog.copies
     lost, gaps = rebuild_losses(scanned, salvaged, containers), _gaps(sorted(set(scanned.transactions.values())))
+    # In the order of their revisions where footers tell it, so that the new history resembles the old one.
     order = sorted(scanned.files, key=lambda file: (_revision_of(scanned, file), file.first_event_id))
     note = Note(kind=Note.REBUILT, text="; ".join(lost), lost_revisions=gaps)
     extra = [Action(note=note), *salvaged.all()]
@@ -229,6 +231,7 @@ def rebuild(
         extra = []
     if extra:
         state = fresh.commit(extra)
+    # A new catalog begins with a checkpoint, so that the next damage to its first transactions costs nothing.
     fresh.write_checkpoint()
     return Rebuilt(state.revision, len(order), sum(file.rows for file in order), tuple(lost), aside)
 

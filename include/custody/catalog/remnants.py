@@ -76,6 +76,7 @@ def _bounds(keys: SourceKeys) -> tuple[_Numbers, _Numbers]:
 
 def _runs(node: str, firsts: _Numbers, lasts: _Numbers) -> SourceKeys:
     """Return ranges as runs without gaps; sums wrap at the greatest number, and then compare as they should."""
+    # Runs keep a remnant small: a source numbers its events one after the other, and whole stretches are erased.
     order = np.argsort(firsts)
     firsts, lasts = firsts[order], np.maximum.accumulate(lasts[order])
     begins = np.ones(len(firsts), np.bool_)

@@ -82,6 +82,7 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
     newest = max(newest, _traced(newest, folders), -1 if is_whole else _hinted(catalog, good))
     if newest <= good.revision:
         return RepairPlan(good, newest, (), (), (), (), good.next_event_id, broken)
+    # Event ids are never used twice: the next id rises past everything that is seen, also in what cannot be applied.
     draft, next_event_id = Draft(good), good.next_event_id
     lost: list[int] = []
     skipped: list[str] = []
@@ -237,6 +238,7 @@ def _replace_from(objects: CatalogObjects, clock: Clock, revision: int, key: str
         if other_key >= first and store.head(other_key) is not None
     ]
     old = {other_key: store.get(other_key) for other_key in keys}
+    # Copies before changes: whatever happens from here on, no byte of the damaged catalog is lost.
     for other_key, content in old.items():
         store.put(target + other_key.removeprefix(objects.prefix), content)
     if key in old:
@@ -247,6 +249,7 @@ def _replace_from(objects: CatalogObjects, clock: Clock, revision: int, key: str
         is_free = store.put_if_absent(key, data) or store.get(key) == data
     if not is_free:
         raise ConflictError(f"{store.locate(key)}: somebody wrote it while the catalog was repaired. Try again.")
+    # The newest first: after a crash the rest is still a chain without gaps, and the next repair finds it.
     for other_key in sorted(old, reverse=True):
         if other_key != key:
             store.delete(other_key)

@@ -78,6 +78,7 @@ class SecondCopyStore:
 
         Durability: on return the copies survive power loss.
         """
+        # The first time in the life of this object only: afterwards every commit has written its own copies.
         if not self._is_kept:
             if self._store.head(self.prefix + SINCE) is None:
                 self.complete(state)
@@ -173,6 +174,7 @@ class SecondCopyStore:
         return f"{self.prefix}{name}.kept"
 
     def _put(self, name: str, data: bytes) -> None:
+        # A copy of an earlier try names another revision: this one replaces it.
         if not self._store.put_if_absent(self._key(name), data):
             self._store.put(self._key(name), data)
 

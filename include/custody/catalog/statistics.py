@@ -73,6 +73,7 @@ def write_statistics(objects: CatalogObjects, state: CatalogState, table: pa.Tab
     start = _digest_place(data)
     if start is None:
         raise AssertionError(f"{table_key(objects, state)}: pyarrow wrote the metadata in another form")
+    # The digest covers the file with zeros in the digest's own place, so that it can stand in the file itself.
     data = data[:start] + hashlib.sha256(data).hexdigest().encode() + data[start + len(_NO_DIGEST) :]
     objects.store.put(table_key(objects, state), data)
 

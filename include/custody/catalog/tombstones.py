@@ -123,6 +123,7 @@ def _meant(stone: AddTombstone | Condition, table: pa.Table) -> pa.ChunkedArray 
     mask = conditions[0]
     for condition in conditions[1:]:
         mask = pc.and_(mask, condition)
+    # A null compares as null, and a null means neither: an event without the value is not meant.
     mask = pc.fill_null(mask, False)
     if isinstance(stone, AddTombstone) and stone.unless:
         mask = pc.and_not(mask, matching_rows(stone.unless, table))

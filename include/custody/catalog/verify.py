@@ -73,6 +73,7 @@ def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = 
     it goes on with the next checkpoint.
     """
     for _ in range(_WALKS):
+        # Others may prune during the walk; what they deleted would look like damage.
         floor = _floor(catalog)
         walk = _ChainWalk(catalog)
         state = walk.run()

@@ -65,6 +65,8 @@ def build_shard(
     aside: Path | None = None
     if replace or not fs.exists(path):
         fs.make_directory(path.parent)
+        # A name of its own for each attempt: of two processes that build the same shard, none touches the other's
+        # files.
         attempt = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
         fs.make_directory(attempt)
         try:
@@ -76,6 +78,7 @@ def build_shard(
                 writer,
                 memory_bytes,
             )
+            # The names of the files have to be durable before the folder gets the name that promises a whole shard.
             fs.sync_directory(attempt)
             if fs.exists(path):
                 aside = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")

@@ -98,6 +98,8 @@ class DictionaryWriter:
         """Return the records of a field's terms and the blocks of their postings; fields come in a fixed order."""
         number = self.fields[name] = len(self.fields)
         positions_encoder = None if field.positions is None else PositionEncoder(field.positions)
+        # Most terms have few documents. Their lists go into the dictionary, which saves a page of the other file for
+        # each of them, and half of the shard.
         is_inline = field.frequencies <= INLINE_MAX
         long, short = np.flatnonzero(~is_inline), np.flatnonzero(is_inline)
         far = blocks(field, long, positions_encoder)
@@ -190,6 +192,8 @@ def _hash_tables(hashes: Hashes, places: Ints, begin: int) -> tuple[npt.NDArray[
     fits = place < slots[sorted_table]
     target = first[sorted_table[fits]] + place[fits]
     out["hash"][target], out["place"][target] = hashes[order[fits]], places[order[fits]]
+    # Rare: only keys that run over the end of their table. Each table has as many free slots as keys, so one is
+    # found.
     for index in np.flatnonzero(~fits).tolist():
         key = int(order[index])
         free = int(first[table[key]])
@@ -203,6 +207,7 @@ def _hash_tables(hashes: Hashes, places: Ints, begin: int) -> tuple[npt.NDArray[
 
 def _pickled(values: dict[str, object]) -> bytes:
     """Return plain values as Whoosh keeps them beside a hash table."""
+    # Written by Whoosh, because Whoosh alone reads it; custody takes the same facts from the manifest.
     buffer = io.BytesIO()
     StructFile(buffer).write_pickle(values, 2)
     return buffer.getvalue()
@@ -268,6 +273,8 @@ class Dictionary:
 
     def with_prefix(self, field: str, prefix: bytes) -> tuple[int, int]:
         """Return the numbers of the terms that begin with some bytes."""
+        # The first bytes above all that begin with the prefix: its last byte plus one. A byte 0xff cannot be raised,
+        # so it is dropped before.
         stripped = prefix.rstrip(b"\xff")
         above = stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
         return self.between(field, prefix, above)
@@ -305,6 +312,7 @@ class Dictionary:
         keys, lengths = self._records.keys(records)
         values = keys + lengths
         self._terms.require(values, ABOUT.itemsize)
+        # One flag a document: a union of many lists needs no sorting, and its cost does not grow with overlaps.
         has = np.zeros(self._documents, np.bool_)
         is_inline = self._terms.data[values] != 0
         has[self._inline_documents(values[is_inline])] = True
@@ -321,6 +329,8 @@ class Dictionary:
         Of a document with several terms, one counts.
         """
         first, end = self.range_of(field)
+        # Facets are counted from this array alone, so a query pays for its documents and not for the terms of the
+        # field.
         codes = np.full(self._documents, -1, np.int32)
         keys, lengths = self._records.keys(self._records.places(np.arange(first, end)))
         values = keys + lengths
@@ -446,6 +456,8 @@ class _Records:
         records = np.zeros(len(keys), np.int64)
         in_table = np.flatnonzero(slots > 0)
         # The next slots of all keys at once: a key is in the first slot with its hash, if none before that is empty.
+        # Tables are half empty, so nearly every key is found, or missed, within _PROBES slots; the rest go one by
+        # one.
         nearby = (slot[in_table, None] + np.arange(_PROBES)) % slots[in_table, None]
         at = place[in_table, None] + nearby * SLOT.itemsize
         terms.require(at.ravel(), SLOT.itemsize)

@@ -193,6 +193,7 @@ class Intersection(_Counted):
     """The documents that are in each of some sets: the smallest leads, the others filter its documents."""
 
     def __init__(self, parts: Sequence[DocSet]) -> None:
+        # The others are asked only about documents of the smallest set, so its size bounds the work of all.
         ordered = sorted(parts, key=lambda part: part.size)
         self._lead, self._others = ordered[0], ordered[1:]
         self.size = self._lead.size
@@ -236,6 +237,8 @@ class Union(_Counted):
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
         """Yield the union within windows that grow."""
         start, end = max(low, self.low), min(high, self.high)
+        # Small windows first, for a caller that wants a few newest events; then larger ones, which cost less a
+        # document.
         window = _CHUNK
         while start < end:
             stop = min(start + window, end)
@@ -255,6 +258,7 @@ class Union(_Counted):
         return mask
 
     def _within(self, start: int, stop: int) -> Ints:
+        # Flags within the window: the sets may overlap, and each document is to come once, in order.
         has = np.zeros(stop - start, np.bool_)
         for part in self._parts:
             if part.low < stop and part.high > start:
@@ -298,6 +302,7 @@ def phrase(words: Sequence[PostingList]) -> DocSet:
     documents = np.concatenate([np.empty(0, np.int64), *together.chunks(together.low, together.high)])
     if len(words) == 1 or not len(documents):
         return DocList(documents)
+    # A document of two words may have them anywhere: their positions decide, moved back by the distance of the words.
     begins = [
         np.concatenate([np.empty(0, np.int64), *_occurrences(word, documents)]) - distance
         for distance, word in enumerate(words)

@@ -214,6 +214,7 @@ def number_values(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
 
     A number that is ABSENT itself becomes the one below it. No query can tell the two apart: its numbers end at 2^62.
     """
+    # ABSENT marks a missing number in a column, so no real number may have its value.
     column = table.column(name).cast(pa.int64())
     least = pc.min_element_wise(column, number_scalar(ABSENT - 1), skip_nulls=False)
     return integers(least.fill_null(number_scalar(ABSENT)), np.int64)

@@ -45,6 +45,7 @@ class InvertedField:
 
 def invert(runs: Sequence[TermValues], documents: int) -> InvertedField:
     """Return the lists of a field from the values of successive rows; the last of `documents` rows is document 0."""
+    # Whoosh wants terms in the order of their bytes. Ranks are given to the distinct terms only, once.
     distinct, codes = _distinct(runs)
     order = integers(pc.array_sort_indices(distinct), np.uint64).astype(np.int64)
     rank = np.empty(len(order), np.int64)
@@ -76,6 +77,7 @@ def _keys(
     ranks: Ints, documents: Ints, rank_count: int, document_count: int
 ) -> tuple[npt.NDArray[np.uint32], np.uint32] | tuple[npt.NDArray[np.uint64], np.uint64]:
     """Return rank above document in one number, of 32 bits where they fit, and the bits of a document."""
+    # Keys of 32 bits sort faster, and those of most fields fit into them.
     bits = max(document_count - 1, 1).bit_length()
     if bits + max(rank_count - 1, 1).bit_length() <= 32:
         return (ranks.astype(np.uint32) << np.uint32(bits)) | documents.astype(np.uint32), np.uint32(bits)
@@ -120,6 +122,7 @@ def invert_numbers(values: npt.NDArray[np.int64], documents: Documents, step_bit
         is_new = np.ones(len(shifted), np.bool_)
         np.not_equal(shifted[1:], shifted[:-1], out=is_new[1:])
         frequencies = np.diff(np.flatnonzero(is_new), append=len(shifted))
+        # Shifting merged no terms, so the documents of this tier come in the same order as those of the one before.
         if tiers and len(frequencies) == len(tiers[-1][1]):
             all_owners = tiers[-1][2]
         else:

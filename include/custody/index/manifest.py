@@ -100,6 +100,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             raise _other_bytes(path)
         _, pages, zones = (bytes(item.payload) for item in records if isinstance(item, Frame))
         count = -(-about.documents // ZONE_DOCUMENTS)
+        # The description says how long the other two records have to be, so that none can be cut or swapped unseen.
         if len(pages) != 4 * sum(pages_of(file.size) for file in about.files) or len(zones) != (
             16 * count * len(about.absent)
         ):

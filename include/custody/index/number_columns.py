@@ -85,6 +85,7 @@ class NumberColumn:
             return np.empty(0, np.int64)
         first, last = int(documents[0]), int(documents[-1])
         if last < self._stored:
+            # Dense documents are read as one slice; for scattered ones only their own pages are checked.
             if last - first < 4 * len(documents):
                 return self.span(first, last + 1)[documents - first]
             self._file.require(documents * _WIDTH, _WIDTH)

@@ -56,6 +56,7 @@ class PagedFileWriter:
         """Append bytes."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
         self._file.write(view)  # type: ignore[arg-type]
+        # Only the page that is not full yet is held back; the bytes themselves go to the file at once.
         missing = PAGE_BYTES - len(self._open_page)
         if len(view) < missing:
             self._open_page += bytes(view)
@@ -85,6 +86,7 @@ class CheckedFile:
     """
 
     def __init__(self, fs: FileSystem, path: Path, size: int, checksums: Checksums) -> None:
+        # Mapped, not read: a search touches few pages, and the kernel may drop them again.
         view = fs.view(path)
         if len(view) != size:
             raise CorruptionError(f"{path} @{min(len(view), size)}: expected {size} bytes, got {len(view)}.")

@@ -72,6 +72,7 @@ def blocks(field: InvertedField, lists: Ints, positions_encoder: PositionEncoder
 
     deltas, widths = _differences(field.documents, first, postings)
     tails = _tails(len(first)) if positions_encoder is None else positions_encoder.tails(first, end)
+    # All lengths first, then one allocation: each part is then copied to its place for all blocks at once.
     data_lengths = len(DATA_OPEN) + FIRST_BYTES + (postings - 1) * widths + tails.lengths
     lengths = HEAD_BYTES + data_lengths + is_first * len(LIST_MARK)
     places = starts(lengths)
@@ -265,6 +266,8 @@ class PostingList:
     def _is_read_on(self) -> bool:
         """Whether the list is in memory as a whole; after some blocks the rest is decoded at once, and kept."""
         if self._whole is None and self._decodings > _BLOCKS_ALONE and self._kept is not None:
+            # A query that needed several blocks will need more, and so will the next one: decode the rest now, and
+            # keep it.
             parts = [documents for _, documents in self.blocks()]
             self._whole = DecodedPostings(np.concatenate(parts).astype(np.int32))
             self._kept.put(self._place, self._whole)
@@ -298,6 +301,8 @@ class PostingList:
         length = _LENGTH.unpack(self._file.span(place, place + _LENGTH.size))[0]
         begin, end = place + _LENGTH.size, place + _LENGTH.size + abs(length)
         block = self._bulk_head(begin, end) if self._layout == "bulk" else self._stock_head(begin, end)
+        # Checksums do not help against a forged file. What does not fit the dictionary is refused before memory is
+        # taken.
         if not 0 < block.postings <= self.frequency or block.last > self.last:
             raise self._file.error(place, f"a block of up to {self.frequency} postings", f"{block.postings}")
         self._next = None if length < 0 else end
@@ -324,6 +329,7 @@ class PostingList:
         self._decodings += 1
         block = self._blocks[number]
         documents = self._bulk_data(block) if self._layout == "bulk" else self._stock_data(block)
+        # The last document was read from the description: a difference that was changed shows here.
         if len(documents) != block.postings or documents[-1] != block.last:
             raise self._file.error(block.place, f"{block.postings} documents up to {block.last}", "others")
         self._decoded = number, documents

@@ -111,6 +111,7 @@ class SpillBuffer:
     def add(self, name: str, values: TermValues, first_row: int) -> None:
         """Take a field's values of the next table."""
         if len(values.rows):
+            # Rows of one table become rows of all tables, so that field by field the runs are simply joined.
             moved = TermValues(values.terms, values.codes, values.rows + first_row, values.positions)
             self._kept.setdefault(name, []).append(moved)
             self._kept_bytes += _bytes(moved)
@@ -133,6 +134,7 @@ class SpillBuffer:
         if places:
             view = self._fs.view(self._path)
             batches = [read_batch(view[start : start + size], schema) for start, size, schema in places]
+            # Views on the mapped file: a field that was spilled is not copied into memory before it is sorted.
             spilled = [_values(terms, codes) for terms, codes in zip(batches[::2], batches[1::2], strict=True)]
         else:
             spilled = []
@@ -218,6 +220,7 @@ def _write_terms(
         terms = opened.enter_context(closing(PagedFileWriter(files.fs, files.folder / f"{files.segment}.trm")))
         postings = opened.enter_context(closing(PagedFileWriter(files.fs, files.folder / f"{files.segment}.pst")))
         terms.write(HEADER)
+        # One field after the other, and each is dropped when it is written: memory holds the lists of one field.
         for name in names:
             inverted = _terms(runs, with_terms, name, documents)
             if inverted is not None:

@@ -129,6 +129,7 @@ class OpenShard:
         if not len(event_ids):
             return 0
         with self._reported():
+            # Ids go down with the document number; reversed they go up, as a binary search needs them.
             own = self._ids().span(0, self.documents)[::-1]
             places = np.searchsorted(own, event_ids)
             places = places[places < self.documents]
@@ -253,6 +254,7 @@ class ShardCache:
             if shard is not None:
                 self._open.move_to_end(path)
                 return shard
+        # Outside of the lock: opening reads from the disk, and the threads of one search open many shards at once.
         opened = OpenShard(self._fs, path)
         with self._lock:
             self._open[path] = opened

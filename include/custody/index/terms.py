@@ -68,6 +68,7 @@ def terms(values: pa.StringArray) -> pa.StringArray:
     """Return the indexed form of each of some values."""
     values = _changed(values, pc.greater(pc.binary_length(values), number_scalar(TERM_BYTES_MAX)))
     lowered = pc.ascii_lower(values)
+    # Arrow lowers ASCII in one pass. Other letters follow Python's rules, because queries are lowered by Python.
     plain = pc.string_is_ascii(values)
     if flags(plain).all():
         return lowered
@@ -97,6 +98,8 @@ def attribute(table: pa.Table, name: str) -> TermValues:
     previous, has_previous = _attribute(column(table, "previous_attributes"), name)
     updated, has_updated = _attribute(column(table, "updated_attributes"), name)
     only_previous = np.flatnonzero(has_previous & ~has_updated)
+    # An attribute that the event removed is null among the updated ones, and must not fall back to the previous
+    # value.
     before = whole(previous.take(to_arrow(only_previous)), only_previous)
     after = whole(updated)  # null where it is not there, or was removed
     return TermValues.joined([before, after]) if len(before.rows) else after
@@ -149,6 +152,7 @@ def _attribute(maps: pa.MapArray, name: str) -> tuple[pa.Array, npt.NDArray[np.b
     keys, items = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
     hits = np.flatnonzero(flags(pc.equal(keys, text_scalar(name))))
     rows = np.searchsorted(offsets - first, hits, side="right") - 1
+    # Later hits overwrite earlier ones: of a key that a map has twice, the last one counts, as in Python.
     places = np.zeros(len(maps), np.int64)
     places[rows] = hits
     present = np.zeros(len(maps), np.bool_)

@@ -76,12 +76,15 @@ def trace(lookup: Lookup, uuids: Iterable[str], events_max: int) -> Lineage:
     visited: set[str] = set()
     frontier = set(uuids)
     while frontier and len(events_by_id) <= events_max:
+        # Breadth first: one lookup for a whole generation, and one event more than allowed to know that the bound was
+        # met.
         events = lookup(sorted(frontier), events_max + 1)
         visited |= frontier
         events_by_id.update(((writer, event.event_id), event) for writer, event in events)
         mentioned = {uuid for _, event in events for uuid in _relatives(event)}
         frontier = mentioned - visited
     is_complete = not frontier and len(events_by_id) <= events_max
+    # Cut in time order, so that a graph that is not complete lacks its newest events and not random ones.
     in_order = sorted(events_by_id, key=lambda place: (events_by_id[place].event_time, place[1], place[0]))
     chosen = [(writer, events_by_id[writer, event_id]) for writer, event_id in in_order[:events_max]]
     return Lineage(_nodes(chosen), len(chosen), is_complete)

@@ -127,6 +127,7 @@ class Conditions:
         if is_numeric(name):
             start = None if first is None else self.span(name, first)[0]
             end = None if last is None else self._last(name, last)
+            # An empty range would answer "0 events", which reads as "it never happened".
             if start is not None and end is not None and start + without_first > end - without_last:
                 raise ConditionError(*_no_range(first, last, is_reversed=start > end))
             return query.NumericRange(name, start, end, without_first, without_last)

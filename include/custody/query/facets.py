@@ -52,6 +52,7 @@ def facets_of(
         if shard.first_event_time_ms > high or shard.last_event_time_ms < low:
             continue
         shard_counts = None
+        # The index counts without looking at events, so every event of the shard has to be one that may be counted.
         if live.is_whole(shard) and not len(live.buried_in(shard)):
             try:
                 opened = live.current(shard, needed, old)

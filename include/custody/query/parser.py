@@ -107,6 +107,7 @@ class _TreeBuilder(Transformer[Token, Node]):
         parts = _nodes(children)
         if len(parts) == 1:
             return parts[0]
+        # Only a space between two conditions, with no AND token, is ambiguous beside an OR.
         implied = None
         for before, child in pairwise(children):
             if implied is None and not isinstance(before, Token) and not isinstance(child, Token):
@@ -121,6 +122,7 @@ class _TreeBuilder(Transformer[Token, Node]):
 
     def bracketed(self, *children: Node | Token) -> Node:
         [node] = _nodes(children)
+        # Brackets settle what belongs together, so the space in them is no longer ambiguous.
         return replace(node, implied_at=None) if isinstance(node, And) else node
 
     def text(self, token: QueryToken) -> Leaf:

@@ -91,6 +91,7 @@ class Scan(QueryEvaluator[Mask]):
         for distance, word in enumerate(words):
             # The words of a text lie one behind the other: in a phrase each follows the one before, in the same row.
             here = flags(pc.equal(values.terms, _scalar(word)))[values.codes]
+            # Moved back by the distance of the word: the phrase begins where all the shifted words meet.
             moved = np.zeros_like(here)
             moved[: len(here) - distance] = here[distance:] & (
                 values.rows[distance:] == values.rows[: len(here) - distance]
@@ -152,6 +153,7 @@ class Scan(QueryEvaluator[Mask]):
         if values is not None and len(values.rows):
             passed = test(values.terms)
             chosen = flags(passed) if isinstance(passed, pa.Array) else passed
+            # The test was made for each distinct term; here its answers spread to the rows that have them.
             mask[values.rows[chosen[values.codes]]] = True
         return mask
 

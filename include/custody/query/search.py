@@ -77,6 +77,8 @@ class _Search:
 
     def run(self, count: bool, pool: Executor | None) -> tuple[EventIds, int]:
         candidates = self._candidates()
+        # Shards of one catalog hold disjoint ranges of ids as a rule. Only after a rebuild, or with gaps in the ids,
+        # do ranges overlap; then the order of shards is not the order of events.
         if any(newer.first_event_id <= older.last_event_id for newer, older in pairwise(candidates)):
             return self._merge_overlapping(candidates)
         ordered = candidates[::-1] if self.id_range.oldest_first else candidates
@@ -124,6 +126,7 @@ class _Search:
             if pool is not None and len(closed) > 1:
                 list(pool.map(self._open_quietly, closed))
             yield from shards
+            # Waves grow: the newest shard alone often answers, and a search without a limit soon opens many at once.
             wave = min(2 * wave, _WAVE_MAX)
 
     def _open_quietly(self, path: Path) -> None:
@@ -136,6 +139,7 @@ class _Search:
         """Return the ids of one shard within the range, and the number of all its matches where that is known then."""
         id_range = self.id_range
         buried = self.live.buried_in(shard)
+        # Hidden events may be among the first matches: ask for as many more as there can be.
         enough = None if limit is None else limit + len(buried)
         if self.live.is_whole(shard):
             ids = self._ask(
@@ -193,6 +197,7 @@ class _Search:
                 return None
             answer = ask(index)
         except (NotFoundError, CorruptionError, FormatVersionError) as error:
+            # Not kept open: it may be rebuilt at any moment, and the next search is to see the new one.
             self.live.opened.forget(path)
             notice = f"{shard.documents} events were searched without an index, which is slow: {error}"
             if notice not in self.notices:
@@ -213,5 +218,6 @@ def _live(state: CatalogState, event_ids: EventIds) -> EventIds:
     lasts = np.array([file.last_event_id for file in files], np.int64)
     if not files:
         return event_ids[:0]
+    # Live logs do not overlap, so the last log that begins at or before an id is the only one that can hold it.
     holder = np.searchsorted(firsts, event_ids, side="right") - 1
     return event_ids[(holder >= 0) & (event_ids <= lasts[holder])]

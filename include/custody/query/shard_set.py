@@ -164,6 +164,7 @@ class ShardSet:
         index = self.opened.open(path)
         if not index.fields.issuperset(fields):
             # It may have been rebuilt since it was opened.
+            # An open shard stays mapped when its folder is replaced: the new one may have the field.
             self.opened.forget(path)
             index = self.opened.open(path)
         lacking = set(fields).difference(index.fields)

@@ -38,6 +38,7 @@ def time_span(text: str, now_ms: int) -> TimeSpan:
     try:
         moment = parse_time(text)
     except InvalidInputError:
+        # ISO 8601 first, as it is exact; English only for what is not ISO.
         span = _english(text, now_ms)
         if span is None:
             raise

@@ -50,6 +50,7 @@ class Tokenizer:
     def __init__(self, text: str, known: Collection[str]) -> None:
         self._text = text
         self._known = known
+        # Longest first: the name of one field may be the beginning of another's, and a name may hold any sign.
         names = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
         self._field = re.compile(rf"({names}):")
         self._at = 0
@@ -95,6 +96,7 @@ class Tokenizer:
         return self._open[-1][1] if self._open else None
 
     def _fielded(self, name: str) -> Iterator[QueryToken]:
+        # The bracket belongs to one field, so a second field in it would silently win or lose.
         if self._scope is not None:
             what = f"a field inside of the brackets that belong to {self._scope}."
             raise self._error(what, f"Close them first, or quote the text: {quoted(name + ':…')}.")

@@ -27,6 +27,7 @@ from custody.catalog import (
     verify,
 )
 from custody.catalog import catalog as log_module
+from custody.catalog.catalog import put_object
 from custody.catalog.checkpoints import checkpoint_message, write_checkpoint, write_hint
 from custody.catalog.codec import decode, encode
 from custody.catalog.state import CatalogState
