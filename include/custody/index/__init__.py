@@ -19,8 +19,7 @@ from custody.index.fields import (
 from custody.index.query_evaluator import QueryEvaluator
 from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard
 from custody.index.term_sets import TermSet
-from custody.index.terms import TermValues, term, words
-from custody.index.wildcards import match_wildcard
+from custody.index.terms import TermValues, match_wildcard, term, words
 
 __all__ = [
     "ATTRIBUTE_PREFIX",

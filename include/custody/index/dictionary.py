@@ -33,12 +33,12 @@ from custody.index.postings import (
     NONE,
     InlineList,
     PostingList,
+    PostingsCache,
     SingleBlocks,
     blocks,
     inline,
     single_blocks,
 )
-from custody.index.postings_cache import PostingsCache
 from custody.index.term_sets import Hashes, TermSet
 from custody.index.terms import Codes
 

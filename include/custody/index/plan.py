@@ -24,7 +24,7 @@ from custody.index.doc_sets import (
 from custody.index.number_columns import NumberColumn
 from custody.index.query_evaluator import QueryEvaluator
 from custody.index.term_sets import TermSet, encoded
-from custody.index.wildcards import literal_prefix, match_wildcard
+from custody.index.terms import literal_prefix, match_wildcard
 
 _SMALLEST, _GREATEST = -(1 << 63), (1 << 63) - 2
 _MANY_TERMS = 16

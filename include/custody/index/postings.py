@@ -12,8 +12,10 @@ A list of up to INLINE_MAX documents lies in the dictionary: the same data witho
 from __future__ import annotations
 
 import struct
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +25,6 @@ from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put_rows, put
 from custody.index.inverted_field import InvertedField
 from custody.index.paged_file import CheckedFile, numbers_at
 from custody.index.positions import PositionEncoder
-from custody.index.postings_cache import DecodedPostings, PostingsCache
 from custody.index.safe_pickle import plain_data, plain_prefix
 
 # The layout: shared by the writer and the reader below.
@@ -57,6 +58,10 @@ _MARK = int.from_bytes(LIST_MARK, "big")
 # Where ABOUT and the first document lie in a list of one block.
 _SINGLE_ABOUT = len(LIST_MARK) + _LENGTH.size
 _SINGLE_FIRST = len(LIST_MARK) + HEAD_BYTES + len(DATA_OPEN)
+_BITS = 32  # of a number; a list with more than one document in so many is kept as bits
+_SPARSE = 64  # up to so many numbers a document, flags are cheaper than a binary search
+
+Mask = npt.NDArray[np.bool_]
 
 
 def blocks(field: InvertedField, lists: Ints, positions_encoder: PositionEncoder | None) -> Pieces:
@@ -430,3 +435,80 @@ def _put_single_differences(file: CheckedFile, places: Ints, counts: Ints, begin
         out[np.repeat(begin[chosen] + 1, lengths) + step] = numbers_at(file.data, at, f"<u{width - 1}")
     if unknown:
         raise file.error(int(places[several[0]]), "differences", "an unknown code")
+
+
+class DecodedPostings:
+    """The documents of a term, going up, at least one; as bits, too, where that takes less room than the numbers."""
+
+    def __init__(self, documents: npt.NDArray[np.int32]) -> None:
+        self.documents = documents
+        self._end = int(documents[-1]) + 1
+        self._is_dense = len(documents) * _BITS > self._end
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes, with the bits that may be made."""
+        return self.documents.nbytes + self._is_dense * (self._end // 8 + 1)
+
+    def bounds(self, low: int, high: int) -> tuple[int, int]:
+        """Return where the documents from `low` to before `high` lie."""
+        # Of the same type: otherwise all of the list is copied into the type of what is looked for.
+        begin, end = self.documents.searchsorted(np.array((low, high), np.int32)).tolist()
+        return begin, end
+
+    def among(self, documents: Ints) -> Mask:
+        """Return which of some documents, going up and at least one, are in the list."""
+        if self._is_dense:
+            return self._among_bits(documents)
+        low, high = int(documents[0]), int(documents[-1]) + 1
+        begin, end = self.bounds(low, high)
+        if high - low <= _SPARSE * len(documents):
+            has = np.zeros(high - low, np.bool_)
+            has[self.documents[begin:end] - low] = True
+            present: Mask = has[documents - low]
+            return present
+        held = self.documents[begin:end]
+        if not len(held):
+            return np.zeros(len(documents), np.bool_)
+        place = held.searchsorted(documents.astype(np.int32))
+        place[place == len(held)] = 0
+        mask: Mask = held[place] == documents
+        return mask
+
+    def _among_bits(self, documents: Ints) -> Mask:
+        covered = documents if documents[-1] < self._end else documents[: documents.searchsorted(self._end)]
+        bits = (self._bits[covered >> 3] >> (covered & 7).astype(np.uint8)) & 1
+        mask: Mask = bits.view(np.bool_)
+        if len(covered) == len(documents):
+            return mask
+        return np.concatenate([mask, np.zeros(len(documents) - len(covered), np.bool_)])
+
+    @cached_property
+    def _bits(self) -> npt.NDArray[np.uint8]:
+        has = np.zeros(self._end, np.bool_)
+        has[self.documents] = True
+        return np.packbits(has, bitorder="little")
+
+
+class PostingsCache:
+    """Whole lists of one shard, within a bound of bytes; may be used by several threads."""
+
+    def __init__(self, bytes_max: int = 1 << 20) -> None:
+        self._bytes_max = bytes_max
+        self._lists: dict[int, DecodedPostings] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, place: int) -> DecodedPostings | None:
+        """Return the list that lies at a place, None when it is not kept."""
+        return self._lists.get(place)
+
+    def put(self, place: int, postings: DecodedPostings) -> None:
+        """Keep a list; those that were kept first go."""
+        with self._lock:
+            if place in self._lists or postings.nbytes > self._bytes_max:
+                return
+            self._lists[place] = postings
+            self._bytes += postings.nbytes
+            while self._bytes > self._bytes_max:
+                self._bytes -= self._lists.pop(next(iter(self._lists))).nbytes

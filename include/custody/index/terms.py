@@ -11,7 +11,9 @@ stands where; the others by the analyzer itself.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from fnmatch import translate
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,9 @@ TERM_BYTES_MAX = 4096  # a longer value is found by its first bytes; Whoosh itse
 WORDS = SimpleAnalyzer()
 _IS_WORD = np.array([chr(code).isalnum() or chr(code) in "_*" for code in range(128)] + [False] * 128)
 _DOT = ord(".")
+_SPECIAL = re.compile(r"[*?\[]")
+_STARS = re.compile(r"\*+")
+_LIKE = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\", "*": "%", "?": "_"})
 
 Codes = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
@@ -124,6 +129,22 @@ def text_values(values: pa.StringArray) -> TermValues:
     positions = within(counts)
     source = np.repeat(first[:-1][code_of], counts) + positions
     return TermValues(split.terms, split.codes[source], np.repeat(present, counts), positions.astype(np.int32))
+
+
+def literal_prefix(pattern: str) -> str:
+    """Return what every match begins with."""
+    return _SPECIAL.split(pattern, maxsplit=1)[0]
+
+
+def match_wildcard(texts: pa.StringArray, pattern: str) -> npt.NDArray[np.bool_]:
+    """Return which texts match as a whole, shape (texts,): `*` any characters, `?` one, `[a-z]` one of some.
+
+    Arrow matches patterns without `[` in a time that grows with the text only, however many `*` there are.
+    """
+    if "[" in pattern:
+        matches = re.compile(translate(pattern)).match
+        return np.fromiter((matches(text) is not None for text in texts.to_pylist()), np.bool_, len(texts))
+    return flags(pc.match_like(texts, _STARS.sub("*", pattern).translate(_LIKE)))
 
 
 def column(table: pa.Table, name: str) -> pa.Array:

@@ -21,7 +21,7 @@ from custody.errors import CorruptionError, InvalidInputError
 from custody.index import build_shard
 from custody.index.manifest import NAME, Manifest
 from custody.index.paged_file import checksums_of
-from custody.index.postings_cache import DecodedPostings, PostingsCache
+from custody.index.postings import DecodedPostings, PostingsCache
 from custody.index.safe_pickle import NotPlainDataError, plain_data
 from custody.index.shard import OpenShard
 from custody.model import EVENT_SCHEMA, to_batch
