@@ -11,7 +11,7 @@ from custody.catalog.codec import decode
 from custody.errors import CorruptionError, CustodyError, FormatVersionError
 from custody.eventlog import EventLog, StagedLog, TableOfContents, read_staged
 from custody.flow.content import ClaimFile
-from custody.index import search_shard
+from custody.index import OpenShard
 from custody.journal import JournalFile
 from custody.journal.writer_state import decode_state
 from custody.lease import Holder
@@ -125,15 +125,15 @@ def test_a_damaged_quarantine_entry_is_refused(tmp_path: Path, defect: str) -> N
 
 def test_a_shard_without_its_table_is_refused() -> None:
     with pytest.raises(CorruptionError, match="shard-without-toc"):
-        search_shard(FS, BROKEN / "shard-without-toc", parse_query(""))
+        OpenShard(FS, BROKEN / "shard-without-toc").search(parse_query(""))
 
 
 @pytest.mark.parametrize("defect", ["truncated-shard", "flipped-shard"])
 def test_a_shard_that_is_damaged_is_refused(defect: str) -> None:
     with pytest.raises(CorruptionError, match=defect):
-        search_shard(FS, BROKEN / defect, Every("event_type"))
+        OpenShard(FS, BROKEN / defect).search(Every("event_type"))
 
 
 def test_a_shard_of_a_later_version_is_refused() -> None:
     with pytest.raises(FormatVersionError, match=r"custody\.shard"):
-        search_shard(FS, BROKEN / "future-version-shard", parse_query(""))
+        OpenShard(FS, BROKEN / "future-version-shard").search(parse_query(""))

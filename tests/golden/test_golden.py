@@ -19,7 +19,7 @@ from custody.eventlog import EventLog, TableOfContents, read_staged
 from custody.eventlog.toc import PREAMBLE as TOC_PREAMBLE
 from custody.flow.content import ClaimFile, ResourceClaim, find_content
 from custody.format.names import parse_shard
-from custody.index import search_shard
+from custody.index import OpenShard
 from custody.journal import JournalFile
 from custody.journal.incarnations import decode_claim
 from custody.landing import Ledger
@@ -228,7 +228,7 @@ def test_a_shard_finds_the_events_of_its_log(golden: Path, number: int) -> None:
     metadata = EXPECTED["logs"][number]["metadata"]
     assert parse_shard(folder.name) == (metadata["first_event_time_ms"], metadata["first_event_id"])
     first, last = metadata["first_event_id"], metadata["last_event_id"]
-    assert search_shard(FS, folder, parse_query("")).tolist() == list(range(last, first - 1, -1))
+    assert OpenShard(FS, folder).search(parse_query("")).tolist() == list(range(last, first - 1, -1))
 
 
 @pytest.mark.parametrize("text", EXPECTED["searches"])

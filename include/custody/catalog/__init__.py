@@ -1,7 +1,8 @@
-"""Room `catalog`: the only place that says what is live."""
+"""The catalog of a writer's database: transactions, states and checkpoints; it alone says what is live."""
 
-from custody.catalog.catalog import Catalog, open_catalog, store_of
-from custody.catalog.chain import Difference, last_commit_ms
+from custody.catalog.attest import Attestation, attest, compare, new_key, public_key, read_attestation
+from custody.catalog.catalog import Catalog, Difference, open_catalog, store_of
+from custody.catalog.chain import last_commit_ms
 from custody.catalog.federation import FederatedState, Federation, absorb, seal
 from custody.catalog.footers import describe, stored_footer
 from custody.catalog.garbage import collect_garbage, kept_files

@@ -1,8 +1,8 @@
-"""Signed heads: what an auditor keeps, so that later nobody can take the newest transactions away unseen.
+"""Attestations: signed heads of a catalog, kept by an auditor, against the unseen removal of its newest transactions.
 
 The chain proves that nothing before its end was changed, but not where its end is. An attestation names a revision and
-its digest and is signed (Ed25519); kept outside the store, it shows later that this revision is still there and still
-the same, and with the chain that all before it is.
+its digest and is signed (Ed25519). Kept outside the store, it shows later that this revision is still there and still
+the same, and, with the chain, that all revisions before it are.
 """
 
 from __future__ import annotations
@@ -100,20 +100,23 @@ def read_attestation(data: bytes, where: object, trusted_key: str | None = None)
         CorruptionError: its signature is wrong, or made with another key than the trusted one.
     """
     try:
-        found = msgspec.json.decode(data, type=Attestation)
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(found.public_key))
-        signature = bytes.fromhex(found.signature)
+        attestation = msgspec.json.decode(data, type=Attestation)
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(attestation.public_key))
+        signature = bytes.fromhex(attestation.signature)
     except (msgspec.DecodeError, ValueError) as error:
         raise InvalidInputError(f"{where}: expected an attestation, got {error}.") from error
-    if found.format != FORMAT:
-        raise InvalidInputError(f"{where}: expected the format {FORMAT}, got {found.format}. Use a newer custody.")
-    if trusted_key is not None and found.public_key != trusted_key:
-        raise CorruptionError(f"{where}: expected a signature of the key {trusted_key}, got {found.public_key}.")
+    if attestation.format != FORMAT:
+        raise InvalidInputError(
+            f"{where}: expected the format {FORMAT}, got {attestation.format}. Use a newer custody."
+        )
+    if trusted_key is not None and attestation.public_key != trusted_key:
+        raise CorruptionError(f"{where}: expected a signature of the key {trusted_key}, got {attestation.public_key}.")
     try:
-        key.verify(signature, found.signed_bytes())
+        # The signature is checked after the format: a newer format may sign other fields.
+        key.verify(signature, attestation.signed_bytes())
     except InvalidSignature as error:
         raise CorruptionError(f"{where}: its signature is wrong: the file was changed.") from error
-    return found
+    return attestation
 
 
 def compare(catalog: Catalog, attestation: Attestation) -> Comparison:
@@ -139,8 +142,10 @@ def compare(catalog: Catalog, attestation: Attestation) -> Comparison:
             ),
             unproven=(f"{named} was pruned: that the history from it to {state.floor} is the attested one",),
         )
-    item = [found for found in catalog.objects.at(attestation.revision) if found.uuid.hex == attestation.uuid]
-    data = [catalog.objects.store.get(found.key) for found in item if not found.is_checkpoint]
+    item = [
+        candidate for candidate in catalog.objects.at(attestation.revision) if candidate.uuid.hex == attestation.uuid
+    ]
+    data = [catalog.objects.store.get(candidate.key) for candidate in item if not candidate.is_checkpoint]
     if not data or digest(data[0]).hex() != attestation.digest:
         return Comparison(defects=(f"{catalog.objects}: {named} is not the one that was attested.",))
     return Comparison(

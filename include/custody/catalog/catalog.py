@@ -1,10 +1,10 @@
-"""The catalog of one writer's database, read: a linear log of transactions, its newest state and the former ones.
+"""The catalog of one writer's database: a linear log of transactions, the states that they give, and checkpoints.
 
-One transaction on its way into a store: what it may say, and whether it landed.
+Each transaction carries the digest of its predecessor, and its key is derived from it: two processes that race for a
+revision aim at one key, of which put-if-absent gives it to one. `Catalog` reads the log, follows it as it grows, and
+appends to it; a reader of the newest state never waits for a writer.
 
-The catalog of one writer's database, extended: transactions, each with its predecessor's digest, and checkpoints.
-
-From the settings of a repository to a writer's catalog, on whatever store they name.
+Layout: docs/formats/catalog.md. Keys: `custody.catalog.keys`. Checks along the chain: `custody.catalog.chain`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 import errno
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 from uuid import UUID
 
-from custody.catalog.chain import Chain, Difference, revision_at
+from custody.catalog.chain import Chain
 from custody.catalog.checkpoints import remove_checkpoint, write_checkpoint, write_newest_hint
 from custody.catalog.codec import FEATURES_WRITTEN, decode, digest, encode
 from custody.catalog.keys import CatalogObjects
@@ -34,7 +35,7 @@ from custody.catalog.state import (
     PrunedError,
     SealedError,
 )
-from custody.catalog.transaction_pb2 import Action, Note, Transaction
+from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, Transaction
 from custody.catalog.wellformed import check_action, check_delta, have_ids_in_common
 from custody.clock import Clock
 from custody.config import Settings
@@ -51,27 +52,54 @@ from custody.format.names import parse_event_log
 from custody.store import ObjectInfo, ObjectStore, open_store
 from custody.vfs import FileSystem
 
+_COMMIT_ATTEMPTS = 100
+_LOG_FRACTION = 0.5
+_LOG_BYTES_MIN = 1 << 20
+_READ_BACK_ATTEMPTS = 5
+_PAUSE_SECONDS = 0.0005
+_PAUSE_SECONDS_MAX = 0.5
+_random = SystemRandom()
 
-class CatalogReader:
-    """Reads one catalog; cheap to make, keeps the state that it read last.
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What became live and what ceased to be between two revisions."""
+
+    added: Mapping[str, AddFile]
+    removed: Mapping[str, AddFile]
+    shards_added: Mapping[str, AddShard]
+    shards_removed: Mapping[str, AddShard]
+
+
+class Catalog:
+    """Reads and extends one catalog; cheap to make, keeps the state that it read last.
 
     Args:
         store: where the catalog lies.
         writer: whose it is; one linear timeline for each writer and database.
         database: of what.
+        clock: for commit times.
     """
 
-    def __init__(self, store: ObjectStore, writer: str, database: str) -> None:
+    def __init__(self, store: ObjectStore, writer: str, database: str, clock: Clock) -> None:
         self.objects = CatalogObjects(store, writer, database)
         self.chain = Chain(self.objects)
         self.notices: list[str] = []
-        """What was found and could be passed over, such as a damaged checkpoint."""
+        """What was passed over while the catalog was read, such as a damaged checkpoint."""
+        self.epoch: int | None = None
+        """The epoch that this process began for the writer; a greater one in the catalog stops it."""
+        self.copies: SecondCopyStore | None = None
+        """Where tombstones and marks are kept a second time; None for a catalog that hides nothing."""
         self._store = store
+        self._clock = clock
         self._state = EMPTY
         self._opened = False
+        self._settled_revision = -1
+        """Up to this revision every transaction is known to be durable."""
         self._checkpointed = (-1, 0)
         """Revision and size in bytes of the newest checkpoint that this object knows of."""
         self._log_bytes = 0
+        """Size of the transactions that were read or written since that checkpoint."""
 
     def load(self) -> CatalogState:
         """Return the newest state; the work is proportional to what was committed since the last call.
@@ -84,12 +112,12 @@ class CatalogReader:
         """
         if self._opened:
             return self._refresh()
-        found = self.chain.open()
-        self.notices += found.start.passed_over
-        self._checkpointed = (found.start.state.revision, found.start.size_bytes)
-        self._log_bytes += found.log_bytes
-        self._state, self._opened = found.state, found.state.revision >= 0
-        return found.state
+        opened = self.chain.open()
+        self.notices += opened.start.passed_over
+        self._checkpointed = (opened.start.state.revision, opened.start.size_bytes)
+        self._log_bytes += opened.log_bytes
+        self._state, self._opened = opened.state, opened.state.revision >= 0
+        return opened.state
 
     def timeline(self, start: int | None = None, stop: int | None = None) -> Iterator[Transaction]:
         """Yield the transactions that are kept, oldest first, each checked against its predecessor.
@@ -115,9 +143,9 @@ class CatalogReader:
         newest = self.load()
         state = newest
         if revision != newest.revision:
-            kept = self._kept(revision, newest)
+            kept_revision = self._kept(revision, newest)
             with self._beside_prunes(revision):
-                state = self.chain.at(kept)
+                state = self.chain.at(kept_revision)
         for path in state.files if check_files else ():
             if self._store.head(self.objects.home + path) is None:
                 where = self._store.locate(self.objects.home + path)
@@ -133,7 +161,7 @@ class CatalogReader:
         """
         newest = self.load()
         with self._beside_prunes(newest.floor):
-            return revision_at(self.chain, newest, time_ms)
+            return self.chain.revision_at(newest, time_ms)
 
     def difference(self, former: int, later: int) -> Difference:
         """Return what differs between two revisions, either of which may be the earlier one; raises as `at` does."""
@@ -144,116 +172,6 @@ class CatalogReader:
             {name: new.shards[name] for name in new.shards if name not in old.shards},
             {name: old.shards[name] for name in old.shards if name not in new.shards},
         )
-
-    def _refresh(self) -> CatalogState:
-        before = self._state
-        try:
-            self._state, size = self.chain.follow(before)
-        except CorruptionError:
-            # What lies behind a pruned revision may be what a process left there that did not know.
-            if self.chain.stands(before):
-                raise
-            self._state, size = before, 0
-        self._log_bytes += size
-        if before.revision >= 0 and not self.chain.stands(before):
-            # It was pruned, and what follows it may be too, or be of one that did not know; or it is lost, and a
-            # checkpoint stands in for it.
-            self._forget()
-            return self.load()
-        return self._state
-
-    @contextmanager
-    def _beside_prunes(self, revision: int) -> Iterator[None]:
-        """Say of what cannot be read from a revision on that it was pruned meanwhile, if it was."""
-        try:
-            yield
-        except (CorruptionError, StorageError, NotFoundError) as error:
-            self._forget()
-            floor = self.load().floor
-            if revision >= floor or isinstance(error, PrunedError):
-                raise
-            raise PrunedError(
-                f"{self.objects}: revision {revision} was pruned, the earliest is {floor}.", floor
-            ) from error
-
-    def _forget(self) -> None:
-        self._state, self._opened = EMPTY, False
-
-    def _kept(self, revision: int, newest: CatalogState) -> int:
-        if revision < newest.floor:
-            raise PrunedError(
-                f"{self.objects}: revision {revision} was pruned, the earliest is {newest.floor}.", newest.floor
-            )
-        if revision > newest.revision:
-            raise NotFoundError(f"{self.objects}: there is no revision {revision}, the newest is {newest.revision}.")
-        return revision
-
-
-_READ_BACK_ATTEMPTS = 5
-_PAUSE_SECONDS = 0.0005
-_PAUSE_SECONDS_MAX = 0.5
-_random = SystemRandom()
-
-
-def check_actions(actions: Sequence[Action]) -> None:
-    """Raise InvalidInputError for an action that makes no sense, such as a path that is no safe key."""
-    for action in actions:
-        check_action(action)
-
-
-def publish(store: ObjectStore, key: str, data: bytes) -> bool:
-    """Write an object if its key is free; whatever the store says, what can be read there decides."""
-    failure: StorageError | None = None
-    for number in range(_READ_BACK_ATTEMPTS):
-        try:
-            if failure is None and store.put_if_absent(key, data):
-                return True
-            if store.get(key) == data:
-                store.settle(key)
-                return True
-            return False
-        except NotFoundError:
-            # Either another race was meant (S3 says "conflict" for that) or the put did not arrive. The same
-            # bytes are put again: should both arrive, the second one finds the first.
-            failure = None
-        except StorageError as error:
-            if not store.is_remote:
-                raise  # a sync that failed: that a second one succeeds would prove nothing
-            failure = error
-        pause(number)
-    if failure is not None:
-        raise failure
-    return False
-
-
-def pause(number: int) -> None:
-    """Wait a random time that grows with the attempts, so that contenders fall out of step."""
-    time.sleep(_random.uniform(0, min(_PAUSE_SECONDS * 2**number, _PAUSE_SECONDS_MAX)))
-
-
-_COMMIT_ATTEMPTS = 100
-_LOG_FRACTION = 0.5
-_LOG_BYTES_MIN = 1 << 20
-
-
-class Catalog(CatalogReader):
-    """Reads and extends one catalog; cheap to make, keeps the state that it read last.
-
-    Args:
-        store: where the catalog lies.
-        writer: whose it is; one linear timeline for each writer and database.
-        database: of what.
-        clock: for commit times.
-    """
-
-    def __init__(self, store: ObjectStore, writer: str, database: str, clock: Clock) -> None:
-        super().__init__(store, writer, database)
-        self.epoch: int | None = None
-        """The epoch of this writer, when it has begun one; a greater one in the catalog stops it."""
-        self.copies: SecondCopyStore | None = None
-        """Where what is not to be given out any more is kept a second time; None for a catalog that hides nothing."""
-        self._clock = clock
-        self._settled_revision = -1
 
     def commit(
         self,
@@ -277,16 +195,19 @@ class Catalog(CatalogReader):
             SealedError, FencedError: this writer was retired, or taken over by another process.
             FormatVersionError: a newer custody writes here, with features that this one does not know.
         """
-        check_actions(actions)
+        _check_actions(actions)
         attempt_id = (attempt or uuid.uuid4()).bytes
+        # Each turn starts from the newest durable state: actions that still apply there are tried again on top of it.
         for number in range(_COMMIT_ATTEMPTS):
             state = self.settle()
             self._check_writable(state)
             try:
                 check(state)
                 transaction = self._successor(state, actions, next_event_id, attempt_id)
+                # The name follows from the predecessor. Whoever commits next aims at the same key, and one of them
+                # gets it.
                 key = self.objects.key(transaction.revision, transaction.uuid)
-                # What could not be read is not written, whatever a foreign hand made the state say.
+                # Checked as a reader checks it: nothing is written that could not be read back.
                 data = encode(check_delta(transaction, self._store.locate(key), state.commit_time_ms))
                 after = self._after(state, transaction, data)
                 self._check_ids(state, after, actions)
@@ -295,20 +216,24 @@ class Catalog(CatalogReader):
                     self.copies.undo(actions)
                 raise
             if self.copies is not None:
-                self.copies.keep(state, actions)  # before the transaction, so that none is without its copies
+                # Before the transaction: a crash in between leaves a copy too many, never a tombstone without one.
+                self.copies.keep(state, actions)
             if self._publish(state, key, data):
+                # A prune may have freed this name while the put was under way: then the transaction lies where no
+                # reader looks.
                 if self._was_overtaken(state, after, key):
                     continue
                 self._state = after
+                # The put was synced, and all transactions before it were settled: the state is durable as a whole.
                 self._opened, self._settled_revision = True, after.revision
                 self._log_bytes += len(data)
                 if self.copies is not None:
                     self.copies.let_go(state, actions)
                 return after
-            # Who lost has synced the winner's object, so that it needs no more time than the winner for the next one.
+            # The loser has synced the winner's object too, so it is as ready for the next revision as the winner.
             self._settled_revision = transaction.revision
             if number:
-                pause(number)
+                _pause(number)
         raise CommitConflictError(
             f"{self.objects}: other writers won {_COMMIT_ATTEMPTS} times. Try again.", self._state.revision, None
         )
@@ -345,13 +270,13 @@ class Catalog(CatalogReader):
         """
         self.epoch = None
         for _ in range(_COMMIT_ATTEMPTS):
-            wanted = self.load().epoch + 1
-            self.epoch = wanted
+            epoch = self.load().epoch + 1
+            self.epoch = epoch
             try:
-                self.commit([Action(note=Note(kind=Note.FENCED, text=f"epoch {wanted}"))])
+                self.commit([Action(note=Note(kind=Note.FENCED, text=f"epoch {epoch}"))])
             except FencedError:
                 continue
-            return wanted
+            return epoch
         raise CommitConflictError(f"{self.objects}: others took over too often.", self._state.revision, None)
 
     def checkpoint(self) -> Path:
@@ -370,23 +295,24 @@ class Catalog(CatalogReader):
             if self.copies is not None:
                 self.copies.keep(state, ())
                 self.copies.complete(state)
-            stood = self.chain.stands(state)
+            was_in_place = self.chain.stands(state)
             try:
-                made = write_checkpoint(self.objects, state)
+                checkpoint = write_checkpoint(self.objects, state)
             except (StorageError, NotFoundError):
-                if not stood or self.chain.stands(state):
+                if not was_in_place or self.chain.stands(state):
                     raise
             else:
-                if self.chain.stands(state) or not stood:
+                if self.chain.stands(state) or not was_in_place:
                     break
-            # Others pruned, or a repair replaced, what this one is about: nobody may take it for the newest.
+            # Others pruned or repaired this revision away while its checkpoint was written. The checkpoint has to go:
+            # a reader that lists the catalog would begin at it.
             remove_checkpoint(self.objects, state)
             self._forget()
             state = self.load()
             write_newest_hint(self.objects, self.chain)
-        self._checkpointed = (state.revision, made.size_bytes)
+        self._checkpointed = (state.revision, checkpoint.size_bytes)
         self._log_bytes = 0
-        return made
+        return checkpoint
 
     def checkpoint_age(self) -> int:
         """Return how many transactions lie behind the newest checkpoint."""
@@ -399,25 +325,128 @@ class Catalog(CatalogReader):
         return revision - max((item.revision for item in self.objects.checkpoints()), default=-1)
 
     def checkpoint_due(self, every: int) -> bool:
-        """Whether a checkpoint is worth its while: after `every` transactions, or when those weigh half the state."""
+        """Whether a checkpoint is due: after `every` transactions, or when these weigh half as much as the state."""
         heavy = self._log_bytes > max(_LOG_BYTES_MIN, _LOG_FRACTION * self._checkpointed[1])
         return self.checkpoint_age() >= every or heavy
 
+    def _refresh(self) -> CatalogState:
+        before = self._state
+        try:
+            self._state, size = self.chain.follow(before)
+        except CorruptionError:
+            # Behind a pruned revision there may be an object of a process that did not know of the pruning.
+            if self.chain.stands(before):
+                raise
+            self._state, size = before, 0
+        self._log_bytes += size
+        if before.revision >= 0 and not self.chain.stands(before):
+            # It was pruned, or it is lost and a checkpoint stands in for it. What follows it may be pruned too, or be
+            # of a process that did not know: only a checkpoint tells what is the end now.
+            self._forget()
+            return self.load()
+        return self._state
+
     def _forget(self) -> None:
-        super()._forget()
-        self._settled_revision = -1
+        """Drop the state that was read; the next load begins at a checkpoint again."""
+        self._state, self._opened, self._settled_revision = EMPTY, False, -1
+
+    @contextmanager
+    def _beside_prunes(self, revision: int) -> Iterator[None]:
+        """Turn an error about a revision that others pruned meanwhile into PrunedError."""
+        try:
+            yield
+        except (CorruptionError, StorageError, NotFoundError) as error:
+            self._forget()
+            floor = self.load().floor
+            if revision >= floor or isinstance(error, PrunedError):
+                raise
+            raise PrunedError(
+                f"{self.objects}: revision {revision} was pruned, the earliest is {floor}.", floor
+            ) from error
+
+    def _kept(self, revision: int, newest: CatalogState) -> int:
+        if revision < newest.floor:
+            raise PrunedError(
+                f"{self.objects}: revision {revision} was pruned, the earliest is {newest.floor}.", newest.floor
+            )
+        if revision > newest.revision:
+            raise NotFoundError(f"{self.objects}: there is no revision {revision}, the newest is {newest.revision}.")
+        return revision
+
+    def _successor(
+        self, state: CatalogState, actions: Sequence[Action], next_event_id: int, attempt: bytes
+    ) -> Transaction:
+        first = state.revision < 0
+        random = not self._store.can_put_if_absent if first else state.naming == Transaction.RANDOM
+        catalog_id = uuid.uuid4().bytes if first else state.catalog_id.bytes
+        name = uuid.uuid4().bytes if random else self.objects.next_uuid(catalog_id, state.revision, state.uuid.bytes)
+        return Transaction(
+            revision=state.revision + 1,
+            uuid=name,
+            previous_uuid=b"" if first else state.uuid.bytes,
+            previous_digest=state.digest,
+            commit_time_ms=max(self._clock.now_ms(), state.commit_time_ms + 1),
+            encoding=Transaction.DELTA,
+            catalog_id=catalog_id,
+            attempt_id=attempt,
+            next_event_id=max(state.next_event_id, next_event_id),
+            naming=Transaction.RANDOM if random else Transaction.DERIVED,
+            epoch=self.epoch or 0,
+            actions=actions,
+        )
+
+    def _after(self, state: CatalogState, transaction: Transaction, data: bytes) -> CatalogState:
+        draft = Draft(state)
+        try:
+            draft.follow(transaction, digest(data))
+        except NotApplicableError as error:
+            raise self._conflict(state, error.conflict) from error
+        return draft.state()
+
+    def _check_writable(self, state: CatalogState) -> None:
+        # A newer custody may keep rules here that this one does not know, and would break by writing.
+        unknown = sorted(state.writer_features - FEATURES_WRITTEN)
+        if unknown:
+            raise FormatVersionError(
+                f"{self.objects}: needs the writer features {', '.join(unknown)}, which this custody does not know."
+            )
+        if state.seal is not None:
+            raise SealedError(f"{self.objects}: was sealed at revision {state.revision}: {state.seal.reason}.")
+        if self.epoch is not None and state.epoch > self.epoch:
+            raise FencedError(
+                f"{self.objects}: epoch {state.epoch} was begun by another process, this one has {self.epoch}. Stop it."
+            )
+        if state is not EMPTY and state.naming == Transaction.DERIVED and not self._store.can_put_if_absent:
+            raise ConfigurationError(
+                f"{self.objects}: needs put-if-absent, which catalog.put_if_absent says that this store lacks."
+            )
+
+    def _check_ids(self, state: CatalogState, after: CatalogState, actions: Sequence[Action]) -> None:
+        """Raise CommitConflictError when an event log would be live beside another one with the same events."""
+        for file in (action.add_file for action in actions if action.HasField("add_file")):
+            if not file.rows or parse_event_log(file.path) is None or file.path not in after.files:
+                continue
+            # Of two live logs with the same events readers would give out both.
+            for other in after.files.overlapping(file.first_event_id, file.last_event_id):
+                if have_ids_in_common(file, other):
+                    conflict = Conflict("add file", file.path, f"holds event ids that {other.path} holds")
+                    raise self._conflict(state, conflict)
+
+    def _conflict(self, state: CatalogState, conflict: Conflict) -> CommitConflictError:
+        message = f"{self.objects} revision {state.revision}: {conflict}"
+        return CommitConflictError(message, state.revision, conflict)
 
     def _publish(self, state: CatalogState, key: str, data: bytes) -> bool:
-        """Put a transaction in its place, as `publish`; a folder that goes meanwhile is made again."""
+        """Put a transaction in its place; False when the place is taken, or its folder was dropped meanwhile."""
         try:
-            return publish(self._store, key, data)
+            return put_object(self._store, key, data)
         except StorageError as error:
             if self._store.is_remote or error.errno != errno.ENOENT:
                 raise
             if state.revision >= 0 and not self.chain.stands(state):
                 self._forget()
                 raise self._pruned_since(key, state.revision + 1) from error
-            return False  # somebody dropped the folder while it was empty
+            return False  # somebody dropped the folder while it was still empty
 
     def _pruned_since(self, key: str, revision: int) -> StorageError:
         return StorageError(
@@ -426,13 +455,14 @@ class Catalog(CatalogReader):
         )
 
     def _was_overtaken(self, state: CatalogState, after: CatalogState, key: str) -> bool:
-        """Whether a transaction was put where nobody looks, in a place whose owner was pruned; then it is taken away.
+        """Remove a transaction that took the place of a pruned one, where no reader looks; return whether it did.
 
-        Revisions are deleted oldest first. So while its predecessor stands, its place was really free. If not, it may
-        have been too, and was overtaken since: its successor carries its digest, or it is on the way to the end.
+        Revisions are deleted oldest first. So while the predecessor is there, the place was really free. When it is
+        gone, the place may have been free too: then a successor carries the transaction's digest, or the transaction
+        lies on the way to the newest one.
 
         Raises:
-            StorageError: it is gone again, and nothing tells whether it was the one that was pruned.
+            StorageError: the transaction is gone again, and nothing tells whether it was pruned or never in place.
         """
         if self.chain.stands(state) or self._is_first(after):
             return False
@@ -467,67 +497,6 @@ class Catalog(CatalogReader):
     def _is_on_the_way(self, after: CatalogState, fresh: CatalogState) -> bool:
         return after.digest == (fresh if fresh.revision == after.revision else self.chain.at(after.revision)).digest
 
-    def _check_writable(self, state: CatalogState) -> None:
-        unknown = sorted(state.writer_features - FEATURES_WRITTEN)
-        if unknown:
-            raise FormatVersionError(
-                f"{self.objects}: needs the writer features {', '.join(unknown)}, which this custody does not know."
-            )
-        if state.seal is not None:
-            raise SealedError(f"{self.objects}: was sealed at revision {state.revision}: {state.seal.reason}.")
-        if self.epoch is not None and state.epoch > self.epoch:
-            raise FencedError(
-                f"{self.objects}: epoch {state.epoch} was begun by another process, this one has {self.epoch}. Stop it."
-            )
-        if state is not EMPTY and state.naming == Transaction.DERIVED and not self._store.can_put_if_absent:
-            raise ConfigurationError(
-                f"{self.objects}: needs put-if-absent, which catalog.put_if_absent says that this store lacks."
-            )
-
-    def _check_ids(self, state: CatalogState, after: CatalogState, actions: Sequence[Action]) -> None:
-        """Raise CommitConflictError when an event log would be live beside another one with the same events."""
-        for file in (action.add_file for action in actions if action.HasField("add_file")):
-            if not file.rows or parse_event_log(file.path) is None or file.path not in after.files:
-                continue
-            for other in after.files.overlapping(file.first_event_id, file.last_event_id):
-                if have_ids_in_common(file, other):
-                    conflict = Conflict("add file", file.path, f"holds event ids that {other.path} holds")
-                    raise _conflict(self.objects, state, conflict)
-
-    def _after(self, state: CatalogState, transaction: Transaction, data: bytes) -> CatalogState:
-        draft = Draft(state)
-        try:
-            draft.follow(transaction, digest(data))
-        except NotApplicableError as error:
-            raise _conflict(self.objects, state, error.conflict) from error
-        return draft.state()
-
-    def _successor(
-        self, state: CatalogState, actions: Sequence[Action], next_event_id: int, attempt: bytes
-    ) -> Transaction:
-        first = state.revision < 0
-        random = not self._store.can_put_if_absent if first else state.naming == Transaction.RANDOM
-        catalog_id = uuid.uuid4().bytes if first else state.catalog_id.bytes
-        name = uuid.uuid4().bytes if random else self.objects.next_uuid(catalog_id, state.revision, state.uuid.bytes)
-        return Transaction(
-            revision=state.revision + 1,
-            uuid=name,
-            previous_uuid=b"" if first else state.uuid.bytes,
-            previous_digest=state.digest,
-            commit_time_ms=max(self._clock.now_ms(), state.commit_time_ms + 1),
-            encoding=Transaction.DELTA,
-            catalog_id=catalog_id,
-            attempt_id=attempt,
-            next_event_id=max(state.next_event_id, next_event_id),
-            naming=Transaction.RANDOM if random else Transaction.DERIVED,
-            epoch=self.epoch or 0,
-            actions=actions,
-        )
-
-
-def _conflict(objects: CatalogObjects, state: CatalogState, conflict: Conflict) -> CommitConflictError:
-    return CommitConflictError(f"{objects} revision {state.revision}: {conflict}", state.revision, conflict)
-
 
 def store_of(settings: Settings, fs: FileSystem) -> ObjectStore:
     """Return the store of a repository.
@@ -539,7 +508,43 @@ def store_of(settings: Settings, fs: FileSystem) -> ObjectStore:
 
 
 def open_catalog(settings: Settings, writer: str, fs: FileSystem, clock: Clock) -> Catalog:
-    """Return the catalog of a writer's event logs, which keeps twice what it lets go; raises as `store_of` does."""
+    """Return the catalog of a writer's event logs, with second copies of tombstones and marks; raises as `store_of`."""
     catalog = Catalog(store_of(settings, fs), writer, settings.repository.database, clock)
     catalog.copies = SecondCopyStore(catalog.objects)
     return catalog
+
+
+def put_object(store: ObjectStore, key: str, data: bytes) -> bool:
+    """Write an object if its key is free; whatever the store reports, the bytes that are read back decide."""
+    failure: StorageError | None = None
+    for number in range(_READ_BACK_ATTEMPTS):
+        try:
+            if failure is None and store.put_if_absent(key, data):
+                return True
+            if store.get(key) == data:
+                store.settle(key)
+                return True
+            return False
+        except NotFoundError:
+            # Either the store reported a conflict between two puts, which S3 does before either is visible, or the
+            # put did not arrive. The same bytes are put again: should both arrive, the second finds the first.
+            failure = None
+        except StorageError as error:
+            if not store.is_remote:
+                raise  # after a failed sync the pages may be dropped: a second sync that succeeds proves nothing
+            failure = error
+        _pause(number)
+    if failure is not None:
+        raise failure
+    return False
+
+
+def _check_actions(actions: Sequence[Action]) -> None:
+    """Raise InvalidInputError for an action that makes no sense, such as a path that is no safe key."""
+    for action in actions:
+        check_action(action)
+
+
+def _pause(number: int) -> None:
+    """Wait a random time that grows with the attempts, so that contenders get out of step."""
+    time.sleep(_random.uniform(0, min(_PAUSE_SECONDS * 2**number, _PAUSE_SECONDS_MAX)))

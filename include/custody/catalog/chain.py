@@ -1,18 +1,19 @@
-"""Reading a catalog: the newest checkpoint that can be read, then transaction by transaction, each checked.
+"""The chain of transactions: from the newest checkpoint that can be read, transaction by transaction, each checked.
 
-Questions about the past of a catalog.
+`Chain` holds no state between calls. Whatever a hint, a listing or a file name says is a claim; a transaction counts
+when it carries the digest of its predecessor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from custody.catalog.codec import decode, digest
 from custody.catalog.keys import CatalogObject, CatalogObjects, uuid_text
 from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError, PrunedError
-from custody.catalog.transaction_pb2 import AddFile, AddShard, Transaction
+from custody.catalog.transaction_pb2 import Transaction
 from custody.catalog.wellformed import check_delta, check_full, check_hint
 from custody.errors import CorruptionError, CustodyError, FormatVersionError, NotFoundError, StorageError
 
@@ -22,7 +23,7 @@ _OPEN_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """What was loaded from a checkpoint, and what had to be passed over to get there."""
+    """The state that a checkpoint gives, and the newer checkpoints that could not be read."""
 
     state: CatalogState
     size_bytes: int = 0
@@ -30,13 +31,13 @@ class Checkpointed:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """The newest state, and how it was come to."""
+class OpenedChain:
+    """The newest state, and the checkpoint from which it was reached."""
 
     state: CatalogState
     start: Checkpointed
     log_bytes: int
-    """Of the transactions behind the checkpoint."""
+    """Size of the transactions behind the checkpoint."""
 
 
 class Chain:
@@ -46,11 +47,11 @@ class Chain:
         self.objects = objects
         self._store = objects.store
 
-    def open(self) -> Opened:
-        """Return the newest state: what the hint leads to if that holds to the end, else what a listing leads to.
+    def open(self) -> OpenedChain:
+        """Return the newest state, from the checkpoint that the hint names, or from the newest one of a listing.
 
-        A hint may be old, of another catalog, or left by a process that was stopped while others pruned. So of two
-        ways to the end the newest checkpoint of a listing decides; the hint only spares that listing.
+        A hint may be old, of another catalog, or left by a process that was stopped while others pruned. It only
+        spares the listing: when it does not lead to the end of the chain, the listing decides.
 
         Raises:
             CorruptionError: an object is damaged, missing, or does not follow from its predecessor.
@@ -61,7 +62,7 @@ class Chain:
             try:
                 return self._by_hint() or self._followed(self.newest_checkpoint())
             except CorruptionError:
-                # What was listed may have been pruned while it was read: then something newer is there to begin at.
+                # Others may have pruned the listed objects while they were read; then there is a newer checkpoint.
                 now = [item.key for item in self.objects.checkpoints()], self.hinted()
                 if now == seen:
                     raise
@@ -76,9 +77,9 @@ class Chain:
         """
         passed_over: list[str] = []
         for item in self.objects.checkpoints(up_to=up_to):
-            found = self.checkpoint(item, passed_over)
-            if found is not None:
-                return Checkpointed(found.state, found.size_bytes, tuple(passed_over))
+            loaded = self.checkpoint(item, passed_over)
+            if loaded is not None:
+                return Checkpointed(loaded.state, loaded.size_bytes, tuple(passed_over))
         return Checkpointed(EMPTY, 0, tuple(passed_over))
 
     def checkpoint(self, item: CatalogObject, passed_over: list[str]) -> Checkpointed | None:
@@ -104,6 +105,7 @@ class Chain:
         except NotApplicableError as error:
             passed_over.append(f"{where}: {error}")
             return None
+        # A checkpoint that is whole may still belong to a fork: compare it with the transaction beside it.
         self._check_own(state)
         return Checkpointed(state, len(data), tuple(passed_over))
 
@@ -118,8 +120,8 @@ class Chain:
     def stands(self, state: CatalogState) -> bool:
         """Whether the very transaction of a state is still in its place.
 
-        Transactions are deleted oldest first, a pruned one's name is free for whoever takes its predecessor for the
-        newest, and a checkpoint may be written late: so only the transaction's own bytes tell.
+        Only its bytes tell. Transactions are deleted oldest first, and the name of a pruned one is free for a process
+        that takes its predecessor for the newest; and a checkpoint may be written late.
         """
         if state.revision < 0:
             return False
@@ -138,12 +140,14 @@ class Chain:
         draft, size, width = Draft(state), 0, 1
         while until is None or draft.revision < until:
             keys = self._next_keys(draft, width if until is None else min(width, until - draft.revision))
-            found = self._store.get_many(keys)
-            for key, data in zip(keys, found, strict=False):
+            objects = self._store.get_many(keys)
+            for key, data in zip(keys, objects, strict=False):
                 self._follow(draft, data, key)
                 size += len(data)
-            if len(found) < len(keys) or not keys:
+            if len(objects) < len(keys) or not keys:
                 break
+            # Names are derived, so several objects are fetched at once. The width doubles: a reader that is nearly at
+            # the end asks for one, a reader far behind for many.
             width = min(2 * width, _WIDTH_MAX)
         return (state if draft.revision == state.revision else draft.state()), size
 
@@ -158,6 +162,8 @@ class Chain:
         if hinted is not None and state.revision >= 0 and hinted.catalog_id != state.catalog_id.bytes:
             hinted = None  # of another catalog: it says nothing about this one
         # A folder with a transaction's name is none.
+        # Only what could follow is listed. A foreign object with a later number counts too: it may be the trace of a
+        # lost tail.
         later = (item for item in self.objects.list(after=state.revision) if self._store.head(item.key) is not None)
         last = next((item.revision for item in later), -1)
         last = max(last, -1 if hinted is None else hinted.revision)
@@ -170,42 +176,37 @@ class Chain:
             "Bring the missing objects back, or run: custody catalog repair"
         )
 
-    def _by_hint(self) -> Opened | None:
-        """Return what the hint leads to; None when that is not the end of the catalog."""
-        hinted = self.hinted()
-        if hinted is None:
-            return None
-        key = self.objects.key(hinted.revision, hinted.uuid, checkpoint=True)
-        try:
-            found = self.checkpoint(CatalogObject(hinted.revision, UUID(bytes=hinted.uuid), True, key), [])
-            if found is None or found.state.catalog_id.bytes != hinted.catalog_id:
-                return None
-            return self._followed(found)
-        except (CorruptionError, FormatVersionError):
-            return None
-
-    def _followed(self, start: Checkpointed) -> Opened:
-        state, size = start.state, 0
-        while True:
-            state, more = self.follow(state)
-            size += more
-            if self.check_end(state):
-                return Opened(state, start, size)
-
-    def at(self, revision: int, floor: int = 0) -> CatalogState:
+    def at(self, revision: int) -> CatalogState:
         """Return the state at a revision.
 
         Raises:
-            PrunedError: it lies before the floor.
-            NotFoundError: it was not committed yet.
-            CorruptionError: a transaction on the way to it is damaged or missing.
+            CorruptionError: the revision, or a transaction on the way to it, is damaged or missing.
         """
-        if revision < floor:
-            raise PrunedError(f"{self.objects}: revision {revision} was pruned, the earliest is {floor}.", floor)
         state, _ = self.follow(self.newest_checkpoint(revision).state, revision)
         if state.revision != revision:
             raise CorruptionError(f"{self.objects}: expected revision {state.revision + 1}, got no file.")
         return state
+
+    def revision_at(self, newest: CatalogState, time_ms: int) -> int:
+        """Return the last revision that was committed at or before a time; reads a logarithmic number of them.
+
+        Raises:
+            NotFoundError: the catalog begins later.
+            PrunedError: the revisions that are kept begin later.
+        """
+        low, high = newest.floor, newest.revision
+        if high < 0 or self._commit_time(low, newest) > time_ms:
+            if newest.floor:
+                raise PrunedError(f"{self.objects}: that time was pruned, the earliest revision is {low}.", low)
+            raise NotFoundError(f"{self.objects}: nothing was committed at that time yet.")
+        # Commit times rise strictly along the chain, so a binary search over revisions finds the last one in time.
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._commit_time(middle, newest) <= time_ms:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
     def transactions(self, start: int = 0, stop: int | None = None) -> Iterator[Transaction]:
         """Yield the transactions from a revision up to one, oldest first, each checked against its predecessor.
@@ -215,21 +216,21 @@ class Chain:
         """
         draft = Draft(EMPTY)
         if start:
-            known = self.at(start)
-            key = self.objects.key(start, known.uuid)
+            state = self.at(start)
+            key = self.objects.key(start, state.uuid)
             data = self._store.get(key)
-            if digest(data) != known.digest:
-                raise CorruptionError(f"{self._store.locate(key)}: expected the digest {known.digest.hex()[:16]}.")
+            if digest(data) != state.digest:
+                raise CorruptionError(f"{self._store.locate(key)}: expected the digest {state.digest.hex()[:16]}.")
             where = self._store.locate(key)
             yield check_delta(decode(data, where), where)
-            draft = Draft(known)
+            draft = Draft(state)
         width = 1
         while stop is None or draft.revision < stop:
             keys = self._next_keys(draft, width if stop is None else min(width, stop - draft.revision))
-            found = self._store.get_many(keys)
-            for key, data in zip(keys, found, strict=False):
+            objects = self._store.get_many(keys)
+            for key, data in zip(keys, objects, strict=False):
                 yield self._checked(draft, data, key)
-            if len(found) < len(keys) or not keys:
+            if len(objects) < len(keys) or not keys:
                 if stop is not None and draft.revision < stop:
                     missing = self._next_keys(draft, 1) or [self.objects.folder(draft.revision + 1)]
                     raise CorruptionError(
@@ -242,6 +243,58 @@ class Chain:
         """Return the key that the next transaction has; None when names are random and none is there."""
         keys = self._next_keys(Draft(state), 1)
         return keys[0] if keys else None
+
+    def _by_hint(self) -> OpenedChain | None:
+        """Return what the hint leads to; None when that is not the end of the catalog."""
+        hinted = self.hinted()
+        if hinted is None:
+            return None
+        key = self.objects.key(hinted.revision, hinted.uuid, checkpoint=True)
+        try:
+            checkpoint = self.checkpoint(CatalogObject(hinted.revision, UUID(bytes=hinted.uuid), True, key), [])
+            if checkpoint is None or checkpoint.state.catalog_id.bytes != hinted.catalog_id:
+                return None
+            return self._followed(checkpoint)
+        except (CorruptionError, FormatVersionError):
+            return None
+
+    def _followed(self, start: Checkpointed) -> OpenedChain:
+        state, size = start.state, 0
+        while True:
+            state, more = self.follow(state)
+            size += more
+            if self.check_end(state):
+                return OpenedChain(state, start, size)
+
+    def _commit_time(self, revision: int, newest: CatalogState) -> int:
+        """Return when a revision was committed, in ms, by its own transaction: a foreign one beside it says nothing.
+
+        Raises:
+            CorruptionError: neither the transaction nor a checkpoint beside it can be read.
+        """
+        if revision == newest.revision:
+            return newest.commit_time_ms
+        reasons = []
+        # The transaction first: a checkpoint beside it may be damaged, and stands in only where it is lost.
+        for item in sorted(self._own(revision), key=lambda item: item.is_checkpoint):
+            where = self._store.locate(item.key)
+            try:
+                message = decode(self._store.get(item.key), where)
+                (check_full if item.is_checkpoint else check_delta)(message, where)
+            except (CorruptionError, NotFoundError, StorageError) as error:
+                reasons.append(str(error))
+            else:
+                return message.commit_time_ms
+        reason = f" {reasons[0]}" if reasons else ""
+        raise CorruptionError(f"{self.objects}: expected revision {revision}, got no file that can be read.{reason}")
+
+    def _own(self, revision: int) -> list[CatalogObject]:
+        """Return the objects of the chain at a revision, without foreign ones beside them."""
+        items = self.objects.at(revision)
+        if len({item.uuid for item in items}) < 2:
+            return items
+        uuid = self.at(revision).uuid
+        return [item for item in items if item.uuid == uuid]
 
     def _next_keys(self, draft: Draft, width: int) -> list[str]:
         """Return the keys of the next revisions: names are derived, so that several can be read at once."""
@@ -259,11 +312,12 @@ class Chain:
 
     def _first_key(self) -> list[str]:
         """Return the key of revision 0: its fixed one, or a random one if that object says that names are random."""
+        # The catalog says only in revision 0 whether its names are random, so both kinds of names are tried there.
         fixed = self.objects.key(0, self.objects.first_uuid)
         if self._store.head(fixed) is not None:
             return [fixed]
-        found = self._random_key(0)
-        return found if found and self._naming(found[0]) == Transaction.RANDOM else [fixed]
+        keys = self._random_key(0)
+        return keys if keys and self._naming(keys[0]) == Transaction.RANDOM else [fixed]
 
     def _naming(self, key: str) -> int:
         try:
@@ -272,16 +326,16 @@ class Chain:
             return Transaction.DERIVED
 
     def _random_key(self, revision: int) -> list[str]:
-        found = [item for item in self.objects.at(revision) if not item.is_checkpoint]
-        if len(found) > 1:
-            uuids = tuple(sorted(str(item.uuid) for item in found))
+        transactions = [item for item in self.objects.at(revision) if not item.is_checkpoint]
+        if len(transactions) > 1:
+            uuids = tuple(sorted(str(item.uuid) for item in transactions))
             raise ForkError(
                 f"{self.objects}: revision {revision} forks, two writers committed it: {', '.join(uuids)}. "
                 "Keep one of them: move the other away.",
                 revision,
                 uuids,
             )
-        return [item.key for item in found]
+        return [item.key for item in transactions]
 
     def _check_own(self, state: CatalogState) -> None:
         """Raise ForkError when another transaction than a checkpoint's own stands beside it."""
@@ -289,8 +343,8 @@ class Chain:
         try:
             data = self._store.get(own)
         except NotFoundError:
-            found = [item for item in self.objects.at(state.revision) if not item.is_checkpoint]
-            uuids = [str(item.uuid) for item in found if self._store.head(item.key) is not None]
+            transactions = [item for item in self.objects.at(state.revision) if not item.is_checkpoint]
+            uuids = [str(item.uuid) for item in transactions if self._store.head(item.key) is not None]
         else:
             if digest(data) == state.digest or not _is_whole(data):
                 return  # a damaged one proves nothing: that is what checkpoints are for
@@ -342,24 +396,6 @@ class Chain:
         return transaction
 
 
-def _is_whole(data: bytes) -> bool:
-    try:
-        decode(data, "")
-    except (CorruptionError, FormatVersionError):
-        return False
-    return True
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """What became live and what ceased to be between two revisions."""
-
-    added: Mapping[str, AddFile]
-    removed: Mapping[str, AddFile]
-    shards_added: Mapping[str, AddShard]
-    shards_removed: Mapping[str, AddShard]
-
-
 def last_commit_ms(objects: CatalogObjects) -> int | None:
     """Return when the newest object that can be read was committed, in ms; None when none can be.
 
@@ -376,62 +412,9 @@ def last_commit_ms(objects: CatalogObjects) -> int | None:
     return None
 
 
-def revision_at(chain: Chain, newest: CatalogState, time_ms: int) -> int:
-    """Return the last revision that was committed at or before a time; reads a logarithmic number of them.
-
-    Raises:
-        NotFoundError: the catalog begins later.
-        PrunedError: what is kept of it does.
-    """
-    low, high = newest.floor, newest.revision
-    times = _Times(chain, newest)
-    if high < 0 or times.of(low) > time_ms:
-        if newest.floor:
-            raise PrunedError(f"{chain.objects}: that time was pruned, the earliest revision is {low}.", low)
-        raise NotFoundError(f"{chain.objects}: nothing was committed at that time yet.")
-    while low < high:
-        middle = (low + high + 1) // 2
-        if times.of(middle) <= time_ms:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-class _Times:
-    """When revisions were committed, by their own transactions: a foreign one beside them says nothing."""
-
-    def __init__(self, chain: Chain, newest: CatalogState) -> None:
-        self._chain = chain
-        self._objects = chain.objects
-        self._newest = newest
-
-    def of(self, revision: int) -> int:
-        """Return a commit time in ms.
-
-        Raises:
-            CorruptionError: neither the transaction nor a checkpoint beside it can be read.
-        """
-        if revision == self._newest.revision:
-            return self._newest.commit_time_ms
-        reasons = []
-        # The transaction first: a checkpoint beside it may be damaged, and stands in only where it is lost.
-        for item in sorted(self._own(revision), key=lambda item: item.is_checkpoint):
-            where = self._objects.store.locate(item.key)
-            try:
-                message = decode(self._objects.store.get(item.key), where)
-                (check_full if item.is_checkpoint else check_delta)(message, where)
-            except (CorruptionError, NotFoundError, StorageError) as error:
-                reasons.append(str(error))
-            else:
-                return message.commit_time_ms
-        said = f" {reasons[0]}" if reasons else ""
-        raise CorruptionError(f"{self._objects}: expected revision {revision}, got no file that can be read.{said}")
-
-    def _own(self, revision: int) -> list[CatalogObject]:
-        """Return the objects of the chain at a revision: only those when there are others beside them."""
-        found = self._objects.at(revision)
-        if len({item.uuid for item in found}) < 2:
-            return found
-        uuid = self._chain.at(revision).uuid
-        return [item for item in found if item.uuid == uuid]
+def _is_whole(data: bytes) -> bool:
+    try:
+        decode(data, "")
+    except (CorruptionError, FormatVersionError):
+        return False
+    return True

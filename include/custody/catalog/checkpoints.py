@@ -1,4 +1,8 @@
-"""Writing checkpoints: the whole state beside its transaction, a table of statistics, and the hint where to start."""
+"""The writing of checkpoints: the whole state beside its transaction, a table of statistics, and the hint.
+
+A checkpoint is read back before it counts. The hint names the newest checkpoint, so that a reader need not list the
+catalog; it may be old or lost, and no reader relies on it.
+"""
 
 from __future__ import annotations
 
@@ -47,22 +51,25 @@ def write_checkpoint(objects: CatalogObjects, state: CatalogState) -> ObjectInfo
     data = encode(checkpoint_message(state))
     store = objects.store
     if not store.put_if_absent(key, data) and not _is_whole(objects, key, state):
-        store.put(key, data)  # a damaged one: nobody can read it, so nobody misses it
-    found = store.get(key)
-    if found != data:
-        decode(found, store.locate(key))
+        store.put(key, data)  # nobody can read the damaged one that is there, so nothing is lost by replacing it
+    # Read back before the hint names it: later prunings may leave this checkpoint as the only start.
+    read_back = store.get(key)
+    if read_back != data:
+        decode(read_back, store.locate(key))
         if not _is_whole(objects, key, state):
             raise CorruptionError(f"{store.locate(key)}: read back another checkpoint than was written.")
+    # The table and the hint only save work. They come after the checkpoint, so that a crash leaves nothing that
+    # misleads.
     write_statistics(objects, state, statistics_table(objects, state))
     write_newest_hint(objects, Chain(objects), state)
-    return ObjectInfo(key, len(found), state.commit_time_ms)
+    return ObjectInfo(key, len(read_back), state.commit_time_ms)
 
 
 def write_newest_hint(objects: CatalogObjects, chain: Chain, state: CatalogState | None = None) -> None:
-    """Write where the newest checkpoint lies: it spares a listing, and shows a lost tail.
+    """Write the hint, which names the newest checkpoint: it spares a listing, and shows that a tail was lost.
 
-    It never moves back: where there is a newer checkpoint than that of `state`, or becomes one while this is done, the
-    hint says that one. A process that ends in between leaves an older hint, which readers pass over.
+    The hint never moves back: it names a newer checkpoint than that of `state` where there is one, also when others
+    write one meanwhile. A process that ends in between leaves an older hint, which readers pass over.
     """
     for _ in range(_HINT_ATTEMPTS):
         newest = _newest_behind(objects, chain, -1 if state is None else state.revision)
@@ -97,11 +104,11 @@ def _newest_behind(objects: CatalogObjects, chain: Chain, revision: int) -> Cata
     """Return the state of the newest checkpoint behind a revision that can be read, None without any."""
     for item in reversed([item for item in objects.list(after=revision) if item.is_checkpoint]):
         try:
-            found = chain.checkpoint(item, [])
+            checkpoint = chain.checkpoint(item, [])
         except CorruptionError:
             continue
-        if found is not None:
-            return found.state
+        if checkpoint is not None:
+            return checkpoint.state
     return None
 
 

@@ -1,4 +1,4 @@
-"""One object of the catalog: preamble, length, protobuf message, SHA-256 of all before it."""
+"""The encoding of one object of the catalog: preamble, length, protobuf message, SHA-256 of all before it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ FEATURES_WRITTEN: frozenset[str] = frozenset()
 
 def encode(transaction: Transaction) -> bytes:
     """Return the object's bytes; equal messages give equal bytes."""
+    # Deterministic, because the digest of the bytes is part of the next transaction.
     message = transaction.SerializeToString(deterministic=True)
     body = PREAMBLE + _LENGTH.pack(len(message)) + message
     return body + hashlib.sha256(body).digest()
@@ -51,6 +52,7 @@ def decode(data: bytes, path: object) -> Transaction:
         transaction.ParseFromString(bytes(body[start:]))
     except DecodeError as error:
         raise CorruptionError(f"{path} @{start}: expected a transaction, got {error}.") from error
+    # Before anything is used of the message: a feature may change what the other fields mean.
     if transaction.reader_features:
         check_readable(transaction, path)
     return transaction

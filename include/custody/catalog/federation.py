@@ -1,10 +1,10 @@
-"""One view over the catalogs of all writers of a database, and what brings a retired writer's files into another's.
+"""A view over the catalogs of all writers of a database, and how one writer takes over a retired writer's files.
 
-Each writer has a timeline of its own; there is no order between them. The view refreshes them side by side. A writer
-that is retired is sealed: nothing can be committed after that, also not by a process that knows nothing of it. Another
-writer may then write the sealed one's events into files of its own and say so in the same transaction (`Absorb`); from
-that transaction on readers of the view pass over the absorbed files. One transaction decides, so there is no moment at
-which events are seen twice or not at all.
+Each writer has a timeline of its own, with no order between them; the view refreshes them side by side. A writer that
+retires is sealed: nothing can be committed after that, not even by a process that does not know of it. Another writer
+may then write the sealed one's events into files of its own and say so in the same transaction (`Absorb`). From that
+transaction on readers of the view pass over the absorbed files: one transaction decides, so at no moment are events
+seen twice or not at all.
 """
 
 from __future__ import annotations
@@ -65,14 +65,16 @@ class Federation:
         Raises:
             CorruptionError: a catalog is damaged; the message names it.
         """
+        # New writers appear without notice: the first level of the store is the only list of them.
         for writer in self._store.folders(""):
             if writer not in self._catalogs and is_name(writer):
                 self._catalogs[writer] = Catalog(self._store, writer, self._database, self._clock)
         names = sorted(self._catalogs)
+        # Each load waits for the store, and the writers are independent of each other.
         with ThreadPoolExecutor(max(1, min(_PARALLEL, len(names)))) as threads:
             states = list(threads.map(lambda name: self._catalogs[name].load(), names))
-        found = {name: state for name, state in zip(names, states, strict=True) if state.revision >= 0}
-        return FederatedState(self._database, found)
+        states_by_writer = {name: state for name, state in zip(names, states, strict=True) if state.revision >= 0}
+        return FederatedState(self._database, states_by_writer)
 
 
 def seal(catalog: Catalog, reason: str) -> CatalogState:
@@ -95,11 +97,11 @@ def absorb(into: Catalog, sealed: Catalog, actions: Sequence[Action], *, next_ev
     state = sealed.load()
     if state.seal is None:
         raise ConflictError(f"{sealed.objects}: is not sealed, its writer may go on. Seal it first.")
-    said = Absorb(
+    entry = Absorb(
         writer=sealed.objects.writer,
         database=sealed.objects.database,
         catalog_id=state.catalog_id.bytes,
         revision=state.revision,
         digest=state.digest,
     )
-    return into.commit([*actions, Action(absorb=said)], next_event_id=next_event_id)
+    return into.commit([*actions, Action(absorb=entry)], next_event_id=next_event_id)

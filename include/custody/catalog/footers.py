@@ -1,4 +1,4 @@
-"""What a Parquet file's footer tells the catalog: the footer itself, typed statistics, blooms, the columns' types."""
+"""Footers of Parquet files, as the catalog keeps them: the footer itself, typed statistics, blooms, column types."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ def describe(file: AddFile, get_range: GetRange) -> None:
     footer = read_footer(get_range, file.path)
     metadata = parse_footer(footer, file.path)
     compressed = _ZSTD.compress(footer, asbytes=True)
+    # Long footers would make every reader of the catalog pay for them; whoever needs one reads it from the file.
     if len(compressed) <= FOOTER_BYTES_MAX:
         file.footer, file.footer_bytes = compressed, len(footer)
     file.statistics = statistics_of(metadata, get_range).SerializeToString(deterministic=True)
@@ -92,42 +93,44 @@ def fingerprint(schema: pa.Schema) -> bytes:
 
 def statistics_of(metadata: pq.FileMetaData, get_range: GetRange) -> FileStatistics:
     """Return bounds, nulls and blooms of the columns that the writer kept statistics of."""
-    made = [_column(metadata, number, get_range) for number in range(metadata.num_columns)]
-    return FileStatistics(columns=[column for column in made if column is not None])
+    columns = [_column(metadata, number, get_range) for number in range(metadata.num_columns)]
+    return FileStatistics(columns=[column for column in columns if column is not None])
 
 
 def _column(metadata: pq.FileMetaData, number: int, get_range: GetRange) -> ColumnStatistics | None:
     chunks = [metadata.row_group(group).column(number) for group in range(metadata.num_row_groups)]
-    kept = [chunk.statistics for chunk in chunks if chunk.is_stats_set and chunk.statistics is not None]
+    chunk_statistics = [chunk.statistics for chunk in chunks if chunk.is_stats_set and chunk.statistics is not None]
     blooms = _blooms(chunks, get_range)
-    if len(kept) != len(chunks) or not all(each.has_null_count for each in kept):
+    if len(chunk_statistics) != len(chunks) or not all(each.has_null_count for each in chunk_statistics):
         return ColumnStatistics(column=chunks[0].path_in_schema, blooms=blooms) if blooms else None
-    bounded = [each for each in kept if each.has_min_max]
-    made = ColumnStatistics(
-        column=chunks[0].path_in_schema if chunks else "", nulls=sum(each.null_count for each in kept), blooms=blooms
+    bounded = [each for each in chunk_statistics if each.has_min_max]
+    statistics = ColumnStatistics(
+        column=chunks[0].path_in_schema if chunks else "",
+        nulls=sum(each.null_count for each in chunk_statistics),
+        blooms=blooms,
     )
     # A row group without bounds and with values would make the others' bounds wrong.
-    if not bounded or any(not each.has_min_max and each.num_values for each in kept):
-        return made if chunks else None
+    if not bounded or any(not each.has_min_max and each.num_values for each in chunk_statistics):
+        return statistics if chunks else None
     bounds = _bounds(bounded)
     if bounds is None:
-        return made
+        return statistics
     low, high = bounds
     if len(str(low)) + len(str(high)) <= _BOUND_BYTES_MAX:
-        made.minimum.CopyFrom(value_of(low))
-        made.maximum.CopyFrom(value_of(high))
-    return made
+        statistics.minimum.CopyFrom(value_of(low))
+        statistics.maximum.CopyFrom(value_of(high))
+    return statistics
 
 
-def _bounds(kept: list[pq.Statistics]) -> tuple[Any, Any] | None:
+def _bounds(statistics: list[pq.Statistics]) -> tuple[Any, Any] | None:
     """Return the least and the greatest value; None where the raw values have another order, or do not fit."""
-    kind = kept[0].logical_type.type
+    kind = statistics[0].logical_type.type
     if kind in _UNORDERED:
         return None
     # The raw value of an unsigned number is that of the signed one with the same bits.
-    is_read = isinstance(kept[0].min, str) or (kind == "INT" and isinstance(kept[0].min, int))
-    low = min((each.min if is_read else each.min_raw) for each in kept)
-    high = max((each.max if is_read else each.max_raw) for each in kept)
+    is_read = isinstance(statistics[0].min, str) or (kind == "INT" and isinstance(statistics[0].min, int))
+    low = min((each.min if is_read else each.min_raw) for each in statistics)
+    high = max((each.max if is_read else each.max_raw) for each in statistics)
     return None if isinstance(high, int) and high > _INTEGER_MAX else (low, high)
 
 

@@ -1,10 +1,11 @@
-"""Removes data files that no kept revision lists: first out of the way, then, in a later run, for good.
+"""Garbage collection: data files that no kept revision lists go to the trash, and are deleted in a later run.
 
-Data is listed first and the catalog is loaded second, so that a file which is written and committed meanwhile is
-either not in the listing or in the catalog. A file that is written and not committed yet is young: only files older
-than a threshold are touched. Much time may pass between the look and the move, as a process may be stopped: so age and
-catalog are looked at again right before each file is moved, and the catalog once more right after it. What is in the
-trash and turns out to be listed is moved back, also by the next run if this one ends in between.
+Data is listed first and the catalog is loaded second, so that a file which is written and committed meanwhile is either
+not in the listing or in the catalog. A file that is written and not yet committed is young, and young files stay.
+
+Much time may pass between the look and the move, for a process may be stopped. So age and catalog are looked at again
+right before each file is moved, and the catalog once more right after it. A listed file that is found in the trash is
+moved back, also by the next run if this one ends in between.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _READ_ATTEMPTS = 5
 
 @dataclass
 class GarbageReport:
-    """What a run found: keys relative to the database, and bytes."""
+    """The result of a run: keys relative to the database, and bytes."""
 
     moved: list[str] = field(default_factory=list)
     moved_bytes: int = 0
@@ -41,7 +42,7 @@ class GarbageReport:
     unknown: list[str] = field(default_factory=list)
     """Names that are not custody's; they are left alone."""
     left: int = 0
-    """How many files more would be moved without the limit."""
+    """How many more files would be moved without the limit."""
 
 
 def collect_garbage(
@@ -62,25 +63,28 @@ def collect_garbage(
         PrunedError: others pruned it again and again while it was read; then nothing is touched.
     """
     objects, now = catalog.objects, clock.now_ms()
+    # Data before the catalog: a file that is committed in between is then in the catalog that is loaded second.
     data = list(objects.store.list(f"{objects.home}data/"))
     trash = list(objects.store.list(f"{objects.home}trash/"))
     run = _Run(catalog, now, older_than_ms, dry_run=dry_run)
     run.empty_trash(trash, now - trash_kept_ms, limit)
     run.move(data, limit)
     if catalog.copies is not None and not dry_run:
-        catalog.copies.tidy(_let_go(catalog), now - older_than_ms)  # what they hid lies in its place no more
-    return run.found
+        catalog.copies.tidy(
+            _copied_ids_of_history(catalog), now - older_than_ms
+        )  # the events that they hid are deleted
+    return run.report
 
 
-def _let_go(catalog: Catalog) -> set[str]:
+def _copied_ids_of_history(catalog: Catalog) -> set[str]:
     """Return the ids of all tombstones and marks that any kept revision has."""
     state = catalog.load()
     if state.revision < 0:
         return set()
-    known = copied_ids(catalog.at(state.floor))
+    ids = copied_ids(catalog.at(state.floor))
     for transaction in catalog.timeline(state.floor):
-        known.update(ids_added_by(transaction.actions))
-    return known
+        ids.update(ids_added_by(transaction.actions))
+    return ids
 
 
 def kept_files(catalog: Catalog) -> set[str]:
@@ -90,11 +94,11 @@ def kept_files(catalog: Catalog) -> set[str]:
         CorruptionError: the catalog cannot be read.
         PrunedError: others pruned it again and again while it was read.
     """
-    return _kept(catalog).paths
+    return _listed_paths(catalog).paths
 
 
-class _Kept:
-    """Which paths any kept revision lists; what is committed later is added by `refresh`."""
+class _ListedPaths:
+    """The paths that any kept revision lists; `refresh` adds those that were committed since."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -106,7 +110,7 @@ class _Kept:
             self._follow(state.floor)
 
     def refresh(self) -> None:
-        """Add what was committed since; when that was pruned already, all that is live stands for it."""
+        """Add what was committed since; of revisions that were pruned already, what is still live."""
         state = self._catalog.load()
         if state.revision == self._seen:
             return
@@ -125,13 +129,13 @@ class _Kept:
         self.paths.update(path for file in files for path in (file.path, file.toc_path) if path)
 
 
-def _kept(catalog: Catalog) -> _Kept:
+def _listed_paths(catalog: Catalog) -> _ListedPaths:
     for _ in range(_READ_ATTEMPTS - 1):
         try:
-            return _Kept(catalog)
+            return _ListedPaths(catalog)
         except PrunedError:
-            continue  # what was read is gone: from the new floor on anew
-    return _Kept(catalog)
+            continue  # others pruned what was being read: begin again at the new floor
+    return _ListedPaths(catalog)
 
 
 class _Run:
@@ -143,43 +147,43 @@ class _Run:
         self._now = now_ms
         self._older_than_ms = older_than_ms
         self._dry_run = dry_run
-        self.found = GarbageReport()
-        self._kept = _kept(catalog)
+        self.report = GarbageReport()
+        self._listed = _listed_paths(catalog)
 
     def empty_trash(self, trash: list[ObjectInfo], before_ms: int, limit: int | None) -> None:
         """Move back what is listed, delete what was moved before a time."""
-        found = self.found
+        report = self.report
         for info in trash:
             moved, _, path = info.key.removeprefix(f"{self._objects.home}trash/").partition("/")
             if not moved.isdigit() or parse_event_log(path) is None:
-                found.unknown.append(info.key.removeprefix(self._objects.home))
-            elif self._is_kept(path):
+                report.unknown.append(info.key.removeprefix(self._objects.home))
+            elif self._is_listed(path):
                 if self._store.head(self._objects.home + path) is None:
-                    found.restored.append(path)
+                    report.restored.append(path)
                     self._put_back(info.key, path)
-            elif int(moved) <= before_ms and (limit is None or len(found.deleted) < limit):
-                found.deleted.append(path)
-                found.deleted_bytes += info.size_bytes
+            elif int(moved) <= before_ms and (limit is None or len(report.deleted) < limit):
+                report.deleted.append(path)
+                report.deleted_bytes += info.size_bytes
                 if not self._dry_run:
                     self._store.delete(info.key)
                     self._store.drop_folder(info.key.rpartition("/")[0] + "/")
 
     def move(self, data: list[ObjectInfo], limit: int | None) -> None:
         """Move what is not listed and old to the trash."""
-        found = self.found
+        report = self.report
         for info in data:
             path = info.key.removeprefix(self._objects.home)
-            if self._is_kept(path):
+            if self._is_listed(path):
                 continue
             if parse_event_log(path) is None:
-                found.unknown.append(path)
+                report.unknown.append(path)
             elif info.modified_ms > self._now - self._older_than_ms:
-                found.young.append(path)
-            elif limit is not None and len(found.moved) >= limit:
-                found.left += 1
+                report.young.append(path)
+            elif limit is not None and len(report.moved) >= limit:
+                report.left += 1
             elif self._dry_run or self._moved(info, path):
-                found.moved.append(path)
-                found.moved_bytes += info.size_bytes
+                report.moved.append(path)
+                report.moved_bytes += info.size_bytes
 
     def _moved(self, info: ObjectInfo, path: str) -> bool:
         """Move a file unless it was written anew or listed meanwhile; put it back when it was listed in between."""
@@ -187,24 +191,26 @@ class _Run:
         if now is None:
             return False
         if now.modified_ms > self._now - self._older_than_ms:
-            self.found.young.append(path)
+            self.report.young.append(path)
             return False
-        if self._is_kept(path):
+        if self._is_listed(path):
             return False
         target = f"{self._objects.home}trash/{self._now:0{TIME_DIGITS}d}/{path}"
         try:
+            # Moved, not deleted: for as long as it lies in the trash, a commit that lists it after all can have it
+            # back.
             self._store.move(info.key, target)
         except (StorageError, NotFoundError):
             if self._store.head(info.key) is not None:
                 raise
             return False  # another run was quicker
-        if self._is_kept(path):
+        if self._is_listed(path):
             self._put_back(target, path)
-            self.found.restored.append(path)
+            self.report.restored.append(path)
             return False
         if self._store.keeps_times and self._was_written_anew(target):
-            self._put_back(target, path)  # between the look and the move: its commit is to come
-            self.found.young.append(path)
+            self._put_back(target, path)  # written between the look and the move; its commit is yet to come
+            self.report.young.append(path)
             return False
         return True
 
@@ -212,11 +218,11 @@ class _Run:
         moved = self._store.head(key)
         return moved is not None and moved.modified_ms > self._now - self._older_than_ms
 
-    def _is_kept(self, path: str) -> bool:
+    def _is_listed(self, path: str) -> bool:
         """Whether a revision lists a file, by the newest state."""
-        if path not in self._kept.paths:
-            self._kept.refresh()
-        return path in self._kept.paths
+        if path not in self._listed.paths:
+            self._listed.refresh()
+        return path in self._listed.paths
 
     def _put_back(self, key: str, path: str) -> None:
         """Give a file in the trash its place again, unless somebody has just written it anew."""

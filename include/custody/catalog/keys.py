@@ -1,9 +1,9 @@
-"""Where the objects of one catalog lie and what they are called.
+"""The keys of a catalog's objects in the store, and listings of them.
 
 Layout: `<writer>/<database>/transactions/<revision, 20 digits>/<uuid>.txn`, a checkpoint beside its transaction as
 `<uuid>.ckpt`. The uuid in a name is derived from the catalog's id, the revision and the predecessor's uuid: two
 processes that race for a revision aim at one key, which put-if-absent gives to one of them. The first transaction's
-name is fixed, so creation is a race with one winner too. Only where a store has no put-if-absent are names random.
+name is fixed, so creation is a race with one winner too. Names are random only where a store has no put-if-absent.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class CatalogObjects:
 
     def checkpoints(self, *, up_to: int | None = None) -> list_of[CatalogObject]:
         """Return all checkpoints up to a revision, newest first; lists the whole catalog."""
-        found = [item for item in self.list() if item.is_checkpoint and (up_to is None or item.revision <= up_to)]
-        return found[::-1]
+        items = [item for item in self.list() if item.is_checkpoint and (up_to is None or item.revision <= up_to)]
+        return items[::-1]
 
     def _parsed(self, keys: Iterator[str]) -> Iterator[CatalogObject]:
         for key in keys:
@@ -92,7 +92,7 @@ def uuid_text(uuid: bytes) -> str:
 
 def derived(namespace: bytes, name: str) -> bytes:
     """Return the 16 bytes of the uuid of version 5, as RFC 9562 makes it."""
-    made = bytearray(sha1(namespace + name.encode(), usedforsecurity=False).digest()[:16])
-    made[6] = made[6] & 0x0F | 0x50
-    made[8] = made[8] & 0x3F | 0x80
-    return bytes(made)
+    uuid = bytearray(sha1(namespace + name.encode(), usedforsecurity=False).digest()[:16])
+    uuid[6] = uuid[6] & 0x0F | 0x50
+    uuid[8] = uuid[8] & 0x3F | 0x80
+    return bytes(uuid)

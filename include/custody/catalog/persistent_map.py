@@ -1,7 +1,7 @@
-"""Maps that are changed by making new ones, at a cost that follows the change and not the size.
+"""Persistent maps: a change makes a new map, at a cost that follows the change and not the size.
 
 A map has a base, which many maps share and nobody changes, and a small layer of changes over it. A new map copies the
-layer only; when the layer grows beyond the square root of the base, both are merged into a new base. So a commit on
+layer only; when the layer outgrows the square root of the base, both are merged into a new base. So a commit on
 100,000 files costs what a commit on a hundred costs, and reading stays the reading of a dict (figures:
 docs/design/013).
 """
@@ -42,15 +42,15 @@ class PersistentMap(Mapping[str, V], Generic[V]):
         """Return the map after changes: a value for a key that is set, REMOVED for one that is removed."""
         if not changes:
             return self
-        made = self._empty()
-        made._length = self._length + sum(
+        changed = self._empty()
+        changed._length = self._length + sum(
             (value is not REMOVED) - (key in self) for key, value in changes.items()
         )  # True counts 1
-        made._base = self._base
-        made._layer = {**self._layer, **changes}
-        if len(made._layer) > max(_LAYER_MIN, 2 * int(len(self._base) ** 0.5)):
-            made._merge()
-        return made
+        changed._base = self._base
+        changed._layer = {**self._layer, **changes}
+        if len(changed._layer) > max(_LAYER_MIN, 2 * int(len(self._base) ** 0.5)):
+            changed._merge()
+        return changed
 
     def _empty(self) -> PersistentMap[V]:
         return PersistentMap()
@@ -65,6 +65,7 @@ class PersistentMap(Mapping[str, V], Generic[V]):
         self._base, self._layer = merged, {}
 
     def __getitem__(self, key: str) -> V:
+        # The layer hides the base. Values are messages, never None, so None means that the layer has no say.
         value = self._layer.get(key)
         if value is None:
             return self._base[key]
@@ -113,18 +114,18 @@ class FileMap(PersistentMap[AddFile]):
     @classmethod
     def undecoded(cls, paths: list[str], messages: list[bytes], where: str = "") -> FileMap:
         """Return the files of the checkpoint at `where`; a message that is no entry raises when it is looked at."""
-        made = cls()
+        files = cls()
         base = _Base(zip(paths, messages, strict=True))
         base.where = where
-        made._base = base  # type: ignore[assignment]
-        made._length = len(made._base)
-        return made
+        files._base = base  # type: ignore[assignment]
+        files._length = len(files._base)
+        return files
 
     def changed(self, changes: Mapping[str, AddFile | Removed]) -> FileMap:
         """Return the files after changes, as PersistentMap does."""
-        made = super().changed(changes)
-        assert isinstance(made, FileMap)  # noqa: S101 - `_empty` makes one
-        return made
+        files = super().changed(changes)
+        assert isinstance(files, FileMap)  # noqa: S101 - `_empty` makes one
+        return files
 
     def _empty(self) -> FileMap:
         return FileMap()
@@ -158,8 +159,8 @@ class FileMap(PersistentMap[AddFile]):
 
     def changed_since(self, digests: Mapping[str, bytes | None]) -> list[str]:
         """Return the paths of which another SHA-256 is known than these say; entries not looked at are not decoded."""
-        known = ((path, super(FileMap, self).__getitem__(path)) for path in digests if path in self)
-        return [path for path, file in known if isinstance(file, AddFile) and file.sha256 != (digests[path] or b"")]
+        entries = ((path, super(FileMap, self).__getitem__(path)) for path in digests if path in self)
+        return [path for path, file in entries if isinstance(file, AddFile) and file.sha256 != (digests[path] or b"")]
 
     def file_of(self, event_id: int) -> AddFile | None:
         """Return the file whose id range holds an event; the newest one first."""
@@ -182,6 +183,7 @@ class FileMap(PersistentMap[AddFile]):
         """Return the base's paths by first id, their first ids, and how far any file up to each one reaches."""
         base = self._base
         assert isinstance(base, _Base)  # noqa: S101 - made so by every constructor
+        # Sorted once for each base and shared by all maps on it; the layer is small enough to be scanned.
         if base.by_id is None:
             files = sorted((self._decoded(path) for path in list(base)), key=lambda file: file.first_event_id)
             firsts = np.array([file.first_event_id for file in files], np.uint64)

@@ -1,8 +1,8 @@
-"""Forgets the oldest revisions, and only those: from the front, behind a checkpoint that stays.
+"""Pruning: the oldest revisions of a catalog are deleted, from the front, behind a checkpoint that stays.
 
-The floor is committed before anything is deleted, so that a reader is told "pruned" and never finds a hole, and the
-transaction that says so carries the digest of the checkpoint at the floor. Deletion goes from the oldest revision on;
-what a crash leaves is deleted by the next run.
+The floor is committed before anything is deleted, so that a reader is told "pruned" and never finds a hole; the
+transaction that says so carries the digest of the checkpoint at the floor. Deletion goes from the oldest revision on,
+and what a crash leaves is deleted by the next run.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def plan_prune(catalog: Catalog, before: int, checkpoints_kept: int = CHECKPOINT
     state = catalog.load()
     catalog.at(before)
     readable = readable_checkpoints(catalog)
+    # Newer checkpoints stay as well, so that damage to one of them does not cost the history that is kept.
     candidates = [revision for revision in readable[checkpoints_kept:] if revision <= before]
     floor = max([state.floor, *candidates])
     reason = ""
@@ -77,26 +78,27 @@ def raise_floor(catalog: Catalog, plan: PrunePlan) -> None:
     """
     try:
         if plan.floor > catalog.load().floor:
-            said = checkpoint_digest(catalog.objects, catalog.at(plan.floor))
-            catalog.commit([Action(prune=Prune(floor=plan.floor, checkpoint_digest=said))])
+            checkpoint = checkpoint_digest(catalog.objects, catalog.at(plan.floor))
+            catalog.commit([Action(prune=Prune(floor=plan.floor, checkpoint_digest=checkpoint))])
     except (NotFoundError, CommitConflictError):
         if catalog.load().floor < plan.floor:
             raise
-        # Another process pruned further in the meantime: what this one was to say is said.
+        # Another process has raised the floor further meanwhile: there is nothing left to say.
 
 
 def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
-    """Delete what a plan names; its floor was raised before, maybe by a process that died."""
-    catalog.settle()
+    """Delete the objects that a plan names; its floor was raised before, perhaps by a process that died."""
+    catalog.settle()  # the floor has to be durable before the first revision below it goes
     store = catalog.objects.store
     folder = ""
     for key in plan.keys:
         if store.head(key) is None:
-            continue  # it is gone, or a folder that somebody put there
+            continue  # it is gone already, or it is a folder that somebody put there
         if folder and not key.startswith(folder):
             store.drop_folder(folder)
         folder = key.rpartition("/")[0] + "/"
         store.delete(key)
+    # A pruning that crashed may have left empty folders behind.
     for name in store.folders(catalog.objects.prefix):
         revision = parse_revision(name)
         if revision is not None and revision < plan.floor:
@@ -105,8 +107,8 @@ def drop_revisions(catalog: Catalog, plan: PrunePlan) -> None:
 
 def readable_checkpoints(catalog: Catalog) -> list[int]:
     """Return the revisions of the checkpoints that can be read, the newest first."""
-    found = (item for item in catalog.objects.checkpoints() if _is_readable(catalog, item))
-    return list(dict.fromkeys(item.revision for item in found))
+    readable = (item for item in catalog.objects.checkpoints() if _is_readable(catalog, item))
+    return list(dict.fromkeys(item.revision for item in readable))
 
 
 def _keys_below(catalog: Catalog, floor: int) -> tuple[str, ...]:
@@ -121,7 +123,7 @@ def _keys_below(catalog: Catalog, floor: int) -> tuple[str, ...]:
 def _is_readable(catalog: Catalog, item: CatalogObject) -> bool:
     """Whether a reader can begin at a checkpoint: it is whole, of this catalog, and of the transaction beside it."""
     try:
-        found = catalog.chain.checkpoint(item, [])
+        checkpoint = catalog.chain.checkpoint(item, [])
     except CustodyError:
         return False
-    return found is not None and found.state.catalog_id == catalog.load().catalog_id
+    return checkpoint is not None and checkpoint.state.catalog_id == catalog.load().catalog_id

@@ -1,19 +1,12 @@
-"""What a catalog says besides its files, as far as its objects can still be read: for a catalog that is made anew.
+"""Rebuild: a new catalog from what data files and the readable objects of the old catalog still say.
 
-What was forgotten, what is held, what expired and what is known to be lost stands in the catalog and nowhere else; data
-files know nothing of it. So the objects that are left are read one by one, each trusted for its own checksum, in the
-order of their revisions. What one that cannot be read did is unknown: a later checkpoint makes up for it, as it says
-everything anew. Objects that earlier rebuilds moved aside are read first, so that a rebuild that was interrupted can be
-done again.
+Files come from the footers of the event logs, at two range reads a file: each footer names the events it holds and, if
+it was embedded, the transaction that added it. Tombstones, holds, marks and losses are in the catalog alone, so they
+are salvaged from its objects, one by one, each trusted for its own checksum, and from the second copies. Objects that
+an earlier rebuild moved aside are read too, so that an interrupted rebuild can be repeated.
 
-Tombstones and marks are kept a second time (`forgotten`): what objects of the catalog do not tell is taken from there.
-
-A catalog made again from the footers of the data files alone, when nothing else is left.
-
-Two range reads a file: its last 8 bytes, then its footer, whose key-value metadata says which events it holds and, if
-it was embedded, by which transaction it was added. What footers cannot tell is stated as lost: removals, the index
-shards, and the revisions that only such actions made. Tombstones, holds, marks and losses are taken over as far as
-objects of the old catalog can be read (`salvage`). The old objects are moved aside, never deleted.
+What neither source tells is stated as lost: removals, index shards, and the revisions that only such actions made. The
+old objects are moved aside, never deleted.
 """
 
 from __future__ import annotations
@@ -38,7 +31,7 @@ from custody.catalog.second_copies import SecondCopies, SecondCopyStore
 from custody.catalog.transaction_pb2 import Action, AddFile, AddShard, Note, SourceRange, Transaction
 from custody.catalog.wellformed import check_action, have_ids_in_common
 from custody.clock import Clock
-from custody.errors import ConflictError, CorruptionError, CustodyError, InvalidInputError, NotFoundError, StorageError
+from custody.errors import CorruptionError, CustodyError, InvalidInputError, NotFoundError, StorageError
 from custody.format.names import (
     TIME_DIGITS,
     parse_event_log,
@@ -51,11 +44,12 @@ from custody.format.names import (
 
 REPLACED_PREFIX = "transactions-replaced-"
 KINDS = ("tombstones", "holds", "marks", "losses")
+METADATA_KEY = b"custody"
 
 
 @dataclass
 class Salvaged:
-    """What could be read, by kind and name, as the actions that say it again."""
+    """Tombstones, holds, marks and losses of the old catalog, as the actions that add them again."""
 
     actions: dict[str, dict[str, Action]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     read: int = 0
@@ -63,13 +57,13 @@ class Salvaged:
     unread: list[str] = field(default_factory=list)
     """Objects that could not be read and that no later checkpoint makes up for."""
     _of: dict[tuple[str, str], bytes] = field(default_factory=dict)
-    """Which catalog said it last, by kind and name."""
+    """The id of the catalog that stated an entry last, by kind and name."""
     copies: SecondCopies = field(default_factory=SecondCopies)
     """The second copies of tombstones and marks."""
 
     def all(self) -> list[Action]:
         """Return the actions, in a fixed order."""
-        return [kept[name] for kind in KINDS for kept in [self.actions[kind]] for name in sorted(kept)]
+        return [of_kind[name] for kind in KINDS for of_kind in [self.actions[kind]] for name in sorted(of_kind)]
 
     def counts(self) -> dict[str, int]:
         """Return how many there are of each kind."""
@@ -82,7 +76,7 @@ class Salvaged:
 
     @property
     def more(self) -> list[str]:
-        """Why an answer may give out more than before; nothing when all is known that was forgotten or expired."""
+        """Why answers may give out more than before; empty when all that was forgotten or expired is known."""
         if self.read and not self.unread:
             return []
         if self.copies.since is None:
@@ -100,10 +94,10 @@ class Salvaged:
         return None
 
     def follow(self, message: Transaction, key: str) -> None:
-        """Take over what a transaction or a checkpoint says.
+        """Take over the entries of a transaction or a checkpoint.
 
-        A checkpoint says all of its own catalog anew. Of another catalog's, such as one that was rebuilt or one that
-        does not belong here, it says nothing: that stays, as nobody may see again what was forgotten there.
+        A checkpoint states all entries of its own catalog anew. Entries of another catalog, such as one that was
+        rebuilt, stay: nobody may see again what was forgotten there.
         """
         self.read += 1
         of = message.catalog_id
@@ -113,16 +107,16 @@ class Salvaged:
                     del self.actions[kind][name]
             self.unread.clear()
         for action in message.actions:
-            said = _said(action)
-            if said is None:
+            entry = _said(action)
+            if entry is None:
                 continue
-            kind, name, stands = said
+            kind, name, is_added = entry
             try:
                 check_action(action)
             except InvalidInputError:
                 self.unread.append(key)
                 continue
-            if stands:
+            if is_added:
                 self.actions[kind][name], self._of[kind, name] = action, of
             else:
                 self.actions[kind].pop(name, None)
@@ -134,55 +128,25 @@ def salvage(objects: CatalogObjects) -> Salvaged:
     Raises:
         FormatVersionError: a newer custody wrote here: that is no damage.
     """
-    found = Salvaged()
+    salvaged = Salvaged()
+    # An interrupted rebuild has moved objects aside and may have written some of the new catalog: both are read.
     asides = [name for name in objects.store.folders(objects.home) if name.startswith(REPLACED_PREFIX)]
     for prefix in (*(f"{objects.home}{name}/" for name in sorted(asides)), objects.prefix):
         for key in _keys(objects, prefix):
             try:
-                found.follow(decode(objects.store.get(key), key), key)
+                salvaged.follow(decode(objects.store.get(key), key), key)
             except (CorruptionError, StorageError, NotFoundError):
-                found.unread.append(key)
-    found.copies = SecondCopyStore(objects).read()
-    for name, copy in found.copies.by_id.items():
+                salvaged.unread.append(key)
+    salvaged.copies = SecondCopyStore(objects).read()
+    for name, copy in salvaged.copies.by_id.items():
         kind = "tombstones" if copy.action.HasField("add_tombstone") else "marks"
-        found.actions[kind].setdefault(name, copy.action)
-    return found
-
-
-def _keys(objects: CatalogObjects, prefix: str) -> Iterator[str]:
-    """Yield the objects below a prefix, oldest revision first, a checkpoint behind its transaction."""
-    found = []
-    for key in objects.store.keys(prefix):
-        folder, _, name = key.removeprefix(prefix).partition("/")
-        revision, parsed = parse_revision(folder), parse_transaction(name)
-        if revision is not None and parsed is not None:
-            found.append((revision, parsed[1], key))
-    yield from (key for _, _, key in sorted(found))
-
-
-def _said(action: Action) -> tuple[str, str, bool] | None:
-    """Return of what kind an action is, whom it names, and whether that stands from then on; None for another one."""
-    kind = action.WhichOneof("kind")
-    if kind == "add_hold":
-        return "holds", action.add_hold.name, True
-    if kind == "remove_hold":
-        return "holds", action.remove_hold.name, False
-    by_id = {
-        "add_tombstone": ("tombstones", action.add_tombstone.id, True),
-        "remove_tombstone": ("tombstones", action.remove_tombstone.id, False),
-        "add_mark": ("marks", action.add_mark.id, True),
-        "remove_mark": ("marks", action.remove_mark.id, False),
-        "add_loss": ("losses", action.add_loss.id, True),
-    }.get(kind or "")
-    return None if by_id is None else (by_id[0], by_id[1].hex(), by_id[2])
-
-
-METADATA_KEY = b"custody"
+        salvaged.actions[kind].setdefault(name, copy.action)
+    return salvaged
 
 
 @dataclass
 class FooterScan:
-    """What the data files say."""
+    """The data files, as their footers describe them."""
 
     files: list[AddFile] = field(default_factory=list)
     """In the order of their first event ids."""
@@ -194,9 +158,36 @@ class FooterScan:
     """Why files are left out."""
 
 
+def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: Iterable[str] = ()) -> FooterScan:
+    """Read the footer of every event log; with `hashes` the whole file, for its digest."""
+    scanned, without = FooterScan(), set(leave_out)
+    for info in objects.store.list(f"{objects.home}data/"):
+        path = info.key.removeprefix(objects.home)
+        if "." not in path.rpartition("/")[2]:
+            scanned.skipped.append(
+                f"{objects.store.locate(info.key)}: expected a folder, got a link or a file: what lies behind it is "
+                "not looked at. Put the folder itself in its place."
+            )
+        if parse_event_log(path) is None or not path.endswith(".parquet") or path in without:
+            continue
+        try:
+            file, revision, attempt = _described(objects, path, info.size_bytes, hashes=hashes)
+        except CustodyError as error:
+            scanned.skipped.append(str(error))
+            continue
+        scanned.files.append(file)
+        if revision is not None:
+            scanned.transactions[path] = revision
+        if attempt is not None:
+            scanned.attempts[path] = attempt
+    scanned.files.sort(key=lambda file: (file.first_event_id, -file.last_event_id))
+    _drop_covered(scanned)
+    return scanned
+
+
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a rebuild made."""
+    """The result of a rebuild."""
 
     revision: int
     files: int
@@ -206,31 +197,59 @@ class Rebuilt:
     """Where the old objects were moved, empty when there were none."""
 
 
-def scan_footers(objects: CatalogObjects, *, hashes: bool = False, leave_out: Iterable[str] = ()) -> FooterScan:
-    """Read the footer of every event log; with `hashes` the whole file, for its digest."""
-    found, without = FooterScan(), set(leave_out)
-    for info in objects.store.list(f"{objects.home}data/"):
-        path = info.key.removeprefix(objects.home)
-        if "." not in path.rpartition("/")[2]:
-            found.skipped.append(
-                f"{objects.store.locate(info.key)}: expected a folder, got a link or a file: what lies behind it is "
-                "not looked at. Put the folder itself in its place."
-            )
-        if parse_event_log(path) is None or not path.endswith(".parquet") or path in without:
-            continue
-        try:
-            file, revision, attempt = _described(objects, path, info.size_bytes, hashes=hashes)
-        except CustodyError as error:
-            found.skipped.append(str(error))
-            continue
-        found.files.append(file)
-        if revision is not None:
-            found.transactions[path] = revision
-        if attempt is not None:
-            found.attempts[path] = attempt
-    found.files.sort(key=lambda file: (file.first_event_id, -file.last_event_id))
-    _drop_covered(found)
-    return found
+def rebuild(
+    catalog: Catalog,
+    clock: Clock,
+    scanned: FooterScan,
+    containers: Sequence[str] = (),
+    salvaged: Salvaged | None = None,
+) -> Rebuilt:
+    """Write a new catalog that lists the scanned files; the old one's objects are moved aside first.
+
+    With the names of the containers it lists each file's shard too: the index step builds those that are gone. What
+    `salvaged` says is taken over with the first transaction.
+
+    Durability: on return the new catalog survives power loss. A crash before leaves the old objects aside and a
+    catalog that is not complete; run it again.
+    """
+    salvaged = Salvaged() if salvaged is None else salvaged
+    aside = set_aside(catalog.objects, clock, "replaced")
+    fresh = Catalog(catalog.objects.store, catalog.objects.writer, catalog.objects.database, clock)
+    fresh.copies = catalog.copies
+    lost, gaps = rebuild_losses(scanned, salvaged, containers), _gaps(sorted(set(scanned.transactions.values())))
+    # In the order of their revisions where footers tell it, so that the new history resembles the old one.
+    order = sorted(scanned.files, key=lambda file: (_revision_of(scanned, file), file.first_event_id))
+    note = Note(kind=Note.REBUILT, text="; ".join(lost), lost_revisions=gaps)
+    extra = [Action(note=note), *salvaged.all()]
+    state = fresh.load()
+    for (_, attempt), files in groupby(order, key=lambda file: _added_by(scanned, file)):
+        added = list(files)
+        last = max(file.last_event_id for file in added)
+        shards = [Action(add_shard=shard_of(file, containers)) for file in added if containers]
+        actions = [*extra, *(Action(add_file=file) for file in added), *shards]
+        state = fresh.commit(actions, next_event_id=last + 1, attempt=attempt)
+        extra = []
+    if extra:
+        state = fresh.commit(extra)
+    # A new catalog begins with a checkpoint, so that the next damage to its first transactions costs nothing.
+    fresh.write_checkpoint()
+    return Rebuilt(state.revision, len(order), sum(file.rows for file in order), tuple(lost), aside)
+
+
+def rebuild_losses(scanned: FooterScan, salvaged: Salvaged, containers: Sequence[str] = ()) -> list[str]:
+    """Return what a catalog made of these will not know."""
+    lost = list(scanned.skipped)
+    revisions = sorted(set(scanned.transactions.values()))
+    gaps = _gaps(revisions)
+    if gaps:
+        lost.append(f"{len(gaps)} revisions between {revisions[0]} and {revisions[-1]} added no file that is left")
+    lost.append("removals: a file that was removed and is still there is live again, unless a mark names it")
+    lost += [] if salvaged.lost is None else [salvaged.lost]
+    lost.append("catalogs that were absorbed, and whether the writer was retired")
+    lost += [] if containers else ["index shards"]
+    if not revisions:
+        lost.append("the numbers of revisions, and their order: files are taken in the order of their events")
+    return lost
 
 
 def shard_of(file: AddFile, containers: Sequence[str]) -> AddShard:
@@ -247,67 +266,14 @@ def shard_of(file: AddFile, containers: Sequence[str]) -> AddShard:
     )
 
 
-def rebuild_losses(scanned: FooterScan, kept: Salvaged, containers: Sequence[str] = ()) -> list[str]:
-    """Return what a catalog made of these will not know."""
-    lost = list(scanned.skipped)
-    known = sorted(set(scanned.transactions.values()))
-    gaps = _gaps(known)
-    if gaps:
-        lost.append(f"{len(gaps)} revisions between {known[0]} and {known[-1]} added no file that is left")
-    lost.append("removals: a file that was removed and is still there is live again, unless a mark names it")
-    lost += [] if kept.lost is None else [kept.lost]
-    lost.append("catalogs that were absorbed, and whether the writer was retired")
-    lost += [] if containers else ["index shards"]
-    if not known:
-        lost.append("the numbers of revisions, and their order: files are taken in the order of their events")
-    return lost
-
-
-def rebuild(
-    catalog: Catalog,
-    clock: Clock,
-    scanned: FooterScan,
-    containers: Sequence[str] = (),
-    kept: Salvaged | None = None,
-) -> Rebuilt:
-    """Write a new catalog that lists the scanned files; the old one's objects are moved aside first.
-
-    With the names of the containers it lists each file's shard too: the index step builds those that are gone. What
-    `kept` says is taken over with the first transaction.
-
-    Durability: on return the new catalog survives power loss. A crash before leaves the old objects aside and a
-    catalog that is not complete; run it again.
-    """
-    kept = Salvaged() if kept is None else kept
-    aside = set_aside(catalog.objects, clock, "replaced")
-    fresh = Catalog(catalog.objects.store, catalog.objects.writer, catalog.objects.database, clock)
-    fresh.copies = catalog.copies
-    lost, gaps = rebuild_losses(scanned, kept, containers), _gaps(sorted(set(scanned.transactions.values())))
-    order = sorted(scanned.files, key=lambda file: (_revision_of(scanned, file), file.first_event_id))
-    note = Note(kind=Note.REBUILT, text="; ".join(lost), lost_revisions=gaps)
-    extra = [Action(note=note), *kept.all()]
-    state = fresh.load()
-    for (_, attempt), files in groupby(order, key=lambda file: _added_by(scanned, file)):
-        added = list(files)
-        last = max(file.last_event_id for file in added)
-        shards = [Action(add_shard=shard_of(file, containers)) for file in added if containers]
-        actions = [*extra, *(Action(add_file=file) for file in added), *shards]
-        state = fresh.commit(actions, next_event_id=last + 1, attempt=attempt)
-        extra = []
-    if extra:
-        state = fresh.commit(extra)
-    fresh.write_checkpoint()
-    return Rebuilt(state.revision, len(order), sum(file.rows for file in order), tuple(lost), aside)
-
-
-def _gaps(known: Sequence[int]) -> list[int]:
-    """Return the revisions between the first and the last of those that are known, which are sorted."""
-    return sorted(set(range(known[0], known[-1] + 1)) - set(known)) if known else []
+def aside_prefix(objects: CatalogObjects, clock: Clock, why: str) -> str:
+    """Return the prefix, beside the catalog, to which objects are moved or copied now."""
+    return f"{objects.home}transactions-{why}-{clock.now_ms():0{TIME_DIGITS}d}/"
 
 
 def set_aside(objects: CatalogObjects, clock: Clock, why: str, from_revision: int = 0) -> str:
     """Move the catalog's objects from a revision on to a folder beside it; return its prefix, empty if none moved."""
-    target = f"{objects.home}transactions-{why}-{clock.now_ms():0{TIME_DIGITS}d}/"
+    target = aside_prefix(objects, clock, why)
     first = objects.folder(from_revision)
     moved = False
     keys = [key for key in objects.store.keys(objects.prefix) if key >= first or key == objects.hint]
@@ -340,32 +306,32 @@ def wipe(objects: CatalogObjects, confirm: str) -> int:
     return len(keys)
 
 
-def replace_from(objects: CatalogObjects, clock: Clock, revision: int, key: str, data: bytes) -> None:
-    """Let one object take the place of all from a revision on, after these were copied to a folder beside.
+def _keys(objects: CatalogObjects, prefix: str) -> Iterator[str]:
+    """Yield the objects below a prefix, oldest revision first, a checkpoint behind its transaction."""
+    ordered = []
+    for key in objects.store.keys(prefix):
+        folder, _, name = key.removeprefix(prefix).partition("/")
+        revision, parsed = parse_revision(folder), parse_transaction(name)
+        if revision is not None and parsed is not None:
+            ordered.append((revision, parsed[1], key))
+    yield from (key for _, _, key in sorted(ordered))
 
-    Where names are derived the key is that of the revision's own transaction: one write decides.
 
-    Raises:
-        ConflictError: somebody wrote there meanwhile; nothing was replaced.
-    """
-    target = f"{objects.home}transactions-damaged-{clock.now_ms():0{TIME_DIGITS}d}/"
-    store, first = objects.store, objects.folder(revision)
-    keys = [found for found in store.keys(objects.prefix) if found >= first and store.head(found) is not None]
-    old = {found: store.get(found) for found in keys}
-    for found, content in old.items():
-        store.put(target + found.removeprefix(objects.prefix), content)
-    if key in old:
-        is_free = store.get(key) == old[key]
-        if is_free:
-            store.put(key, data)
-    else:
-        is_free = store.put_if_absent(key, data) or store.get(key) == data
-    if not is_free:
-        raise ConflictError(f"{store.locate(key)}: somebody wrote it while the catalog was repaired. Try again.")
-    for found in sorted(old, reverse=True):
-        if found != key:
-            store.delete(found)
-            store.drop_folder(found.rpartition("/")[0] + "/")
+def _said(action: Action) -> tuple[str, str, bool] | None:
+    """Return the kind and name of an entry, and whether the action adds it; None for actions of other kinds."""
+    kind = action.WhichOneof("kind")
+    if kind == "add_hold":
+        return "holds", action.add_hold.name, True
+    if kind == "remove_hold":
+        return "holds", action.remove_hold.name, False
+    by_id = {
+        "add_tombstone": ("tombstones", action.add_tombstone.id, True),
+        "remove_tombstone": ("tombstones", action.remove_tombstone.id, False),
+        "add_mark": ("marks", action.add_mark.id, True),
+        "remove_mark": ("marks", action.remove_mark.id, False),
+        "add_loss": ("losses", action.add_loss.id, True),
+    }.get(kind or "")
+    return None if by_id is None else (by_id[0], by_id[1].hex(), by_id[2])
 
 
 def _described(
@@ -379,8 +345,8 @@ def _described(
         return store.get_range(key, start, length) if data is None else data[start:][:length]
 
     footer = parse_footer(read_footer(get_range, where), where)
-    said = _metadata(footer, where)
-    file = AddFile(path=path, size_bytes=size, rows=footer.num_rows, **said["fields"])
+    metadata = _metadata(footer, where)
+    file = AddFile(path=path, size_bytes=size, rows=footer.num_rows, **metadata["fields"])
     if data is not None:
         file.sha256 = hashlib.sha256(data).digest()
     toc = toc_path(path)
@@ -388,18 +354,18 @@ def _described(
         file.toc_path, file.toc_sha256 = toc, hashlib.sha256(store.get(objects.home + toc)).digest()
     describe(file, get_range)
     file.sources.extend(_sources(footer, lambda: store.get(key) if data is None else data))
-    return file, said["revision"], said["attempt"]
+    return file, metadata["revision"], metadata["attempt"]
 
 
 def _metadata(footer: pq.FileMetaData, where: str) -> dict[str, Any]:
     stored = (footer.metadata or {}).get(METADATA_KEY)
     try:
-        said = msgspec.json.decode(stored or b"", type=dict[str, Any])
+        metadata = msgspec.json.decode(stored or b"", type=dict[str, Any])
         names = ("table", "partition", "schema_version", "first_event_id", "last_event_id")
         times = ("first_event_time_ms", "last_event_time_ms")
-        transaction = said.get("transaction")
+        transaction = metadata.get("transaction")
         revision = transaction["revision"] if isinstance(transaction, dict) else None
-        fields = {name: said[name] for name in (*names, *times)} | {"groups": said.get("groups", [])}
+        fields = {name: metadata[name] for name in (*names, *times)} | {"groups": metadata.get("groups", [])}
         attempt = UUID(transaction) if isinstance(transaction, str) else None
         return {"fields": fields, "revision": revision, "attempt": attempt}
     except (msgspec.DecodeError, KeyError, TypeError) as error:
@@ -426,8 +392,8 @@ def _sources(footer: pq.FileMetaData, load: Callable[[], bytes]) -> list[SourceR
 def _sources_of_events(data: bytes) -> list[SourceRange]:
     table = pq.read_table(pa.BufferReader(data), columns=["source_node", "source_ordinal"])
     table = table.filter(pc.and_(table.column("source_node").is_valid(), table.column("source_ordinal").is_valid()))
-    found = table.group_by("source_node").aggregate([("source_ordinal", "min"), ("source_ordinal", "max")])
-    by_name = {row["source_node"]: row for row in found.to_pylist()}
+    bounds = table.group_by("source_node").aggregate([("source_ordinal", "min"), ("source_ordinal", "max")])
+    by_name = {row["source_node"]: row for row in bounds.to_pylist()}
     return [
         _range(name, by_name[name]["source_ordinal_min"], by_name[name]["source_ordinal_max"])
         for name in sorted(by_name)
@@ -438,15 +404,20 @@ def _range(node: str, first: int, last: int) -> SourceRange:
     return SourceRange(node=node, first_ordinal=first, last_ordinal=last)
 
 
-def _drop_covered(found: FooterScan) -> None:
+def _drop_covered(scanned: FooterScan) -> None:
     """Leave out files whose events another file holds: what a compaction read and did not remove yet."""
-    kept: list[AddFile] = []
-    for file in found.files:
-        if kept and (file.last_event_id <= kept[-1].last_event_id or have_ids_in_common(file, kept[-1])):
-            found.skipped.append(f"{file.path}: its events are in {kept[-1].path} too; the larger file is taken.")
+    files: list[AddFile] = []
+    for file in scanned.files:
+        if files and (file.last_event_id <= files[-1].last_event_id or have_ids_in_common(file, files[-1])):
+            scanned.skipped.append(f"{file.path}: its events are in {files[-1].path} too; the larger file is taken.")
         else:
-            kept.append(file)
-    found.files = kept
+            files.append(file)
+    scanned.files = files
+
+
+def _gaps(revisions: Sequence[int]) -> list[int]:
+    """Return the revisions between the first and the last of those that are known, which are sorted."""
+    return sorted(set(range(revisions[0], revisions[-1] + 1)) - set(revisions)) if revisions else []
 
 
 def _added_by(scanned: FooterScan, file: AddFile) -> tuple[int, UUID | None]:

@@ -1,6 +1,7 @@
-"""What stays of tombstones when their events were erased: the sources' own numbers of them, and whole groups.
+"""Remnants: tombstones whose events were erased, reduced to the sources' own numbers and to whole groups.
 
-An ingest looks here before it stores an event: a forgotten one does not come back. Nothing of its content is kept.
+An ingest looks here before it stores an event, so that a forgotten one does not come back. Nothing of an event's
+content is kept.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _Numbers = npt.NDArray[np.int64]
 def source_keys(table: pa.Table) -> list[SourceKeys]:
     """Return the keys in the columns source_node and source_ordinal, by node; events that lack one have no key."""
     node, ordinal = table.column("source_node"), table.column("source_ordinal")
-    known = table.filter(pc.and_(node.is_valid(), ordinal.is_valid()))
-    made = []
-    for name in sorted(known.column("source_node").unique().to_pylist()):
-        own = known.filter(pc.equal(known.column("source_node"), name)).column("source_ordinal")
+    numbered = table.filter(pc.and_(node.is_valid(), ordinal.is_valid()))
+    keys = []
+    for name in sorted(numbered.column("source_node").unique().to_pylist()):
+        own = numbered.filter(pc.equal(numbered.column("source_node"), name)).column("source_ordinal")
         numbers = np.asarray(own.combine_chunks()).astype(np.int64)
-        made.append(_runs(name, numbers, numbers))
-    return made
+        keys.append(_runs(name, numbers, numbers))
+    return keys
 
 
 def merged_remnant(parts: Iterable[AddTombstone], now_ms: int) -> AddTombstone:
@@ -48,16 +49,16 @@ def merged_remnant(parts: Iterable[AddTombstone], now_ms: int) -> AddTombstone:
 
 
 def erased_among(stones: Iterable[AddTombstone], node: str, ordinals: Sequence[int]) -> set[int]:
-    """Return which of a node's event numbers belong to erased events."""
-    wanted = np.array(ordinals, np.int64)
-    found: set[int] = set()
+    """Return which of a node's ordinals belong to erased events."""
+    candidates = np.array(ordinals, np.int64)
+    erased: set[int] = set()
     for stone in stones:
         for keys in stone.erased:
             if keys.node == node:
                 firsts, lasts = _bounds(keys)
-                places = np.searchsorted(firsts, wanted, side="right") - 1
-                found.update(wanted[(places >= 0) & (wanted <= lasts[places])].tolist())
-    return found
+                places = np.searchsorted(firsts, candidates, side="right") - 1
+                erased.update(candidates[(places >= 0) & (candidates <= lasts[places])].tolist())
+    return erased
 
 
 def live_groups(state: CatalogState) -> frozenset[int]:
@@ -75,6 +76,7 @@ def _bounds(keys: SourceKeys) -> tuple[_Numbers, _Numbers]:
 
 def _runs(node: str, firsts: _Numbers, lasts: _Numbers) -> SourceKeys:
     """Return ranges as runs without gaps; sums wrap at the greatest number, and then compare as they should."""
+    # Runs keep a remnant small: a source numbers its events one after the other, and whole stretches are erased.
     order = np.argsort(firsts)
     firsts, lasts = firsts[order], np.maximum.accumulate(lasts[order])
     begins = np.ones(len(firsts), np.bool_)

@@ -1,12 +1,11 @@
-"""Tombstones and marks that only their second copies still know, brought back into a state.
-
-Makes a catalog with unreadable revisions readable again, without hiding what was lost.
+"""Repair: a catalog with unreadable revisions becomes readable again, without hiding what was lost.
 
 The last good state stays. Of the later transactions those that can be read are taken as far as they still apply; event
-logs that lie in the store and that no readable transaction removed are taken from their footers. All objects from the
-first unreadable revision on are copied aside, then one transaction with a note takes the place of the first, then the
-others go: a crash in between loses nothing, the next repair goes on. An attestation of a later revision will then say,
-rightly, that the history is not the attested one.
+logs in the store that no readable transaction removed are taken from their footers; tombstones and marks come back
+from their second copies. All objects from the first unreadable revision on are copied aside, one transaction with a
+note takes the place of the first, then the others go: a crash in between loses nothing, and the next repair goes on.
+
+An attestation of a later revision will then say, rightly, that the history is not the attested one.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from dataclasses import dataclass, field
 from custody.catalog.catalog import Catalog
 from custody.catalog.codec import decode
 from custody.catalog.keys import CatalogObject, CatalogObjects
-from custody.catalog.rebuild import replace_from, scan_footers, shard_of
-from custody.catalog.second_copies import SecondCopy, SecondCopyStore, copied_entries
+from custody.catalog.rebuild import aside_prefix, scan_footers, shard_of
+from custody.catalog.second_copies import SecondCopy, SecondCopyStore, copied_entries, copied_entry
 from custody.catalog.state import EMPTY, CatalogState, Draft, ForkError, NotApplicableError
 from custody.catalog.transaction_pb2 import (
     EXPIRED,
@@ -32,75 +31,8 @@ from custody.catalog.transaction_pb2 import (
 )
 from custody.catalog.wellformed import check_delta, check_full, read_file_entry
 from custody.clock import Clock
-from custody.errors import CorruptionError, CustodyError, NotFoundError
+from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
 from custody.format.names import LEASES, parse_revision
-
-
-@dataclass
-class RestoredCopies:
-    """What brings copies back."""
-
-    actions: list[Action] = field(default_factory=list)
-    restored: list[str] = field(default_factory=list)
-    expired: set[str] = field(default_factory=set)
-    """The files that the marks name, which are not to be listed again."""
-    more: list[str] = field(default_factory=list)
-    """What cannot be brought back: events that would be given out again, and why."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The ids of the tombstones and marks that are brought back."""
-        return tuple(self.restored)
-
-
-def restore_copies(draft: Draft, copies: Iterable[SecondCopy]) -> RestoredCopies:
-    """Apply copies to a draft that lacks what they say.
-
-    What expired is not let go again while a hold stands: nobody knows whether it was made before.
-    """
-    found = RestoredCopies()
-    for copy in copies:
-        state = draft.state()
-        name = next(iter(_names(copy)))
-        if name in copied_entries(state):
-            continue
-        actions = [copy.action]
-        if copy.action.HasField("add_mark"):
-            again = _removals(state, copy.action.add_mark)
-            if again and state.holds:
-                found.more.append(_held(state, copy.action.add_mark))
-                continue
-            found.expired.update(copy.action.add_mark.paths)
-            actions = [*again, *actions]
-        try:
-            draft.apply(actions)
-        except NotApplicableError as error:
-            found.more.append(f"the copy {copy.key} does not apply: {error}")
-            continue
-        found.actions += actions
-        found.restored.append(name)
-    return found
-
-
-def _names(copy: SecondCopy) -> list[str]:
-    action = copy.action
-    return [(action.add_tombstone.id if action.HasField("add_tombstone") else action.add_mark.id).hex()]
-
-
-def _removals(state: CatalogState, mark: AddMark) -> list[Action]:
-    """Return what takes off the list what a mark says expired: its logs, and shards none of whose logs are left."""
-    gone = {path for path in mark.paths if path in state.files}
-    shards = [shard.name for shard in state.shards.values() if shard.log_paths and gone.issuperset(shard.log_paths)]
-    removed = [Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(gone)]
-    return [*removed, *(Action(remove_shard=RemoveShard(name=name, reason=EXPIRED)) for name in sorted(shards))]
-
-
-def _held(state: CatalogState, mark: AddMark) -> str:
-    files = [state.files[path] for path in mark.paths if path in state.files]
-    ids = ", ".join(f"{file.first_event_id} to {file.last_event_id}" for file in files)
-    holds = ", ".join(sorted(state.holds))
-    return f"the events {ids} had expired and would be given out again, because the hold {holds} may mean them"
-
 
 _LOCK = "catalog-repair"
 _LOST_MAX = 10_000
@@ -141,15 +73,16 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
     Raises:
         FormatVersionError: a newer custody wrote here: that is no damage.
     """
-    found = [item for item in catalog.objects.list() if catalog.objects.store.head(item.key) is not None]
+    items = [item for item in catalog.objects.list() if catalog.objects.store.head(item.key) is not None]
     folders = _folders(catalog)
     good, is_whole, foreign = _last_good(catalog)
-    broken = (*_broken_checkpoints(catalog, [item.key for item in found if item.is_checkpoint]), *foreign)
-    there = {item.revision for item in found}
-    newest = good.revision if is_whole else max(there, default=-1)
+    broken = (*_broken_checkpoints(catalog, [item.key for item in items if item.is_checkpoint]), *foreign)
+    present = {item.revision for item in items}
+    newest = good.revision if is_whole else max(present, default=-1)
     newest = max(newest, _traced(newest, folders), -1 if is_whole else _hinted(catalog, good))
     if newest <= good.revision:
         return RepairPlan(good, newest, (), (), (), (), good.next_event_id, broken)
+    # Event ids are never used twice: the next id rises past everything that is seen, also in what cannot be applied.
     draft, next_event_id = Draft(good), good.next_event_id
     lost: list[int] = []
     skipped: list[str] = []
@@ -157,9 +90,9 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
     removed: set[str] = set()
     names = _Names(catalog, good)
     for revision in range(good.revision + 1, newest + 1):
-        transaction = names.readable(revision) if revision in there else None
-        if transaction is None and revision not in there and len(lost) >= _LOST_MAX:
-            break  # nothing but a number that somebody wrote speaks of so many
+        transaction = names.readable(revision) if revision in present else None
+        if transaction is None and revision not in present and len(lost) >= _LOST_MAX:
+            break  # only a number in some object claims so many revisions, and it may be damaged
         if transaction is None:
             lost.append(revision)
             continue
@@ -175,8 +108,8 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
                 removed.add(action.remove_file.path)
     copies = SecondCopyStore(catalog.objects).read()
     again = restore_copies(draft, copies.behind(good.revision, _let_go_by(taken)))
-    known = _from_footers(catalog, draft, good, removed | again.expired)
-    from_footers = [file for file in known if file.path not in leave_out]
+    unlisted = _from_footers(catalog, draft, good, removed | again.expired)
+    from_footers = [file for file in unlisted if file.path not in leave_out]
     next_event_id = max([next_event_id, *(file.last_event_id + 1 for file in from_footers)])
     return RepairPlan(
         good,
@@ -187,7 +120,7 @@ def plan_repair(catalog: Catalog, leave_out: Container[str] = ()) -> RepairPlan:
         tuple(skipped),
         next_event_id,
         broken,
-        restored=again.names,
+        restored=tuple(again.restored),
         more=(*copies.unknown(lost), *again.more),
     )
 
@@ -213,13 +146,55 @@ def repair(
         return _repaired(catalog, clock, containers, leave_out)
 
 
+@dataclass
+class RestoredCopies:
+    """Second copies that a repair applies, and those that it cannot."""
+
+    actions: list[Action] = field(default_factory=list)
+    restored: list[str] = field(default_factory=list)
+    """The ids of the tombstones and marks that come back."""
+    expired: set[str] = field(default_factory=set)
+    """The files that the marks name, which are not to be listed again."""
+    more: list[str] = field(default_factory=list)
+    """Why events would be given out again: copies that cannot be applied."""
+
+
+def restore_copies(draft: Draft, copies: Iterable[SecondCopy]) -> RestoredCopies:
+    """Apply copies to a draft that lacks what they say.
+
+    What expired is not let go again while a hold stands: nobody knows whether it was made before.
+    """
+    restored = RestoredCopies()
+    for copy in copies:
+        state = draft.state()
+        name = copied_entry(copy.action).id.hex()
+        if name in copied_entries(state):
+            continue
+        actions = [copy.action]
+        if copy.action.HasField("add_mark"):
+            again = _removals(state, copy.action.add_mark)
+            if again and state.holds:
+                restored.more.append(_held(state, copy.action.add_mark))
+                continue
+            restored.expired.update(copy.action.add_mark.paths)
+            actions = [*again, *actions]
+        try:
+            draft.apply(actions)
+        except NotApplicableError as error:
+            restored.more.append(f"the copy {copy.key} does not apply: {error}")
+            continue
+        restored.actions += actions
+        restored.restored.append(name)
+    return restored
+
+
 def _repaired(
     catalog: Catalog, clock: Clock, containers: Sequence[str], leave_out: Container[str]
 ) -> tuple[RepairPlan, CatalogState]:
     plan = plan_repair(catalog, leave_out)
     objects = catalog.objects
     for key in plan.checkpoints:
-        _set_aside(objects, key, f"{objects.home}transactions-damaged-{clock.now_ms():013d}/{key.rpartition('/')[2]}")
+        _set_aside(objects, key, aside_prefix(objects, clock, "damaged") + key.rpartition("/")[2])
     fresh = Catalog(objects.store, objects.writer, objects.database, clock)
     fresh.copies = catalog.copies
     if plan.newest > plan.good.revision >= 0:
@@ -234,9 +209,10 @@ def _repaired(
         text = f"revisions {first} to {plan.newest} were damaged; {len(plan.actions)} changes were kept"
         note = Action(note=Note(kind=Note.REPAIRED, text=text, lost_revisions=plan.lost))
         if fresh.copies is not None:
-            fresh.copies.keep(plan.good, plan.actions)  # from now on they belong to another revision
+            # Before the transaction, as in a commit: the copies now belong to another revision.
+            fresh.copies.keep(plan.good, plan.actions)
         key, data = fresh.continuation(plan.good, [note, *plan.actions, *shards], plan.next_event_id)
-        replace_from(objects, clock, first, key, data)
+        _replace_from(objects, clock, first, key, data)
         for revision in _folders(catalog):
             if revision > first:
                 objects.store.drop_folder(objects.folder(revision))
@@ -244,6 +220,40 @@ def _repaired(
     if plan.is_needed:
         fresh.write_checkpoint()
     return plan, state
+
+
+def _replace_from(objects: CatalogObjects, clock: Clock, revision: int, key: str, data: bytes) -> None:
+    """Let one object take the place of all from a revision on, after these were copied to a folder beside.
+
+    Where names are derived the key is that of the revision's own transaction: one write decides.
+
+    Raises:
+        ConflictError: somebody wrote there meanwhile; nothing was replaced.
+    """
+    target = aside_prefix(objects, clock, "damaged")
+    store, first = objects.store, objects.folder(revision)
+    keys = [
+        other_key
+        for other_key in store.keys(objects.prefix)
+        if other_key >= first and store.head(other_key) is not None
+    ]
+    old = {other_key: store.get(other_key) for other_key in keys}
+    # Copies before changes: whatever happens from here on, no byte of the damaged catalog is lost.
+    for other_key, content in old.items():
+        store.put(target + other_key.removeprefix(objects.prefix), content)
+    if key in old:
+        is_free = store.get(key) == old[key]
+        if is_free:
+            store.put(key, data)
+    else:
+        is_free = store.put_if_absent(key, data) or store.get(key) == data
+    if not is_free:
+        raise ConflictError(f"{store.locate(key)}: somebody wrote it while the catalog was repaired. Try again.")
+    # The newest first: after a crash the rest is still a chain without gaps, and the next repair finds it.
+    for other_key in sorted(old, reverse=True):
+        if other_key != key:
+            store.delete(other_key)
+            store.drop_folder(other_key.rpartition("/")[0] + "/")
 
 
 def _set_aside(objects: CatalogObjects, key: str, target: str) -> None:
@@ -261,26 +271,6 @@ def _let_go_by(actions: Sequence[Action]) -> set[str]:
     return gone | {action.remove_mark.id.hex() for action in actions if action.HasField("remove_mark")}
 
 
-def _traced(newest: int, folders: Sequence[int]) -> int:
-    """Return up to which revision folders without a transaction speak of a lost tail: of several, one is no trace."""
-    behind = [number for number in folders if number > newest]
-    return behind[-1] if len(behind) > 1 else -1
-
-
-def _hinted(catalog: Catalog, good: CatalogState) -> int:
-    """Return of which revision the hint speaks, -1 when it is of another catalog or cannot be read."""
-    hinted = catalog.chain.hinted()
-    is_ours = hinted is not None and (good.revision < 0 or hinted.catalog_id == good.catalog_id.bytes)
-    return hinted.revision if hinted is not None and is_ours else -1
-
-
-def _folders(catalog: Catalog) -> list[int]:
-    """Return the revisions that have a folder, going up."""
-    objects = catalog.objects
-    found = (parse_revision(name) for name in objects.store.folders(objects.prefix))
-    return sorted(number for number in found if number is not None)
-
-
 def _last_good(catalog: Catalog) -> tuple[CatalogState, bool, list[str]]:
     """Return the newest state that can be read, whether that is the catalog's end, and foreign checkpoints.
 
@@ -293,12 +283,12 @@ def _last_good(catalog: Catalog) -> tuple[CatalogState, bool, list[str]]:
     start, forks = EMPTY, list[tuple[CatalogObject, ForkError]]()
     for item in catalog.objects.checkpoints():
         try:
-            found = catalog.chain.checkpoint(item, [])
+            checkpoint = catalog.chain.checkpoint(item, [])
         except ForkError as error:
             forks.append((item, error))
             continue
-        if found is not None:
-            start = found.state
+        if checkpoint is not None:
+            start = checkpoint.state
             break
     try:
         good, is_whole = catalog.chain.open().state, True
@@ -309,8 +299,8 @@ def _last_good(catalog: Catalog) -> tuple[CatalogState, bool, list[str]]:
         if item.revision > good.revision:
             raise fork
         on_chain, _ = catalog.chain.follow(start, item.revision)
-        said = decode(catalog.objects.store.get(item.key), item.key)
-        if (on_chain.uuid.bytes, on_chain.digest) != (said.uuid, said.previous_digest):
+        message = decode(catalog.objects.store.get(item.key), item.key)
+        if (on_chain.uuid.bytes, on_chain.digest) != (message.uuid, message.previous_digest):
             foreign.append(item.key)
     return good, is_whole, foreign
 
@@ -325,6 +315,26 @@ def _followed(catalog: Catalog, state: CatalogState) -> CatalogState:
                 state, _ = catalog.chain.follow(state, state.revision + 1)
             except CorruptionError:
                 return state
+
+
+def _traced(newest: int, folders: Sequence[int]) -> int:
+    """Return the revision up to which empty folders show a lost tail; a single one is left by any crashed commit."""
+    behind = [number for number in folders if number > newest]
+    return behind[-1] if len(behind) > 1 else -1
+
+
+def _hinted(catalog: Catalog, good: CatalogState) -> int:
+    """Return the revision that the hint names, -1 when it is of another catalog or cannot be read."""
+    hinted = catalog.chain.hinted()
+    is_ours = hinted is not None and (good.revision < 0 or hinted.catalog_id == good.catalog_id.bytes)
+    return hinted.revision if hinted is not None and is_ours else -1
+
+
+def _folders(catalog: Catalog) -> list[int]:
+    """Return the revisions that have a folder, going up."""
+    objects = catalog.objects
+    revisions = (parse_revision(name) for name in objects.store.folders(objects.prefix))
+    return sorted(number for number in revisions if number is not None)
 
 
 def _broken_checkpoints(catalog: Catalog, keys: list[str]) -> list[str]:
@@ -387,3 +397,18 @@ def _from_footers(catalog: Catalog, draft: Draft, good: CatalogState, removed: s
         for file in scan_footers(catalog.objects, hashes=True, leave_out=known).files
         if file.first_event_id >= ends
     ]
+
+
+def _removals(state: CatalogState, mark: AddMark) -> list[Action]:
+    """Return what takes off the list what a mark says expired: its logs, and shards none of whose logs are left."""
+    gone = {path for path in mark.paths if path in state.files}
+    shards = [shard.name for shard in state.shards.values() if shard.log_paths and gone.issuperset(shard.log_paths)]
+    removed = [Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(gone)]
+    return [*removed, *(Action(remove_shard=RemoveShard(name=name, reason=EXPIRED)) for name in sorted(shards))]
+
+
+def _held(state: CatalogState, mark: AddMark) -> str:
+    files = [state.files[path] for path in mark.paths if path in state.files]
+    ids = ", ".join(f"{file.first_event_id} to {file.last_event_id}" for file in files)
+    holds = ", ".join(sorted(state.holds))
+    return f"the events {ids} had expired and would be given out again, because the hold {holds} may mean them"

@@ -1,11 +1,10 @@
-"""What is not to be given out any more, kept a second time, beside the catalog.
+"""Second copies of tombstones and marks, kept beside the catalog: one object each, in a folder of their own.
 
 A tombstone, or the mark of what expired, stands in one transaction. Were that lost, a repair would bring back what
-somebody wanted gone. So a copy of each is written to a folder of its own before the transaction is, one object each: no
-damage to one file takes both. `since` says from which revision on that was so: of a lost transaction behind it that has
-no copy it is certain that it let nothing go.
+somebody wanted gone. So its copy is written before the transaction is, and no damage to one file takes both. The
+object `since` names the first revision that has copies: a lost transaction from then on that has no copy hid nothing.
 
-Copies of what a user asked to be forgotten stay when the events are erased, for as long as a kept revision knows of the
+A copy of what a user asked to be forgotten stays after the events are erased, for as long as a kept revision knows the
 tombstone: an old log may still lie about. Other copies go with what they are copies of.
 """
 
@@ -29,7 +28,7 @@ _COPY = re.compile(r"([0-9a-f]{32})\.kept")
 
 @dataclass(frozen=True, slots=True)
 class SecondCopy:
-    """One copy: what the transaction of a revision said, or was about to say."""
+    """One copy: an action of the transaction of a revision, which may have failed to be committed."""
 
     key: str
     revision: int
@@ -47,21 +46,21 @@ class SecondCopies:
     """The first revision of which copies were written; None when that is not known."""
 
     def unknown(self, lost: Iterable[int]) -> list[str]:
-        """Return why it cannot be known what transactions let go that are lost; nothing when it is known."""
+        """Return why it cannot be known what lost transactions hid; nothing when it is known."""
         older = [revision for revision in sorted(lost) if self.since is None or revision < self.since]
-        said = []
+        reasons = []
         if older:
             named = ", ".join(map(str, older))
-            said.append(f"what the revisions {named} forgot or let expire cannot be known: no copies were kept then")
+            reasons.append(f"what the revisions {named} forgot or let expire cannot be known: no copies were kept then")
         if self.unreadable and lost:
             named = ", ".join(sorted(self.unreadable))
-            said.append(f"what was forgotten or expired cannot be known, because copies cannot be read: {named}")
-        return said
+            reasons.append(f"what was forgotten or expired cannot be known, because copies cannot be read: {named}")
+        return reasons
 
     def behind(self, revision: int, known: Iterable[str]) -> list[SecondCopy]:
-        """Return what revisions behind one said that is not among the ids that are `known`."""
-        left = set(known)
-        return [copy for name, copy in sorted(self.by_id.items()) if copy.revision > revision and name not in left]
+        """Return the copies from later revisions whose ids are not `known`."""
+        known_ids = set(known)
+        return [copy for name, copy in sorted(self.by_id.items()) if copy.revision > revision and name not in known_ids]
 
 
 class SecondCopyStore:
@@ -75,10 +74,11 @@ class SecondCopyStore:
         """Whether it is known that all of the state has copies."""
 
     def keep(self, state: CatalogState, actions: Sequence[Action]) -> None:
-        """Write copies of what a transaction behind a state will let go; the first time, of all that the state has.
+        """Write copies of the tombstones and marks that a transaction will add; the first time, of all in the state.
 
         Durability: on return the copies survive power loss.
         """
+        # The first time in the life of this object only: afterwards every commit has written its own copies.
         if not self._is_kept:
             if self._store.head(self.prefix + SINCE) is None:
                 self.complete(state)
@@ -92,29 +92,29 @@ class SecondCopyStore:
 
         Durability: on return they survive power loss.
         """
-        wanted = dict(_narrowing(state.other_actions()))
-        if not wanted:
+        entries = dict(_narrowing(state.other_actions()))
+        if not entries:
             return 0
-        there = self.read().by_id
-        missing = [name for name in sorted(wanted) if name not in there]
+        copies = self.read().by_id
+        missing = [name for name in sorted(entries) if name not in copies]
         for name in missing:
-            self._put(name, _encoded(state, state.revision, [wanted[name]]))
+            self._put(name, _encoded(state, state.revision, [entries[name]]))
         return len(missing)
 
     def settle_since(self, state: CatalogState) -> None:
-        """Say from which revision on copies are there, where that is not known any more; the state has all of its own.
+        """Write anew from which revision on there are copies; all copies of the state itself are there.
 
         Durability: on return it survives power loss.
         """
         self._store.put(self.prefix + SINCE, _encoded(state, state.revision + 1, []))
 
     def undo(self, actions: Sequence[Action]) -> None:
-        """Remove the copies of what was not committed, and will not be."""
+        """Remove the copies of actions that were not committed and will not be."""
         for name, _ in _narrowing(actions):
             self._store.delete(self._key(name))
 
     def let_go(self, before: CatalogState, actions: Sequence[Action]) -> None:
-        """Remove the copies of what a transaction took back, but for what a user asked to be forgotten."""
+        """Remove the copies of what a transaction removed, except of what a user asked to be forgotten."""
         stays = {name for name, _ in _narrowing(actions)}
         for action in actions:
             if action.HasField("remove_mark") and action.remove_mark.id.hex() not in stays:
@@ -126,14 +126,14 @@ class SecondCopyStore:
                     self._store.delete(self._key(name))
 
     def tidy(self, known: Iterable[str], before_ms: int) -> list[str]:
-        """Remove the copies made before a time of what no kept revision knows; return their keys.
+        """Remove the copies that were made before a time and that no kept revision knows; return their keys.
 
         `known` are the ids of all tombstones and marks that a kept revision has.
         """
-        left, gone = set(known), []
+        known_ids, gone = set(known), []
         for name, copy in self.read().by_id.items():
-            made = copy.action.add_tombstone.created_ms or copy.action.add_mark.created_ms
-            if name not in left and made < before_ms:
+            created_ms = copy.action.add_tombstone.created_ms or copy.action.add_mark.created_ms
+            if name not in known_ids and created_ms < before_ms:
                 self._store.delete(copy.key)
                 gone.append(copy.key)
         return gone
@@ -151,17 +151,17 @@ class SecondCopyStore:
                 if match is None:
                     copies.since = message.revision
                     continue
-                [(said, action)] = _narrowing(message.actions)
+                [(entry_id, action)] = _narrowing(message.actions)
             except NotFoundError:
-                continue  # let go in this moment
+                continue  # it was removed in this moment
             except (CustodyError, ValueError) as error:
                 copies.unreadable[key] = str(error)
                 continue
-            if match is not None and said == match[1]:
-                copies.by_id[said] = SecondCopy(key, message.revision, action)
+            if match is not None and entry_id == match[1]:
+                copies.by_id[entry_id] = SecondCopy(key, message.revision, action)
             else:
                 copies.unreadable[key] = (
-                    f"{self._store.locate(key)}: expected the copy of its name, got that of {said}."
+                    f"{self._store.locate(key)}: expected the copy of its name, got that of {entry_id}."
                 )
         return copies
 
@@ -174,6 +174,7 @@ class SecondCopyStore:
         return f"{self.prefix}{name}.kept"
 
     def _put(self, name: str, data: bytes) -> None:
+        # A copy of an earlier try names another revision: this one replaces it.
         if not self._store.put_if_absent(self._key(name), data):
             self._store.put(self._key(name), data)
 
@@ -184,7 +185,7 @@ def copied_ids(state: CatalogState) -> set[str]:
 
 
 def copied_entry(action: Action) -> AddTombstone | AddMark:
-    """Return what is kept twice of an action."""
+    """Return the tombstone or mark of an action."""
     return action.add_tombstone if action.HasField("add_tombstone") else action.add_mark
 
 
@@ -199,7 +200,7 @@ def ids_added_by(actions: Iterable[Action]) -> Iterator[str]:
 
 
 def _narrowing(actions: Iterable[Action]) -> Iterator[tuple[str, Action]]:
-    """Yield by id the actions after which less is given out."""
+    """Yield the actions that add a tombstone or a mark, by id."""
     for action in actions:
         if action.HasField("add_tombstone"):
             yield action.add_tombstone.id.hex(), action

@@ -1,6 +1,7 @@
-"""What goes wrong with a commit or with a question about the past, as errors that carry their facts.
+"""The state of a catalog at one revision, how transactions change it, and the errors that contradictions raise.
 
-The state of a catalog at one revision: what is live. A frozen value; following a transaction gives a new one.
+`CatalogState` is a frozen value. `Draft` follows any number of transactions, at the cost of their own size, and gives
+the state after them.
 """
 
 from __future__ import annotations
@@ -134,14 +135,14 @@ class CatalogState:
 
     def other_actions(self) -> list[Action]:
         """Return what gives this state without its files."""
-        made = [Action(add_shard=self.shards[name]) for name in sorted(self.shards)]
-        made += [Action(add_tombstone=self.tombstones[name]) for name in sorted(self.tombstones)]
-        made += [Action(absorb=self.absorbed[name]) for name in sorted(self.absorbed)]
-        made += [Action(add_loss=self.losses[name]) for name in sorted(self.losses)]
-        made += [Action(add_hold=self.holds[name]) for name in sorted(self.holds)]
-        made += [Action(add_mark=self.marks[name]) for name in sorted(self.marks)]
-        made += [] if self.prune is None else [Action(prune=self.prune)]
-        return made + ([] if self.seal is None else [Action(seal=self.seal)])
+        actions = [Action(add_shard=self.shards[name]) for name in sorted(self.shards)]
+        actions += [Action(add_tombstone=self.tombstones[name]) for name in sorted(self.tombstones)]
+        actions += [Action(absorb=self.absorbed[name]) for name in sorted(self.absorbed)]
+        actions += [Action(add_loss=self.losses[name]) for name in sorted(self.losses)]
+        actions += [Action(add_hold=self.holds[name]) for name in sorted(self.holds)]
+        actions += [Action(add_mark=self.marks[name]) for name in sorted(self.marks)]
+        actions += [] if self.prune is None else [Action(prune=self.prune)]
+        return actions + ([] if self.seal is None else [Action(seal=self.seal)])
 
     def advanced(self, transaction: Transaction, digest: bytes, where: str = "") -> CatalogState:
         """Return the state after a transaction, or the state that a checkpoint spells out, which lies at `where`."""

@@ -1,9 +1,9 @@
-"""The table of statistics beside a checkpoint: what a query needs to choose files, as Parquet that any engine reads.
+"""The table of statistics beside a checkpoint: what a query needs to choose files, as Parquet for any engine.
 
 One row a live file: where it is, what it holds, its footer, and for each column with statistics `min_<column>`,
-`max_<column>` and `nulls_<column>`, typed. It is a copy of what the catalog says elsewhere: without it, or with a
-damaged one, the same rows are made again from the state, which takes longer. The next table is made from the last one
-and from what changed since.
+`max_<column>` and `nulls_<column>`, typed. The table is a copy of what the catalog says elsewhere: when it is lost or
+damaged, the same rows are made again from the state, which takes longer. The next table is made from the last one and
+from what changed since.
 """
 
 from __future__ import annotations
@@ -73,32 +73,33 @@ def write_statistics(objects: CatalogObjects, state: CatalogState, table: pa.Tab
     start = _digest_place(data)
     if start is None:
         raise AssertionError(f"{table_key(objects, state)}: pyarrow wrote the metadata in another form")
+    # The digest covers the file with zeros in the digest's own place, so that it can stand in the file itself.
     data = data[:start] + hashlib.sha256(data).hexdigest().encode() + data[start + len(_NO_DIGEST) :]
     objects.store.put(table_key(objects, state), data)
 
 
 def statistics_table(objects: CatalogObjects, state: CatalogState) -> pa.Table:
     """Return the table of a state: rows of the last checkpoint's table that still hold, and new ones for the rest."""
-    former = _former(objects, state)
-    if former is None:
+    last = _last_table(objects, state)
+    if last is None:
         return rows_of(state.files.values())
     live = pa.array(list(state.files), pa.string())
-    kept = former.filter(pc.is_in(former.column("path"), live))
-    paths, digests = kept.column("path").to_pylist(), kept.column("sha256").to_pylist()
+    reused = last.filter(pc.is_in(last.column("path"), live))
+    paths, digests = reused.column("path").to_pylist(), reused.column("sha256").to_pylist()
     changed = state.files.changed_since(dict(zip(paths, digests, strict=True)))
     if changed:  # a log that was mended is listed again under its name
-        kept = kept.filter(pc.invert(pc.is_in(kept.column("path"), pa.array(changed, pa.string()))))
-    known = set(kept.column("path").to_pylist())
-    fresh = rows_of(state.files[path] for path in state.files if path not in known)
-    return pa.concat_tables([kept, fresh], promote_options="permissive") if fresh.num_rows else kept
+        reused = reused.filter(pc.invert(pc.is_in(reused.column("path"), pa.array(changed, pa.string()))))
+    reused_paths = set(reused.column("path").to_pylist())
+    fresh = rows_of(state.files[path] for path in state.files if path not in reused_paths)
+    return pa.concat_tables([reused, fresh], promote_options="permissive") if fresh.num_rows else reused
 
 
 def read_statistics(objects: CatalogObjects, state: CatalogState, columns: list[str] | None = None) -> pa.Table | None:
     """Return the table beside the checkpoint of this very state, None when it is lost, damaged or of another one."""
     try:
-        found = _opened(objects.store.get(table_key(objects, state)))
-        mark = (found.schema_arrow.metadata or {}).get(_KEY.encode(), b"").decode()
-        return found.read(columns) if mark == f"{state.catalog_id}:{state.revision}" else None
+        table = _opened(objects.store.get(table_key(objects, state)))
+        mark = (table.schema_arrow.metadata or {}).get(_KEY.encode(), b"").decode()
+        return table.read(columns) if mark == f"{state.catalog_id}:{state.revision}" else None
     except (CustodyError, OSError, pa.ArrowException, ValueError):
         return None
 
@@ -112,16 +113,16 @@ def _opened(data: bytes) -> pq.ParquetFile:
     Raises:
         CorruptionError: a byte changed.
     """
-    found = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+    table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
     start = _digest_place(data)
     if start is None:
-        if set(found.metadata.metadata or {}) - _EARLIER_KEYS:
+        if set(table.metadata.metadata or {}) - _EARLIER_KEYS:
             raise CorruptionError("the metadata of the table of statistics was changed.")
-        return found
+        return table
     stop = start + len(_NO_DIGEST)
     if hashlib.sha256(data[:start] + _NO_DIGEST + data[stop:]).hexdigest().encode() != data[start:stop]:
         raise CorruptionError("expected another SHA-256: the table of statistics was changed.")
-    return found
+    return table
 
 
 def _digest_place(data: bytes) -> int | None:
@@ -159,17 +160,19 @@ def _fixed(file: AddFile, field: pa.Field) -> object:
 
 def _typed(statistics: list[FileStatistics]) -> list[tuple[str, list[Any], pa.DataType]]:
     by_file = [{column.column: column for column in each.columns} for each in statistics]
-    made: list[tuple[str, list[Any], pa.DataType]] = []
+    typed_columns: list[tuple[str, list[Any], pa.DataType]] = []
     for name in sorted({name for columns in by_file for name in columns}):
-        found = [columns.get(name) for columns in by_file]
-        kinds = {kind for each in found if each is not None and (kind := each.minimum.WhichOneof("kind"))}
-        made.append((f"nulls_{name}", [None if each is None else each.nulls for each in found], pa.int64()))
+        of_column = [columns.get(name) for columns in by_file]
+        kinds = {kind for each in of_column if each is not None and (kind := each.minimum.WhichOneof("kind"))}
+        typed_columns.append(
+            (f"nulls_{name}", [None if each is None else each.nulls for each in of_column], pa.int64())
+        )
         if len(kinds) == 1:  # a column that changed its type between files has no common bounds
             [kind] = kinds
             for bound in ("minimum", "maximum"):
-                values = [_bound(each, bound, kind) for each in found]
-                made.append((f"{bound[:3]}_{name}", values, _TYPES[kind]))
-    return made
+                values = [_bound(each, bound, kind) for each in of_column]
+                typed_columns.append((f"{bound[:3]}_{name}", values, _TYPES[kind]))
+    return typed_columns
 
 
 def _bound(column: Any, bound: str, kind: str) -> Any:  # noqa: ANN401 - any of the types of Value
@@ -177,7 +180,7 @@ def _bound(column: Any, bound: str, kind: str) -> Any:  # noqa: ANN401 - any of 
     return None if value is None or value.WhichOneof("kind") != kind else getattr(value, kind)
 
 
-def _former(objects: CatalogObjects, state: CatalogState) -> pa.Table | None:
+def _last_table(objects: CatalogObjects, state: CatalogState) -> pa.Table | None:
     """Return the table of the newest checkpoint that the hint names; its rows hold as long as their files are live."""
     try:
         hint: Transaction = decode(objects.store.get(objects.hint), objects.hint)

@@ -1,4 +1,4 @@
-"""Which events tombstones, conditions and holds mean: pure functions on Arrow columns."""
+"""The meaning of tombstones, conditions and holds: which rows of an Arrow table they match."""
 
 from __future__ import annotations
 
@@ -73,23 +73,23 @@ def visible(tombstones: Iterable[AddTombstone], table: pa.Table) -> pa.ChunkedAr
 
 def matching_rows(parts: Iterable[AddTombstone | Condition], table: pa.Table) -> pa.ChunkedArray | pa.Array:
     """Return which rows of a table at least one of some tombstones or conditions means: booleans, shape (rows,)."""
-    found = pa.array(np.zeros(table.num_rows, np.bool_))
+    mask = pa.array(np.zeros(table.num_rows, np.bool_))
     for part in parts:
-        found = pc.or_(found, _meant(part, table))
-    return found
+        mask = pc.or_(mask, _meant(part, table))
+    return mask
 
 
 def columns_needed(parts: Iterable[AddTombstone | Condition]) -> list[str]:
     """Return the columns that `visible` or `matching_rows` looks at, so that a reader decodes no others."""
-    wanted: set[str] = set()
+    columns: set[str] = set()
     for stone in filterfalse(is_remnant, parts):
-        wanted |= {"event_id"} if stone.event_ids or stone.before_event_id else set()
-        wanted |= {"flowfile_uuid"} if stone.flowfile_uuids else set()
-        wanted |= {"event_time"} if stone.to_time_ms else set()
-        wanted |= {"event_type"} if stone.event_types else set()
-        wanted |= {"previous_attributes", "updated_attributes"} if stone.attributes else set()
-        wanted.update(columns_needed(stone.unless) if isinstance(stone, AddTombstone) else ())
-    return sorted(wanted)
+        columns |= {"event_id"} if stone.event_ids or stone.before_event_id else set()
+        columns |= {"flowfile_uuid"} if stone.flowfile_uuids else set()
+        columns |= {"event_time"} if stone.to_time_ms else set()
+        columns |= {"event_type"} if stone.event_types else set()
+        columns |= {"previous_attributes", "updated_attributes"} if stone.attributes else set()
+        columns.update(columns_needed(stone.unless) if isinstance(stone, AddTombstone) else ())
+    return sorted(columns)
 
 
 def may_match(
@@ -120,15 +120,16 @@ def _meant(stone: AddTombstone | Condition, table: pa.Table) -> pa.ChunkedArray 
     for attribute in stone.attributes:
         before = _has(table.column("previous_attributes"), attribute.name, attribute.value)
         conditions.append(pc.or_(before, _has(table.column("updated_attributes"), attribute.name, attribute.value)))
-    found = conditions[0]
+    mask = conditions[0]
     for condition in conditions[1:]:
-        found = pc.and_(found, condition)
-    found = pc.fill_null(found, False)
+        mask = pc.and_(mask, condition)
+    # A null compares as null, and a null means neither: an event without the value is not meant.
+    mask = pc.fill_null(mask, False)
     if isinstance(stone, AddTombstone) and stone.unless:
-        found = pc.and_not(found, matching_rows(stone.unless, table))
-    return found
+        mask = pc.and_not(mask, matching_rows(stone.unless, table))
+    return mask
 
 
 def _has(maps: pa.ChunkedArray, name: str, value: str) -> pa.ChunkedArray:
-    found = pc.map_lookup(maps.combine_chunks(), pa.scalar(name), "last")
-    return pc.fill_null(pc.equal(found, value), False)
+    values = pc.map_lookup(maps.combine_chunks(), pa.scalar(name), "last")
+    return pc.fill_null(pc.equal(values, value), False)

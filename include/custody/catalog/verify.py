@@ -1,6 +1,7 @@
-"""Reads the files that a catalog lists and compares them with what it says of them.
+"""Verification: the chain of a catalog, its checkpoints, and every byte of the files that it lists; changes nothing.
 
-Looks at every object of a catalog, and at every file that it lists, and names what is not as it should be.
+A walk goes over all revisions that are kept. Files are compared with their SHA-256; in a damaged file the pages'
+checksums tell which blocks are hurt, so that the others can still be used.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,11 +27,13 @@ from custody.errors import CorruptionError, CustodyError, FormatVersionError
 from custody.format.names import parse_revision
 
 Progress = Callable[[int, int], None]
-"""Is told (bytes done, bytes in all)."""
-
-
+"""Called with (bytes done, bytes in all)."""
 Part = Literal["file", "toc", "transaction", "checkpoint", "object", "tail"]
 """What a defect is about: `object` is one that does not belong here, `tail` the newest transactions, which are gone."""
+_WALKS = 3
+"""How many walks are tried while others prune."""
+_GAP_TOLD = 1000
+"""How many missing revisions in a row are named: a foreign name may claim any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +52,38 @@ class Defect:
         return self.message if self.message.startswith(self.file) else f"{self.file}{at}: {self.message}"
 
 
-class Findings(Protocol):
-    """Where findings are collected."""
+@dataclass
+class Verification:
+    """The result of a verification: `defects` are damage, `notices` are not."""
 
-    files: int
-    bytes: int
-    defects: list[Defect]
-    notices: list[str]
+    revisions: int = 0
+    checkpoints: int = 0
+    files: int = 0
+    bytes: int = 0
+    defects: list[Defect] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    state: CatalogState | None = None
+    """The newest state, None when it cannot be told."""
 
 
-def scrub_files(objects: CatalogObjects, state: CatalogState, found: Findings, progress: Progress) -> None:
-    """Read every live file and table of contents and add what is wrong with them to `found`."""
-    total = sum(state.files[path].size_bytes for path in state.files)
-    unknown = 0
-    for path in sorted(state.files):
-        file = state.files[path]
-        found.files += 1
-        unknown += not file.sha256
-        found.defects += [*verify_file(objects, file), *verify_toc(objects, file)]
-        found.bytes += file.size_bytes
-        progress(found.bytes, total)
-    if unknown:
-        found.notices.append(f"{unknown} files have no digest in the catalog, only their footers were compared.")
+def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = None) -> Verification:
+    """Walk the chain and compare each checkpoint with what the transactions give; with `files` read all live files.
+
+    Nothing is raised for damage and nothing is changed. A defect does not end the walk: behind a damaged transaction
+    it goes on with the next checkpoint.
+    """
+    for _ in range(_WALKS):
+        # Others may prune during the walk; what they deleted would look like damage.
+        floor = _floor(catalog)
+        walk = _ChainWalk(catalog)
+        state = walk.run()
+        if _floor(catalog) == floor:
+            break  # else others pruned what was being walked over
+    report = walk.report
+    report.state = state
+    if files and state is not None:
+        _verify_files(catalog.objects, state, report, progress or (lambda done, total: None))
+    return report
 
 
 def verify_file(objects: CatalogObjects, file: AddFile) -> list[Defect]:
@@ -102,19 +115,34 @@ def verify_toc(objects: CatalogObjects, file: AddFile) -> list[Defect]:
     return []
 
 
+def _verify_files(objects: CatalogObjects, state: CatalogState, report: Verification, progress: Progress) -> None:
+    """Read every live file and table of contents and add what is wrong with them to the report."""
+    total = sum(state.files[path].size_bytes for path in state.files)
+    unknown = 0
+    for path in sorted(state.files):
+        file = state.files[path]
+        report.files += 1
+        unknown += not file.sha256
+        report.defects += [*verify_file(objects, file), *verify_toc(objects, file)]
+        report.bytes += file.size_bytes
+        progress(report.bytes, total)
+    if unknown:
+        report.notices.append(f"{unknown} files have no digest in the catalog, only their footers were compared.")
+
+
 def _check_footer(where: str, data: bytes, file: AddFile) -> list[Defect]:
     """Compare what the catalog says of a whole file with the file: rows, columns, statistics."""
     try:
         footer = read_footer(lambda start, length: data[start:][:length], where)
         metadata = parse_footer(footer, where)
-        kept = stored_footer(file)
+        listed = stored_footer(file)
     except CorruptionError as error:
         return [Defect(where, None, str(error))]
     if metadata.num_rows != file.rows:
         return [Defect(where, None, f"expected {file.rows} rows, got {metadata.num_rows}.")]
     if file.schema_fingerprint and fingerprint(metadata.schema.to_arrow_schema()) != file.schema_fingerprint:
         return [Defect(where, None, "expected the columns that the catalog names, got others.")]
-    if kept is not None and not kept.equals(metadata):
+    if listed is not None and not listed.equals(metadata):
         return [Defect(where, None, "expected the footer that the catalog keeps, got another one.")]
     return []
 
@@ -125,54 +153,15 @@ def _damaged_blocks(where: str, data: bytes) -> list[Defect]:
         log = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
     except (OSError, pa.ArrowException, ValueError) as error:
         return [Defect(where, None, f"expected another SHA-256; the footer is damaged: {error}")]
-    found = []
+    defects = []
     for number in range(log.metadata.num_row_groups):
         try:
             log.read_row_group(number)
         except (OSError, pa.ArrowException, ValueError) as error:
             chunk = log.metadata.row_group(number).column(0)
             start = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
-            found.append(Defect(where, start, f"block {number} is damaged: {error}"))
-    return found or [Defect(where, None, "expected another SHA-256: the file was changed outside its blocks.")]
-
-
-_WALKS = 3
-"""How often a walk is begun anew because others pruned meanwhile."""
-_GAP_TOLD = 1000
-"""Of revisions in a row that are missing so many are named; a foreign name may claim any number."""
-
-
-@dataclass
-class Verification:
-    """What a walk found: `defects` are damage, `notices` are not."""
-
-    revisions: int = 0
-    checkpoints: int = 0
-    files: int = 0
-    bytes: int = 0
-    defects: list[Defect] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-    state: CatalogState | None = None
-    """The newest state, None when it cannot be told."""
-
-
-def verify(catalog: Catalog, *, files: bool = True, progress: Progress | None = None) -> Verification:
-    """Walk the chain and compare each checkpoint with what the transactions give; with `files` read all live files.
-
-    Nothing is raised for damage and nothing is changed. A defect does not end the walk: behind a damaged transaction
-    it goes on with the next checkpoint.
-    """
-    for _ in range(_WALKS):
-        floor = _floor(catalog)
-        walk = _Walk(catalog)
-        state = walk.run()
-        if _floor(catalog) == floor:
-            break  # else others pruned what was being walked over
-    found = walk.found
-    found.state = state
-    if files and state is not None:
-        scrub_files(catalog.objects, state, found, progress or (lambda done, total: None))
-    return found
+            defects.append(Defect(where, start, f"block {number} is damaged: {error}"))
+    return defects or [Defect(where, None, "expected another SHA-256: the file was changed outside its blocks.")]
 
 
 def _floor(catalog: Catalog) -> int:
@@ -183,14 +172,14 @@ def _floor(catalog: Catalog) -> int:
         return 0
 
 
-class _Walk:
+class _ChainWalk:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._objects = catalog.objects
         self._store = catalog.objects.store
-        self.found = Verification()
+        self.report = Verification()
         self._draft: Draft | None = Draft(EMPTY)
-        """None while what was read last does not tell the state."""
+        """None while the state is unknown, behind an object that could not be read."""
         self._digest: bytes | None = b""
         self._uuid: bytes | None = b""
         self._checkpoints: list[CatalogState] = []
@@ -207,7 +196,7 @@ class _Walk:
         floor = _floor(self._catalog)
         first = max(min(by_revision), floor)
         self._look_below_floor([revision for revision in by_revision if revision < floor])
-        for revision in _walked(first, sorted(by_revision)):
+        for revision in _revisions_between(first, sorted(by_revision)):
             items = by_revision.get(revision, [])
             self._transaction(revision, [item for item in items if not item.is_checkpoint], begins=revision == first)
             for item in items:
@@ -230,7 +219,7 @@ class _Walk:
 
     def _look_below_floor(self, revisions: list[int]) -> None:
         if revisions:
-            self.found.notices.append(
+            self.report.notices.append(
                 f"{self._store.locate(self._objects.folder(min(revisions)))}: {len(revisions)} revisions before the "
                 "floor are still there: a pruning was interrupted, or a process wrote that was overtaken by one. The "
                 "next pruning removes them."
@@ -238,15 +227,15 @@ class _Walk:
 
     def _check_statistics(self) -> None:
         """Read the tables of statistics whole; only the newest one has to be there, as a crash may leave none."""
-        for made in self._checkpoints:
-            where = table_key(self._objects, made)
-            if made is not self._checkpoints[-1] and self._store.head(where) is None:
+        for state in self._checkpoints:
+            where = table_key(self._objects, state)
+            if state is not self._checkpoints[-1] and self._store.head(where) is None:
                 continue
-            if read_statistics(self._objects, made) is None:
+            if read_statistics(self._objects, state) is None:
                 mended = (
-                    "the next checkpoint writes one" if made is self._checkpoints[-1] else "nothing reads it any more"
+                    "the next checkpoint writes one" if state is self._checkpoints[-1] else "nothing reads it any more"
                 )
-                self.found.notices.append(
+                self.report.notices.append(
                     f"{self._store.locate(where)}: the table of statistics is lost or damaged; {mended}."
                 )
 
@@ -259,18 +248,18 @@ class _Walk:
         part: Part = "transaction",
         revision: int | None = None,
     ) -> None:
-        self.found.defects.append(Defect(self._store.locate(key), offset, message, part, revision))
+        self.report.defects.append(Defect(self._store.locate(key), offset, message, part, revision))
 
     def _pass_over_noted(self) -> None:
         """Make notices of defects that a later revision takes note of: nobody can bring these transactions back."""
-        kept = []
-        for defect in self.found.defects:
+        defects = []
+        for defect in self.report.defects:
             if defect.part == "transaction" and defect.revision in self._noted:
                 by = self._noted[defect.revision]
-                self.found.notices.append(f"{defect} It is known to be lost: revision {by} says so.")
+                self.report.notices.append(f"{defect} It is known to be lost: revision {by} says so.")
             else:
-                kept.append(defect)
-        self.found.defects[:] = kept
+                defects.append(defect)
+        self.report.defects[:] = defects
 
     def _transaction(self, revision: int, items: list[CatalogObject], *, begins: bool) -> None:
         """Read the transaction of a revision; what cannot be followed leaves the state unknown."""
@@ -280,7 +269,7 @@ class _Walk:
             self._defect(key, f"revision {revision} has no transaction.", revision=revision)
             self._draft = self._digest = self._uuid = None
             return
-        self.found.revisions += 1
+        self.report.revisions += 1
         try:
             data = self._store.get(item.key)
             where = self._store.locate(item.key)
@@ -299,10 +288,10 @@ class _Walk:
     def _choose(self, revision: int, items: list[CatalogObject]) -> CatalogObject | None:
         """Return the transaction of the right name; every other one is foreign, or with random names a fork."""
         random = self._draft is not None and self._draft.naming == Transaction.RANDOM
-        wanted: bytes | None = None
+        name: bytes | None = None
         if self._draft is not None and not random and self._draft.revision == revision - 1:
-            wanted = self._objects.next_uuid(self._draft.catalog_id, revision - 1, self._draft.uuid)
-        right = [item for item in items if wanted is None or item.uuid.bytes == wanted]
+            name = self._objects.next_uuid(self._draft.catalog_id, revision - 1, self._draft.uuid)
+        right = [item for item in items if name is None or item.uuid.bytes == name]
         if revision == 0 and not right:
             right = items  # random names begin with a random name
         for item in items:
@@ -338,7 +327,7 @@ class _Walk:
 
     def _checkpoint(self, item: CatalogObject) -> None:
         """Compare a checkpoint with the state; where the state is unknown, go on from it."""
-        self.found.checkpoints += 1
+        self.report.checkpoints += 1
         try:
             where = self._store.locate(item.key)
             message = decode(self._store.get(item.key), where)
@@ -372,7 +361,7 @@ class _Walk:
             key = self._objects.folder(behind[0]).rstrip("/")
             self._defect(key, f"revisions {behind[0]} to {behind[-1]} are gone, their folders are there.", part="tail")
         elif behind:
-            self.found.notices.append(
+            self.report.notices.append(
                 f"{self._store.locate(self._objects.folder(behind[0]))}: an empty folder: a commit was interrupted, or "
                 "a transaction was removed. An attestation tells which: custody verify --against"
             )
@@ -383,9 +372,9 @@ class _Walk:
             self._defect(key, f"revision {revision} is missing, and it was not pruned.", revision=revision)
         if state.prune is None:
             return
-        made = [item for item in self._objects.at(state.floor) if item.is_checkpoint]
-        if not any(self._digest_of(item.key) == state.prune.checkpoint_digest for item in made):
-            key = made[0].key if made else self._objects.folder(state.floor).rstrip("/")
+        checkpoints = [item for item in self._objects.at(state.floor) if item.is_checkpoint]
+        if not any(self._digest_of(item.key) == state.prune.checkpoint_digest for item in checkpoints):
+            key = checkpoints[0].key if checkpoints else self._objects.folder(state.floor).rstrip("/")
             message = "expected the checkpoint that the pruning names, with its digest."
             self._defect(key, message, part="checkpoint", revision=state.floor)
 
@@ -401,27 +390,27 @@ class _Walk:
         where = self._store.locate(self._objects.hint)
         hint = self._catalog.chain.hinted()
         if hint is None:
-            self.found.notices.append(f"{where}: damaged; the next checkpoint mends it.")
+            self.report.notices.append(f"{where}: damaged; the next checkpoint mends it.")
             return
         if self._draft is None:
             return
         newest = self._checkpoints[-1] if self._checkpoints else EMPTY
         if hint.catalog_id != self._draft.catalog_id:
-            said = "it is of another catalog"
+            fault = "it is of another catalog"
         elif hint.revision > self._draft.revision:
             message = f"there was a revision {hint.revision}: the newest transactions are lost."
             self._defect(self._objects.hint, message, part="tail")
             return
         elif (hint.uuid, hint.previous_digest) != (newest.uuid.bytes, newest.digest):
-            said = f"it names revision {hint.revision}, the newest checkpoint is that of {newest.revision}"
+            fault = f"it names revision {hint.revision}, the newest checkpoint is that of {newest.revision}"
         else:
             return
-        self.found.notices.append(f"{where}: {said}: readers pass over it, the next checkpoint mends it.")
+        self.report.notices.append(f"{where}: {fault}: readers pass over it, the next checkpoint mends it.")
 
 
-def _walked(first: int, there: list[int]) -> Iterator[int]:
+def _revisions_between(first: int, present: list[int]) -> Iterator[int]:
     """Yield the revisions from the first one on, those of a gap between up to a number."""
-    for revision in there:
+    for revision in present:
         if revision >= first:
             yield from range(first, min(revision, first + _GAP_TOLD))
             yield revision

@@ -1,8 +1,8 @@
-"""What every message of the catalog has to be by itself, whatever state it meets.
+"""The rules that every message of the catalog keeps by itself, whatever state it meets.
 
-The same rules are kept at both ends: what breaks one is refused when it is committed, and is damage when it is read, as
-a checksum proves only that the bytes are those that somebody wrote. Bounds are those of what reads the fields later:
-numbers go through signed 64-bit columns, names become keys of a store or folders.
+The same rules hold at both ends: a message that breaks one is refused when it is committed, and is damage when it is
+read, as a checksum proves only that the bytes are those that somebody wrote. Bounds are those of the code that reads
+the fields later: numbers go through signed 64-bit columns, names become keys of a store or folders.
 """
 
 from __future__ import annotations
@@ -203,10 +203,10 @@ def _check_prune(prune: Prune) -> None:
     _need(size == _DIGEST_BYTES, "prune", "checkpoint_digest", "32 bytes", size)
 
 
-def _check_absorb(said: Absorb) -> None:
+def _check_absorb(absorb: Absorb) -> None:
     for name in ("writer", "database"):
-        _need(is_name(getattr(said, name)), "absorb", name, "the name of one", repr(getattr(said, name)[:200]))
-    _need(len(said.catalog_id) == _UUID_BYTES, "absorb", "catalog_id", "16 bytes", len(said.catalog_id))
+        _need(is_name(getattr(absorb, name)), "absorb", name, "the name of one", repr(getattr(absorb, name)[:200]))
+    _need(len(absorb.catalog_id) == _UUID_BYTES, "absorb", "catalog_id", "16 bytes", len(absorb.catalog_id))
 
 
 _CHECKS: dict[str, Callable[..., object]] = {

@@ -1,6 +1,6 @@
-"""Room `index`: Whoosh shards over event logs; never the truth, rebuilt from the logs at any time."""
+"""Index shards over event logs, in Whoosh's format; never the truth, they can be rebuilt from the logs at any time."""
 
-from custody.index.arrays import flags, integers, number, text, to_arrow
+from custody.index.arrays import flags, integers, number_scalar, text_array, text_scalar, to_arrow
 from custody.index.builder import BuiltShard, build_shard
 from custody.index.fields import (
     ATTRIBUTE_PREFIX,
@@ -12,14 +12,14 @@ from custody.index.fields import (
     TIME_FIELDS,
     IndexedFields,
     identifier_fields,
-    parse_time,
+    is_numeric,
     searched_fields,
     whoosh_schema,
-    words,
 )
-from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard, search_shard
-from custody.index.terms import TermValues, term
-from custody.index.wildcards import matching
+from custody.index.query_evaluator import QueryEvaluator
+from custody.index.shard import DAY, DAY_MS, OpenShard, ShardCache, day_name, describe_shard
+from custody.index.term_sets import TermSet
+from custody.index.terms import TermValues, match_wildcard, term, words
 
 __all__ = [
     "ATTRIBUTE_PREFIX",
@@ -34,7 +34,9 @@ __all__ = [
     "BuiltShard",
     "IndexedFields",
     "OpenShard",
+    "QueryEvaluator",
     "ShardCache",
+    "TermSet",
     "TermValues",
     "build_shard",
     "day_name",
@@ -42,13 +44,13 @@ __all__ = [
     "flags",
     "identifier_fields",
     "integers",
-    "matching",
-    "number",
-    "parse_time",
-    "search_shard",
+    "is_numeric",
+    "match_wildcard",
+    "number_scalar",
     "searched_fields",
     "term",
-    "text",
+    "text_array",
+    "text_scalar",
     "to_arrow",
     "whoosh_schema",
     "words",

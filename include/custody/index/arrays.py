@@ -1,12 +1,11 @@
-"""Between Arrow's arrays and numpy's, by their buffers.
+"""Arrays: from Arrow to numpy and back, and the copying of many byte strings at once.
 
-Not by `to_numpy`, `asarray`, `pa.array`, `pa.scalar`, or a function of Arrow given a Python value: each imports pandas
-where there is one, which takes longer than a search.
+Arrays change sides by their buffers, not by `to_numpy`, `asarray`, `pa.array` or `pa.scalar`, nor by a function of
+Arrow that is given a Python value: each of these imports pandas where it is installed, which takes longer than a
+search.
 
-Bytes of many records moved at once: rows of a matrix, and pieces of different lengths, to given places.
-
-A piece of k bytes is moved as one element of a k-byte void type, so that numpy does one copy a piece and nothing is
-done byte by byte or in Python.
+Byte strings are copied as elements of a void type of their length, so that numpy makes one copy for each, and nothing
+is done byte by byte or in Python.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def integers(column: pa.Array | pa.ChunkedArray, kind: type[Number]) -> npt.NDArray[Number]:
-    """Return whole numbers or times as they lie in memory; what an absent one says means nothing."""
+    """Return whole numbers or times as they lie in memory; the value of an absent one is arbitrary."""
     array = one(column)
     return np.frombuffer(array.buffers()[1] or b"", kind)[array.offset : array.offset + len(array)]
 
@@ -39,21 +38,21 @@ def integers(column: pa.Array | pa.ChunkedArray, kind: type[Number]) -> npt.NDAr
 def flags(column: pa.Array | pa.ChunkedArray) -> Mask:
     """Return truth values; absent ones are false."""
     array = one(column)
-    found = integers(array.cast(pa.uint8()), np.uint8).astype(np.bool_)
-    return found & integers(array.is_valid().cast(pa.uint8()), np.uint8).astype(np.bool_) if array.null_count else found
+    mask = integers(array.cast(pa.uint8()), np.uint8).astype(np.bool_)
+    return mask & integers(array.is_valid().cast(pa.uint8()), np.uint8).astype(np.bool_) if array.null_count else mask
 
 
-def number(value: int) -> pa.Scalar:
+def number_scalar(value: int) -> pa.Scalar:
     """Return a whole number for Arrow's functions."""
     return to_arrow(np.array([value], np.int64))[0]
 
 
-def text(value: str) -> pa.Scalar:
+def text_scalar(value: str) -> pa.Scalar:
     """Return a text for Arrow's functions."""
-    return texts([value])[0]
+    return text_array([value])[0]
 
 
-def texts(values: Sequence[str]) -> pa.StringArray:
+def text_array(values: Sequence[str]) -> pa.StringArray:
     """Return texts as an Arrow array."""
     encoded = [value.encode("utf-8", "replace") for value in values]
     offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
@@ -70,11 +69,11 @@ def to_arrow(numbers: npt.NDArray[np.generic], absent: Mask | None = None) -> pa
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
-_LONG_PIECE = 1024  # from here on a slice each costs less than sorting pieces by length
+_LONG_PIECE = 1024  # from this length on, one slice a piece costs less than sorting pieces by length
 
 
 class Pieces(NamedTuple):
-    """Bytes, and where in them each of some pieces begins and how long it is, shape (pieces,)."""
+    """Byte strings in one array: where each begins and how long it is, shape (pieces,)."""
 
     data: Bytes
     places: Ints
@@ -82,10 +81,15 @@ class Pieces(NamedTuple):
 
 
 def starts(lengths: Ints) -> Ints:
-    """Return where each piece begins when pieces of these lengths lie one behind the other, shape (n,)."""
-    found = np.zeros(len(lengths), np.int64)
-    np.cumsum(lengths[:-1], out=found[1:])
-    return found
+    """Return where each piece begins when pieces of these lengths follow each other, shape (n,)."""
+    places = np.zeros(len(lengths), np.int64)
+    np.cumsum(lengths[:-1], out=places[1:])
+    return places
+
+
+def within(counts: Ints) -> Ints:
+    """Return 0, 1, … count - 1 for each count, one behind the other."""
+    return np.arange(int(counts.sum())) - np.repeat(starts(counts), counts)
 
 
 def raw(array: npt.NDArray[np.generic]) -> Bytes:
@@ -94,7 +98,7 @@ def raw(array: npt.NDArray[np.generic]) -> Bytes:
     return packed.view(np.uint8).reshape(len(packed), packed.itemsize)
 
 
-def put(out: Bytes, places: Ints, rows: Bytes) -> None:
+def put_rows(out: Bytes, places: Ints, rows: Bytes) -> None:
     """Copy row i of `rows`, shape (n, k), to out[places[i] : places[i] + k]; k > 0."""
     if len(rows):
         width = rows.shape[1]
@@ -107,7 +111,7 @@ def put_same(out: Bytes, places: Ints, data: bytes) -> None:
         _windows(out, len(data))[places] = np.frombuffer(data, f"V{len(data)}")[0]
 
 
-def take(source: Bytes, places: Ints, width: int) -> Bytes:
+def take_rows(source: Bytes, places: Ints, width: int) -> Bytes:
     """Return source[places[i] : places[i] + width] as row i, shape (n, width)."""
     if not len(places):
         return np.empty((0, width), np.uint8)

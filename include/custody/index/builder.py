@@ -1,8 +1,8 @@
-"""Building a shard: one immutable Whoosh index of the events of one log, newest event first.
+"""The builder of index shards: one immutable Whoosh index of the events of one log, newest event first.
 
-The shard is built in a folder of its own attempt, synced and published by renaming the folder, so that a folder with
-a shard's name is always a whole shard. The bulk writer (custody.index.segment) makes the bytes that this Whoosh reads;
-with another Whoosh its own writer does the work, some hundred times slower.
+A shard is built in a folder of its own attempt, synced, and published by renaming that folder; so a folder with the
+name of a shard is always a whole shard. The bulk writer makes the bytes that the installed Whoosh reads; of a Whoosh
+that it does not know, Whoosh's own writer does the work, some hundred times slower.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def build_shard(
     aside: Path | None = None
     if replace or not fs.exists(path):
         fs.make_directory(path.parent)
+        # A name of its own for each attempt: of two processes that build the same shard, none touches the other's
+        # files.
         attempt = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
         fs.make_directory(attempt)
         try:
@@ -76,6 +78,7 @@ def build_shard(
                 writer,
                 memory_bytes,
             )
+            # The names of the files have to be durable before the folder gets the name that promises a whole shard.
             fs.sync_directory(attempt)
             if fs.exists(path):
                 aside = path.with_name(f"{ATTEMPT_PREFIX}{path.name}-{uuid.uuid4().hex}")
@@ -84,10 +87,10 @@ def build_shard(
         except BaseException:
             fs.remove_tree(attempt)
             raise
-    # Also for a shard that is there already: who built it may have died before this.
+    # Also for a shard that is there already: the process that built it may have died before this.
     fs.sync_directory(path.parent)
     if aside is not None:
-        # Only now: before, a crash may bring the old shard's name back, and it must be whole then.
+        # Only now: until the rename is durable a crash may bring the old shard back, and it must be whole then.
         fs.remove_tree(aside)
     data = fs.read(path / manifest.NAME)
     documents = manifest.Manifest.decode(data, path / manifest.NAME).description.documents
@@ -103,16 +106,16 @@ def _write(
     writer: Literal["bulk", "stock"] | None,
     memory_bytes: int,
 ) -> None:
-    difference = whoosh_writer.difference()
+    difference = whoosh_writer.whoosh_difference()
     if writer == "bulk" and difference is not None:
         raise ConfigurationError(f"the bulk writer of index shards does not know this Whoosh: {difference}.")
     if writer is None and difference is not None:
         _log.warning("%s: index shards are written by Whoosh itself, which is slow.", difference)
         writer = "stock"
     if writer == "stock":
-        made = whoosh_writer.write_segment(fs, folder, tables, indexed)
+        written = whoosh_writer.write_stock_segment(fs, folder, tables, indexed)
     else:
-        made = write_segment(fs, folder, tables, indexed, memory_bytes)
+        written = write_segment(fs, folder, tables, indexed, memory_bytes)
     with fs.create(folder / manifest.NAME) as file:
-        file.write(made.encode())
+        file.write(written.encode())
         file.sync()

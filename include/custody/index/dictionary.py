@@ -1,17 +1,11 @@
-"""The `.trm` file: a record for each term, a hash table over them, and their order.
+"""The dictionary of a shard, its `.trm` file: a record for each term, a hash table over them, and their order.
 
-A record is i32 length of the key, i32 length of the value, the key (u16 number of the field, then the term) and the
-value: what is known of the term, and its postings or where they lie. Whoosh calls it an ordered hash: 256 tables, by
-the lowest byte of a key's hash, for finding a term; an array of the records' places for going through them in order.
+Layout: HEADER; the records; 256 hash tables and where each lies; a pickle for Whoosh; the places of all records in the
+order of their keys; i32 size of the last two. A record is i32 length of the key, i32 length of the value, the key
+(u16 number of the field, then the term) and the value: ABOUT, and the posting list or its EXTENT in the `.pst` file.
+The lowest byte of a key's hash names its table. Whoosh calls this an ordered hash.
 
-CRC-32 of many keys at once: the hash by which a term is found in the dictionary.
-
-Whoosh's own writer hashes keys by MD5. Its reader knows CRC-32 as well, which an array of keys can share the work of:
-keys of one length are a matrix, and the checksum goes over its columns.
-
-The records of a shard's terms: where each lies, found by the hash of its key or by the order of all keys.
-
-The terms of a shard: one or many of them, ranges of them by their order, and the documents that have each.
+Whoosh's own writer hashes keys by MD5; its reader knows CRC-32 as well, which numpy computes for many keys at once.
 """
 
 from __future__ import annotations
@@ -27,70 +21,35 @@ import numpy.typing as npt
 import pyarrow as pa
 from whoosh.filedb.structfile import StructFile
 
-from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put, raw, starts, take
+from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put_rows, raw, starts, take_rows, within
 from custody.index.inverted_field import InvertedField
 from custody.index.manifest import Description
-from custody.index.paged_file import CheckedFile, numbers, window
+from custody.index.paged_file import CheckedFile, numbers_at, window
+from custody.index.positions import PositionEncoder
 from custody.index.postings import (
     DATA_OPEN,
     FIRST_BYTES,
     INLINE_MAX,
     NONE,
     InlineList,
-    PositionEncoder,
     PostingList,
+    PostingsCache,
     SingleBlocks,
     blocks,
     inline,
     single_blocks,
 )
-from custody.index.postings_cache import PostingsCache
 from custody.index.term_sets import Hashes, TermSet
 from custody.index.terms import Codes
 
-_POLYNOMIAL = 0xEDB88320
-_BULK = 16  # fewer keys of one length are cheaper one by one
-
-
-def _table() -> Hashes:
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = np.where(table & 1, (table >> np.uint32(1)) ^ np.uint32(_POLYNOMIAL), table >> np.uint32(1))
-    return table
-
-
-_TABLE = _table()
-
-
-def crc32_of(keys: Bytes, places: Ints, lengths: Ints, before: bytes = b"") -> Hashes:
-    """Return the CRC-32 of `before` followed by keys[place : place + length], for each key."""
-    begun = zlib.crc32(before)
-    found = np.full(len(lengths), begun, np.uint32)
-    order = np.argsort(lengths, kind="stable")
-    bounds = np.flatnonzero(np.diff(lengths[order], prepend=-1))
-    for group in np.split(order, bounds[1:]) if len(order) else ():
-        width = int(lengths[group[0]])
-        if width == 0:
-            continue
-        if len(group) < _BULK:
-            for index in group.tolist():
-                place = int(places[index])
-                found[index] = zlib.crc32(keys[place : place + width].data, begun)
-        else:
-            found[group] = _columns(take(keys, places[group], width), begun)
-    return found
-
-
-def _columns(keys: Bytes, begun: int) -> Hashes:
-    """Return the CRC-32 of each row, shape (rows,), going over the columns."""
-    state = np.full(len(keys), begun ^ 0xFFFFFFFF, np.uint32)
-    for column in np.ascontiguousarray(keys.T):
-        state = _TABLE[(state ^ column) & np.uint32(0xFF)] ^ (state >> np.uint32(8))
-    return state ^ np.uint32(0xFFFFFFFF)
-
-
-HASH_CRC32 = 1
+# The layout: shared by the writer and the readers below.
+HASH_CRC32, HASH_MD5 = 1, 0
 HEADER = struct.pack(">4sBii", b"HSH3", HASH_CRC32, 0, 0)
+KEY_LENGTHS = struct.Struct(">ii")
+"""How a record begins: the lengths of key and value."""
+KEY_HEAD = np.dtype([("key", ">i4"), ("value", ">i4"), ("field", ">u2")])
+FIELD_BYTES = 2
+"""The number of the field, which begins each key."""
 ABOUT = np.dtype(
     [
         ("inline", "u1"),
@@ -103,17 +62,30 @@ ABOUT = np.dtype(
         ("last", ">u4"),
     ]
 )
+FREQUENCY_PLACE = 5
+"""Where the frequency lies in ABOUT."""
+ABOUT_STRUCT = struct.Struct(">BfIBBfII")
+"""The same as ABOUT, for one term at a time, where numpy takes longer."""
 EXTENT = np.dtype([("place", ">i8"), ("length", ">i4")])
+EXTENT_STRUCT = struct.Struct(">qi")
 SLOT = np.dtype([("hash", ">u4"), ("place", ">i8")])
+SLOT_STRUCT = struct.Struct(">Iq")
 TABLE = np.dtype([("place", ">i8"), ("slots", ">i4")])
+TABLE_STRUCT = struct.Struct(">qi")
 TABLES = 256
-KEY_HEAD = np.dtype([("key", ">i4"), ("value", ">i4"), ("field", ">u2")])
-_ORDER_TYPES = (("H", 1 << 16), ("i", 1 << 31), ("I", 1 << 32), ("q", 1 << 63))
 ORDER_TYPES = {"H": ">u2", "i": ">i4", "I": ">u4", "q": ">i8"}
+"""Types of the places of records in the order of keys; the writer takes the first that is wide enough."""
+_ORDER_BOUNDS = (("H", 1 << 16), ("i", 1 << 31), ("I", 1 << 32), ("q", 1 << 63))
+
+_POLYNOMIAL = 0xEDB88320
+_BULK = 16  # fewer keys of one length are cheaper one by one
+_KEY_BYTES_MAX = 1 << 20
+_PROBES = 16
+_TEXT_BYTES_KEPT = 1 << 20
 
 
 class DictionaryWriter:
-    """Makes the dictionary field by field, and the blocks of their postings; keeps 12 bytes a term in memory."""
+    """Writes the dictionary field by field, and the blocks of posting lists; keeps 12 bytes a term in memory."""
 
     def __init__(self) -> None:
         self.fields: dict[str, int] = {}
@@ -126,6 +98,8 @@ class DictionaryWriter:
         """Return the records of a field's terms and the blocks of their postings; fields come in a fixed order."""
         number = self.fields[name] = len(self.fields)
         positions_encoder = None if field.positions is None else PositionEncoder(field.positions)
+        # Most terms have few documents. Their lists go into the dictionary, which saves a page of the other file for
+        # each of them, and half of the shard.
         is_inline = field.frequencies <= INLINE_MAX
         long, short = np.flatnonzero(~is_inline), np.flatnonzero(is_inline)
         far = blocks(field, long, positions_encoder)
@@ -144,7 +118,7 @@ class DictionaryWriter:
         places = np.concatenate([np.empty(0, np.int64), *self._places])
         tables, directory = _hash_tables(np.concatenate([np.empty(0, np.uint32), *self._hashes]), places, self._size)
         last = int(places[-1]) if len(places) else 0
-        code = next(code for code, bound in _ORDER_TYPES if last < bound)
+        code = next(code for code, bound in _ORDER_BOUNDS if last < bound)
         extras = _pickled({"fieldmap": self.fields, "indextype": code, "indexlen": len(places)})
         order = places.astype(ORDER_TYPES[code]).tobytes()
         end = struct.pack(">i", len(extras) + len(order))
@@ -173,7 +147,7 @@ def _records(
     tails = np.full(count, EXTENT.itemsize, np.int64)
     tails[short] = near.lengths
     heads = np.empty(count, KEY_HEAD)
-    heads["key"], heads["value"], heads["field"] = field.lengths + 2, tails + ABOUT.itemsize, number
+    heads["key"], heads["value"], heads["field"] = field.lengths + FIELD_BYTES, tails + ABOUT.itemsize, number
     lengths = KEY_HEAD.itemsize + field.lengths + ABOUT.itemsize + tails
     places = starts(lengths)
     about = np.zeros(count, ABOUT)
@@ -183,11 +157,11 @@ def _records(
     about["first"] = field.documents[field.first]
     about["last"] = field.documents[field.first + field.frequencies - 1]
     out = np.empty(int(lengths.sum()), np.uint8)
-    put(out, places, raw(heads))
+    put_rows(out, places, raw(heads))
     copy_pieces(field.text, starts(field.lengths), out, places + KEY_HEAD.itemsize, field.lengths)
     values = places + KEY_HEAD.itemsize + field.lengths
-    put(out, values, raw(about))
-    put(out, values[long] + ABOUT.itemsize, raw(extents))
+    put_rows(out, values, raw(about))
+    put_rows(out, values[long] + ABOUT.itemsize, raw(extents))
     copy_pieces(near.data, near.places, out, values[short] + ABOUT.itemsize, near.lengths)
     return out, places
 
@@ -211,13 +185,15 @@ def _hash_tables(hashes: Hashes, places: Ints, begin: int) -> tuple[npt.NDArray[
     order = np.lexsort((slot, table))
     sorted_table = table[order]
     rank = np.arange(len(order)) - starts(counts)[sorted_table]
-    # One running maximum for all tables: each lies above all that came before it.
+    # One running maximum serves all tables, because the lift puts each table above those before it.
     lift = sorted_table * (int(slots.max(initial=0)) + 1)
     place = rank + np.maximum.accumulate(slot[order] - rank + lift) - lift if len(order) else rank
     out = np.zeros(int(slots.sum()), SLOT)
     fits = place < slots[sorted_table]
     target = first[sorted_table[fits]] + place[fits]
     out["hash"][target], out["place"][target] = hashes[order[fits]], places[order[fits]]
+    # Rare: only keys that run over the end of their table. Each table has as many free slots as keys, so one is
+    # found.
     for index in np.flatnonzero(~fits).tolist():
         key = int(order[index])
         free = int(first[table[key]])
@@ -231,27 +207,198 @@ def _hash_tables(hashes: Hashes, places: Ints, begin: int) -> tuple[npt.NDArray[
 
 def _pickled(values: dict[str, object]) -> bytes:
     """Return plain values as Whoosh keeps them beside a hash table."""
+    # Written by Whoosh, because Whoosh alone reads it; custody takes the same facts from the manifest.
     buffer = io.BytesIO()
     StructFile(buffer).write_pickle(values, 2)
     return buffer.getvalue()
 
 
-_KEY = struct.Struct(">ii")
-_SLOT = struct.Struct(">Iq")
-_TABLE_ENTRY = struct.Struct(">qi")
-_KEY_BYTES_MAX = 1 << 20
-_CRC32, _MD5 = 1, 0
-_PROBES = 16
+class Dictionary:
+    """The terms of all fields; may be used by several threads."""
+
+    def __init__(self, terms: CheckedFile, postings: CheckedFile, description: Description) -> None:
+        self._terms = terms
+        self._postings = postings
+        self._documents = description.documents
+        self._fields = description.fields
+        self._layout: Literal["bulk", "stock"] = description.layout
+        self._records = _Records(terms, description)
+        self._ranges: dict[str, tuple[int, int]] = {}
+        self._kept = PostingsCache()
+        self._texts: tuple[tuple[int, int], pa.StringArray] = (-1, -1), pa.nulls(0, pa.string())
+
+    def find(self, field: str, term: bytes) -> PostingList | None:
+        """Return a term's documents, None when no document has it."""
+        number = self._fields.get(field)
+        if number is None:
+            return None
+        record = self._records.find(number.to_bytes(FIELD_BYTES, "big") + term)
+        return None if record is None else self._list_of(record)
+
+    def union_of(self, field: str, term_set: TermSet) -> Ints:
+        """Return the documents that have any of some terms, going up; many terms are found at once."""
+        number = self._fields.get(field)
+        if number is None:
+            return NONE
+        keys, hashes = term_set.hashed(number.to_bytes(FIELD_BYTES, "big"))
+        return self._union(self._records.find_all(keys, hashes))
+
+    def range_of(self, field: str) -> tuple[int, int]:
+        """Return the numbers of a field's terms in the order of all terms: the first, and the one behind the last."""
+        bounds = self._ranges.get(field)
+        if bounds is None:
+            number = self._fields.get(field)
+            bounds = (0, 0)
+            if number is not None:
+                bounds = (
+                    self._records.lower(number.to_bytes(FIELD_BYTES, "big")),
+                    self._records.lower((number + 1).to_bytes(FIELD_BYTES, "big")),
+                )
+            self._ranges[field] = bounds
+        return bounds
+
+    def between(
+        self, field: str, low: bytes | None, high: bytes | None, *, after_low: bool = False, with_high: bool = False
+    ) -> tuple[int, int]:
+        """Return the numbers of the terms from `low` to before `high`; without an end, to the field's."""
+        first, end = self.range_of(field)
+        if first == end:
+            return 0, 0
+        prefix = self._fields[field].to_bytes(FIELD_BYTES, "big")
+        if low is not None:
+            first = self._records.lower(prefix + low + (b"\0" if after_low else b""), first, end)
+        if high is not None:
+            end = self._records.lower(prefix + high + (b"\0" if with_high else b""), first, end)
+        return first, max(first, end)
+
+    def with_prefix(self, field: str, prefix: bytes) -> tuple[int, int]:
+        """Return the numbers of the terms that begin with some bytes."""
+        # The first bytes above all that begin with the prefix: its last byte plus one. A byte 0xff cannot be raised,
+        # so it is dropped before.
+        stripped = prefix.rstrip(b"\xff")
+        above = stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+        return self.between(field, prefix, above)
+
+    def texts(self, first: int, end: int) -> pa.StringArray:
+        """Return the terms with these numbers, in order; the last answer is kept when it is small."""
+        bounds, last_terms = self._texts
+        if bounds == (first, end):
+            return last_terms
+        keys, lengths = self._records.keys(self._records.places(np.arange(first, end)))
+        sizes = lengths - FIELD_BYTES
+        out = np.empty(int(sizes.sum()), np.uint8)
+        begin = starts(sizes)
+        self._terms.require(keys, FIELD_BYTES)
+        copy_pieces(self._terms.data, keys + FIELD_BYTES, out, begin, sizes)
+        offsets = np.append(begin, len(out)).astype(np.int32)
+        terms = pa.StringArray.from_buffers(end - first, pa.py_buffer(offsets.tobytes()), pa.py_buffer(out.tobytes()))
+        terms.validate(full=True)
+        if len(out) <= _TEXT_BYTES_KEPT:
+            self._texts = (first, end), terms
+        return terms
+
+    def list_of(self, number: int) -> PostingList:
+        """Return the documents of the term with this number."""
+        return self._list_of(self._records.place(number))
+
+    def union(self, terms: Sequence[int] | Ints) -> Ints:
+        """Return the documents that have any of the terms with these numbers, going up."""
+        return self._union(self._records.places(np.asarray(terms, np.int64)))
+
+    def _union(self, records: Ints) -> Ints:
+        """Return the documents that have any of the terms whose records lie at some places."""
+        if not len(records):
+            return NONE
+        keys, lengths = self._records.keys(records)
+        values = keys + lengths
+        self._terms.require(values, ABOUT.itemsize)
+        # One flag a document: a union of many lists needs no sorting, and its cost does not grow with overlaps.
+        has = np.zeros(self._documents, np.bool_)
+        is_inline = self._terms.data[values] != 0
+        has[self._inline_documents(values[is_inline])] = True
+        single, others = self._far(values[~is_inline])
+        has[single.documents] = True
+        for postings in others:
+            for _, documents in postings.blocks():
+                has[documents] = True
+        return np.flatnonzero(has)
+
+    def codes(self, field: str) -> Codes:
+        """Return the number of each document's term within a field, shape (documents,), -1 for none.
+
+        Of a document with several terms, one counts.
+        """
+        first, end = self.range_of(field)
+        # Facets are counted from this array alone, so a query pays for its documents and not for the terms of the
+        # field.
+        codes = np.full(self._documents, -1, np.int32)
+        keys, lengths = self._records.keys(self._records.places(np.arange(first, end)))
+        values = keys + lengths
+        self._terms.require(values, ABOUT.itemsize)
+        is_inline = self._terms.data[values] != 0
+        near = np.flatnonzero(is_inline)
+        frequencies = numbers_at(self._terms.data, values[near] + FREQUENCY_PLACE, ">u4")
+        codes[self._inline_documents(values[near])] = np.repeat(near, frequencies)
+        far = np.flatnonzero(~is_inline)
+        single, others = self._far(values[far])
+        codes[single.documents] = np.repeat(far[single.is_single], single.counts)
+        for code, postings in zip(far[~single.is_single].tolist(), others, strict=True):
+            for _, documents in postings.blocks():
+                codes[documents] = code
+        return codes
+
+    def _far(self, values: Ints) -> tuple[SingleBlocks, list[PostingList]]:
+        """Return the lists that lie in the other file, of the terms whose values lie at some places.
+
+        Those of one block are decoded; the others follow in the same order.
+        """
+        if self._layout == "bulk":
+            self._terms.require(values, ABOUT.itemsize + EXTENT_STRUCT.size)
+            places = numbers_at(self._terms.data, values + ABOUT.itemsize, ">i8")
+            single = single_blocks(self._postings, places, self._documents)
+        else:
+            single = SingleBlocks(np.zeros(len(values), np.bool_), NONE, NONE)
+        size = ABOUT.itemsize + EXTENT_STRUCT.size
+        return single, [self._list_at(value, size) for value in values[~single.is_single].tolist()]
+
+    def _inline_documents(self, values: Ints) -> Ints:
+        """Return the documents of short lists, whose values lie at some places, one behind the other."""
+        frequencies = numbers_at(self._terms.data, values + FREQUENCY_PLACE, ">u4")
+        if len(values) and int(frequencies.max()) > self._documents:
+            raise self._terms.error(int(values[0]), f"up to {self._documents} documents", f"{frequencies.max()}")
+        begin = values + ABOUT.itemsize + len(DATA_OPEN)
+        places = np.repeat(begin, frequencies) + within(frequencies) * FIRST_BYTES + 1
+        self._terms.require(places, 4)
+        documents = numbers_at(self._terms.data, places, "<u4")
+        if len(documents) and int(documents.max()) >= self._documents:
+            raise self._terms.error(int(values[0]), f"documents below {self._documents}", f"{documents.max()}")
+        return documents
+
+    def _list_of(self, record: int) -> PostingList:
+        return self._list_at(*self._records.value_of(record))
+
+    def _list_at(self, value: int, size: int) -> PostingList:
+        """Return the list of the term whose value lies at a place and has a size."""
+        end = value + ABOUT.itemsize
+        is_inline, _, frequency, _, _, _, first, last = ABOUT_STRUCT.unpack(self._terms.span(value, end))
+        if not 0 < frequency <= self._documents or last >= self._documents:
+            raise self._terms.error(value, f"up to {self._documents} documents", f"{frequency} up to {last}")
+        if is_inline:
+            if self._layout != "bulk":
+                raise self._terms.error(value, "the place of a posting list", "a list")
+            return InlineList(self._terms, end, value + size, frequency)
+        place, _ = EXTENT_STRUCT.unpack(self._terms.span(end, end + EXTENT_STRUCT.size))
+        return PostingList(self._postings, self._layout, place, frequency, first, last, self._kept)
 
 
-class Records:
-    """The records of all terms; a record is named by its place in the file, a key is a field's number and a term."""
+class _Records:
+    """The records of all terms. A record is named by its place in the file; a key is a field's number and a term."""
 
     def __init__(self, terms: CheckedFile, description: Description) -> None:
         self._terms = terms
         self._count = description.terms
         head = bytes(terms.span(0, len(HEADER)))
-        if head[:4] != HEADER[:4] or head[4] not in (_CRC32, _MD5):
+        if head[:4] != HEADER[:4] or head[4] not in (HASH_CRC32, HASH_MD5):
             raise terms.error(0, "a dictionary of terms", repr(head))
         self._hash_type = head[4]
         order_type = ORDER_TYPES.get(description.order_type)
@@ -262,7 +409,7 @@ class Records:
         terms.span(self._directory, self._directory + TABLES * TABLE.itemsize)
         width = np.dtype(order_type).itemsize
         order = terms.size - 4 - description.terms * width
-        # The places are read one by one while a term is looked for, so only those are checked that are looked at.
+        # The array is long and a search looks at few of its places: each page is checked when it is looked at.
         self._order_place, self._order_width = order, width
         if order < self._directory:
             raise terms.error(order, "an array of places", f"{description.terms} terms")
@@ -270,71 +417,73 @@ class Records:
 
     def find(self, key: bytes) -> int | None:
         """Return where the record of a key lies, None when there is none."""
-        return self._find_by_hash(key) if self._hash_type == _CRC32 else self._find_by_order(key)
+        return self._find_by_hash(key) if self._hash_type == HASH_CRC32 else self._find_by_order(key)
 
     def find_all(self, keys: Sequence[bytes], hashes: Hashes) -> Ints:
         """Return where the records of those of some keys lie that are there; `hashes` are the CRC-32 of each."""
-        if self._hash_type == _CRC32:
+        if self._hash_type == HASH_CRC32:
             return self._find_all_by_hash(keys, hashes)
-        found = (self._find_by_order(key) for key in keys)
-        return np.array([record for record in found if record is not None], np.int64)
+        records = (self._find_by_order(key) for key in keys)
+        return np.array([record for record in records if record is not None], np.int64)
 
     def _find_by_hash(self, key: bytes) -> int | None:
         """Return where the record of a key lies, by its hash."""
-        terms, wanted = self._terms, zlib.crc32(key)
-        table = self._directory + (wanted & (TABLES - 1)) * _TABLE_ENTRY.size
-        place, slots = _TABLE_ENTRY.unpack(terms.span(table, table + _TABLE_ENTRY.size))
+        terms, key_hash = self._terms, zlib.crc32(key)
+        table = self._directory + (key_hash & (TABLES - 1)) * TABLE_STRUCT.size
+        place, slots = TABLE_STRUCT.unpack(terms.span(table, table + TABLE_STRUCT.size))
         if slots <= 0:
             return None
-        slot = (wanted >> 8) % slots
+        slot = (key_hash >> 8) % slots
         for _ in range(slots):
             at = place + slot * SLOT.itemsize
-            found, record = _SLOT.unpack(terms.span(at, at + SLOT.itemsize))
+            slot_hash, record = SLOT_STRUCT.unpack(terms.span(at, at + SLOT.itemsize))
             if not record:
                 return None
-            if found == wanted:
+            if slot_hash == key_hash:
                 begin, length = self.key(record)
                 if length == len(key) and terms.span(begin, begin + length) == key:
                     return int(record)
             slot = slot + 1 if slot + 1 < slots else 0
         return None
 
-    def _find_all_by_hash(self, keys: Sequence[bytes], wanted: Hashes) -> Ints:
+    def _find_all_by_hash(self, keys: Sequence[bytes], hashes: Hashes) -> Ints:
         """Return where the records of those of some keys lie that are there."""
         terms = self._terms
         terms.span(self._directory, self._directory + TABLES * TABLE.itemsize)
-        tables = np.frombuffer(terms.data, TABLE, TABLES, self._directory)[wanted & np.uint32(TABLES - 1)]
+        tables = np.frombuffer(terms.data, TABLE, TABLES, self._directory)[hashes & np.uint32(TABLES - 1)]
         place, slots = tables["place"].astype(np.int64), tables["slots"].astype(np.int64)
-        slot = (wanted >> np.uint32(8)).astype(np.int64) % np.maximum(slots, 1)
+        slot = (hashes >> np.uint32(8)).astype(np.int64) % np.maximum(slots, 1)
         records = np.zeros(len(keys), np.int64)
-        known = np.flatnonzero(slots > 0)
-        # The next slots of each key, all at once: a key is in the first one with its hash, if none before is empty.
-        nearby = (slot[known, None] + np.arange(_PROBES)) % slots[known, None]
-        at = place[known, None] + nearby * SLOT.itemsize
+        in_table = np.flatnonzero(slots > 0)
+        # The next slots of all keys at once: a key is in the first slot with its hash, if none before that is empty.
+        # Tables are half empty, so nearly every key is found, or missed, within _PROBES slots; the rest go one by
+        # one.
+        nearby = (slot[in_table, None] + np.arange(_PROBES)) % slots[in_table, None]
+        at = place[in_table, None] + nearby * SLOT.itemsize
         terms.require(at.ravel(), SLOT.itemsize)
-        found = window(terms.data, SLOT)[at]
-        is_empty = found["place"] == 0
-        is_end = is_empty | (found["hash"] == wanted[known, None])
+        near_slots = window(terms.data, SLOT)[at]
+        is_empty = near_slots["place"] == 0
+        is_end = is_empty | (near_slots["hash"] == hashes[in_table, None])
         first = is_end.argmax(axis=1)
-        row = np.arange(len(known))
+        row = np.arange(len(in_table))
         is_hit = is_end[row, first] & ~is_empty[row, first]
-        records[known[is_hit]] = found["place"][row, first][is_hit]
-        for number in known[~is_end[row, first]].tolist():
+        records[in_table[is_hit]] = near_slots["place"][row, first][is_hit]
+        for number in in_table[~is_end[row, first]].tolist():
             records[number] = self._find_by_hash(keys[number]) or 0
         return self._verified(keys, records)
 
     def _verified(self, keys: Sequence[bytes], records: Ints) -> Ints:
         """Return the records, 0 for none, that are of the keys and not only of the same hash."""
         chosen = np.flatnonzero(records)
-        found = records[chosen]
-        begin, lengths = self.keys(found)
+        checked = records[chosen]
+        begin, lengths = self.keys(checked)
         data = self._terms.data
         places = zip(chosen.tolist(), begin.tolist(), lengths.tolist(), strict=True)
         for number, (key, start, length) in enumerate(places):
             if data[start : start + length].tobytes() != keys[key]:
-                found[number] = self._find_by_hash(keys[key]) or 0
-        kept: Ints = found[found != 0]
-        return kept
+                checked[number] = self._find_by_hash(keys[key]) or 0
+        verified: Ints = checked[checked != 0]
+        return verified
 
     def _find_by_order(self, key: bytes) -> int | None:
         """Return where the record of a key lies, by the order of keys: for tables by another hash."""
@@ -371,206 +520,63 @@ class Records:
     def value_of(self, record: int) -> tuple[int, int]:
         """Return where the value of a record lies and how long it is."""
         begin, length = self.key(record)
-        _, size = _KEY.unpack(self._terms.span(record, begin))
+        _, size = KEY_LENGTHS.unpack(self._terms.span(record, begin))
         return begin + length, size
 
     def key(self, record: int) -> tuple[int, int]:
         """Return where the key of a record lies and how long it is."""
-        length, _ = _KEY.unpack(self._terms.span(record, record + _KEY.size))
-        if not 2 <= length <= _KEY_BYTES_MAX:
+        length, _ = KEY_LENGTHS.unpack(self._terms.span(record, record + KEY_LENGTHS.size))
+        if not FIELD_BYTES <= length <= _KEY_BYTES_MAX:
             raise self._terms.error(record, "a term", f"{length} bytes")
-        return record + _KEY.size, length
+        return record + KEY_LENGTHS.size, length
 
     def keys(self, records: Ints) -> tuple[Ints, Ints]:
         """Return where the keys of some records lie and how long they are."""
-        self._terms.require(records, _KEY.size)
-        lengths = numbers(self._terms.data, records, ">i4")
+        self._terms.require(records, KEY_LENGTHS.size)
+        lengths = numbers_at(self._terms.data, records, ">i4")
         if len(lengths) and not 2 <= int(lengths.min()) <= int(lengths.max()) <= _KEY_BYTES_MAX:
             raise self._terms.error(int(records[0]), "terms", "another length")
-        # The whole record is looked at later; its pages are those of its begin and its end.
+        # Later the whole key is read. A short one spans two pages at most, those of its first and its last byte.
         if len(lengths) and int(lengths.max()) > 1 << 13:
             for record, length in zip(records.tolist(), lengths.tolist(), strict=True):
-                self._terms.span(record, record + _KEY.size + length)
+                self._terms.span(record, record + KEY_LENGTHS.size + length)
         else:
-            self._terms.require(records + _KEY.size + lengths - 1, 1)
-        return records + _KEY.size, lengths
+            self._terms.require(records + KEY_LENGTHS.size + lengths - 1, 1)
+        return records + KEY_LENGTHS.size, lengths
 
 
-_ABOUT = struct.Struct(">BfIBBfII")
-_EXTENT = struct.Struct(">qi")
-_TEXT_BYTES_KEPT = 1 << 20
-_FREQUENCY = 5  # where it stands in ABOUT
-
-
-class Dictionary:
-    """The terms of all fields; may be used by several threads."""
-
-    def __init__(self, terms: CheckedFile, postings: CheckedFile, description: Description) -> None:
-        self._terms = terms
-        self._postings = postings
-        self._documents = description.documents
-        self._fields = description.fields
-        self._layout: Literal["bulk", "stock"] = description.layout
-        self._records = Records(terms, description)
-        self._ranges: dict[str, tuple[int, int]] = {}
-        self._kept = PostingsCache()
-        self._texts: tuple[tuple[int, int], pa.StringArray] = (-1, -1), pa.nulls(0, pa.string())
-
-    def find(self, field: str, term: bytes) -> PostingList | None:
-        """Return a term's documents, None when no document has it."""
-        number = self._fields.get(field)
-        if number is None:
-            return None
-        record = self._records.find(number.to_bytes(2, "big") + term)
-        return None if record is None else self._list_of(record)
-
-    def union_of(self, field: str, wanted: TermSet) -> Ints:
-        """Return the documents that have any of some terms, going up; many terms are found at once."""
-        number = self._fields.get(field)
-        if number is None:
-            return NONE
-        keys, hashes = wanted.hashed(number.to_bytes(2, "big"))
-        return self._union(self._records.find_all(keys, hashes))
-
-    def range_of(self, field: str) -> tuple[int, int]:
-        """Return the numbers of a field's terms in the order of all terms: the first, and the one behind the last."""
-        found = self._ranges.get(field)
-        if found is None:
-            number = self._fields.get(field)
-            found = (0, 0)
-            if number is not None:
-                found = (
-                    self._records.lower(number.to_bytes(2, "big")),
-                    self._records.lower((number + 1).to_bytes(2, "big")),
-                )
-            self._ranges[field] = found
-        return found
-
-    def between(
-        self, field: str, low: bytes | None, high: bytes | None, *, after_low: bool = False, with_high: bool = False
-    ) -> tuple[int, int]:
-        """Return the numbers of the terms from `low` to before `high`; without an end, to the field's."""
-        first, end = self.range_of(field)
-        if first == end:
-            return 0, 0
-        prefix = self._fields[field].to_bytes(2, "big")
-        if low is not None:
-            first = self._records.lower(prefix + low + (b"\0" if after_low else b""), first, end)
-        if high is not None:
-            end = self._records.lower(prefix + high + (b"\0" if with_high else b""), first, end)
-        return first, max(first, end)
-
-    def with_prefix(self, field: str, prefix: bytes) -> tuple[int, int]:
-        """Return the numbers of the terms that begin with some bytes."""
-        stripped = prefix.rstrip(b"\xff")
-        above = stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
-        return self.between(field, prefix, above)
-
-    def texts(self, first: int, end: int) -> pa.StringArray:
-        """Return the terms with these numbers, in order; those asked for last are kept when they are small."""
-        bounds, kept = self._texts
-        if bounds == (first, end):
-            return kept
-        keys, lengths = self._records.keys(self._records.places(np.arange(first, end)))
-        sizes = lengths - 2
-        out = np.empty(int(sizes.sum()), np.uint8)
-        begin = starts(sizes)
-        self._terms.require(keys, 2)
-        copy_pieces(self._terms.data, keys + 2, out, begin, sizes)
-        offsets = np.append(begin, len(out)).astype(np.int32)
-        found = pa.StringArray.from_buffers(end - first, pa.py_buffer(offsets.tobytes()), pa.py_buffer(out.tobytes()))
-        found.validate(full=True)
-        if len(out) <= _TEXT_BYTES_KEPT:
-            self._texts = (first, end), found
-        return found
-
-    def list_of(self, number: int) -> PostingList:
-        """Return the documents of the term with this number."""
-        return self._list_of(self._records.place(number))
-
-    def union(self, terms: Sequence[int] | Ints) -> Ints:
-        """Return the documents that have any of the terms with these numbers, going up."""
-        return self._union(self._records.places(np.asarray(terms, np.int64)))
-
-    def _union(self, records: Ints) -> Ints:
-        """Return the documents that have any of the terms whose records lie at some places."""
-        if not len(records):
-            return NONE
-        keys, lengths = self._records.keys(records)
-        values = keys + lengths
-        self._terms.require(values, ABOUT.itemsize)
-        has = np.zeros(self._documents, np.bool_)
-        is_inline = self._terms.data[values] != 0
-        has[self._inline_documents(values[is_inline])] = True
-        single, others = self._far(values[~is_inline])
-        has[single.documents] = True
-        for found in others:
-            for _, documents in found.blocks():
-                has[documents] = True
-        return np.flatnonzero(has)
-
-    def codes(self, field: str) -> Codes:
-        """Return the number of each document's term within a field, shape (documents,), -1 for none.
-
-        Of a document with several terms, one counts.
-        """
-        first, end = self.range_of(field)
-        codes = np.full(self._documents, -1, np.int32)
-        keys, lengths = self._records.keys(self._records.places(np.arange(first, end)))
-        values = keys + lengths
-        self._terms.require(values, ABOUT.itemsize)
-        is_inline = self._terms.data[values] != 0
-        near = np.flatnonzero(is_inline)
-        frequencies = numbers(self._terms.data, values[near] + _FREQUENCY, ">u4")
-        codes[self._inline_documents(values[near])] = np.repeat(near, frequencies)
-        far = np.flatnonzero(~is_inline)
-        single, others = self._far(values[far])
-        codes[single.documents] = np.repeat(far[single.is_single], single.counts)
-        for code, found in zip(far[~single.is_single].tolist(), others, strict=True):
-            for _, documents in found.blocks():
-                codes[documents] = code
-        return codes
-
-    def _far(self, values: Ints) -> tuple[SingleBlocks, list[PostingList]]:
-        """Return the lists that lie in the other file, of the terms whose values lie at some places.
-
-        Those of one block are decoded; the others follow in the same order.
-        """
-        if self._layout == "bulk":
-            self._terms.require(values, ABOUT.itemsize + _EXTENT.size)
-            places = numbers(self._terms.data, values + ABOUT.itemsize, ">i8")
-            single = single_blocks(self._postings, places, self._documents)
+def crc32_of(keys: Bytes, places: Ints, lengths: Ints, before: bytes = b"") -> Hashes:
+    """Return the CRC-32 of `before` followed by keys[place : place + length], for each key."""
+    start = zlib.crc32(before)
+    hashes = np.full(len(lengths), start, np.uint32)
+    order = np.argsort(lengths, kind="stable")
+    bounds = np.flatnonzero(np.diff(lengths[order], prepend=-1))
+    for group in np.split(order, bounds[1:]) if len(order) else ():
+        width = int(lengths[group[0]])
+        if width == 0:
+            continue
+        if len(group) < _BULK:
+            for index in group.tolist():
+                place = int(places[index])
+                hashes[index] = zlib.crc32(keys[place : place + width].data, start)
         else:
-            single = SingleBlocks(np.zeros(len(values), np.bool_), NONE, NONE)
-        size = ABOUT.itemsize + _EXTENT.size
-        return single, [self._list_at(value, size) for value in values[~single.is_single].tolist()]
+            hashes[group] = _columns(take_rows(keys, places[group], width), start)
+    return hashes
 
-    def _inline_documents(self, values: Ints) -> Ints:
-        """Return the documents of short lists, whose values lie at some places, one behind the other."""
-        frequencies = numbers(self._terms.data, values + _FREQUENCY, ">u4")
-        if len(values) and int(frequencies.max()) > self._documents:
-            raise self._terms.error(int(values[0]), f"up to {self._documents} documents", f"{frequencies.max()}")
-        begin = values + ABOUT.itemsize + len(DATA_OPEN)
-        within = np.arange(int(frequencies.sum())) - np.repeat(starts(frequencies), frequencies)
-        places = np.repeat(begin, frequencies) + within * FIRST_BYTES + 1
-        self._terms.require(places, 4)
-        found = numbers(self._terms.data, places, "<u4")
-        if len(found) and int(found.max()) >= self._documents:
-            raise self._terms.error(int(values[0]), f"documents below {self._documents}", f"{found.max()}")
-        return found
 
-    def _list_of(self, record: int) -> PostingList:
-        return self._list_at(*self._records.value_of(record))
+def _columns(keys: Bytes, start: int) -> Hashes:
+    """Return the CRC-32 of each row, shape (rows,), going over the columns."""
+    state = np.full(len(keys), start ^ 0xFFFFFFFF, np.uint32)
+    for column in np.ascontiguousarray(keys.T):
+        state = _TABLE[(state ^ column) & np.uint32(0xFF)] ^ (state >> np.uint32(8))
+    return state ^ np.uint32(0xFFFFFFFF)
 
-    def _list_at(self, value: int, size: int) -> PostingList:
-        """Return the list of the term whose value lies at a place and has a size."""
-        end = value + ABOUT.itemsize
-        is_inline, _, frequency, _, _, _, first, last = _ABOUT.unpack(self._terms.span(value, end))
-        if not 0 < frequency <= self._documents or last >= self._documents:
-            raise self._terms.error(value, f"up to {self._documents} documents", f"{frequency} up to {last}")
-        if is_inline:
-            if self._layout != "bulk":
-                raise self._terms.error(value, "the place of a posting list", "a list")
-            return InlineList(self._terms, end, value + size, frequency)
-        place, _ = _EXTENT.unpack(self._terms.span(end, end + _EXTENT.size))
-        return PostingList(self._postings, self._layout, place, frequency, first, last, self._kept)
+
+def _table() -> Hashes:
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> np.uint32(1)) ^ np.uint32(_POLYNOMIAL), table >> np.uint32(1))
+    return table
+
+
+_TABLE = _table()

@@ -1,10 +1,8 @@
-"""What a query becomes for one shard: nodes that give documents, going up, a chunk at a time.
+"""Document sets: what matches a query, or a part of one, in a shard; given out in rising order, a chunk at a time.
 
-Document numbers go up from the newest event, so a caller that wants the newest stops after a few chunks, and nothing
-is decoded for the rest. A node gives its documents in a range (`chunks`) and says which of some documents it has
-(`among`). One query of one thread uses a node.
-
-Phrases: the documents in which some words follow each other.
+Document numbers rise from the newest event to the oldest. A caller that wants the newest events stops after a few
+chunks, and nothing is decoded for the rest. A set lists its documents within a range (`chunks`) and tells which of
+some documents it holds (`among`). It belongs to one query of one thread.
 """
 
 from __future__ import annotations
@@ -21,19 +19,20 @@ from custody.index.arrays import Ints
 from custody.index.fields import ABSENT
 from custody.index.manifest import ZONE_DOCUMENTS
 from custody.index.number_columns import NumberColumn
-from custody.index.postings import Block, PostingList
-from custody.index.safe_pickle import plain_data
+from custody.index.positions import positions_of
+from custody.index.postings import PostingList
 
 Mask = npt.NDArray[np.bool_]
 _CHUNK = 4096
 _WINDOW_MAX = 1 << 16
+_POSITION_BITS = 31
 
 
 class DocSet(Protocol):
-    """A set of documents of one shard."""
+    """The interface of a set of documents of one shard."""
 
     size: int
-    """At most so many documents; nodes that are small go first."""
+    """An upper bound of the number of documents; an intersection starts with the smallest set."""
     low: int
     high: int
     """All documents lie from `low` to before `high`."""
@@ -52,7 +51,7 @@ class DocSet(Protocol):
 
 
 class _Counted(ABC):
-    """Counts by going through all chunks, of which one is in memory at a time."""
+    """A base for sets that count by reading all chunks, one of which is in memory at a time."""
 
     size: int
     low: int
@@ -120,7 +119,7 @@ class TermDocs:
 
 
 class DocList:
-    """Documents that were found already, going up."""
+    """Documents that are in memory, in rising order."""
 
     def __init__(self, documents: Ints) -> None:
         self._documents = documents
@@ -139,8 +138,8 @@ class DocList:
             return np.zeros(len(documents), np.bool_)
         place = self._documents.searchsorted(documents)
         place[place == self.size] = 0
-        found: Mask = self._documents[place] == documents
-        return found
+        mask: Mask = self._documents[place] == documents
+        return mask
 
     def count(self) -> int:
         """Return how many there are."""
@@ -162,23 +161,23 @@ class RangeDocs(_Counted):
         self.high = min(documents, (int(self._zones[-1]) + 1) * ZONE_DOCUMENTS) if self.size else 0
 
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
-        """Yield what is found in each zone that can hold any."""
+        """Yield the matches of each zone that can hold any."""
         begin, end = self._zones.searchsorted((low // ZONE_DOCUMENTS, -(-high // ZONE_DOCUMENTS))).tolist()
         for zone in self._zones[begin:end].tolist():
             start = max(low, zone * ZONE_DOCUMENTS)
             stop = min(high, (zone + 1) * ZONE_DOCUMENTS, self._documents)
-            found = np.arange(start, stop)
+            documents = np.arange(start, stop)
             if not self._whole[zone]:
-                found = found[self._fits(self._column.span(start, stop))]
-            if len(found):
-                yield found
+                documents = documents[self._fits(self._column.span(start, stop))]
+            if len(documents):
+                yield documents
 
     def among(self, documents: Ints) -> Mask:
         """Return whose number lies in the range."""
         return self._fits(self._column.of(documents))
 
     def count(self) -> int:
-        """Return how many there are; zones that hold no others are not looked at."""
+        """Return how many there are; of a zone that lies in the range as a whole nothing is read."""
         total = 0
         for zone in self._zones.tolist():
             start, stop = zone * ZONE_DOCUMENTS, min((zone + 1) * ZONE_DOCUMENTS, self._documents)
@@ -186,14 +185,15 @@ class RangeDocs(_Counted):
         return total
 
     def _fits(self, numbers: npt.NDArray[np.int64]) -> Mask:
-        found: Mask = (numbers >= self._first) & (numbers <= self._last)
-        return found
+        mask: Mask = (numbers >= self._first) & (numbers <= self._last)
+        return mask
 
 
 class Intersection(_Counted):
-    """The documents that are in each of some sets: the smallest leads, the others say which of its documents stay."""
+    """The documents that are in each of some sets: the smallest leads, the others filter its documents."""
 
     def __init__(self, parts: Sequence[DocSet]) -> None:
+        # The others are asked only about documents of the smallest set, so its size bounds the work of all.
         ordered = sorted(parts, key=lambda part: part.size)
         self._lead, self._others = ordered[0], ordered[1:]
         self.size = self._lead.size
@@ -201,11 +201,11 @@ class Intersection(_Counted):
         self.high = max(self.low, min(part.high for part in parts))
 
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
-        """Yield what is left of the leader's chunks."""
+        """Yield the leader's chunks, filtered by the others."""
         for documents in self._lead.chunks(max(low, self.low), min(high, self.high)):
-            found = self._left(documents)
-            if len(found):
-                yield found
+            common = self._left(documents)
+            if len(common):
+                yield common
 
     def among(self, documents: Ints) -> Mask:
         """Return which are in all sets."""
@@ -237,25 +237,28 @@ class Union(_Counted):
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
         """Yield the union within windows that grow."""
         start, end = max(low, self.low), min(high, self.high)
+        # Small windows first, for a caller that wants a few newest events; then larger ones, which cost less a
+        # document.
         window = _CHUNK
         while start < end:
             stop = min(start + window, end)
-            found = self._within(start, stop)
-            if len(found):
-                yield found
+            documents = self._within(start, stop)
+            if len(documents):
+                yield documents
             start, window = stop, min(2 * window, _WINDOW_MAX)
 
     def among(self, documents: Ints) -> Mask:
         """Return which are in any set."""
         mask = np.zeros(len(documents), np.bool_)
         for part in self._parts:
-            left = np.flatnonzero(~mask)
-            if not len(left):
+            undecided = np.flatnonzero(~mask)
+            if not len(undecided):
                 break
-            mask[left] = part.among(documents[left])
+            mask[undecided] = part.among(documents[undecided])
         return mask
 
     def _within(self, start: int, stop: int) -> Ints:
+        # Flags within the window: the sets may overlap, and each document is to come once, in order.
         has = np.zeros(stop - start, np.bool_)
         for part in self._parts:
             if part.low < stop and part.high > start:
@@ -274,11 +277,11 @@ class Complement:
         self.size = documents
 
     def chunks(self, low: int, high: int) -> Iterator[Ints]:
-        """Yield what is left of all documents."""
+        """Yield all other documents."""
         for documents in self._everything.chunks(low, high):
-            found = documents[~self._part.among(documents)]
-            if len(found):
-                yield found
+            others = documents[~self._part.among(documents)]
+            if len(others):
+                yield others
 
     def among(self, documents: Ints) -> Mask:
         """Return which are not in the set."""
@@ -289,29 +292,23 @@ class Complement:
         return self.size - self._part.count()
 
 
-_PLACE_BITS = 31
-_COUNT_BYTES = 4
-# A value of one place below 256: code and length of the bytes, u32 1, `](K`, the place, `e.`
-_SIMPLE = np.frombuffer(b"C\x0a\0\0\0\x01](K\0e.", np.uint8)
-_SIMPLE_PLACE = 9
-
-
 def phrase(words: Sequence[PostingList]) -> DocSet:
-    """Return the documents in which these words stand one behind the other.
+    """Return the documents in which these words follow each other.
 
     Each occurrence is one number, document above place; a phrase is where the numbers of all words, each moved back by
     its distance from the first, are the same.
     """
-    together = Intersection([TermDocs(found) for found in words])
+    together = Intersection([TermDocs(starts_of_phrase) for starts_of_phrase in words])
     documents = np.concatenate([np.empty(0, np.int64), *together.chunks(together.low, together.high)])
     if len(words) == 1 or not len(documents):
         return DocList(documents)
+    # A document of two words may have them anywhere: their positions decide, moved back by the distance of the words.
     begins = [
         np.concatenate([np.empty(0, np.int64), *_occurrences(word, documents)]) - distance
         for distance, word in enumerate(words)
     ]
-    found = reduce(partial(np.intersect1d, assume_unique=True), begins)
-    return DocList(np.unique(found >> _PLACE_BITS))
+    starts_of_phrase = reduce(partial(np.intersect1d, assume_unique=True), begins)
+    return DocList(np.unique(starts_of_phrase >> _POSITION_BITS))
 
 
 def _occurrences(word: PostingList, documents: Ints) -> Iterator[Ints]:
@@ -320,45 +317,9 @@ def _occurrences(word: PostingList, documents: Ints) -> Iterator[Ints]:
         low, high = documents.searchsorted((own[0], own[-1] + 1)).tolist()
         if low == high:
             continue
-        wanted = np.isin(own, documents[low:high], assume_unique=True)
-        places, counts = _places(word, block)
-        keep = np.repeat(wanted, counts)
+        is_common = np.isin(own, documents[low:high], assume_unique=True)
+        positions, counts = positions_of(word.data_of(block), block.postings)
+        keep = np.repeat(is_common, counts)
         owners = np.repeat(own, counts)[keep]
-        # One place is left below the first, so that moving back stays within the document.
-        yield (owners << _PLACE_BITS) + places[keep] + (1 << 20)
-
-
-def _places(word: PostingList, block: Block) -> tuple[Ints, Ints]:
-    """Return all places of a block's postings, and how many each posting has."""
-    data = word.data_of(block)
-    simple = _simple_places(data, block.postings)
-    if simple is not None:
-        return simple, np.ones(block.postings, np.int64)
-    match plain_data(data):
-        case (_, _, tuple(values)):
-            lists = [_decoded(value) for value in values]
-            counts = np.array([len(places) for places in lists], np.int64)
-            return np.array([place for places in lists for place in places], np.int64), counts
-    raise ValueError("a block without places")
-
-
-def _simple_places(data: memoryview, postings: int) -> Ints | None:
-    """Return the places when each posting has one that fits into a byte, as nearly all have; else None."""
-    size = postings * len(_SIMPLE)
-    end = len(data) - 3
-    if end < size or bytes(data[end - size - 2 : end - size]) != b"N(":
-        return None
-    rows: npt.NDArray[np.uint8] = np.frombuffer(data[end - size : end], np.uint8).reshape(postings, -1)
-    fixed = np.delete(rows, _SIMPLE_PLACE, axis=1)
-    if not (fixed == np.delete(_SIMPLE, _SIMPLE_PLACE)).all():
-        return None
-    return rows[:, _SIMPLE_PLACE].astype(np.int64)
-
-
-def _decoded(value: object) -> list[int]:
-    if not isinstance(value, bytes):
-        raise TypeError("places that are no bytes")
-    differences = plain_data(value[_COUNT_BYTES:] if value.endswith(b".") else value[_COUNT_BYTES:] + b".")
-    if not isinstance(differences, list) or not all(type(item) is int for item in differences):
-        raise ValueError("places that are no list of numbers")
-    return np.cumsum(differences).tolist()  # type: ignore[no-any-return]
+        # Positions are lifted by 1 << 20, so that moving one back by its distance stays within the document.
+        yield (owners << _POSITION_BITS) + positions[keep] + (1 << 20)

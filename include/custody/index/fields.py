@@ -1,19 +1,13 @@
-"""Words of a text, as Whoosh's simple analyzer finds them: letters, digits, `_` and `*`, with single dots in between.
+"""The searchable fields: what each is called in a query, where its terms come from, and its Whoosh type.
 
-ASCII texts are cut all at once, by what kind of character stands where; the others by the analyzer itself.
-
-The searchable fields: what each is called in a query, where its terms come from, and its Whoosh type.
-
-Terms of identifier fields are lower-cased as a whole, so that search ignores case; `details` is split into words.
-Numbers are signed: Whoosh answers unsigned ranges wrongly (2.7.4 and 2.7.5).
+Fields with terms are identifiers, attributes and the text `details`; times and numbers are columns of every shard. The
+Whoosh types are stock ones, so that stock Whoosh opens a shard.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import numpy as np
@@ -21,98 +15,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from whoosh import fields
-from whoosh.analysis import IDTokenizer, LowercaseFilter, SimpleAnalyzer
+from whoosh.analysis import IDTokenizer, LowercaseFilter
 from whoosh.columns import NumericColumn
 
-from custody.errors import ConfigurationError, InvalidInputError
-from custody.index.arrays import flags, integers, number
-from custody.index.arrays import texts as to_texts
-from custody.index.terms import Rows, TermValues, attribute, column, elements, whole
-
-WORDS = SimpleAnalyzer()
-
-_IS_WORD = np.array([chr(code).isalnum() or chr(code) in "_*" for code in range(128)] + [False] * 128)
-_DOT = ord(".")
-
-
-def words(text: str) -> list[str]:
-    """Return the indexed words of a text, in their order."""
-    return [token.text for token in WORDS(text)]
-
-
-def text_values(texts: pa.StringArray) -> TermValues:
-    """Return the words of each row's text and where in the text they stand; each distinct text is cut once."""
-    encoded = pc.dictionary_encode(texts)
-    distinct = encoded.dictionary
-    plain = flags(pc.string_is_ascii(distinct))
-    found = _plain_words(distinct, plain) if plain.all() else _any_words(distinct)
-    kept = np.flatnonzero(flags(encoded.indices.is_valid()))
-    code_of = integers(encoded.indices.drop_null(), np.int32)
-    # The words of text t are first[t] to first[t + 1]; each row gets those of its text.
-    first = np.searchsorted(found.rows, np.arange(len(distinct) + 1))
-    counts = (first[1:] - first[:-1])[code_of]
-    begins = np.cumsum(counts) - counts
-    within = np.arange(int(counts.sum())) - np.repeat(begins, counts)
-    source = np.repeat(first[:-1][code_of], counts) + within
-    return TermValues(found.terms, found.codes[source], np.repeat(kept, counts), within.astype(np.int32))
-
-
-def _plain_words(texts: pa.StringArray, plain: npt.NDArray[np.bool_]) -> TermValues:
-    """Return the words of ASCII texts; the rows are the texts' numbers and go up."""
-    texts = pc.ascii_lower(pa.concat_arrays([texts]))
-    _, offsets_buffer, characters = texts.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32, len(texts) + 1).astype(np.int64)
-    data = np.frombuffer(characters or b"", np.uint8)[: offsets[-1]]
-    begin, end = _bounds(data, offsets)
-    words = pa.StringArray.from_buffers(*_sliced(data, begin, end))
-    encoded = words.dictionary_encode()
-    rows = np.searchsorted(offsets, begin, side="right") - 1
-    return TermValues(encoded.dictionary, integers(encoded.indices, np.int32), rows)
-
-
-def _bounds(data: npt.NDArray[np.uint8], offsets: Rows) -> tuple[Rows, Rows]:
-    """Return where words begin and end; no word goes over the end of a text."""
-    if not len(data):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    inner = offsets[(offsets > 0) & (offsets < len(data))]
-    is_word = _IS_WORD[data]
-    has_before = np.concatenate([[False], is_word[:-1]])
-    has_before[inner] = False
-    has_after = np.concatenate([is_word[1:], [False]])
-    has_after[inner - 1] = False
-    inside = is_word | ((data == _DOT) & has_before & has_after)
-    before = np.concatenate([[False], inside[:-1]])
-    before[inner] = False
-    after = np.concatenate([inside[1:], [False]])
-    after[inner - 1] = False
-    return np.flatnonzero(inside & ~before), np.flatnonzero(inside & ~after) + 1
-
-
-def _sliced(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> tuple[int, pa.Buffer, pa.Buffer]:
-    """Return the length and the buffers of a string array of some pieces of the data, which do not overlap."""
-    lengths = end - begin
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    mark = np.zeros(len(data) + 1, np.int8)
-    mark[begin] += 1
-    np.add.at(mark, end, -1)
-    characters = data[np.cumsum(mark[:-1], dtype=np.int8).astype(np.bool_)]
-    return len(begin), pa.py_buffer(offsets.tobytes()), pa.py_buffer(characters.tobytes())
-
-
-def _any_words(texts: pa.StringArray) -> TermValues:
-    """Return the words of texts, one text after the other."""
-    found = [words(text) for text in texts.to_pylist()]
-    flat = to_texts([word for row in found for word in row]).dictionary_encode()
-    rows = np.repeat(np.arange(len(found)), [len(row) for row in found])
-    return TermValues(flat.dictionary, integers(flat.indices, np.int32), rows)
-
+from custody.errors import ConfigurationError
+from custody.index.arrays import integers, number_scalar
+from custody.index.terms import WORDS, TermValues, attribute, column, element_values, text_values, whole
 
 ATTRIBUTE_PREFIX = "attribute."
 ABSENT = (1 << 63) - 1
 """What a number column holds where there is no number; Whoosh's own choice for signed numbers."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECONDS = re.compile(r"-?[0-9]{9,40}")  # eight digits are a day
+POINTER_COLUMN = "event_id"
+NUMBER_STEP_BITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +44,7 @@ def _column(name: str) -> Callable[[pa.Table], TermValues]:
 
 def _uuids(table: pa.Table) -> TermValues:
     """Give an event's own FlowFile and all that it came from or led to."""
-    related = [elements(column(table, name)) for name in ("parent_uuids", "child_uuids")]
+    related = [element_values(column(table, name)) for name in ("parent_uuids", "child_uuids")]
     return TermValues.joined([whole(column(table, "flowfile_uuid")), *related])
 
 
@@ -189,20 +103,13 @@ NUMBER_FIELDS = {
     "file_size": "bytes of the content",
     "source_ordinal": "the event's number in its source",
 }
-POINTER_COLUMN = "event_id"
 STANDARD_FIELDS = (*(_field.name for _field in IDENTIFIER_FIELDS), TEXT_FIELD.name)
 """The fields that can be left out of an index; times and numbers are always columns of it."""
-NUMBER_STEP_BITS = 8
 
 
-def numbers(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
-    """Return a number or time of each row, ABSENT where there is none.
-
-    A number that is ABSENT itself becomes the one below it. No query can tell the two apart: its numbers end at 2^62.
-    """
-    column = table.column(name).cast(pa.int64())
-    least = pc.min_element_wise(column, number(ABSENT - 1), skip_nulls=False)
-    return integers(least.fill_null(number(ABSENT)), np.int64)
+def is_numeric(name: str) -> bool:
+    """Whether a field is a number or a time."""
+    return name in NUMBER_FIELDS or name in TIME_FIELDS
 
 
 def identifier_fields(attributes: Iterable[str], standard: Iterable[str] = STANDARD_FIELDS) -> list[SearchField]:
@@ -221,14 +128,9 @@ def searched_fields(attributes: Iterable[str], standard: Iterable[str] = STANDAR
     return [*identifier_fields(attributes, names), *([TEXT_FIELD] if TEXT_FIELD.name in names else [])]
 
 
-def identifier() -> fields.FieldType:
-    """Return the type of a field of whole, lower-cased terms."""
-    return fields.ID(analyzer=IDTokenizer() | LowercaseFilter())
-
-
 @dataclass(frozen=True, slots=True)
 class IndexedFields:
-    """What an index has: standard fields, attributes, and the number fields that get terms besides their column."""
+    """The fields of an index: standard ones, attributes, and the number fields that have terms besides their column."""
 
     attributes: tuple[str, ...] = ()
     standard: tuple[str, ...] = STANDARD_FIELDS
@@ -292,7 +194,7 @@ def whoosh_schema(
     schema = fields.Schema()
     for field in searched_fields(attributes, standard):
         is_text = field is TEXT_FIELD
-        schema.add(field.name, fields.TEXT(analyzer=WORDS, phrase=True, stored=False) if is_text else identifier())
+        schema.add(field.name, fields.TEXT(analyzer=WORDS, phrase=True, stored=False) if is_text else identifier_type())
     chosen = set(ranges)
     for name in (*TIME_FIELDS, *NUMBER_FIELDS):
         # Signed: Whoosh answers unsigned ranges wrongly. A step of 8 bits: 8 terms a number instead of 16.
@@ -302,21 +204,17 @@ def whoosh_schema(
     return schema
 
 
-def parse_time(text: str) -> int:
-    """Return milliseconds since the epoch of an ISO 8601 date or time (UTC where no zone is given) or of a number.
+def identifier_type() -> fields.FieldType:
+    """Return the type of a field of whole, lower-cased terms."""
+    return fields.ID(analyzer=IDTokenizer() | LowercaseFilter())
 
-    Raises:
-        InvalidInputError: it is neither.
+
+def number_values(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
+    """Return a number or time of each row, ABSENT where there is none.
+
+    A number that is ABSENT itself becomes the one below it. No query can tell the two apart: its numbers end at 2^62.
     """
-    if _MILLISECONDS.fullmatch(text):
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidInputError(
-            f"time {text!r}: expected ISO 8601, such as 2026-01-31 or 2026-01-31T09:30:00, ms since the epoch, "
-            "or English, such as yesterday, '3 hours ago' or '5 march 2026'."
-        ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    # ABSENT marks a missing number in a column, so no real number may have its value.
+    column = table.column(name).cast(pa.int64())
+    least = pc.min_element_wise(column, number_scalar(ABSENT - 1), skip_nulls=False)
+    return integers(least.fill_null(number_scalar(ABSENT)), np.int64)

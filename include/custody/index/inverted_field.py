@@ -1,6 +1,6 @@
-"""Posting lists of one field, all at once: the sorted terms, and for each the documents that have it.
+"""The inversion of one field: its sorted terms, and for each term the documents that have it.
 
-Grouping is one sort of numbers: a term's rank above a document's number in one 64-bit key.
+All posting lists of a field are made by one sort of numbers, each a term's rank above a document's number.
 """
 
 from __future__ import annotations
@@ -14,20 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.index.arrays import Bytes, Ints, integers, raw, starts, to_arrow
+from custody.index.positions import Positions
 from custody.index.terms import TermValues
 
 Documents = npt.NDArray[np.uint32]
 _DOCUMENT_BITS = np.uint64(32)
 _DOCUMENT_MASK = np.uint64(0xFFFFFFFF)
 _ARRAY_BYTES_MAX = (1 << 31) - 1  # of a string array with offsets of 32 bits
-
-
-@dataclass(frozen=True, slots=True)
-class Positions:
-    """Where in a text the terms stand: positions[first : first + count] for each posting; they go up."""
-
-    positions: npt.NDArray[np.int32]
-    counts: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +45,7 @@ class InvertedField:
 
 def invert(runs: Sequence[TermValues], documents: int) -> InvertedField:
     """Return the lists of a field from the values of successive rows; the last of `documents` rows is document 0."""
+    # Whoosh wants terms in the order of their bytes. Ranks are given to the distinct terms only, once.
     distinct, codes = _distinct(runs)
     order = integers(pc.array_sort_indices(distinct), np.uint64).astype(np.int64)
     rank = np.empty(len(order), np.int64)
@@ -72,17 +66,18 @@ def invert(runs: Sequence[TermValues], documents: int) -> InvertedField:
     frequencies = np.bincount(keys >> bits, minlength=len(order))
     text, lengths = _bytes_of(distinct.take(to_arrow(order)))
     used = frequencies > 0
-    if not used.all():  # a term that only an absent row's dictionary knew
+    if not used.all():  # a dictionary may hold terms that no row refers to
         text, lengths = _kept(text, lengths, used)
-    found = (keys & ((keys.dtype.type(1) << bits) - keys.dtype.type(1))).astype(np.uint32)
+    owners = (keys & ((keys.dtype.type(1) << bits) - keys.dtype.type(1))).astype(np.uint32)
     positions = None if places is None else Positions(places, counts)
-    return InvertedField(text, lengths, frequencies[used], found, positions)
+    return InvertedField(text, lengths, frequencies[used], owners, positions)
 
 
 def _keys(
     ranks: Ints, documents: Ints, rank_count: int, document_count: int
 ) -> tuple[npt.NDArray[np.uint32], np.uint32] | tuple[npt.NDArray[np.uint64], np.uint64]:
     """Return rank above document in one number, of 32 bits where they fit, and the bits of a document."""
+    # Keys of 32 bits sort faster, and those of most fields fit into them.
     bits = max(document_count - 1, 1).bit_length()
     if bits + max(rank_count - 1, 1).bit_length() <= 32:
         return (ranks.astype(np.uint32) << np.uint32(bits)) | documents.astype(np.uint32), np.uint32(bits)
@@ -127,17 +122,18 @@ def invert_numbers(values: npt.NDArray[np.int64], documents: Documents, step_bit
         is_new = np.ones(len(shifted), np.bool_)
         np.not_equal(shifted[1:], shifted[:-1], out=is_new[1:])
         frequencies = np.diff(np.flatnonzero(is_new), append=len(shifted))
+        # Shifting merged no terms, so the documents of this tier come in the same order as those of the one before.
         if tiers and len(frequencies) == len(tiers[-1][1]):
-            found = tiers[-1][2]
+            all_owners = tiers[-1][2]
         else:
             keys = ((np.cumsum(is_new) - 1).astype(np.uint64) << _DOCUMENT_BITS) | owners
             keys.sort()
-            found = (keys & _DOCUMENT_MASK).astype(np.uint32)
+            all_owners = (keys & _DOCUMENT_MASK).astype(np.uint32)
         text = np.empty((len(frequencies), 9), np.uint8)
         text[:, 0] = shift
         text[:, 1:] = raw(shifted[is_new].astype(">u8"))
-        tiers.append((text, frequencies, found))
+        tiers.append((text, frequencies, all_owners))
     text = np.concatenate([tier[0] for tier in tiers])
     frequencies = np.concatenate([tier[1] for tier in tiers])
-    found = np.concatenate([tier[2] for tier in tiers])
-    return InvertedField(text.ravel(), np.full(len(text), 9, np.int64), frequencies, found)
+    all_owners = np.concatenate([tier[2] for tier in tiers])
+    return InvertedField(text.ravel(), np.full(len(text), 9, np.int64), frequencies, all_owners)

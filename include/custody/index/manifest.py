@@ -1,12 +1,12 @@
-"""`custody.shard`: what a shard's folder holds, so that it can be read without trusting anything else in it.
+"""`custody.shard`: the manifest of a shard's folder. A reader trusts nothing else in the folder without it.
 
-The file is a preamble and three framed records (custody.format.framing): a description in JSON, the CRC-32 of each
-page of each file, and the zones: the smallest and greatest number of each number column in each stretch of documents.
+Layout: PREAMBLE, then three framed records (`custody.format.framing`): a description in JSON; the CRC-32 of each page
+of each file (`custody.index.paged_file`); and the zones, the smallest and greatest number of each number column in
+each ZONE_DOCUMENTS documents. Docs: docs/formats/index-shard.md.
 """
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 from typing import Literal
 
@@ -17,33 +17,23 @@ import numpy.typing as npt
 from custody.errors import CorruptionError, FormatVersionError
 from custody.format.framing import Frame, frame, frames
 from custody.index.fields import ATTRIBUTE_PREFIX, NUMBER_FIELDS, TIME_FIELDS, IndexedFields
-from custody.vfs import FileSystem, WritableFile
+from custody.index.paged_file import Checksums, ShardFile, pages_of
 
 NAME = "custody.shard"
 PREAMBLE = b"CUSTSHD\x01"
-PAGE_BYTES = 1 << 14
 ZONE_DOCUMENTS = 1024
 _DESCRIPTION, _PAGES, _ZONES = 1, 2, 3
-
-Checksums = npt.NDArray[np.uint32]
 Zones = npt.NDArray[np.int64]
 
 
-class ShardFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the shard; its size in bytes."""
-
-    name: str
-    size: int
-
-
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """What a shard holds and how. Names of fields are custody's."""
+    """The contents of a shard and their layout. Names of fields are custody's."""
 
     documents: int
     first_event_id: int
     last_event_id: int
     segment: str
-    """Begin of the names of the segment's files."""
+    """The prefix of the names of the segment's files."""
     layout: Literal["bulk", "stock"]
     """How posting lists are pickled: at computable places, or as Whoosh's own writer does."""
     attributes: tuple[str, ...]
@@ -68,9 +58,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_of(self, indexed: IndexedFields) -> bool:
         """Whether a shard that is built now would have the same fields."""
-        found = (self.attributes, self.standard, self.ranges)
-        wanted = (indexed.attributes, indexed.standard, indexed.ranges)
-        return all(set(own) == set(other) for own, other in zip(found, wanted, strict=True))
+        own_fields = (self.attributes, self.standard, self.ranges)
+        their_fields = (indexed.attributes, indexed.standard, indexed.ranges)
+        return all(set(own) == set(other) for own, other in zip(own_fields, their_fields, strict=True))
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,12 +94,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             CorruptionError: it is not whole, or does not fit itself.
         """
         about = described(data, path)
-        found = list(frames(data, len(PREAMBLE)))
-        kinds = [item.kind if isinstance(item, Frame) else None for item in found]
+        records = list(frames(data, len(PREAMBLE)))
+        kinds = [item.kind if isinstance(item, Frame) else None for item in records]
         if kinds != [_DESCRIPTION, _PAGES, _ZONES]:
             raise _other_bytes(path)
-        _, pages, zones = (bytes(item.payload) for item in found if isinstance(item, Frame))
+        _, pages, zones = (bytes(item.payload) for item in records if isinstance(item, Frame))
         count = -(-about.documents // ZONE_DOCUMENTS)
+        # The description says how long the other two records have to be, so that none can be cut or swapped unseen.
         if len(pages) != 4 * sum(pages_of(file.size) for file in about.files) or len(zones) != (
             16 * count * len(about.absent)
         ):
@@ -123,7 +114,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def described(data: bytes | memoryview, path: Path) -> Description:
-    """Return the description alone, of which the begin of a file's bytes is enough; raises as `Manifest.decode`."""
+    """Return the description alone, for which the first bytes of the file are enough; raises as `Manifest.decode`."""
     head = bytes(data[: len(PREAMBLE)])
     if head[:-1] == PREAMBLE[:-1] and head != PREAMBLE:
         raise FormatVersionError(f"{path} @7: expected a shard of version 1, got {head[-1:]!r}.")
@@ -138,49 +129,3 @@ def described(data: bytes | memoryview, path: Path) -> Description:
 
 def _other_bytes(path: Path) -> CorruptionError:
     return CorruptionError(f"{path} @0: expected a shard's description with its checksums, got other bytes.")
-
-
-def pages_of(size: int) -> int:
-    """Return how many pages a file of this size has."""
-    return -(-size // PAGE_BYTES)
-
-
-def checksums_of(data: bytes | memoryview) -> list[int]:
-    """Return the CRC-32 of each page of a file."""
-    view = memoryview(data)
-    return [zlib.crc32(view[start : start + PAGE_BYTES]) for start in range(0, len(view), PAGE_BYTES)]
-
-
-class PagedFileWriter:
-    """A file that is written once, from its beginning to its end, and checksummed by pages on the way."""
-
-    def __init__(self, fs: FileSystem, path: Path) -> None:
-        self._file: WritableFile = fs.create(path)
-        self._name = path.name
-        self._open_page = b""
-        self._sums: list[int] = []
-
-    def write(self, data: bytes | memoryview | npt.NDArray[np.uint8]) -> None:
-        """Append bytes."""
-        view = memoryview(data).cast("B")  # type: ignore[arg-type]
-        self._file.write(view)  # type: ignore[arg-type]
-        missing = PAGE_BYTES - len(self._open_page)
-        if len(view) < missing:
-            self._open_page += bytes(view)
-            return
-        self._sums.append(zlib.crc32(view[:missing], zlib.crc32(self._open_page)))
-        whole = (len(view) - missing) // PAGE_BYTES * PAGE_BYTES
-        self._sums += checksums_of(view[missing : missing + whole])
-        self._open_page = bytes(view[missing + whole :])
-
-    def finish(self) -> tuple[ShardFile, list[int]]:
-        """Make the file durable; return what the manifest says of it."""
-        sums = self._sums + ([zlib.crc32(self._open_page)] if self._open_page else [])
-        size = self._file.tell()
-        self._file.sync()
-        self._file.close()
-        return ShardFile(name=self._name, size=size), sums
-
-    def close(self) -> None:
-        """Release the file without making it durable."""
-        self._file.close()

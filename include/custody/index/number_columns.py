@@ -1,6 +1,8 @@
-"""Columns: one number a document, big-endian, so that a document's number is found by its place.
+"""Number columns: one number for each document, found by its place.
 
-Number columns of a shard, and which stretches of them can hold what is asked for.
+Layout: 8 bytes a document, big-endian. A NUMERIC field of Whoosh has the sign bit turned over, so that bytes sort as
+numbers do; other columns hold plain numbers. Whoosh's own writer leaves out the numbers at the end that equal the
+default. The zones, which the manifest holds, tell a search which stretches of documents it can skip.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from custody.index.fields import ABSENT
 from custody.index.manifest import ZONE_DOCUMENTS, Zones
 from custody.index.paged_file import CheckedFile
 
+_WIDTH = 8
 _SIGN = np.uint64(1 << 63)
 _OFFSETS_FROM = 1 << 15  # Whoosh writes where each value begins only for more documents than these
 
@@ -32,7 +35,7 @@ def zones(numbers: npt.NDArray[np.int64]) -> Zones:
     if not len(numbers):
         return np.empty((2, 0), np.int64)
     begin = np.arange(0, len(numbers), ZONE_DOCUMENTS)
-    smallest = np.minimum.reduceat(numbers, begin)  # what is absent is the greatest number of all
+    smallest = np.minimum.reduceat(numbers, begin)  # ABSENT is the greatest number, so it is never the smallest
     present = np.where(numbers == ABSENT, np.iinfo(np.int64).min, numbers)
     return np.stack([smallest, np.maximum.reduceat(present, begin)])
 
@@ -43,9 +46,6 @@ def empty_stored(documents: int) -> bytes:
     It is an array of lengths, an array of offsets when there are many documents, and their types.
     """
     return bytes(documents) + (bytes(documents) + b"BBX" if documents > _OFFSETS_FROM else b"B")
-
-
-_WIDTH = 8
 
 
 class NumberColumn:
@@ -63,7 +63,7 @@ class NumberColumn:
         self._file = file
         self._documents = documents
         self._sign = _SIGN if is_sortable else np.uint64(0)
-        # Whoosh leaves out the numbers at the end that are the column's default.
+        # Whoosh leaves out the numbers at the end that equal the default, so the file may be shorter.
         self._stored = file.size // _WIDTH
         self._left_out = left_out
         self.zones = np.empty((2, 0), np.int64) if zones is None else zones
@@ -76,8 +76,8 @@ class NumberColumn:
         """Return the numbers of the documents from `low` to before `high`."""
         stored = min(high, self._stored)
         data = self._file.array(low * _WIDTH, max(low, stored) * _WIDTH) if stored > low else self._file.data[:0]
-        found = self._numbers(data.view(">u8"))
-        return found if stored >= high else np.append(found, np.full(high - max(low, stored), self._left_out))
+        numbers = self._numbers(data.view(">u8"))
+        return numbers if stored >= high else np.append(numbers, np.full(high - max(low, stored), self._left_out))
 
     def of(self, documents: Ints) -> npt.NDArray[np.int64]:
         """Return the numbers of some documents, going up."""
@@ -85,6 +85,7 @@ class NumberColumn:
             return np.empty(0, np.int64)
         first, last = int(documents[0]), int(documents[-1])
         if last < self._stored:
+            # Dense documents are read as one slice; for scattered ones only their own pages are checked.
             if last - first < 4 * len(documents):
                 return self.span(first, last + 1)[documents - first]
             self._file.require(documents * _WIDTH, _WIDTH)
@@ -112,8 +113,3 @@ class NumberColumn:
         if self._sign:
             native ^= self._sign
         return native.view(np.int64)
-
-
-def zone_of(document: int) -> int:
-    """Return the number of a document's zone."""
-    return document // ZONE_DOCUMENTS

@@ -1,4 +1,9 @@
-"""A file of a shard, mapped, of which each page is checked when it is first looked at."""
+"""A file of a shard, checksummed page by page: written once from its beginning to its end, and mapped by readers.
+
+The file itself is Whoosh's and holds no checksums. They are in the shard's manifest: the CRC-32 of each PAGE_BYTES
+bytes, the last page being shorter. A reader checks a page when it is first looked at, so that a search pays only for
+the pages that it needs.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +11,82 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from custody.errors import CorruptionError
 from custody.index.arrays import Bytes, Ints
-from custody.index.manifest import PAGE_BYTES, Checksums
-from custody.vfs import FileSystem
+from custody.vfs import FileSystem, WritableFile
 
+PAGE_BYTES = 1 << 14
 _PAGE_BITS = PAGE_BYTES.bit_length() - 1
+
+Checksums = npt.NDArray[np.uint32]
+
+
+class ShardFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the shard; its size in bytes."""
+
+    name: str
+    size: int
+
+
+def pages_of(size: int) -> int:
+    """Return how many pages a file of this size has."""
+    return -(-size // PAGE_BYTES)
+
+
+def checksums_of(data: bytes | memoryview) -> list[int]:
+    """Return the CRC-32 of each page of a file."""
+    view = memoryview(data)
+    return [zlib.crc32(view[start : start + PAGE_BYTES]) for start in range(0, len(view), PAGE_BYTES)]
+
+
+class PagedFileWriter:
+    """A file that is written once, from its beginning to its end, and checksummed by pages on the way."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        self._file: WritableFile = fs.create(path)
+        self._name = path.name
+        self._open_page = b""
+        self._sums: list[int] = []
+
+    def write(self, data: bytes | memoryview | npt.NDArray[np.uint8]) -> None:
+        """Append bytes."""
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        self._file.write(view)  # type: ignore[arg-type]
+        # Only the page that is not full yet is held back; the bytes themselves go to the file at once.
+        missing = PAGE_BYTES - len(self._open_page)
+        if len(view) < missing:
+            self._open_page += bytes(view)
+            return
+        self._sums.append(zlib.crc32(view[:missing], zlib.crc32(self._open_page)))
+        whole = (len(view) - missing) // PAGE_BYTES * PAGE_BYTES
+        self._sums += checksums_of(view[missing : missing + whole])
+        self._open_page = bytes(view[missing + whole :])
+
+    def finish(self) -> tuple[ShardFile, list[int]]:
+        """Make the file durable; return what the manifest says of it."""
+        sums = self._sums + ([zlib.crc32(self._open_page)] if self._open_page else [])
+        size = self._file.tell()
+        self._file.sync()
+        self._file.close()
+        return ShardFile(name=self._name, size=size), sums
+
+    def close(self) -> None:
+        """Release the file without making it durable."""
+        self._file.close()
 
 
 class CheckedFile:
     """The bytes of a file, checked page by page; may be used by several threads.
 
-    `data`, shape (size,), is what the mapping shows: only what was checked may be looked at.
+    `data`, shape (size,), is the mapping itself: only bytes that were checked may be read from it.
     """
 
     def __init__(self, fs: FileSystem, path: Path, size: int, checksums: Checksums) -> None:
+        # Mapped, not read: a search touches few pages, and the kernel may drop them again.
         view = fs.view(path)
         if len(view) != size:
             raise CorruptionError(f"{path} @{min(len(view), size)}: expected {size} bytes, got {len(view)}.")
@@ -32,7 +95,7 @@ class CheckedFile:
         self.data: Bytes = np.frombuffer(view, np.uint8)
         self._view = view
         self._checksums = checksums
-        # Two threads may check the same page; both come to the same result.
+        # Without a lock: two threads may check the same page, and both come to the same result.
         self._is_checked = bytearray(len(checksums))
         self._are_checked = np.frombuffer(self._is_checked, np.uint8)
 
@@ -76,12 +139,7 @@ class CheckedFile:
         self._is_checked[page] = 1
 
 
-def number(data: memoryview, dtype: str, place: int = 0) -> int:
-    """Return one number of some bytes."""
-    return int(np.frombuffer(data, dtype, 1, place)[0])
-
-
-def numbers(data: Bytes, places: Ints, dtype: str) -> npt.NDArray[np.int64]:
+def numbers_at(data: Bytes, places: Ints, dtype: str) -> npt.NDArray[np.int64]:
     """Return the number at each place as 64 bits; the places were checked."""
     if not len(places):
         return np.empty(0, np.int64)

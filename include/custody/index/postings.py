@@ -1,118 +1,43 @@
-"""Posting lists as bytes: the blocks of a `.pst` file, and the short lists that lie in the dictionary itself.
+"""Posting lists: the documents that have a term, as blocks of a `.pst` file or, when short, inside the dictionary.
 
-A list is the mark `W3Bl` and then blocks: i32 length of what follows (negative for the last block), a description of
-fixed size, and the data. Both are pickles, as Whoosh reads them: made here as fixed patterns of bytes with numbers in
-between, in such a way that custody's own reader finds each number at a place that it can compute.
+Layout of a list: the mark `W3Bl`, then its blocks. A block is i32 length of what follows (negative for the last
+block), a description (ABOUT), and the data: the documents, then weights and values (`custody.index.positions`). Both
+are pickles, as Whoosh reads them. In the layout "bulk" they are fixed patterns of bytes with numbers in between, so
+that a reader computes the place of each number and unpickles nothing; in the layout "stock" they are what Whoosh's own
+writer made, and `custody.index.safe_pickle` reads them.
 
-Weights and positions of a text's postings: what follows the documents in a block's data.
-
-A value is what Whoosh's Positions format makes: u32 number of places, big-endian, then a pickled list of the
-differences between them. The weight of a posting is the number of its places.
-
-A posting list: the documents that have a term, decoded block by block and only where they are needed.
-
-Many posting lists of one block each, decoded at once: what a pattern or a facet needs of a field with many terms.
+A list of up to INLINE_MAX documents lies in the dictionary: the same data without mark, length and description.
 """
 
 from __future__ import annotations
 
 import struct
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put, put_same, raw, starts
-from custody.index.inverted_field import InvertedField, Positions
-from custody.index.paged_file import CheckedFile, numbers
-from custody.index.postings_cache import DecodedPostings, PostingsCache
+from custody.index.arrays import Bytes, Ints, Pieces, copy_pieces, put_rows, put_same, raw, starts, within
+from custody.index.inverted_field import InvertedField
+from custody.index.paged_file import CheckedFile, numbers_at
+from custody.index.positions import PositionEncoder
 from custody.index.safe_pickle import plain_data, plain_prefix
 
-LIST_OPEN, LIST_CLOSE = b"](", b"e."
-_LONG_VALUE = 256
-_FIXED = 4 + len(LIST_OPEN) + len(LIST_CLOSE)
-
-
-class PositionEncoder:
-    """The encoded values of all postings of a field, one behind the other."""
-
-    def __init__(self, found: Positions) -> None:
-        self._counts = found.counts
-        self._values = _values(found)
-        self._bounds = np.append(self._values.places, len(self._values.data))
-
-    def greatest(self, first: Ints, end: Ints) -> npt.NDArray[np.float64]:
-        """Return the greatest weight of some runs of postings, first to end each."""
-        bounds = np.stack([first, end], axis=1).ravel()
-        return np.maximum.reduceat(np.append(self._counts, 0), bounds)[::2].astype(np.float64)
-
-    def tails(self, first: Ints, end: Ints) -> Pieces:
-        """Return the end of the data of some runs of postings: `t`, weights, values, end of the pickle."""
-        has_weights = self.greatest(first, end) > 1
-        weight_lengths = np.where(has_weights, 2 + 9 * (end - first), 1)
-        value_lengths = self._bounds[end] - self._bounds[first]
-        lengths = 1 + weight_lengths + 1 + value_lengths + 3
-        places = starts(lengths)
-        out = np.empty(int(lengths.sum()), np.uint8)
-        put_same(out, places, b"t")
-        put_same(out, places[~has_weights] + 1, b"N")
-        for place, low, high in zip(*(a[has_weights].tolist() for a in (places + 1, first, end)), strict=True):
-            encoded = np.full((high - low, 9), ord("G"), np.uint8)
-            encoded[:, 1:] = raw(self._counts[low:high].astype(">f8"))
-            out[place] = ord("(")
-            out[place + 1 : place + 1 + encoded.size] = encoded.ravel()
-            out[place + 1 + encoded.size] = ord("t")
-        values = places + 1 + weight_lengths
-        put_same(out, values, b"(")
-        copy_pieces(self._values.data, self._bounds[first], out, values + 1, value_lengths)
-        put_same(out, values + 1 + value_lengths, b"t\x87.")
-        return Pieces(out, places, lengths)
-
-
-def _values(found: Positions) -> Pieces:
-    """Return each posting's value as a pickled byte string."""
-    first = starts(found.counts)
-    deltas = found.positions.astype(np.int64)
-    deltas[1:] -= found.positions[:-1]
-    deltas[first] = found.positions[first]
-    widths = np.where(deltas < 1 << 8, 2, np.where(deltas < 1 << 16, 3, 5))
-    bodies = np.add.reduceat(widths, first) if len(first) else np.empty(0, np.int64)
-    sizes = bodies + _FIXED
-    heads = np.where(sizes < _LONG_VALUE, 2, 5)
-    lengths = heads + sizes
-    places = starts(lengths)
-    out = np.empty(int(lengths.sum()), np.uint8)
-    short = sizes < _LONG_VALUE
-    put(out, places[short], np.stack([np.full(int(short.sum()), ord("C")), sizes[short]], axis=1).astype(np.uint8))
-    put_same(out, places[~short], b"B")
-    put(out, places[~short] + 1, raw(sizes[~short].astype("<u4")))
-    put(out, places + heads, raw(found.counts.astype(">u4")))
-    put_same(out, places + heads + 4, LIST_OPEN)
-    within = np.cumsum(widths) - widths
-    target = (
-        np.repeat(places + heads + 4 + len(LIST_OPEN) - within[first], found.counts) + within if len(first) else within
-    )
-    for width, code, kind in ((2, "K", "<u1"), (3, "M", "<u2"), (5, "J", "<i4")):
-        chosen = widths == width
-        encoded = np.full((int(chosen.sum()), width), ord(code), np.uint8)
-        encoded[:, 1:] = raw(deltas[chosen].astype(kind))
-        put(out, target[chosen], encoded)
-    put_same(out, places + lengths - len(LIST_CLOSE), LIST_CLOSE)
-    return Pieces(out, places, lengths)
-
-
+# The layout: shared by the writer and the reader below.
 LIST_MARK = b"W3Bl"
 BLOCK_POSTINGS = 2048
 INLINE_MAX = 16
 """Lists of up to so many documents lie in the dictionary."""
-
 # (postings, last document, greatest weight, compression, shortest length, greatest length)
 _ABOUT = b"\x80\x02(J%sJ%sG%sK\0K\0K\0t."
 ABOUT = np.frombuffer(_ABOUT % (bytes(4), bytes(4), struct.pack(">d", 1.0)), np.uint8)
 ABOUT_POSTINGS, ABOUT_LAST, ABOUT_WEIGHT = 4, 9, 14
-HEAD_BYTES = 4 + len(ABOUT)
+_LENGTH = struct.Struct(">i")
+HEAD_BYTES = _LENGTH.size + len(ABOUT)
 DATA_OPEN = b"\x80\x03("  # then the documents: the first as J, the others as differences of one width
 DATA_CLOSE = b"tNN\x87."
 INLINE_EMPTY = (b"tN(C\0", b"2", b"t\x87.")  # Whoosh wants a value a posting here, an empty one
@@ -120,30 +45,49 @@ FIRST_BYTES = 5
 WIDTHS = ((2, b"K"), (3, b"M"), (5, b"J"))
 """Bytes of a difference and the code before it: unsigned 8 and 16 bits, signed 32 bits."""
 
+# What only the reader needs.
+NONE: Ints = np.empty(0, np.int64)
+_DIFFERENCE = {code[0]: np.dtype([("code", "u1"), ("value", f"<u{width - 1}")]) for width, code in WIDTHS}
+_DOCUMENT = np.dtype([("code", "u1"), ("value", "<u4")])
+_BULK_ABOUT = struct.Struct("<ixI")
+"""Number of postings and last document, from ABOUT_POSTINGS on."""
+_STOCK_HEAD_MAX = 256
+_CHUNK = 4096
+_BLOCKS_ALONE = 4
+_MARK = int.from_bytes(LIST_MARK, "big")
+# Where ABOUT and the first document lie in a list of one block.
+_SINGLE_ABOUT = len(LIST_MARK) + _LENGTH.size
+_SINGLE_FIRST = len(LIST_MARK) + HEAD_BYTES + len(DATA_OPEN)
+_BITS = 32  # of a number; a list with more than one document in so many is kept as bits
+_SPARSE = 64  # up to so many numbers a document, flags are cheaper than a binary search
+
+Mask = npt.NDArray[np.bool_]
+
 
 def blocks(field: InvertedField, lists: Ints, positions_encoder: PositionEncoder | None) -> Pieces:
     """Return the blocks of some of a field's lists, which are named by the numbers of their terms."""
     frequencies, list_first = field.frequencies[lists], field.first[lists]
     block_counts = -(-frequencies // BLOCK_POSTINGS)
     list_of = np.repeat(np.arange(len(lists)), block_counts)
-    within = np.arange(len(list_of)) - np.repeat(starts(block_counts), block_counts)
-    first = list_first[list_of] + within * BLOCK_POSTINGS
+    number = within(block_counts)
+    first = list_first[list_of] + number * BLOCK_POSTINGS
     end = np.minimum(first + BLOCK_POSTINGS, (list_first + frequencies)[list_of])
-    is_first, is_last = within == 0, within == block_counts[list_of] - 1
+    is_first, is_last = number == 0, number == block_counts[list_of] - 1
     postings = end - first
 
     deltas, widths = _differences(field.documents, first, postings)
     tails = _tails(len(first)) if positions_encoder is None else positions_encoder.tails(first, end)
+    # All lengths first, then one allocation: each part is then copied to its place for all blocks at once.
     data_lengths = len(DATA_OPEN) + FIRST_BYTES + (postings - 1) * widths + tails.lengths
     lengths = HEAD_BYTES + data_lengths + is_first * len(LIST_MARK)
     places = starts(lengths)
     out = np.empty(int(lengths.sum()), np.uint8)
     put_same(out, places[is_first], LIST_MARK)
     head_places = places + is_first * len(LIST_MARK)
-    put(out, head_places, _heads(field, first, end, data_lengths, is_last, positions_encoder))
+    put_rows(out, head_places, _heads(field, first, end, data_lengths, is_last, positions_encoder))
     data_places = head_places + HEAD_BYTES
     put_same(out, data_places, DATA_OPEN)
-    put(out, data_places + len(DATA_OPEN), _number(b"J", field.documents[first].astype("<u4")))
+    put_rows(out, data_places + len(DATA_OPEN), _number(b"J", field.documents[first].astype("<u4")))
     _put_differences(out, data_places + len(DATA_OPEN) + FIRST_BYTES, deltas, first + 1, postings - 1, widths)
     copy_pieces(tails.data, tails.places, out, places + lengths - tails.lengths, tails.lengths)
 
@@ -162,16 +106,11 @@ def inline(field: InvertedField, lists: Ints, positions_encoder: PositionEncoder
     places = starts(lengths)
     out = np.empty(int(lengths.sum()), np.uint8)
     put_same(out, places, DATA_OPEN)
-    which = np.repeat(first, frequencies) + _within(frequencies)
-    target = np.repeat(places + len(DATA_OPEN), frequencies) + _within(frequencies) * FIRST_BYTES
-    put(out, target, _number(b"J", field.documents[which].astype("<u4")))
+    which = np.repeat(first, frequencies) + within(frequencies)
+    target = np.repeat(places + len(DATA_OPEN), frequencies) + within(frequencies) * FIRST_BYTES
+    put_rows(out, target, _number(b"J", field.documents[which].astype("<u4")))
     copy_pieces(tails.data, tails.places, out, places + lengths - tails.lengths, tails.lengths)
     return Pieces(out, places, lengths)
-
-
-def _within(counts: Ints) -> Ints:
-    """Return 0, 1, … count - 1 for each count, one behind the other."""
-    return np.arange(int(counts.sum())) - np.repeat(starts(counts), counts)
 
 
 def _number(code: bytes, values: npt.NDArray[np.generic]) -> Bytes:
@@ -190,7 +129,7 @@ def _differences(documents: npt.NDArray[np.uint32], first: Ints, postings: Ints)
     deltas[first] = 0  # not a distance: the block before may be another list's
     if not len(first):
         return deltas, np.empty(0, np.int64)
-    # Pieces may leave out lists between them: each block is its own piece, and what lies between is ignored.
+    # The chosen lists need not be neighbours: each block is a piece of its own, and what lies between is ignored.
     bounds = np.stack([first, first + postings], axis=1).ravel()
     greatest = np.maximum.reduceat(np.append(deltas, np.uint32(0)), bounds)[::2]
     return deltas, np.where(greatest < 1 << 8, 2, np.where(greatest < 1 << 16, 3, 5)).astype(np.int64)
@@ -202,7 +141,7 @@ def _put_differences(
     for width, code in WIDTHS:
         chosen = np.flatnonzero((widths == width) & (counts > 0))
         if len(chosen):
-            which = np.repeat(first[chosen], counts[chosen]) + _within(counts[chosen])
+            which = np.repeat(first[chosen], counts[chosen]) + within(counts[chosen])
             encoded = _number(code, deltas[which].astype(f"<u{width - 1}")).ravel()
             lengths = counts[chosen] * width
             copy_pieces(encoded, starts(lengths), out, places[chosen], lengths)
@@ -243,16 +182,6 @@ def _empty_tails(frequencies: Ints) -> Pieces:
     return Pieces(np.frombuffer(data, np.uint8), places[frequencies - 1], lengths[frequencies - 1])
 
 
-NONE: Ints = np.empty(0, np.int64)
-_DIFFERENCE = {code[0]: np.dtype([("code", "u1"), ("value", f"<u{width - 1}")]) for width, code in WIDTHS}
-_DOCUMENT = np.dtype([("code", "u1"), ("value", "<u4")])
-_HEAD = struct.Struct(">i")
-_BULK_HEAD = struct.Struct("<ixI")
-_STOCK_HEAD_MAX = 256
-_CHUNK = 4096
-_BLOCKS_ALONE = 4
-
-
 class Block(NamedTuple):
     """Where the data of a block lies, how many postings it has and which document is its last."""
 
@@ -265,7 +194,7 @@ class Block(NamedTuple):
 class PostingList:
     """The documents of one term, going up; for one query of one thread.
 
-    What was found is kept: the places of blocks, and the block decoded last, so that neighbours are cheap.
+    It keeps the places of blocks and the block that was decoded last, so that neighbouring documents are cheap.
     """
 
     def __init__(
@@ -276,12 +205,12 @@ class PostingList:
         frequency: int,
         first: int,
         last: int,
-        kept: PostingsCache | None = None,
+        cache: PostingsCache | None = None,
     ) -> None:
         self.frequency = frequency
         self._place = place
-        self._kept = kept
-        self._whole = None if kept is None else kept.get(place)
+        self._kept = cache
+        self._whole = None if cache is None else cache.get(place)
         self._decodings = 0
         self.first = first
         self.last = last
@@ -303,9 +232,9 @@ class PostingList:
             begin, end = (
                 documents.searchsorted((low, high)) if documents[0] < low or documents[-1] >= high else (0, None)
             )
-            found = documents[begin:end]
-            if len(found):
-                yield found
+            part = documents[begin:end]
+            if len(part):
+                yield part
             if documents[-1] >= high - 1:
                 return
             number = self._block(number + 1)
@@ -327,8 +256,8 @@ class PostingList:
                 break
             own = self._documents(number)
             end = len(documents) if documents[-1] <= own[-1] else int(documents.searchsorted(own[-1], side="right"))
-            asked = documents[begin:end]
-            mask[begin:end] = own[own.searchsorted(asked)] == asked  # none is above the block's last
+            candidates = documents[begin:end]
+            mask[begin:end] = own[own.searchsorted(candidates)] == candidates  # none is above the block's last
             begin = end
         return mask
 
@@ -342,6 +271,8 @@ class PostingList:
     def _is_read_on(self) -> bool:
         """Whether the list is in memory as a whole; after some blocks the rest is decoded at once, and kept."""
         if self._whole is None and self._decodings > _BLOCKS_ALONE and self._kept is not None:
+            # A query that needed several blocks will need more, and so will the next one: decode the rest now, and
+            # keep it.
             parts = [documents for _, documents in self.blocks()]
             self._whole = DecodedPostings(np.concatenate(parts).astype(np.int32))
             self._kept.put(self._place, self._whole)
@@ -355,10 +286,10 @@ class PostingList:
         """Return the number of the first block that ends at a document or behind it."""
         number = bisect_left(self._lasts, document)
         while number == len(self._lasts) or self._lasts[number] < document:
-            found = self._block(len(self._lasts))
-            if found is None:
+            next_block = self._block(len(self._lasts))
+            if next_block is None:
                 return None
-            number = found
+            number = next_block
         return number
 
     def _block(self, number: int) -> int | None:
@@ -372,9 +303,11 @@ class PostingList:
             if bytes(self._file.span(place, place + len(LIST_MARK))) != LIST_MARK:
                 raise self._file.error(place, "a posting list", "other bytes")
             place += len(LIST_MARK)
-        length = _HEAD.unpack(self._file.span(place, place + _HEAD.size))[0]
-        begin, end = place + _HEAD.size, place + _HEAD.size + abs(length)
+        length = _LENGTH.unpack(self._file.span(place, place + _LENGTH.size))[0]
+        begin, end = place + _LENGTH.size, place + _LENGTH.size + abs(length)
         block = self._bulk_head(begin, end) if self._layout == "bulk" else self._stock_head(begin, end)
+        # Checksums do not help against a forged file. What does not fit the dictionary is refused before memory is
+        # taken.
         if not 0 < block.postings <= self.frequency or block.last > self.last:
             raise self._file.error(place, f"a block of up to {self.frequency} postings", f"{block.postings}")
         self._next = None if length < 0 else end
@@ -383,9 +316,9 @@ class PostingList:
         return number
 
     def _bulk_head(self, begin: int, end: int) -> Block:
-        data = begin + HEAD_BYTES - _HEAD.size
+        data = begin + HEAD_BYTES - _LENGTH.size
         about = self._file.span(begin, data)
-        postings, last = _BULK_HEAD.unpack_from(about, ABOUT_POSTINGS)
+        postings, last = _BULK_ABOUT.unpack_from(about, ABOUT_POSTINGS)
         return Block(data, end, postings, last)
 
     def _stock_head(self, begin: int, end: int) -> Block:
@@ -401,6 +334,7 @@ class PostingList:
         self._decodings += 1
         block = self._blocks[number]
         documents = self._bulk_data(block) if self._layout == "bulk" else self._stock_data(block)
+        # The last document was read from the description: a difference that was changed shows here.
         if len(documents) != block.postings or documents[-1] != block.last:
             raise self._file.error(block.place, f"{block.postings} documents up to {block.last}", "others")
         self._decoded = number, documents
@@ -442,12 +376,6 @@ class InlineList(PostingList):
         self._decoded = 0, documents
 
 
-_MARK = int.from_bytes(LIST_MARK, "big")
-_LENGTH = len(LIST_MARK)
-_SINGLE_ABOUT = _LENGTH + 4
-_FIRST = _LENGTH + HEAD_BYTES + len(DATA_OPEN)
-
-
 class SingleBlocks(NamedTuple):
     """The documents of those of some lists that have one block, one list behind the other.
 
@@ -467,26 +395,28 @@ def single_blocks(file: CheckedFile, places: Ints, documents: int) -> SingleBloc
     """
     if not len(places):
         return SingleBlocks(np.zeros(0, np.bool_), places, places)
-    file.require(places, _FIRST + FIRST_BYTES)
-    if (numbers(file.data, places, ">u4") != _MARK).any():
+    file.require(places, _SINGLE_FIRST + FIRST_BYTES)
+    if (numbers_at(file.data, places, ">u4") != _MARK).any():
         raise file.error(int(places[0]), "posting lists", "other bytes")
-    lengths = -numbers(file.data, places + _LENGTH, ">i4")  # the last block's is negative
+    lengths = -numbers_at(file.data, places + len(LIST_MARK), ">i4")  # the last block's is negative
     is_single = lengths > 0
     places, lengths = places[is_single], lengths[is_single]
-    counts = numbers(file.data, places + _SINGLE_ABOUT + ABOUT_POSTINGS, "<i4")
-    lasts = numbers(file.data, places + _SINGLE_ABOUT + ABOUT_LAST, "<u4")
-    # So many as lie in the file, so that nobody makes us allocate more.
+    counts = numbers_at(file.data, places + _SINGLE_ABOUT + ABOUT_POSTINGS, "<i4")
+    lasts = numbers_at(file.data, places + _SINGLE_ABOUT + ABOUT_LAST, "<u4")
+    # No more than the file holds: a forged count must not make us allocate more memory.
     if (counts < 1).any() or (counts > lengths).any() or int(lengths.sum()) > file.size:
         raise file.error(int(places[0]), "numbers of postings", "such as do not fit into their blocks")
     begin = starts(counts)
-    found = np.empty(int(counts.sum()), np.int64)
-    found[begin] = numbers(file.data, places + _FIRST + 1, "<u4")
-    _put_single_differences(file, places + _FIRST + FIRST_BYTES, counts, begin, found)
-    sums = np.cumsum(found)
-    found = sums - np.repeat(sums[begin] - found[begin], counts)
-    if len(found) and ((found[begin + counts - 1] != lasts).any() or not 0 <= found.min() <= found.max() < documents):
+    decoded = np.empty(int(counts.sum()), np.int64)
+    decoded[begin] = numbers_at(file.data, places + _SINGLE_FIRST + 1, "<u4")
+    _put_single_differences(file, places + _SINGLE_FIRST + FIRST_BYTES, counts, begin, decoded)
+    sums = np.cumsum(decoded)
+    decoded = sums - np.repeat(sums[begin] - decoded[begin], counts)
+    if len(decoded) and (
+        (decoded[begin + counts - 1] != lasts).any() or not 0 <= decoded.min() <= decoded.max() < documents
+    ):
         raise file.error(int(places[0]), f"documents below {documents}, the last as described", "others")
-    return SingleBlocks(is_single, found, counts)
+    return SingleBlocks(is_single, decoded, counts)
 
 
 def _put_single_differences(file: CheckedFile, places: Ints, counts: Ints, begin: Ints, out: Ints) -> None:
@@ -494,14 +424,91 @@ def _put_single_differences(file: CheckedFile, places: Ints, counts: Ints, begin
     several = np.flatnonzero(counts > 1)
     file.require(places[several], 1)
     codes = file.data[places[several]]
-    left = len(several)
+    unknown = len(several)
     for width, code in WIDTHS:
         chosen = several[codes == code[0]]
-        left -= len(chosen)
+        unknown -= len(chosen)
         lengths = counts[chosen] - 1
-        within = np.arange(int(lengths.sum())) - np.repeat(starts(lengths), lengths)
-        at = np.repeat(places[chosen], lengths) + within * width + 1
+        step = within(lengths)
+        at = np.repeat(places[chosen], lengths) + step * width + 1
         file.require(at, width - 1)
-        out[np.repeat(begin[chosen] + 1, lengths) + within] = numbers(file.data, at, f"<u{width - 1}")
-    if left:
+        out[np.repeat(begin[chosen] + 1, lengths) + step] = numbers_at(file.data, at, f"<u{width - 1}")
+    if unknown:
         raise file.error(int(places[several[0]]), "differences", "an unknown code")
+
+
+class DecodedPostings:
+    """The documents of a term, going up, at least one; as bits, too, where that takes less room than the numbers."""
+
+    def __init__(self, documents: npt.NDArray[np.int32]) -> None:
+        self.documents = documents
+        self._end = int(documents[-1]) + 1
+        self._is_dense = len(documents) * _BITS > self._end
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes, with the bits that may be made."""
+        return self.documents.nbytes + self._is_dense * (self._end // 8 + 1)
+
+    def bounds(self, low: int, high: int) -> tuple[int, int]:
+        """Return where the documents from `low` to before `high` lie."""
+        # Of the same type: otherwise all of the list is copied into the type of what is looked for.
+        begin, end = self.documents.searchsorted(np.array((low, high), np.int32)).tolist()
+        return begin, end
+
+    def among(self, documents: Ints) -> Mask:
+        """Return which of some documents, going up and at least one, are in the list."""
+        if self._is_dense:
+            return self._among_bits(documents)
+        low, high = int(documents[0]), int(documents[-1]) + 1
+        begin, end = self.bounds(low, high)
+        if high - low <= _SPARSE * len(documents):
+            has = np.zeros(high - low, np.bool_)
+            has[self.documents[begin:end] - low] = True
+            present: Mask = has[documents - low]
+            return present
+        held = self.documents[begin:end]
+        if not len(held):
+            return np.zeros(len(documents), np.bool_)
+        place = held.searchsorted(documents.astype(np.int32))
+        place[place == len(held)] = 0
+        mask: Mask = held[place] == documents
+        return mask
+
+    def _among_bits(self, documents: Ints) -> Mask:
+        covered = documents if documents[-1] < self._end else documents[: documents.searchsorted(self._end)]
+        bits = (self._bits[covered >> 3] >> (covered & 7).astype(np.uint8)) & 1
+        mask: Mask = bits.view(np.bool_)
+        if len(covered) == len(documents):
+            return mask
+        return np.concatenate([mask, np.zeros(len(documents) - len(covered), np.bool_)])
+
+    @cached_property
+    def _bits(self) -> npt.NDArray[np.uint8]:
+        has = np.zeros(self._end, np.bool_)
+        has[self.documents] = True
+        return np.packbits(has, bitorder="little")
+
+
+class PostingsCache:
+    """Whole lists of one shard, within a bound of bytes; may be used by several threads."""
+
+    def __init__(self, bytes_max: int = 1 << 20) -> None:
+        self._bytes_max = bytes_max
+        self._lists: dict[int, DecodedPostings] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, place: int) -> DecodedPostings | None:
+        """Return the list that lies at a place, None when it is not kept."""
+        return self._lists.get(place)
+
+    def put(self, place: int, postings: DecodedPostings) -> None:
+        """Keep a list; those that were kept first go."""
+        with self._lock:
+            if place in self._lists or postings.nbytes > self._bytes_max:
+                return
+            self._lists[place] = postings
+            self._bytes += postings.nbytes
+            while self._bytes > self._bytes_max:
+                self._bytes -= self._lists.pop(next(iter(self._lists))).nbytes

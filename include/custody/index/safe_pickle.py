@@ -1,7 +1,8 @@
-"""Plain data out of a pickle, without pickle: numbers, texts, bytes, tuples, lists.
+"""A reader of pickles that hold plain data only: numbers, texts, bytes, tuples, lists.
 
-Whoosh keeps posting blocks as pickles. Unpickling would let a file name any function to be called; here nothing is
-called, and what is not plain data is an error. Of names only those are understood by which old pickles spell bytes.
+Whoosh keeps posting blocks as pickles. Unpickling would let a file name any function to be called; here no function
+is called, and whatever is not plain data is an error. The only names understood are those by which old pickles spell
+bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class NotPlainDataError(ValueError):
 
 
 class _Machine:
-    """The stack, the memo and the place of one pickle that is read."""
+    """The machine that reads one pickle: its stack, its memo, and the place reached."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -29,21 +30,22 @@ class _Machine:
         self.memo: dict[int, object] = {}
 
     def take(self, count: int) -> bytes:
-        found = self.data[self.place : self.place + count]
-        if count > _BOMB or len(found) != count:
+        taken = self.data[self.place : self.place + count]
+        # A length in a damaged pickle may be anything.
+        if count > _BOMB or len(taken) != count:
             raise NotPlainDataError(f"a pickle breaks off at byte {self.place}")
         self.place += count
-        return found
+        return taken
 
     def number(self, kind: str) -> int:
-        (found,) = struct.unpack(kind, self.take(struct.calcsize(kind)))
-        return int(found)
+        (value,) = struct.unpack(kind, self.take(struct.calcsize(kind)))
+        return int(value)
 
     def line(self) -> bytes:
         end = self.data.index(b"\n", self.place)
-        found = self.data[self.place : end]
+        line = self.data[self.place : end]
         self.place = end + 1
-        return found
+        return line
 
     def marked(self) -> list[object]:
         """Pop all above the newest mark, and the mark."""
@@ -52,14 +54,14 @@ class _Machine:
             place -= 1
             if place < 0:
                 raise NotPlainDataError("a pickle without a mark")
-        found = self.stack[place + 1 :]
+        items = self.stack[place + 1 :]
         del self.stack[place:]
-        return found
+        return items
 
     def tuple_of(self, count: int) -> None:
-        found = tuple(self.stack[-count:])
+        items = tuple(self.stack[-count:])
         del self.stack[-count:]
-        self.stack.append(found)
+        self.stack.append(items)
 
     def append(self, values: list[object]) -> None:
         target = self.stack[-1]
@@ -94,7 +96,7 @@ def plain_data(data: bytes | memoryview) -> object:
 
 
 def plain_prefix(data: bytes | memoryview) -> tuple[object, int]:
-    """Return what the pickle at the begin of some bytes holds, and its length.
+    """Return what the pickle at the start of some bytes holds, and its length.
 
     Raises:
         NotPlainDataError: it holds more than plain data, or is damaged.
@@ -106,10 +108,10 @@ def plain_prefix(data: bytes | memoryview) -> tuple[object, int]:
             if step is None:
                 raise NotPlainDataError(f"a pickle with the operation {code!r}")
             step(machine)
-        [found] = machine.stack
+        [value] = machine.stack
     except (IndexError, KeyError, ValueError, struct.error) as error:
         raise NotPlainDataError(f"a damaged pickle: {error}") from error
-    return found, machine.place
+    return value, machine.place
 
 
 def _push(read: Callable[[_Machine], object]) -> Callable[[_Machine], None]:

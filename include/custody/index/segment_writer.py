@@ -1,12 +1,8 @@
-"""What was taken from tables so far, field by field, in memory or, beyond a bound, in a file beside the shard.
+"""The bulk writer of a shard: tables of events become the files of one Whoosh segment, and the manifest.
 
-A shard is written field by field, tables come with all fields: this is the turn from the one to the other. What is
-kept is a few bytes an event and field, not the events.
-
-Writing a segment: tables of events → the files of one Whoosh segment, its table of contents, and the manifest.
-
-Two phases. Tables are taken one after the other and only what the index needs of them is kept (`runs`). Then each
-field is sorted and written as a whole. So memory holds the values of all fields, bounded, and the lists of one.
+A shard is written field by field, while tables come with all fields. So there are two phases: of each table only what
+the index needs is kept, in a `SpillBuffer`; then each field is sorted and written as a whole. Memory holds the values
+of all fields up to a bound, and the posting lists of one field.
 
 Document 0 is the newest event, so that whatever goes by document number meets the newest first.
 """
@@ -31,21 +27,72 @@ from custody.index.fields import (
     POINTER_COLUMN,
     TIME_FIELDS,
     IndexedFields,
-    numbers,
+    number_values,
 )
 from custody.index.inverted_field import InvertedField, invert, invert_numbers
-from custody.index.manifest import Description, Manifest, PagedFileWriter, ShardFile, Zones
+from custody.index.manifest import Description, Manifest, Zones
 from custody.index.number_columns import empty_stored, plain_column, sortable_column, zones
+from custody.index.paged_file import PagedFileWriter, ShardFile
 from custody.index.terms import TermValues
-from custody.index.whoosh_writer import NAME as CONTENTS_NAME
-from custody.index.whoosh_writer import contents, segment_name
-from custody.model.columns import read_batch
+from custody.index.whoosh_writer import TOC_NAME, segment_name, toc_bytes
 from custody.vfs import FileSystem, WritableFile
 
 SPILL_NAME = "taken.partial"
 _TERMS = pa.schema([pa.field("terms", pa.string())])
 _PLACES = pa.schema([("codes", pa.int32()), ("rows", pa.int64())])
 _TEXT_PLACES = _PLACES.append(pa.field("positions", pa.int32()))
+NUMBERS = (*TIME_FIELDS, *NUMBER_FIELDS)
+_TABLE_ROWS = 1 << 16
+_TABLE_BYTES = 64 << 20
+Numbers = npt.NDArray[np.int64]
+
+
+def write_segment(
+    fs: FileSystem,
+    folder: Path,
+    tables: Iterable[pa.Table],
+    indexed: IndexedFields,
+    memory_bytes: int,
+) -> Manifest:
+    """Write the events of some tables, which come in the order of their ids, into an empty folder.
+
+    Durability: on return the content of the files survives power loss; their names when the folder is synced.
+    """
+    with closing(SpillBuffer(fs, folder, memory_bytes)) as runs:
+        collected = _collect(runs, tables, indexed)
+        event_ids = collected.column(POINTER_COLUMN)
+        first, last = (int(event_ids[-1]), int(event_ids[0])) if len(event_ids) else (0, -1)
+        files = _Files(fs, folder, segment_name(max(first, 0)))
+        bounds: dict[str, Zones] = {}
+        absent: dict[str, int] = {}
+        with_terms: dict[str, Numbers] = {}
+        for name in NUMBERS:
+            column = collected.column(name)
+            bounds[name], absent[name] = zones(column), int((column == ABSENT).sum())
+            data = sortable_column(column) if name in indexed.ranges else plain_column(column)
+            files.write(f"{files.segment}.{name}.col", [data])
+            if name in indexed.ranges:
+                with_terms[name] = column
+        files.write(f"{files.segment}.{POINTER_COLUMN}.col", [plain_column(event_ids)])
+        files.write(f"{files.segment}._stored.col", [empty_stored(collected.rows)])
+        dictionary, terms, code = _write_terms(files, runs, with_terms, indexed, collected.rows)
+    files.write(TOC_NAME, [toc_bytes(indexed.schema, max(first, 0), collected.rows)])
+    description = Description(
+        documents=collected.rows,
+        first_event_id=first,
+        last_event_id=last,
+        segment=files.segment,
+        layout="bulk",
+        attributes=indexed.attributes,
+        standard=indexed.standard,
+        ranges=indexed.ranges,
+        fields=dictionary.fields,
+        terms=terms,
+        order_type=code,
+        absent=absent,
+        files=tuple(files.files),
+    )
+    return Manifest(description=description, checksums=np.array(files.checksums, np.uint32), zones=bounds)
 
 
 class SpillBuffer:
@@ -63,6 +110,7 @@ class SpillBuffer:
     def add(self, name: str, values: TermValues, first_row: int) -> None:
         """Take a field's values of the next table."""
         if len(values.rows):
+            # Rows of one table become rows of all tables, so that field by field the runs are simply joined.
             moved = TermValues(values.terms, values.codes, values.rows + first_row, values.positions)
             self._kept.setdefault(name, []).append(moved)
             self._kept_bytes += _bytes(moved)
@@ -85,6 +133,7 @@ class SpillBuffer:
         if places:
             view = self._fs.view(self._path)
             batches = [read_batch(view[start : start + size], schema) for start, size, schema in places]
+            # Views on the mapped file: a field that was spilled is not copied into memory before it is sorted.
             spilled = [_values(terms, codes) for terms, codes in zip(batches[::2], batches[1::2], strict=True)]
         else:
             spilled = []
@@ -98,45 +147,9 @@ class SpillBuffer:
             self._file = None
 
 
-def _bytes(values: TermValues) -> int:
-    positions = 0 if values.positions is None else values.positions.nbytes
-    terms: int = values.terms.nbytes
-    return terms + values.codes.nbytes + values.rows.nbytes + positions
-
-
-def _batches(values: TermValues) -> list[pa.RecordBatch]:
-    columns = [to_arrow(values.codes), to_arrow(values.rows)]
-    if values.positions is not None:
-        columns.append(to_arrow(values.positions))
-    schema = _PLACES if values.positions is None else _TEXT_PLACES
-    return [
-        pa.RecordBatch.from_arrays([values.terms], schema=_TERMS),
-        pa.RecordBatch.from_arrays(columns, schema=schema),
-    ]
-
-
-def _spill(file: WritableFile, batch: pa.RecordBatch) -> tuple[int, int, pa.Schema]:
-    place = file.tell()
-    size = file.write(batch.serialize())
-    return place, size, batch.schema
-
-
-def _values(terms: pa.RecordBatch, places: pa.RecordBatch) -> TermValues:
-    codes, rows = integers(places.column(0), np.int32), integers(places.column(1), np.int64)
-    positions = integers(places.column(2), np.int32) if places.num_columns > 2 else None
-    return TermValues(terms.column(0), codes, rows, positions)
-
-
-NUMBERS = (*TIME_FIELDS, *NUMBER_FIELDS)
-_TAKEN_ROWS = 1 << 16
-_TAKEN_BYTES = 64 << 20
-
-Numbers = npt.NDArray[np.int64]
-
-
 @dataclass
-class _Taken:
-    """What was taken from all tables: values by field, and numbers in the order of the events."""
+class _Collected:
+    """What was collected from all tables: values by field, and numbers in the order of the events."""
 
     runs: SpillBuffer
     rows: int = 0
@@ -169,75 +182,27 @@ class _Files:
         self.checksums += checksums
 
 
-def write_segment(
-    fs: FileSystem,
-    folder: Path,
-    tables: Iterable[pa.Table],
-    indexed: IndexedFields,
-    memory_bytes: int,
-) -> Manifest:
-    """Write the events of some tables, which come in the order of their ids, into an empty folder.
-
-    Durability: on return the content of the files survives power loss; their names when the folder is synced.
-    """
-    with closing(SpillBuffer(fs, folder, memory_bytes)) as runs:
-        taken = _take(runs, tables, indexed)
-        event_ids = taken.column(POINTER_COLUMN)
-        first, last = (int(event_ids[-1]), int(event_ids[0])) if len(event_ids) else (0, -1)
-        files = _Files(fs, folder, segment_name(max(first, 0)))
-        bounds: dict[str, Zones] = {}
-        absent: dict[str, int] = {}
-        with_terms: dict[str, Numbers] = {}
-        for name in NUMBERS:
-            column = taken.column(name)
-            bounds[name], absent[name] = zones(column), int((column == ABSENT).sum())
-            data = sortable_column(column) if name in indexed.ranges else plain_column(column)
-            files.write(f"{files.segment}.{name}.col", [data])
-            if name in indexed.ranges:
-                with_terms[name] = column
-        files.write(f"{files.segment}.{POINTER_COLUMN}.col", [plain_column(event_ids)])
-        files.write(f"{files.segment}._stored.col", [empty_stored(taken.rows)])
-        dictionary, terms, code = _write_terms(files, runs, with_terms, indexed, taken.rows)
-    files.write(CONTENTS_NAME, [contents(indexed.schema, max(first, 0), taken.rows)])
-    description = Description(
-        documents=taken.rows,
-        first_event_id=first,
-        last_event_id=last,
-        segment=files.segment,
-        layout="bulk",
-        attributes=indexed.attributes,
-        standard=indexed.standard,
-        ranges=indexed.ranges,
-        fields=dictionary.fields,
-        terms=terms,
-        order_type=code,
-        absent=absent,
-        files=tuple(files.files),
-    )
-    return Manifest(description=description, checksums=np.array(files.checksums, np.uint32), zones=bounds)
-
-
-def _take(runs: SpillBuffer, tables: Iterable[pa.Table], indexed: IndexedFields) -> _Taken:
-    taken = _Taken(runs)
+def _collect(runs: SpillBuffer, tables: Iterable[pa.Table], indexed: IndexedFields) -> _Collected:
+    collected = _Collected(runs)
     fields = indexed.searched
     for table in _pieces(tables):
         for searched in fields:
-            runs.add(searched.name, searched.values(table), taken.rows)
+            runs.add(searched.name, searched.values(table), collected.rows)
         for name in (*NUMBERS, POINTER_COLUMN):
-            taken.numbers.setdefault(name, []).append(numbers(table, name))
-        taken.rows += table.num_rows
+            collected.numbers.setdefault(name, []).append(number_values(table, name))
+        collected.rows += table.num_rows
         runs.settle()
-    return taken
+    return collected
 
 
 def _pieces(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Yield tables of a good size: not so small that each costs more than its rows, not so large that they weigh."""
     waiting: list[pa.Table] = []
     for table in tables:
-        for start in range(0, table.num_rows, _TAKEN_ROWS):
-            waiting.append(table.slice(start, _TAKEN_ROWS))
+        for start in range(0, table.num_rows, _TABLE_ROWS):
+            waiting.append(table.slice(start, _TABLE_ROWS))
             rows, size = (sum(values) for values in zip(*((t.num_rows, t.nbytes) for t in waiting), strict=True))
-            if rows >= _TAKEN_ROWS or size >= _TAKEN_BYTES:
+            if rows >= _TABLE_ROWS or size >= _TABLE_BYTES:
                 yield pa.concat_tables(waiting)
                 waiting.clear()
     if waiting:
@@ -254,10 +219,11 @@ def _write_terms(
         terms = opened.enter_context(closing(PagedFileWriter(files.fs, files.folder / f"{files.segment}.trm")))
         postings = opened.enter_context(closing(PagedFileWriter(files.fs, files.folder / f"{files.segment}.pst")))
         terms.write(HEADER)
+        # One field after the other, and each is dropped when it is written: memory holds the lists of one field.
         for name in names:
-            found = _terms(runs, with_terms, name, documents)
-            if found is not None:
-                records, blocks = dictionary.add(name, found)
+            inverted = _terms(runs, with_terms, name, documents)
+            if inverted is not None:
+                records, blocks = dictionary.add(name, inverted)
                 terms.write(records)
                 postings.write(blocks)
         end, count, code = dictionary.finish()
@@ -270,8 +236,37 @@ def _write_terms(
 def _terms(runs: SpillBuffer, with_terms: dict[str, Numbers], name: str, documents: int) -> InvertedField | None:
     """Return the terms of a field, None when no document has one."""
     if name not in with_terms:
-        taken = runs.take(name)
-        return invert(taken, documents) if taken else None
+        collected = runs.take(name)
+        return invert(collected, documents) if collected else None
     column = with_terms.pop(name)
     having = np.flatnonzero(column != ABSENT)
     return invert_numbers(column[having], having.astype(np.uint32), NUMBER_STEP_BITS) if len(having) else None
+
+
+def _bytes(values: TermValues) -> int:
+    positions = 0 if values.positions is None else values.positions.nbytes
+    terms: int = values.terms.nbytes
+    return terms + values.codes.nbytes + values.rows.nbytes + positions
+
+
+def _batches(values: TermValues) -> list[pa.RecordBatch]:
+    columns = [to_arrow(values.codes), to_arrow(values.rows)]
+    if values.positions is not None:
+        columns.append(to_arrow(values.positions))
+    schema = _PLACES if values.positions is None else _TEXT_PLACES
+    return [
+        pa.RecordBatch.from_arrays([values.terms], schema=_TERMS),
+        pa.RecordBatch.from_arrays(columns, schema=schema),
+    ]
+
+
+def _spill(file: WritableFile, batch: pa.RecordBatch) -> tuple[int, int, pa.Schema]:
+    place = file.tell()
+    size = file.write(batch.serialize())
+    return place, size, batch.schema
+
+
+def _values(terms: pa.RecordBatch, places: pa.RecordBatch) -> TermValues:
+    codes, rows = integers(places.column(0), np.int32), integers(places.column(1), np.int64)
+    positions = integers(places.column(2), np.int32) if places.num_columns > 2 else None
+    return TermValues(terms.column(0), codes, rows, positions)

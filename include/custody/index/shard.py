@@ -1,6 +1,7 @@
-"""One open shard: what matches a query, newest or oldest first, how many match, and how they are spread.
+"""An open index shard, which answers queries; and a cache that keeps the last used shards open.
 
-Open shards, kept open within a bound, and searching one of them.
+Answers are event ids, newest or oldest first, exact counts, and counts by the terms of a field. Files are mapped, and
+their pages are checked when they are first looked at: damage shows as CorruptionError, never as a wrong answer.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from custody.index.arrays import Ints, to_arrow
 from custody.index.dictionary import Dictionary
 from custody.index.doc_sets import DocSet
 from custody.index.fields import ABSENT, POINTER_COLUMN
-from custody.index.manifest import Description, Manifest, pages_of
+from custody.index.manifest import Description, Manifest
 from custody.index.number_columns import NumberColumn
-from custody.index.paged_file import CheckedFile
+from custody.index.paged_file import CheckedFile, Checksums, pages_of
 from custody.index.plan import plan
 from custody.index.terms import Codes
 from custody.vfs import FileSystem
@@ -50,16 +51,16 @@ class OpenShard:
             raise CorruptionError(f"index shard {path}: expected the file {manifest.NAME}, got none. {_advice(path)}")
         self.path = path
         self._fs = fs
-        found = Manifest.decode(fs.read(path / manifest.NAME), path / manifest.NAME)
-        self.description = found.description
+        decoded = Manifest.decode(fs.read(path / manifest.NAME), path / manifest.NAME)
+        self.description = decoded.description
         self.documents = self.description.documents
         self.fields = self.description.searched
-        self._zones = found.zones
-        self._checksums: dict[str, tuple[int, manifest.Checksums]] = {}
+        self._zones = decoded.zones
+        self._checksums: dict[str, tuple[int, Checksums]] = {}
         page = 0
         for file in self.description.files:
             pages = pages_of(file.size)
-            self._checksums[file.name] = file.size, found.checksums[page : page + pages]
+            self._checksums[file.name] = file.size, decoded.checksums[page : page + pages]
             page += pages
         self._columns: dict[str, NumberColumn] = {}
         self._facets: dict[str, tuple[pa.StringArray, Codes]] = {}
@@ -88,8 +89,8 @@ class OpenShard:
             node = plan(self, question)
             low, high = self._window(node, below, above)
             chunks = _backwards(node, low, high) if oldest_first else node.chunks(low, high)
-            found = _newest(chunks, limit)
-            ids = self._ids().of(found if not oldest_first else found[::-1])
+            documents = _newest(chunks, limit)
+            ids = self._ids().of(documents if not oldest_first else documents[::-1])
             return ids[::-1] if oldest_first else ids
 
     def count(self, question: query.Query) -> int:
@@ -109,16 +110,16 @@ class OpenShard:
 
     def numbers(self, name: str) -> NumberColumn:
         """Return a number column."""
-        found = self._columns.get(name)
-        if found is None:
+        column = self._columns.get(name)
+        if column is None:
             with self._lock:
                 is_sortable = name in self.description.ranges
                 file = self._file(f"{name}.col")
                 zones = self._zones.get(name)
                 left_out = 0 if name == POINTER_COLUMN else ABSENT
-                found = NumberColumn(file, self.documents, is_sortable=is_sortable, zones=zones, left_out=left_out)
-                self._columns[name] = found
-        return found
+                column = NumberColumn(file, self.documents, is_sortable=is_sortable, zones=zones, left_out=left_out)
+                self._columns[name] = column
+        return column
 
     def absent(self, name: str) -> int:
         """Return how many documents have no such number."""
@@ -129,6 +130,7 @@ class OpenShard:
         if not len(event_ids):
             return 0
         with self._reported():
+            # Ids go down with the document number; reversed they go up, as a binary search needs them.
             own = self._ids().span(0, self.documents)[::-1]
             places = np.searchsorted(own, event_ids)
             places = places[places < self.documents]
@@ -138,7 +140,7 @@ class OpenShard:
     def facet(self, question: query.Query, field: str) -> dict[str, int]:
         """Return how many of the events that match have each term of a field; for `DAY` the days of the event times.
 
-        For fields with one term an event. What is known of a field is kept for the next question.
+        For fields with one term an event. The terms of the last few fields are kept for the next query.
         """
         with self._reported():
             node = plan(self, question)
@@ -158,8 +160,8 @@ class OpenShard:
     def _days(self, node: DocSet) -> dict[str, int]:
         counts: Counter[int] = Counter()
         for documents in node.chunks(node.low, node.high):
-            days, found = np.unique(self.numbers(_TIME).of(documents) // DAY_MS, return_counts=True)
-            counts.update(dict(zip(days.tolist(), found.tolist(), strict=True)))
+            days, numbers_of_events = np.unique(self.numbers(_TIME).of(documents) // DAY_MS, return_counts=True)
+            counts.update(dict(zip(days.tolist(), numbers_of_events.tolist(), strict=True)))
         return {day_name(day): count for day, count in counts.items()}
 
     def _ids(self) -> NumberColumn:
@@ -182,7 +184,10 @@ class OpenShard:
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
-        """Name the shard when what it holds makes no sense; whoever made such a file knew the checksums."""
+        """Raise every error as one of this shard, with advice.
+
+        Bytes with the right checksums may still make no sense: somebody may have forged both.
+        """
         try:
             yield
         except CorruptionError as error:
@@ -204,15 +209,15 @@ def _advice(path: Path) -> str:
 
 
 def _newest(chunks: Iterator[Ints], limit: int | None) -> Ints:
-    found: list[Ints] = []
-    left = limit
+    parts: list[Ints] = []
+    missing = limit
     for documents in chunks:
-        if left is not None and len(documents) >= left:
-            found.append(documents[:left])
+        if missing is not None and len(documents) >= missing:
+            parts.append(documents[:missing])
             break
-        found.append(documents)
-        left = None if left is None else left - len(documents)
-    return found[0] if len(found) == 1 else np.concatenate([np.empty(0, np.int64), *found])
+        parts.append(documents)
+        missing = None if missing is None else missing - len(documents)
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def _backwards(node: DocSet, low: int, high: int) -> Iterator[Ints]:
@@ -220,8 +225,8 @@ def _backwards(node: DocSet, low: int, high: int) -> Iterator[Ints]:
     window = _BACKWARDS
     while high > low:
         start = max(low, high - window)
-        found = [np.empty(0, np.int64), *node.chunks(start, high)]
-        yield np.concatenate(found)[::-1]
+        parts = [np.empty(0, np.int64), *node.chunks(start, high)]
+        yield np.concatenate(parts)[::-1]
         high, window = start, 2 * window
 
 
@@ -245,9 +250,11 @@ class ShardCache:
             CorruptionError, FormatVersionError: it is none, or a damaged one.
         """
         with self._lock:
-            found = self._open.get(path)
-            if found is not None:
-                return found
+            shard = self._open.get(path)
+            if shard is not None:
+                self._open.move_to_end(path)
+                return shard
+        # Outside of the lock: opening reads from the disk, and the threads of one search open many shards at once.
         opened = OpenShard(self._fs, path)
         with self._lock:
             self._open[path] = opened
@@ -258,13 +265,13 @@ class ShardCache:
         return path in self._open
 
     def forget(self, path: Path) -> None:
-        """Let go of a shard, which was damaged or made anew."""
+        """Drop a shard that is damaged or was built anew."""
         with self._lock:
             self._open.pop(path, None)
 
 
 def describe_shard(fs: FileSystem, path: Path) -> Description:
-    """Return what a shard says of itself; only the begin of one file is read.
+    """Return the description of a shard; only the first bytes of one file are read.
 
     Raises:
         NotFoundError: the shard's folder is gone.
@@ -273,14 +280,3 @@ def describe_shard(fs: FileSystem, path: Path) -> Description:
     if not fs.exists(path / manifest.NAME):
         raise NotFoundError(f"index shard {path} is gone. Make it again: custody run index")
     return manifest.described(fs.view(path / manifest.NAME), path / manifest.NAME)
-
-
-def search_shard(fs: FileSystem, path: Path, question: query.Query) -> EventIds:
-    """Return the ids of all events of a shard that match, newest first.
-
-    Raises:
-        NotFoundError: the shard's folder is gone.
-        CorruptionError: it is no index, or a damaged one.
-        InvalidInputError: a kind of query that custody does not know.
-    """
-    return OpenShard(fs, path).search(question)

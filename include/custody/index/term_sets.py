@@ -1,4 +1,4 @@
-"""Many terms that are looked for in shard after shard: what is the same for all shards is made once."""
+"""Sets of terms that are looked up in shard after shard: what is the same for all shards is computed once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def encoded(text: str | bytes) -> bytes:
 
 
 class TermSet:
-    """Different terms of one field."""
+    """Distinct terms of one field."""
 
     def __init__(self, terms: Iterable[bytes]) -> None:
         self.terms = tuple(dict.fromkeys(terms))
@@ -32,13 +32,13 @@ class TermSet:
         return len(self.terms)
 
     def hashed(self, prefix: bytes) -> tuple[list[bytes], Hashes]:
-        """Return the terms with what a shard puts before those of the field, and the hash of each, shape (terms,)."""
-        found = self._hashed.get(prefix)
-        if found is None:
+        """Return the terms with a shard's prefix of the field, and the hash of each, shape (terms,)."""
+        hashed = self._hashed.get(prefix)
+        if hashed is None:
             keys = [prefix + term for term in self.terms]
-            found = keys, np.fromiter(map(zlib.crc32, keys), np.uint32, len(keys))
-            self._hashed[prefix] = found
-        return found
+            hashed = keys, np.fromiter(map(zlib.crc32, keys), np.uint32, len(keys))
+            self._hashed[prefix] = hashed
+        return hashed
 
 
 class Alternatives:
@@ -55,23 +55,24 @@ class Alternatives:
         self.terms = {name: TermSet(texts) for name, texts in terms.items()}
 
 
-class _Kept:
-    """What was made of the last questions, known by the objects that they are: to compare them takes as long."""
+class _AlternativesCache:
+    """The last queries taken apart, by identity of the query objects: comparing them would take as long again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: LRUCache[int, tuple[query.Or, Alternatives]] = LRUCache(_QUESTIONS_KEPT)
 
     def __call__(self, question: query.Or) -> Alternatives:
+        entry = self._found.get(id(question))
+        if entry is not None:  # the query is held here too, so no other object can have its id
+            return entry[1]
+        alternatives_of = Alternatives(question)
         with self._lock:
-            kept = self._found.get(id(question))
-        if kept is not None:  # it is held here, so that no other one has its id
-            return kept[1]
-        made = Alternatives(question)
-        with self._lock:
-            self._found[id(question)] = question, made
-        return made
+            self._found[id(question)] = question, alternatives_of
+            while len(self._found) > _QUESTIONS_KEPT:
+                self._found.popitem(last=False)
+        return alternatives_of
 
 
-alternatives = _Kept()
+alternatives = _AlternativesCache()
 """Take an OR apart, once for all shards that are asked."""

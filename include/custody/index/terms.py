@@ -1,22 +1,35 @@
-"""What a searchable field holds, as columns: its distinct terms, and which row has which.
+"""The terms of searchable fields, as columns: the distinct terms of a field, and which row has which.
 
-This is the one place where terms are made: the index, the scan of events without an index and stock Whoosh's writer
-all take them from here. Nothing is done event by event: texts are encoded first, and what is costly is done once for
-each distinct text.
+All terms are made here: the index, the scan of events without an index, and Whoosh's own writer take them from this
+module, so that they cannot differ. Nothing is done event by event: texts are dictionary-encoded first, and what is
+costly is done once for each distinct text.
+
+A value of an identifier field is one term, lower-cased. A text is split into words, as Whoosh's simple analyzer does:
+letters, digits, `_` and `*`, with single dots in between. ASCII texts are split all at once, by what kind of character
+stands where; the others by the analyzer itself.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from fnmatch import translate
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from whoosh.analysis import SimpleAnalyzer
 
-from custody.index.arrays import flags, integers, number, one, text, texts, to_arrow
+from custody.index.arrays import flags, integers, number_scalar, one, text_array, text_scalar, to_arrow, within
 
 TERM_BYTES_MAX = 4096  # a longer value is found by its first bytes; Whoosh itself stops at 64 KiB
+WORDS = SimpleAnalyzer()
+_IS_WORD = np.array([chr(code).isalnum() or chr(code) in "_*" for code in range(128)] + [False] * 128)
+_DOT = ord(".")
+_SPECIAL = re.compile(r"[*?\[]")
+_STARS = re.compile(r"\*+")
+_LIKE = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\", "*": "%", "?": "_"})
 
 Codes = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
@@ -45,10 +58,10 @@ class TermValues:
     def lists(self, rows: int) -> list[list[str]]:
         """Return the terms of each of `rows` rows as lists, each once, in the order in which they are listed here."""
         names = self.terms.to_pylist()
-        found: list[dict[str, None]] = [{} for _ in range(rows)]
+        by_row: list[dict[str, None]] = [{} for _ in range(rows)]
         for row, code in zip(self.rows.tolist(), self.codes.tolist(), strict=True):
-            found[row][names[code]] = None
-        return [list(row) for row in found]
+            by_row[row][names[code]] = None
+        return [list(row) for row in by_row]
 
 
 def term(value: str) -> str:
@@ -58,43 +71,27 @@ def term(value: str) -> str:
 
 def terms(values: pa.StringArray) -> pa.StringArray:
     """Return the indexed form of each of some values."""
-    values = _changed(values, pc.greater(pc.binary_length(values), number(TERM_BYTES_MAX)))
+    values = _changed(values, pc.greater(pc.binary_length(values), number_scalar(TERM_BYTES_MAX)))
     lowered = pc.ascii_lower(values)
+    # Arrow lowers ASCII in one pass. Other letters follow Python's rules, because queries are lowered by Python.
     plain = pc.string_is_ascii(values)
     if flags(plain).all():
         return lowered
-    # Python knows letters whose small form is longer, and the sigma at a word's end; queries are lowered by it too.
+    # Python lowers letters whose small form is longer, and the sigma at a word's end; queries are lowered by it too.
     return _changed(lowered, pc.invert(plain))
-
-
-def _changed(values: pa.StringArray, where: pa.BooleanArray) -> pa.StringArray:
-    if not flags(where).any():
-        return values
-    return pc.replace_with_mask(values, where, texts([term(value) for value in values.filter(where).to_pylist()]))
 
 
 def whole(values: pa.Array, rows: Rows | None = None) -> TermValues:
     """Return whole values as terms; `rows` says which row has each, without it the i-th value belongs to row i."""
     encoded = values if pa.types.is_dictionary(values.type) else pc.dictionary_encode(values)
-    codes, kept = _codes(encoded.indices)
+    codes, is_present = _codes(encoded.indices)
     rows = np.arange(len(values)) if rows is None else rows
-    return TermValues(terms(encoded.dictionary.cast(pa.string())), codes, rows if kept is None else rows[kept])
+    return TermValues(
+        terms(encoded.dictionary.cast(pa.string())), codes, rows if is_present is None else rows[is_present]
+    )
 
 
-def _codes(indices: pa.Array) -> tuple[Codes, npt.NDArray[np.bool_] | None]:
-    """Return the indices that are there, and which are there, None for all."""
-    if not indices.null_count:
-        return integers(indices.cast(pa.int32()), np.int32), None
-    kept = flags(indices.is_valid())
-    return integers(indices.cast(pa.int32()), np.int32)[kept], kept
-
-
-def column(table: pa.Table, name: str) -> pa.Array:
-    """Return a column of a table as one array."""
-    return one(table.column(name))
-
-
-def elements(lists: pa.ListArray) -> TermValues:
+def element_values(lists: pa.ListArray) -> TermValues:
     """Return the elements of lists as whole values."""
     offsets = integers(lists.offsets, np.int32)
     rows = np.repeat(np.arange(len(lists)), np.diff(offsets))
@@ -106,9 +103,67 @@ def attribute(table: pa.Table, name: str) -> TermValues:
     previous, has_previous = _attribute(column(table, "previous_attributes"), name)
     updated, has_updated = _attribute(column(table, "updated_attributes"), name)
     only_previous = np.flatnonzero(has_previous & ~has_updated)
+    # An attribute that the event removed is null among the updated ones, and must not fall back to the previous
+    # value.
     before = whole(previous.take(to_arrow(only_previous)), only_previous)
     after = whole(updated)  # null where it is not there, or was removed
     return TermValues.joined([before, after]) if len(before.rows) else after
+
+
+def words(text: str) -> list[str]:
+    """Return the indexed words of a text, in their order."""
+    return [token.text for token in WORDS(text)]
+
+
+def text_values(values: pa.StringArray) -> TermValues:
+    """Return the words of each row's text and where in the text they stand; each distinct text is cut once."""
+    encoded = pc.dictionary_encode(values)
+    distinct = encoded.dictionary
+    plain = flags(pc.string_is_ascii(distinct))
+    split = _plain_words(distinct, plain) if plain.all() else _any_words(distinct)
+    present = np.flatnonzero(flags(encoded.indices.is_valid()))
+    code_of = integers(encoded.indices.drop_null(), np.int32)
+    # The words of text t are first[t] to first[t + 1]; each row gets those of its text.
+    first = np.searchsorted(split.rows, np.arange(len(distinct) + 1))
+    counts = (first[1:] - first[:-1])[code_of]
+    positions = within(counts)
+    source = np.repeat(first[:-1][code_of], counts) + positions
+    return TermValues(split.terms, split.codes[source], np.repeat(present, counts), positions.astype(np.int32))
+
+
+def literal_prefix(pattern: str) -> str:
+    """Return what every match begins with."""
+    return _SPECIAL.split(pattern, maxsplit=1)[0]
+
+
+def match_wildcard(texts: pa.StringArray, pattern: str) -> npt.NDArray[np.bool_]:
+    """Return which texts match as a whole, shape (texts,): `*` any characters, `?` one, `[a-z]` one of some.
+
+    Arrow matches patterns without `[` in a time that grows with the text only, however many `*` there are.
+    """
+    if "[" in pattern:
+        matches = re.compile(translate(pattern)).match
+        return np.fromiter((matches(text) is not None for text in texts.to_pylist()), np.bool_, len(texts))
+    return flags(pc.match_like(texts, _STARS.sub("*", pattern).translate(_LIKE)))
+
+
+def column(table: pa.Table, name: str) -> pa.Array:
+    """Return a column of a table as one array."""
+    return one(table.column(name))
+
+
+def _changed(values: pa.StringArray, where: pa.BooleanArray) -> pa.StringArray:
+    if not flags(where).any():
+        return values
+    return pc.replace_with_mask(values, where, text_array([term(value) for value in values.filter(where).to_pylist()]))
+
+
+def _codes(indices: pa.Array) -> tuple[Codes, npt.NDArray[np.bool_] | None]:
+    """Return the indices that are there, and which are there, None for all."""
+    if not indices.null_count:
+        return integers(indices.cast(pa.int32()), np.int32), None
+    is_present = flags(indices.is_valid())
+    return integers(indices.cast(pa.int32()), np.int32)[is_present], is_present
 
 
 def _attribute(maps: pa.MapArray, name: str) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
@@ -116,10 +171,61 @@ def _attribute(maps: pa.MapArray, name: str) -> tuple[pa.Array, npt.NDArray[np.b
     offsets = integers(maps.offsets, np.int32).astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     keys, items = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
-    hits = np.flatnonzero(flags(pc.equal(keys, text(name))))
+    hits = np.flatnonzero(flags(pc.equal(keys, text_scalar(name))))
     rows = np.searchsorted(offsets - first, hits, side="right") - 1
+    # Later hits overwrite earlier ones: of a key that a map has twice, the last one counts, as in Python.
     places = np.zeros(len(maps), np.int64)
     places[rows] = hits
     present = np.zeros(len(maps), np.bool_)
     present[rows] = True
     return items.take(to_arrow(places, ~present)), present
+
+
+def _plain_words(values: pa.StringArray, plain: npt.NDArray[np.bool_]) -> TermValues:
+    """Return the words of ASCII texts; the rows are the texts' numbers and go up."""
+    values = pc.ascii_lower(pa.concat_arrays([values]))
+    _, offsets_buffer, characters = values.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32, len(values) + 1).astype(np.int64)
+    data = np.frombuffer(characters or b"", np.uint8)[: offsets[-1]]
+    begin, end = _bounds(data, offsets)
+    words = pa.StringArray.from_buffers(*_sliced(data, begin, end))
+    encoded = words.dictionary_encode()
+    rows = np.searchsorted(offsets, begin, side="right") - 1
+    return TermValues(encoded.dictionary, integers(encoded.indices, np.int32), rows)
+
+
+def _bounds(data: npt.NDArray[np.uint8], offsets: Rows) -> tuple[Rows, Rows]:
+    """Return where words begin and end; no word goes over the end of a text."""
+    if not len(data):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    inner = offsets[(offsets > 0) & (offsets < len(data))]
+    is_word = _IS_WORD[data]
+    has_before = np.concatenate([[False], is_word[:-1]])
+    has_before[inner] = False
+    has_after = np.concatenate([is_word[1:], [False]])
+    has_after[inner - 1] = False
+    inside = is_word | ((data == _DOT) & has_before & has_after)
+    before = np.concatenate([[False], inside[:-1]])
+    before[inner] = False
+    after = np.concatenate([inside[1:], [False]])
+    after[inner - 1] = False
+    return np.flatnonzero(inside & ~before), np.flatnonzero(inside & ~after) + 1
+
+
+def _sliced(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> tuple[int, pa.Buffer, pa.Buffer]:
+    """Return the length and the buffers of a string array of some pieces of the data, which do not overlap."""
+    lengths = end - begin
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    mark = np.zeros(len(data) + 1, np.int8)
+    mark[begin] += 1
+    np.add.at(mark, end, -1)
+    characters = data[np.cumsum(mark[:-1], dtype=np.int8).astype(np.bool_)]
+    return len(begin), pa.py_buffer(offsets.tobytes()), pa.py_buffer(characters.tobytes())
+
+
+def _any_words(values: pa.StringArray) -> TermValues:
+    """Return the words of texts, one text after the other."""
+    by_text = [words(value) for value in values.to_pylist()]
+    flat = text_array([word for row in by_text for word in row]).dictionary_encode()
+    rows = np.repeat(np.arange(len(by_text)), [len(row) for row in by_text])
+    return TermValues(flat.dictionary, integers(flat.indices, np.int32), rows)

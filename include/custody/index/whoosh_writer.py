@@ -1,10 +1,7 @@
-"""The slow path: a shard written by Whoosh's own writer, document by document. Needs a real folder.
+"""Whoosh's own side of a shard: which Whoosh the bulk writer knows, its table of contents, and its own slow writer.
 
-It is there for a Whoosh that the bulk writer does not know, and as what the bulk writer is compared with.
-
-`_MAIN_1.toc`: Whoosh's own table of contents of an index of one segment, as Whoosh writes it.
-
-Which Whoosh the bulk writer was made for. Another one may read other bytes, so it gets the stock writer.
+The bulk writer makes the bytes that one release of Whoosh reads. Another release may read other bytes: then Whoosh's
+own writer builds the shard, document by document, in a real folder. The tests compare the two.
 """
 
 from __future__ import annotations
@@ -23,16 +20,59 @@ from whoosh.index import TOC
 from whoosh.writing import IndexWriter
 
 from custody.index.arrays import to_arrow
-from custody.index.fields import ABSENT, NUMBER_FIELDS, POINTER_COLUMN, TEXT_FIELD, TIME_FIELDS, IndexedFields, numbers
-from custody.index.manifest import Description, Manifest, ShardFile, checksums_of
+from custody.index.fields import (
+    ABSENT,
+    NUMBER_FIELDS,
+    POINTER_COLUMN,
+    TEXT_FIELD,
+    TIME_FIELDS,
+    IndexedFields,
+    number_values,
+)
+from custody.index.manifest import Description, Manifest
 from custody.index.number_columns import zones
+from custody.index.paged_file import ShardFile, checksums_of
 from custody.vfs import FileSystem
 
+INDEX_NAME = "MAIN"
+TOC_NAME = f"_{INDEX_NAME}_1.toc"
+RELEASE = (2, 7, 5)
+_TABLE_OF_CONTENTS = -111
+_TERM_INFO = "!BfIBBfII"
 _WRITER_MEGABYTES = 4096  # below the working set Whoosh pickles every posting to run files
 _NUMBERS = (*TIME_FIELDS, *NUMBER_FIELDS)
 
 
-def write_segment(fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: IndexedFields) -> Manifest:
+def whoosh_difference() -> str | None:
+    """Return how the installed Whoosh differs from the one that segments are written for; None when it does not."""
+    facts = {
+        "release": (tuple(whoosh.__version__), RELEASE),
+        "table of contents": (index._CURRENT_TOC_VERSION, _TABLE_OF_CONTENTS),
+        "mark of postings": (whoosh3.WHOOSH3_HEADER_MAGIC, b"W3Bl"),
+        "term information": (whoosh3.W3TermInfo._struct.format, _TERM_INFO),
+    }
+    differences = [
+        f"{what} {got!r} instead of {expected!r}" for what, (got, expected) in facts.items() if got != expected
+    ]
+    return f"Whoosh has {', '.join(differences)}" if differences else None
+
+
+def segment_name(first_event_id: int) -> str:
+    """Return the prefix of the names of a segment's files, which follows from the first event id."""
+    return f"{INDEX_NAME}_{first_event_id:020d}"
+
+
+def toc_bytes(schema: fields.Schema, first_event_id: int, documents: int) -> bytes:
+    """Return the bytes of the table of contents."""
+    segment = W3Segment(W3Codec(), INDEX_NAME, doccount=documents, segid=f"{first_event_id:020d}")
+    segment._fieldlengths = {}
+    storage = RamStorage()
+    TOC(schema, [segment], 1).write(storage, INDEX_NAME)
+    data: bytes = storage.files[TOC_NAME]
+    return data
+
+
+def write_stock_segment(fs: FileSystem, folder: Path, tables: Iterable[pa.Table], indexed: IndexedFields) -> Manifest:
     """Write the events of some tables into an empty folder; all of them are in memory at once.
 
     Durability: on return the content of the files survives power loss; their names when the folder is synced.
@@ -70,7 +110,7 @@ def _add_documents(writer: IndexWriter, table: pa.Table, indexed: IndexedFields)
             columns.append([terms or None for terms in field.values(table).lists(table.num_rows)])
     for name in (*_NUMBERS, POINTER_COLUMN):
         names.append(name)
-        columns.append([None if number == ABSENT else number for number in numbers(table, name).tolist()])
+        columns.append([None if number == ABSENT else number for number in number_values(table, name).tolist()])
     for row in zip(*columns, strict=True):
         writer.add_document(**{name: value for name, value in zip(names, row, strict=True) if value is not None})
 
@@ -82,7 +122,7 @@ def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: IndexedFi
         terms = reader._terms._tindex
         extras = terms.extras
     event_ids = table.column(POINTER_COLUMN).to_pylist()
-    found = {name: numbers(table, name) for name in _NUMBERS}
+    columns = {name: number_values(table, name) for name in _NUMBERS}
     files, checksums = [], []
     for name in fs.list(folder):
         fs.sync_file(folder / name)
@@ -101,46 +141,8 @@ def _described(fs: FileSystem, folder: Path, table: pa.Table, indexed: IndexedFi
         fields=dict(extras["fieldmap"]),
         terms=extras["indexlen"],
         order_type=extras["indextype"],
-        absent={name: int((column == ABSENT).sum()) for name, column in found.items()},
+        absent={name: int((column == ABSENT).sum()) for name, column in columns.items()},
         files=tuple(files),
     )
-    bounds = {name: zones(column) for name, column in found.items()}
+    bounds = {name: zones(column) for name, column in columns.items()}
     return Manifest(description=description, checksums=np.array(checksums, np.uint32), zones=bounds)
-
-
-INDEX_NAME = "MAIN"
-NAME = f"_{INDEX_NAME}_1.toc"
-
-
-def segment_name(first_event_id: int) -> str:
-    """Return the begin of the names of a segment's files: that of a shard is always the same."""
-    return f"{INDEX_NAME}_{first_event_id:020d}"
-
-
-def contents(schema: fields.Schema, first_event_id: int, documents: int) -> bytes:
-    """Return the bytes of the table of contents."""
-    segment = W3Segment(W3Codec(), INDEX_NAME, doccount=documents, segid=f"{first_event_id:020d}")
-    segment._fieldlengths = {}
-    storage = RamStorage()
-    TOC(schema, [segment], 1).write(storage, INDEX_NAME)
-    data: bytes = storage.files[NAME]
-    return data
-
-
-RELEASE = (2, 7, 5)
-_TABLE_OF_CONTENTS = -111
-_TERM_INFO = "!BfIBBfII"
-
-
-def difference() -> str | None:
-    """Return how the installed Whoosh differs from the one that segments are written for; None when it does not."""
-    found = {
-        "release": (tuple(whoosh.__version__), RELEASE),
-        "table of contents": (index._CURRENT_TOC_VERSION, _TABLE_OF_CONTENTS),
-        "mark of postings": (whoosh3.WHOOSH3_HEADER_MAGIC, b"W3Bl"),
-        "term information": (whoosh3.W3TermInfo._struct.format, _TERM_INFO),
-    }
-    differences = [
-        f"{what} {got!r} instead of {expected!r}" for what, (got, expected) in found.items() if got != expected
-    ]
-    return f"Whoosh has {', '.join(differences)}" if differences else None

@@ -1,4 +1,4 @@
-"""Room `lineage`: where data came from and what became of it."""
+"""Lineage of FlowFiles: where data came from and what became of it."""
 
 from custody.lineage.graph import FlowFileNode, Lineage, Lookup, trace
 

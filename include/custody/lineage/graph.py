@@ -1,4 +1,4 @@
-"""Lineage: all events of a FlowFile, of what it came from and of what came of it, as a graph of FlowFiles."""
+"""Lineage: a graph of FlowFiles with all their events, their ancestors and their descendants."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ class FlowFileNode:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The graph around the FlowFiles that were asked for."""
+    """The graph around the requested FlowFiles."""
 
     nodes: dict[str, FlowFileNode]
     events: int
     is_complete: bool
     """False when the bound on events was reached."""
     notices: tuple[str, ...] = ()
-    """What could not be read, and may have had more of it."""
+    """What could not be read, where more of the lineage may be."""
 
     def roots(self) -> list[FlowFileNode]:
-        """Return the FlowFiles that came from no other one here, oldest first."""
+        """Return the FlowFiles without a parent in the graph, oldest first."""
         roots = [node for node in self.nodes.values() if not node.parents]
         return sorted(roots, key=lambda node: (node.events[0].event_time if node.events else 0, node.uuid))
 
     def ancestors(self, uuid: str) -> set[str]:
         """Return the uuids of what a FlowFile came from, its own included."""
-        found: set[str] = set()
-        left = [uuid] if uuid in self.nodes else []
-        while left:
-            one = left.pop()
-            if one not in found:
-                found.add(one)
-                left += self.nodes[one].parents
-        return found
+        ancestors: set[str] = set()
+        pending = [uuid] if uuid in self.nodes else []
+        while pending:
+            one = pending.pop()
+            if one not in ancestors:
+                ancestors.add(one)
+                pending += self.nodes[one].parents
+        return ancestors
 
     def walk(self, toward: str | None = None) -> Iterator[tuple[int, FlowFileNode, bool]]:
-        """Yield (depth, FlowFile, whether seen before) from the roots down; what was seen is not opened again.
+        """Yield (depth, FlowFile, whether seen before) from the roots down; of a seen one no children follow.
 
-        What leads to the FlowFile `toward` comes before what lies beside it.
+        The branches that lead to the FlowFile `toward` come first.
         """
         first = set() if toward is None else self.ancestors(toward)
         seen: set[str] = set()
         starts = sorted(self.roots(), key=lambda node: node.uuid not in first)
-        for start in [*starts, *self.nodes.values()]:  # a cycle has no root
+        for start in [*starts, *self.nodes.values()]:  # a cycle has no root, so every node is a start
             stack = [] if start.uuid in seen else [(0, start.uuid)]
             while stack:
                 depth, uuid = stack.pop()
@@ -72,19 +72,22 @@ class Lineage:
 
 def trace(lookup: Lookup, uuids: Iterable[str], events_max: int) -> Lineage:
     """Follow parents and children from some FlowFiles until nothing new is found or `events_max` is reached."""
-    found: dict[tuple[str, int], Event] = {}  # each writer counts its own ids
-    asked: set[str] = set()
+    events_by_id: dict[tuple[str, int], Event] = {}  # each writer counts its own ids
+    visited: set[str] = set()
     frontier = set(uuids)
-    while frontier and len(found) <= events_max:
+    while frontier and len(events_by_id) <= events_max:
+        # Breadth first: one lookup for a whole generation, and one event more than allowed to know that the bound was
+        # met.
         events = lookup(sorted(frontier), events_max + 1)
-        asked |= frontier
-        found.update(((writer, event.event_id), event) for writer, event in events)
+        visited |= frontier
+        events_by_id.update(((writer, event.event_id), event) for writer, event in events)
         mentioned = {uuid for _, event in events for uuid in _relatives(event)}
-        frontier = mentioned - asked
-    is_complete = not frontier and len(found) <= events_max
-    in_order = sorted(found, key=lambda place: (found[place].event_time, place[1], place[0]))
-    kept = [(writer, found[writer, event_id]) for writer, event_id in in_order[:events_max]]
-    return Lineage(_nodes(kept), len(kept), is_complete)
+        frontier = mentioned - visited
+    is_complete = not frontier and len(events_by_id) <= events_max
+    # Cut in time order, so that a graph that is not complete lacks its newest events and not random ones.
+    in_order = sorted(events_by_id, key=lambda place: (events_by_id[place].event_time, place[1], place[0]))
+    chosen = [(writer, events_by_id[writer, event_id]) for writer, event_id in in_order[:events_max]]
+    return Lineage(_nodes(chosen), len(chosen), is_complete)
 
 
 def _relatives(event: Event) -> Iterator[str]:

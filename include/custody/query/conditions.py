@@ -1,6 +1,4 @@
-"""Times as people write them: ISO 8601, milliseconds, and English such as `yesterday` or `3 hours ago`.
-
-One condition of a query, checked against its field and made into a query that index and scan can answer.
+"""The conditions of a query: each is checked against its field and made into a Whoosh query for index and scan.
 
 A value that its field cannot have is refused, for "0 events" would read as "it never happened": an event type that
 nobody knows, a date that is none, a range whose ends are the wrong way round.
@@ -10,12 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 
 from whoosh import query
-from whoosh.qparser.dateparse import English
-from whoosh.util.times import adatetime, timespan
 
 from custody.errors import InvalidInputError
 from custody.index import (
@@ -23,71 +18,19 @@ from custody.index import (
     STANDARD_FIELDS,
     TEXT_FIELD,
     TIME_FIELDS,
-    parse_time,
+    is_numeric,
     searched_fields,
     term,
     words,
 )
 from custody.model import EventType
 from custody.query.syntax_tree import did_you_mean
-
-_DAY_MS = 86_400_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?W\d{2}-?\d")
-_ISO_WEEK = re.compile(r"\d{4}-?W\d{2}")
-_WEEK_DAYS = 7
-_AGO = re.compile(r"(\d+\s*[a-z]+(?:\s+\d+\s*[a-z]+)*)\s+ago")
-_ENGLISH = English()
-
-Span = tuple[int, int]
-
-
-def time_span(text: str, now_ms: int) -> Span:
-    """Return the first and the last millisecond of what a text means; relative ones count from `now_ms`, days are UTC.
-
-    Raises:
-        InvalidInputError: it means no time.
-    """
-    days = 1 if _ISO_DAY.fullmatch(text) else _WEEK_DAYS if _ISO_WEEK.fullmatch(text) else None
-    if days is not None:
-        first = parse_time(text)
-        return first, first + days * _DAY_MS - 1
-    try:
-        moment = parse_time(text)
-    except InvalidInputError:
-        span = _english(text, now_ms)
-        if span is None:
-            raise
-        return span
-    return moment, moment
-
-
-def _english(text: str, now_ms: int) -> Span | None:
-    words = text.strip().lower()
-    ago = _AGO.fullmatch(words)
-    now = (_EPOCH + timedelta(milliseconds=now_ms)).replace(tzinfo=None)
-    try:
-        found = _ENGLISH.date_from(f"-{ago[1]}" if ago else words, now)
-        if isinstance(found, adatetime | timespan):
-            found = found.disambiguated(now)
-    except (ValueError, OverflowError, TypeError, AttributeError):
-        return None
-    if isinstance(found, datetime):
-        return _ms(found), _ms(found)
-    if isinstance(found, timespan) and isinstance(found.start, datetime) and isinstance(found.end, datetime):
-        return _ms(found.start), _ms(found.end)
-    return None
-
-
-def _ms(moment: datetime) -> int:
-    return (moment.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-
+from custody.query.times import time_span
 
 CONDITIONS_MAX = 10_000
-"""Conditions of one query; one without a field counts once for each field that it is looked for in."""
+"""Bound on the conditions of one query; one without a field counts once for each field that is searched."""
 PATTERNS_MAX = 512
-"""How many of them may be patterns, each of which looks at many terms of its field."""
-
+"""Bound on the patterns among them, each of which compares many terms of its field."""
 TYPE_FIELD = "event_type"
 _NUMBER_MAX = 1 << 62
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+")
@@ -95,7 +38,7 @@ _WORD_PATTERN = re.compile(r"(?:[\w.*?]|\[[^\]]*\])+")
 
 
 class ConditionError(Exception):
-    """A condition that makes no sense; `args` are what is wrong and, or None, what may help."""
+    """A condition makes no sense: what is wrong, and a correction that may help, or None."""
 
     def __init__(self, what: str, correction: str | None = None, *, is_last: bool = False) -> None:
         super().__init__(what, correction)
@@ -109,7 +52,7 @@ def field_help(attributes: Iterable[str], standard: Iterable[str] = STANDARD_FIE
 
 
 class Conditions:
-    """Makes the conditions of one query, counts them, and refuses what makes no sense.
+    """Builds the conditions of one query, counts them, and refuses those that make no sense.
 
     `attributes` and `standard` are what is indexed; `now_ms` is what times such as `-2h` count from.
     """
@@ -134,7 +77,7 @@ class Conditions:
         """
         if name is None:
             names = [one for one in self._texts if one != TEXT_FIELD.name or words(text)]
-            # What is looked for anywhere need not be an event type.
+            # A text for any field need not be an event type.
             return _any_of([self.equals(one, text, is_exact=is_exact or one == TYPE_FIELD) for one in names])
         self._counted()
         if is_numeric(name):
@@ -184,6 +127,7 @@ class Conditions:
         if is_numeric(name):
             start = None if first is None else self.span(name, first)[0]
             end = None if last is None else self._last(name, last)
+            # An empty range would answer "0 events", which reads as "it never happened".
             if start is not None and end is not None and start + without_first > end - without_last:
                 raise ConditionError(*_no_range(first, last, is_reversed=start > end))
             return query.NumericRange(name, start, end, without_first, without_last)
@@ -201,7 +145,7 @@ class Conditions:
             raise ConditionError(f"expected a phrase in {TEXT_FIELD.name} only.")
         return _words(text, is_phrase=True)
 
-    def span(self, name: str, value: object) -> Span:
+    def span(self, name: str, value: object) -> tuple[int, int]:
         """Return the first and the last number that a value of a number or time field means."""
         if isinstance(value, int) and not isinstance(value, bool):
             return bounded(value), bounded(value)
@@ -233,11 +177,6 @@ class Conditions:
             raise ConditionError(f"expected at most {CONDITIONS_MAX} conditions, got more.", "Ask in parts.")
 
 
-def is_numeric(name: str) -> bool:
-    """Whether a field is a number or a time."""
-    return name in NUMBER_FIELDS or name in TIME_FIELDS
-
-
 def bounded(number: int) -> int:
     """Return a number that Whoosh can compare: near the ends of 64 bits it fails while it searches, or matches all."""
     if not -_NUMBER_MAX <= number <= _NUMBER_MAX:
@@ -251,19 +190,19 @@ def short(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _any_of(found: list[query.Query]) -> query.Query:
-    if not found:
+def _any_of(queries: list[query.Query]) -> query.Query:
+    if not queries:
         raise ConditionError("no field of the index can have this text.", "Name a field.")
-    return found[0] if len(found) == 1 else query.Or(found)
+    return queries[0] if len(queries) == 1 else query.Or(queries)
 
 
 def _words(text: str, *, is_phrase: bool) -> query.Query:
-    name, found = TEXT_FIELD.name, words(text)
-    if not found:
+    name, split = TEXT_FIELD.name, words(text)
+    if not split:
         raise ConditionError(f"expected words of letters and digits, got {short(text)}.")
-    if len(found) == 1:
-        return query.Term(name, found[0])
-    return query.Phrase(name, found) if is_phrase else query.And([query.Term(name, word) for word in found])
+    if len(split) == 1:
+        return query.Term(name, split[0])
+    return query.Phrase(name, split) if is_phrase else query.And([query.Term(name, word) for word in split])
 
 
 def _pattern(name: str, text: str) -> query.Query:

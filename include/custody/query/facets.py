@@ -1,4 +1,4 @@
-"""Facets: how the events that match are spread over the values of a field, or over days. Exact, over all of them."""
+"""Facets: the number of matching events for each value of a field, or for each day; exact, over all events."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def facets_of(
 ) -> tuple[Facets, list[str]]:
     """Return the counts over all live shards, and notices.
 
-    A shard that cannot be asked, is older than a field, knows events that must not be given out, or knows events that
-    match and are not `readable` any more, is answered from its logs.
+    A shard is answered from its logs when it cannot be read, is older than a field, has events that must not be given
+    out, or has matching events that are not `readable` any more.
     """
     counts: Facets = {field: Counter() for field in fields}
     notices: list[str] = []
@@ -51,17 +51,18 @@ def facets_of(
     for shard in live.state.shards.values():
         if shard.first_event_time_ms > high or shard.last_event_time_ms < low:
             continue
-        found = None
+        shard_counts = None
+        # The index counts without looking at events, so every event of the shard has to be one that may be counted.
         if live.is_whole(shard) and not len(live.buried_in(shard)):
             try:
                 opened = live.current(shard, needed, old)
                 if opened is not None and readable(opened.search(question)).all():
-                    found = {field: opened.facet(question, field) for field in fields}
+                    shard_counts = {field: opened.facet(question, field) for field in fields}
             except (NotFoundError, CorruptionError, FormatVersionError) as error:
                 live.opened.forget(live.path(shard))
                 notices.append(f"{shard.documents} events were searched without an index, which is slow: {error}")
-        if found is not None:
-            for field, values in found.items():
+        if shard_counts is not None:
+            for field, values in shard_counts.items():
                 counts[field].update(values)
             continue
         for table in log_tables(shard):
@@ -70,13 +71,13 @@ def facets_of(
 
 
 def facets_of_table(counts: Facets, table: pa.Table, question: query.Query, attributes: Sequence[str]) -> None:
-    """Add what a table of events has, which no index holds."""
+    """Add the counts of a table of events that no index holds."""
     scan = Scan(table, attributes)
     matching = scan.match(question)
     for field, counter in counts.items():
         if field == DAY:
-            days, found = np.unique(scan.numbers("event_time")[0][matching] // DAY_MS, return_counts=True)
-            counter.update(dict(zip(map(day_name, days.tolist()), found.tolist(), strict=True)))
+            days, day_counts = np.unique(scan.numbers("event_time")[0][matching] // DAY_MS, return_counts=True)
+            counter.update(dict(zip(map(day_name, days.tolist()), day_counts.tolist(), strict=True)))
             continue
         values = scan.values(field)
         if values is not None and len(values.rows):

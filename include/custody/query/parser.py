@@ -1,13 +1,11 @@
-"""The grammar of queries: lark's LALR parser over custody's tokens; what it does not describe is refused.
-
-A text of values, fields, ranges and brackets becomes a syntax tree. AND binds tighter than OR, NOT
-tighter than both; a space stands for AND, but not beside an OR, where it would be a guess what was meant.
-
-The query language: a strict grammar on custody's fields, with whole identifiers, ISO times and strict field names.
+"""The parser of the query language: a text becomes a syntax tree, and the tree a Whoosh query.
 
 `event_type:SEND AND filename:orders*`, `event_time:[2026-01-01 TO 2026-01-31]`, `file_size:[1000 TO]`,
 `NOT component_type:PutHDFS`, `details:"auto terminated"`. Text without a field is looked for in all text fields.
 Case never matters; both ends of a range belong to it; an end that is a day means the whole day.
+
+The grammar is strict: what it does not describe is refused. AND binds tighter than OR, NOT tighter than both. A space
+stands for AND, except beside an OR, where the meaning would be a guess.
 """
 
 from __future__ import annotations
@@ -34,8 +32,8 @@ from custody.query.syntax_tree import (
     Or,
     Pattern,
     QueryError,
-    Range,
-    Text,
+    TextValue,
+    ValueRange,
     begin,
 )
 from custody.query.tokenizer import QueryToken, Tokenizer
@@ -79,13 +77,13 @@ _CORRECTIONS = {
 }
 
 
-class _AsTheyAre(Lexer):
-    """Passes tokens on that custody makes, where lark would cut a text itself."""
+class _TokenLexer(Lexer):
+    """A lexer for lark that passes on the tokens of custody's own tokenizer."""
 
     __future_interface__ = 2
 
     def __init__(self, _: object) -> None:
-        """Take lark's settings, none of which concerns it."""
+        """Ignore lark's settings."""
 
     def lex(self, lexer_state: LexerState, parser_state: object) -> Iterator[Token]:
         tokens: Any = lexer_state.text
@@ -93,8 +91,8 @@ class _AsTheyAre(Lexer):
 
 
 @v_args(inline=True)
-class _Tree(Transformer[Token, Node]):
-    """Builds the tree from the bottom up, while the text is parsed."""
+class _TreeBuilder(Transformer[Token, Node]):
+    """Builds the syntax tree from the bottom up while the text is parsed."""
 
     def either(self, *children: Node | Token) -> Node:
         parts = _nodes(children)
@@ -109,6 +107,7 @@ class _Tree(Transformer[Token, Node]):
         parts = _nodes(children)
         if len(parts) == 1:
             return parts[0]
+        # Only a space between two conditions, with no AND token, is ambiguous beside an OR.
         implied = None
         for before, child in pairwise(children):
             if implied is None and not isinstance(before, Token) and not isinstance(child, Token):
@@ -123,16 +122,17 @@ class _Tree(Transformer[Token, Node]):
 
     def bracketed(self, *children: Node | Token) -> Node:
         [node] = _nodes(children)
+        # Brackets settle what belongs together, so the space in them is no longer ambiguous.
         return replace(node, implied_at=None) if isinstance(node, And) else node
 
     def text(self, token: QueryToken) -> Leaf:
         text, at = str(token), token.start_pos or 0
         if not set(text) - {"*"}:
             return Everything(at) if token.scope is None else Exists(token.scope, at)
-        return (Pattern if "*" in text or "?" in text else Text)(token.scope, text, at=at)
+        return (Pattern if "*" in text or "?" in text else TextValue)(token.scope, text, at=at)
 
     def text_in_quotes(self, token: QueryToken) -> Leaf:
-        return Text(token.scope, str(token), is_quoted=True, at=token.start_pos or 0)
+        return TextValue(token.scope, str(token), is_quoted=True, at=token.start_pos or 0)
 
     def range(self, opened: QueryToken, *rest: QueryToken) -> Leaf:
         *ends, closed = rest
@@ -140,8 +140,8 @@ class _Tree(Transformer[Token, Node]):
         first, last = ends[:middle], ends[middle + 1 :]
         at = opened.start_pos or 0
         if not first and not last:
-            raise _Endless(at, opened.scope or "")
-        return Range(
+            raise _WithoutEnds(at, opened.scope or "")
+        return ValueRange(
             opened.scope or "",
             str(first[0]) if first else None,
             str(last[0]) if last else None,
@@ -156,8 +156,8 @@ class _Ambiguous(Exception):
     """A space stands for AND beside an OR."""
 
 
-class _Endless(Exception):
-    """A range has no end."""
+class _WithoutEnds(Exception):
+    """A range has neither a first nor a last value."""
 
 
 def _nodes(children: Iterable[Node | Token]) -> tuple[Node, ...]:
@@ -166,7 +166,7 @@ def _nodes(children: Iterable[Node | Token]) -> tuple[Node, ...]:
 
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, start="query", parser="lalr", lexer=_AsTheyAre, transformer=_Tree())
+    return Lark(_GRAMMAR, start="query", parser="lalr", lexer=_TokenLexer, transformer=_TreeBuilder())
 
 
 def parse_tree(text: str, known: Collection[str]) -> Node:
@@ -186,7 +186,7 @@ def parse_tree(text: str, known: Collection[str]) -> Node:
         what = "a space means AND here, and an OR stands beside it."
         correction = "Say with brackets what belongs together: (a b) OR c, or a AND (b OR c)."
         raise QueryError(text, error.args[0], what, correction) from None
-    except _Endless as error:
+    except _WithoutEnds as error:
         at, name = error.args
         what = "expected a first or a last value of the range, got neither."
         raise QueryError(text, at, what, f"Write {name}:* for events that have the field.") from None
@@ -234,7 +234,7 @@ def _query(node: Node, text: str, conditions: Conditions) -> query.Query:
     try:
         return _condition(node, conditions)
     except ConditionError as refused:
-        at = node.last_at if isinstance(node, Range) and refused.is_last else node.at
+        at = node.last_at if isinstance(node, ValueRange) and refused.is_last else node.at
         raise QueryError(text, at, refused.what, refused.correction) from refused
 
 
@@ -246,7 +246,7 @@ def _condition(leaf: Leaf, conditions: Conditions) -> query.Query:
             return conditions.exists(name)
         case Pattern(any_name, value):
             return conditions.pattern(any_name, value)
-        case Text(any_name, value, is_quoted):
+        case TextValue(any_name, value, is_quoted):
             return conditions.equals(any_name, value, is_exact=is_quoted)
     return conditions.between(
         leaf.name, leaf.first, leaf.last, without_first=leaf.without_first, without_last=leaf.without_last

@@ -1,8 +1,8 @@
-"""Searching what one catalog lists: its live shards, newest first, without the events whose log is gone.
+"""The search over the live shards of one catalog, without the events whose log is gone.
 
-Shards that cannot match by their times are not opened. The others are asked from the newest to the oldest, and no
-more of them than the wanted events need; an exact total asks all, but keeps no events. A shard that is gone, damaged,
-or older than a field that is asked for, is answered from its logs.
+Shards whose times cannot match are not opened. The others are asked from the newest to the oldest, and no more of them
+than the wanted events need; an exact total asks all of them, but keeps no events. A shard that is gone, damaged, or
+older than a field of the query, is answered from its logs.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ def search_state(
     live: ShardSet,
     scan_logs: Callable[[AddShard, query.Query], EventIds],
     question: query.Query,
-    window: IdRange | None = None,
+    id_range: IdRange | None = None,
     *,
     count: bool = True,
     pool: Executor | None = None,
 ) -> SearchHits:
-    """Ask the live shards; `scan_logs` gives the ids of those events of a shard's logs that match, found without it.
+    """Ask the live shards; `scan_logs` returns the ids of the matching events of a shard's logs, without the shard.
 
     Shards that are not open yet are opened by the threads of `pool`.
 
     Raises:
         InvalidInputError: a kind of query that custody does not know.
     """
-    begun = time.perf_counter()
-    search = _Search(live, scan_logs, question, window or IdRange())
+    start = time.perf_counter()
+    search = _Search(live, scan_logs, question, id_range or IdRange())
     event_ids, total = search.run(count, pool)
     search.explained.old = len(search._old.names)
     search.notices += search._old.notices()
-    search.explained.seconds = time.perf_counter() - begun
+    search.explained.seconds = time.perf_counter() - start
     return SearchHits(event_ids, total if count else None, tuple(search.notices), search.explained)
 
 
@@ -67,7 +67,7 @@ class _Search:
     live: ShardSet
     scan_logs: Callable[[AddShard, query.Query], EventIds]
     question: query.Query
-    window: IdRange
+    id_range: IdRange
     notices: list[str] = field(default_factory=list)
     explained: SearchStats = field(default_factory=SearchStats)
 
@@ -77,22 +77,24 @@ class _Search:
 
     def run(self, count: bool, pool: Executor | None) -> tuple[EventIds, int]:
         candidates = self._candidates()
+        # Shards of one catalog hold disjoint ranges of ids as a rule. Only after a rebuild, or with gaps in the ids,
+        # do ranges overlap; then the order of shards is not the order of events.
         if any(newer.first_event_id <= older.last_event_id for newer, older in pairwise(candidates)):
-            return self._interleaved(candidates)
-        ordered = candidates[::-1] if self.window.oldest_first else candidates
+            return self._merge_overlapping(candidates)
+        ordered = candidates[::-1] if self.id_range.oldest_first else candidates
         parts: list[EventIds] = []
         counted: dict[str, int] = {}
-        left = self.window.limit
+        missing = self.id_range.limit
         for shard in self._opened(ordered, pool):
             if not self._may_hold(shard):
                 continue
-            if left is not None and left <= 0:
+            if missing is not None and missing <= 0:
                 break
-            found, whole = self._wanted(shard, left)
-            parts.append(found)
+            ids, whole = self._ids_within(shard, missing)
+            parts.append(ids)
             if whole is not None:
                 counted[shard.name] = whole
-            left = None if left is None else left - len(found)
+            missing = None if missing is None else missing - len(ids)
         event_ids = np.concatenate(parts) if parts else NO_IDS
         total = sum(counted[s.name] if s.name in counted else self._count(s) for s in candidates) if count else 0
         return event_ids, total
@@ -100,73 +102,79 @@ class _Search:
     def _candidates(self) -> list[AddShard]:
         """Return the shards that can match by their times, the newest events first."""
         low, high = time_bounds(self.question)
-        found = [
+        candidates = [
             shard
             for shard in self.live.state.shards.values()
             if shard.first_event_time_ms <= high and shard.last_event_time_ms >= low
         ]
         self.explained.shards = len(self.live.state.shards)
-        self.explained.pruned = len(self.live.state.shards) - len(found)
-        return sorted(found, key=lambda shard: shard.first_event_id, reverse=True)
+        self.explained.pruned = len(self.live.state.shards) - len(candidates)
+        return sorted(candidates, key=lambda shard: shard.first_event_id, reverse=True)
 
     def _may_hold(self, shard: AddShard) -> bool:
-        """Whether ids of the window can be in a shard."""
-        below, above = self.window.below, self.window.above
+        """Whether ids of the range can be in a shard."""
+        below, above = self.id_range.below, self.id_range.above
         return (below is None or shard.first_event_id < below) and (above is None or shard.last_event_id > above)
 
     def _opened(self, ordered: Sequence[AddShard], pool: Executor | None) -> Iterator[AddShard]:
         """Yield the shards; those that are not open are opened in waves that grow, a wave at once."""
-        left = iter(ordered)
+        remaining = iter(ordered)
         wave = 1
-        while shards := list(islice(left, wave)):
+        while shards := list(islice(remaining, wave)):
             paths = [self.live.path(shard) for shard in shards]
             closed = [path for path in paths if not self.live.opened.is_open(path)]
             if pool is not None and len(closed) > 1:
                 list(pool.map(self._open_quietly, closed))
             yield from shards
+            # Waves grow: the newest shard alone often answers, and a search without a limit soon opens many at once.
             wave = min(2 * wave, _WAVE_MAX)
 
     def _open_quietly(self, path: Path) -> None:
         try:
             self.live.opened.open(path)
         except (NotFoundError, CorruptionError, FormatVersionError):
-            return  # said when the shard is asked
+            return  # reported when the shard is asked
 
-    def _wanted(self, shard: AddShard, limit: int | None) -> tuple[EventIds, int | None]:
-        """Return what is wanted of one shard, and the number of all its matches when that came out by the way."""
-        window = self.window
+    def _ids_within(self, shard: AddShard, limit: int | None) -> tuple[EventIds, int | None]:
+        """Return the ids of one shard within the range, and the number of all its matches where that is known then."""
+        id_range = self.id_range
         buried = self.live.buried_in(shard)
+        # Hidden events may be among the first matches: ask for as many more as there can be.
         enough = None if limit is None else limit + len(buried)
         if self.live.is_whole(shard):
-            found = self._ask(
+            ids = self._ask(
                 shard,
                 lambda index: index.search(
-                    self.question, enough, below=window.below, above=window.above, oldest_first=window.oldest_first
+                    self.question,
+                    enough,
+                    below=id_range.below,
+                    above=id_range.above,
+                    oldest_first=id_range.oldest_first,
                 ),
             )
-            if found is not None:
+            if ids is not None:
                 self.explained.searched += 1
-                is_all = window.below is None and window.above is None and (enough is None or len(found) < enough)
-                shown = _without(found, buried)
+                is_all = id_range.below is None and id_range.above is None and (enough is None or len(ids) < enough)
+                shown = _without(ids, buried)
                 return shown[:limit], len(shown) if is_all else None
-        everything = self._everything(shard)
-        return IdRange(limit, window.below, window.above, window.oldest_first).of(everything), len(everything)
+        everything = self._all_ids(shard)
+        return IdRange(limit, id_range.below, id_range.above, id_range.oldest_first).of(everything), len(everything)
 
     def _count(self, shard: AddShard) -> int:
         if self.live.is_whole(shard):
             buried = self.live.buried_in(shard)
-            found = self._ask(shard, lambda index: index.count(self.question) - index.count_of(self.question, buried))
-            if found is not None:
+            total = self._ask(shard, lambda index: index.count(self.question) - index.count_of(self.question, buried))
+            if total is not None:
                 self.explained.counted += 1
-                return found
-        return len(self._everything(shard))
+                return total
+        return len(self._all_ids(shard))
 
-    def _everything(self, shard: AddShard) -> EventIds:
+    def _all_ids(self, shard: AddShard) -> EventIds:
         """Return the ids of all live events of a shard that match, going down."""
-        found = self._ask(shard, lambda index: index.search(self.question))
-        if found is None:
-            found = self._scan(shard)
-        shown = _without(found, self.live.buried_in(shard))
+        ids = self._ask(shard, lambda index: index.search(self.question))
+        if ids is None:
+            ids = self._scan(shard)
+        shown = _without(ids, self.live.buried_in(shard))
         return shown if self.live.is_whole(shard) else _live(self.live.state, shown)
 
     def _scan(self, shard: AddShard) -> EventIds:
@@ -174,11 +182,11 @@ class _Search:
         self.explained.scanned += 1
         return np.unique(self.scan_logs(shard, self.question))[::-1]
 
-    def _interleaved(self, candidates: list[AddShard]) -> tuple[EventIds, int]:
-        """Answer from shards whose ids lie between each other's: all of them are asked for everything."""
+    def _merge_overlapping(self, candidates: list[AddShard]) -> tuple[EventIds, int]:
+        """Answer from shards whose id ranges overlap: each is asked for all its matches."""
         self.explained.searched += len(candidates)
-        found = np.unique(np.concatenate([self._everything(shard) for shard in candidates]))[::-1]
-        return self.window.of(found), len(found)
+        ids = np.unique(np.concatenate([self._all_ids(shard) for shard in candidates]))[::-1]
+        return self.id_range.of(ids), len(ids)
 
     def _ask(self, shard: AddShard, ask: Callable[[OpenShard], _Answer]) -> _Answer | None:
         """Return what a shard answers, None when it cannot be read."""
@@ -189,6 +197,7 @@ class _Search:
                 return None
             answer = ask(index)
         except (NotFoundError, CorruptionError, FormatVersionError) as error:
+            # Not kept open: it may be rebuilt at any moment, and the next search is to see the new one.
             self.live.opened.forget(path)
             notice = f"{shard.documents} events were searched without an index, which is slow: {error}"
             if notice not in self.notices:
@@ -209,5 +218,6 @@ def _live(state: CatalogState, event_ids: EventIds) -> EventIds:
     lasts = np.array([file.last_event_id for file in files], np.int64)
     if not files:
         return event_ids[:0]
+    # Live logs do not overlap, so the last log that begins at or before an id is the only one that can hold it.
     holder = np.searchsorted(firsts, event_ids, side="right") - 1
     return event_ids[(holder >= 0) & (event_ids <= lasts[holder])]

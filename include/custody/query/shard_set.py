@@ -1,13 +1,9 @@
-"""What a query says of time: events outside of these bounds cannot match, so shards outside need not be opened.
-
-What a search is asked of and what it answers: the live shards of a catalog, a window, and what was found.
-"""
+"""The live shards of a catalog as a search sees them: which can match, which events are wanted, what was done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +11,7 @@ import numpy.typing as npt
 from whoosh import query
 
 from custody.catalog import AddShard, CatalogState
-from custody.index import OpenShard, ShardCache
+from custody.index import OpenShard, QueryEvaluator, ShardCache, TermSet
 
 TIME = "event_time"
 ALL_TIMES = (-(1 << 63), (1 << 63) - 1)
@@ -25,31 +21,63 @@ TimeBounds = tuple[int, int]
 
 
 def time_bounds(question: query.Query) -> TimeBounds:
-    """Return the least and the greatest event time that can match, ms since the epoch, both included."""
-    match question:
-        case query.NumericRange() if question.fieldname == TIME:
-            first = ALL_TIMES[0] if question.start is None else int(question.start) + bool(question.startexcl)
-            last = ALL_TIMES[1] if question.end is None else int(question.end) - bool(question.endexcl)
-            return first, last
-        case query.And() | query.Require():
-            return reduce(_both, map(time_bounds, question.children()), ALL_TIMES)
-        case query.Or():
-            return reduce(_either, map(time_bounds, question.children()), NO_TIMES)
-        case query.AndNot() | query.AndMaybe():
-            return time_bounds(question.a)
-    return ALL_TIMES
+    """Return the least and the greatest event time that can match, ms since the epoch, both included.
+
+    Raises:
+        InvalidInputError: a kind of query that custody does not know.
+    """
+    return _TimeBoundsOf().evaluate(question)
 
 
-def _both(one: TimeBounds, other: TimeBounds) -> TimeBounds:
-    return max(one[0], other[0]), min(one[1], other[1])
+class _TimeBoundsOf(QueryEvaluator[TimeBounds]):
+    """Answers with bounds of the event time; a condition on another field leaves them open."""
 
+    def all(self) -> TimeBounds:
+        return ALL_TIMES
 
-def _either(one: TimeBounds, other: TimeBounds) -> TimeBounds:
-    return min(one[0], other[0]), max(one[1], other[1])
+    def none(self) -> TimeBounds:
+        return NO_TIMES
+
+    def any_term(self, name: str) -> TimeBounds:
+        return ALL_TIMES
+
+    def term(self, name: str, text: str) -> TimeBounds:
+        return ALL_TIMES
+
+    def prefix(self, name: str, text: str) -> TimeBounds:
+        return ALL_TIMES
+
+    def wildcard(self, name: str, pattern: str) -> TimeBounds:
+        return ALL_TIMES
+
+    def phrase(self, name: str, words: Sequence[str]) -> TimeBounds:
+        return ALL_TIMES
+
+    def number_range(self, name: str, first: int | None, last: int | None) -> TimeBounds:
+        if name != TIME:
+            return ALL_TIMES
+        return ALL_TIMES[0] if first is None else first, ALL_TIMES[1] if last is None else last
+
+    def term_range(self, question: query.TermRange) -> TimeBounds:
+        return ALL_TIMES
+
+    def intersect(self, parts: Iterable[TimeBounds]) -> TimeBounds:
+        firsts, lasts = zip(ALL_TIMES, *parts, strict=True)
+        return max(firsts), min(lasts)
+
+    def unite(self, parts: Iterable[TimeBounds], terms: Mapping[str, TermSet]) -> TimeBounds:
+        if terms:
+            return ALL_TIMES
+        firsts, lasts = zip(NO_TIMES, *parts, strict=True)
+        return min(firsts), max(lasts)
+
+    def complement(self, part: TimeBounds) -> TimeBounds:
+        # Bounds say what cannot match, not what does: nothing follows for the other events.
+        return ALL_TIMES
 
 
 def fields_of(question: query.Query) -> set[str]:
-    """Return the names of the fields that a query asks."""
+    """Return the names of the fields in a query."""
     return {name for leaf in question.leaves() if (name := getattr(leaf, "fieldname", None)) is not None}
 
 
@@ -60,7 +88,7 @@ _NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class IdRange:
-    """Which of the events that match are wanted: at most `limit`, the newest first or the oldest first.
+    """The range of ids that a search returns: at most `limit` of them, the newest first or the oldest first.
 
     `below` and `above` leave out the events with these ids and all on the other side of them.
     """
@@ -72,12 +100,12 @@ class IdRange:
 
     def of(self, event_ids: EventIds) -> EventIds:
         """Return what is wanted of the ids of all events that match, which go down."""
-        found = event_ids
+        ids = event_ids
         if self.below is not None:
-            found = found[found < self.below]
+            ids = ids[ids < self.below]
         if self.above is not None:
-            found = found[found > self.above]
-        return (found[::-1] if self.oldest_first else found)[: self.limit]
+            ids = ids[ids > self.above]
+        return (ids[::-1] if self.oldest_first else ids)[: self.limit]
 
     @property
     def is_whole(self) -> bool:
@@ -108,7 +136,7 @@ class OldShards:
 
 @dataclass(frozen=True, slots=True)
 class ShardSet:
-    """The shards that a catalog lists, where they are, and which live events must not be given out, sorted by id."""
+    """The live shards of a catalog, and the ids of live events that must not be given out (`buried`), sorted."""
 
     opened: ShardCache
     state: CatalogState
@@ -135,7 +163,8 @@ class ShardSet:
         path = self.path(shard)
         index = self.opened.open(path)
         if not index.fields.issuperset(fields):
-            # It may have been made anew since it was opened.
+            # It may have been rebuilt since it was opened.
+            # An open shard stays mapped when its folder is replaced: the new one may have the field.
             self.opened.forget(path)
             index = self.opened.open(path)
         lacking = set(fields).difference(index.fields)
@@ -148,7 +177,7 @@ class ShardSet:
 
 @dataclass(slots=True)
 class SearchStats:
-    """What a search did: shards by what became of them, and how long it took."""
+    """The statistics of a search: how many shards were handled in which way, and how long it took."""
 
     shards: int = 0
     pruned: int = 0
@@ -167,7 +196,7 @@ class SearchStats:
 
 @dataclass(frozen=True, slots=True)
 class SearchHits:
-    """The ids of the events that are wanted, in the wanted order; `total` counts all that match, None if not asked."""
+    """The ids of a search in the requested order; `total` counts all matches, None when it was not requested."""
 
     event_ids: EventIds
     total: int | None

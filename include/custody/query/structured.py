@@ -1,5 +1,6 @@
-"""The query language as JSON, for programs and forms: one object a condition, nothing to quote.
+"""Structured queries: the query language as JSON, for programs and forms, with nothing to quote.
 
+One object is one condition:
 `{"and": [{"field": "event_type", "equals": "SEND"}, {"not": {"field": "filename", "wildcard": "*.tmp"}}]}`,
 `{"field": "file_size", "from": 1000, "to": 2000}`, `{"field": "details", "phrase": "auto terminated"}`, `{}` for all.
 """
@@ -11,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from whoosh import query
 
 from custody.errors import InvalidInputError
-from custody.index import NUMBER_FIELDS, STANDARD_FIELDS, TEXT_FIELD
-from custody.query.conditions import CONDITIONS_MAX, TYPE_FIELD, ConditionError, Conditions, is_numeric, short
+from custody.index import NUMBER_FIELDS, STANDARD_FIELDS, TEXT_FIELD, is_numeric
+from custody.query.conditions import CONDITIONS_MAX, TYPE_FIELD, ConditionError, Conditions, short
 from custody.query.tokenizer import DEPTH_MAX, QUERY_CHARACTERS_MAX, unknown_field
 
 
 class _Builder:
-    """Turns objects into a query; counts them, so that no request grows without bound."""
+    """Turns JSON objects into a query; counts them, so that no request grows without bound."""
 
     def __init__(self, conditions: Conditions) -> None:
         self._conditions = conditions

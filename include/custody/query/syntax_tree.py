@@ -1,9 +1,7 @@
-"""What is wrong with a query: where in its text, what was expected there, and what was probably meant.
+"""The syntax tree of a query, its canonical text, and the error that points into a query's text.
 
-A query as it was understood: conditions, joined by AND, OR and NOT; and its text in one fixed form.
-
-What `printed` gives reads back as the same tree (where it is not longer than a query may be), so it shows without
-doubt what a query asks.
+`printed` gives a tree in one fixed form, which reads back as the same tree where it is not longer than a query may be:
+it shows without doubt how a query was understood.
 """
 
 from __future__ import annotations
@@ -38,18 +36,18 @@ class QueryError(InvalidInputError):
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that are most like a name, or hold it as one of their parts; the likeliest first."""
+    """Return the known names most like a name, or with it as one of their parts; the likeliest first."""
     names = list(known)
     small = {item.casefold(): item for item in names}
-    found = [small[item] for item in get_close_matches(name.casefold(), small, _NAMES_MAX, _ALIKE)]
+    similar = [small[item] for item in get_close_matches(name.casefold(), small, _NAMES_MAX, _ALIKE)]
     parts = [item for item in names if name and name.casefold() in item.casefold().replace(".", "_").split("_")]
-    return list(dict.fromkeys([*found, *parts]))[:_NAMES_MAX]
+    return list(dict.fromkeys([*similar, *parts]))[:_NAMES_MAX]
 
 
 def did_you_mean(name: str, known: Iterable[str], template: str = "{}") -> str | None:
     """Return the question whether one of the nearest names was meant; None when none is near."""
-    found = nearest(name, known)
-    return f"Did you mean {' or '.join(template.format(item) for item in found)}?" if found else None
+    names = nearest(name, known)
+    return f"Did you mean {' or '.join(template.format(item) for item in names)}?" if names else None
 
 
 TO = "TO"
@@ -72,7 +70,7 @@ class Exists:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextValue:
     """A value of a field, of any text field where `name` is None; `is_quoted` says that it is taken as it is."""
 
     name: str | None
@@ -91,7 +89,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ValueRange:
     """Values between two ends, of which at least one is there; an end may be left out of it."""
 
     name: str
@@ -126,12 +124,12 @@ class Or:
     parts: tuple[Node, ...]
 
 
-Leaf = Everything | Exists | Text | Pattern | Range
+Leaf = Everything | Exists | TextValue | Pattern | ValueRange
 Node = Leaf | Not | And | Or
 
 
 def begin(node: Node) -> int:
-    """Return where the first condition of a tree stands."""
+    """Return the place of the first condition of a tree."""
     match node:
         case Not(part):
             return begin(part)
@@ -148,7 +146,7 @@ def printed(node: Node) -> str:
         case And(parts=parts):
             return " AND ".join(map(_bracketed, parts))
         case Or(parts):
-            # AND binds tighter: brackets around it would only count against the depth.
+            # AND binds tighter than OR: brackets around it would only use up depth.
             return " OR ".join(_bracketed(part) if isinstance(part, Or) else printed(part) for part in parts)
     return _leaf(node)
 
@@ -163,12 +161,12 @@ def _leaf(node: Leaf) -> str:
             return "*"
         case Exists(name):
             return f"{name}:*"
-        case Range():
+        case ValueRange():
             opened, closed = "[{"[node.without_first], "]}"[node.without_last]
             ends = [_end(node.first), TO, _end(node.last)]
             return f"{node.name}:{opened}{' '.join(end for end in ends if end)}{closed}"
     prefix = "" if node.name is None else f"{node.name}:"
-    return prefix + (quoted(node.text) if isinstance(node, Text) and node.is_quoted else node.text)
+    return prefix + (quoted(node.text) if isinstance(node, TextValue) and node.is_quoted else node.text)
 
 
 def _end(text: str | None) -> str:

@@ -1,8 +1,8 @@
-"""Cuts the text of a query into tokens, and refuses what no token can be: the first half of the strict grammar.
+"""The tokenizer of the query language: cuts a text into tokens and refuses what can be no token.
 
-A text is cut by what may stand where: a field is one of the known names with its colon, a text ends at a space or a
-bracket, a quote that is doubled stands for itself. Each text knows the field that it belongs to, so that a mistake is
-found where it was made, with a likely correction.
+What may stand where decides: a field is one of the known names with its colon, a text ends at a space or a bracket, a
+doubled quote stands for itself. Each token knows the field that it belongs to, so that a mistake is reported where it
+was made, with a likely correction.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Tokenizer:
     def __init__(self, text: str, known: Collection[str]) -> None:
         self._text = text
         self._known = known
+        # Longest first: the name of one field may be the beginning of another's, and a name may hold any sign.
         names = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
         self._field = re.compile(rf"({names}):")
         self._at = 0
@@ -85,8 +86,8 @@ class Tokenizer:
             yield self._opened(scope)
         elif character == ")":
             yield self._closed()
-        elif found := self._field.match(self._text, self._at):
-            yield from self._fielded(found[1])
+        elif match := self._field.match(self._text, self._at):
+            yield from self._fielded(match[1])
         else:
             yield from self._value(scope)
 
@@ -95,6 +96,7 @@ class Tokenizer:
         return self._open[-1][1] if self._open else None
 
     def _fielded(self, name: str) -> Iterator[QueryToken]:
+        # The bracket belongs to one field, so a second field in it would silently win or lose.
         if self._scope is not None:
             what = f"a field inside of the brackets that belong to {self._scope}."
             raise self._error(what, f"Close them first, or quote the text: {quoted(name + ':…')}.")
@@ -167,9 +169,9 @@ class Tokenizer:
         sign = _SIGN.fullmatch(text)
         if sign and not (is_number and sign[1] in "+-"):
             raise self._error(f"a text that begins with {sign[1]}.", _meant(scope, sign[1], sign[2], text))
-        if not is_number and (found := _RANKING.fullmatch(text)):
-            what = f"there is no {'boost' if found[2] == '^' else 'fuzzy search'}, for results are not ranked."
-            raise self._error(what, f"Write {found[1]}, or quote the text: {quoted(text)}.")
+        if not is_number and (ranking := _RANKING.fullmatch(text)):
+            what = f"there is no {'boost' if ranking[2] == '^' else 'fuzzy search'}, for results are not ranked."
+            raise self._error(what, f"Write {ranking[1]}, or quote the text: {quoted(text)}.")
         if not any(character.isalnum() or character in "*?_" for character in text):
             raise self._error(f"{_shown(text)} holds neither letter nor digit.", f"Quote it: {quoted(text)}.")
 
@@ -300,7 +302,7 @@ class Tokenizer:
 
 
 def _meant(name: str | None, sign: str, value: str, text: str) -> str:
-    """Return what was probably meant by a sign of comparison or negation before a value."""
+    """Return the likely correction of a sign of comparison or negation before a value."""
     if sign in "+-!":
         instead = f"Write NOT {value}" if sign in "-!" else f"Write {value}"
     elif name is None:
@@ -311,7 +313,7 @@ def _meant(name: str | None, sign: str, value: str, text: str) -> str:
 
 
 def unknown_field(name: str, known: Collection[str], value: str | None = None) -> tuple[str, str]:
-    """Return what to say of a field that is not known, and what may help."""
+    """Return the message about an unknown field, and a correction."""
     near = did_you_mean(name, known, "{}" if value is None else "{}:" + value.replace("{", "{{").replace("}", "}}"))
     correction = (
         f"{near + ' ' if near else ''}Known fields: {', '.join(known)}. Quote a text that contains a colon; "

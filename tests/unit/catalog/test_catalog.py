@@ -15,7 +15,7 @@ from custody.errors import ConflictError, StorageError
 from custody.store import LocalStore
 from custody.vfs import PosixFileSystem
 from tests.support import files_below, python
-from tests.unit.catalog.chain import START_MS, add, build, open_catalog, transactions, value
+from tests.unit.catalog.catalogs import START_MS, add, build, open_catalog, transactions, value
 
 COMMIT = """
 import sys

@@ -27,7 +27,7 @@ from custody.catalog import (
     verify,
 )
 from custody.catalog import catalog as log_module
-from custody.catalog.catalog import publish
+from custody.catalog.catalog import put_object
 from custody.catalog.checkpoints import checkpoint_message, write_checkpoint, write_hint
 from custody.catalog.codec import decode, encode
 from custody.catalog.state import CatalogState
@@ -35,7 +35,7 @@ from custody.clock import ManualClock
 from custody.errors import CorruptionError, StorageError
 from custody.store import LocalStore, ObjectInfo
 from custody.vfs import PosixFileSystem
-from tests.unit.catalog.chain import START_MS, add, build, open_catalog, transactions, value
+from tests.unit.catalog.catalogs import START_MS, add, build, open_catalog, transactions, value
 
 STONE = AddTombstone(id=b"s" * 16, event_ids=[3], reason="asked for")
 CLOCK = ManualClock(START_MS)
@@ -168,16 +168,16 @@ def test_a_commit_that_was_itself_pruned_before_it_looked_again_does_not_claim_t
     tmp_path: Path,
 ) -> None:
     catalog = build(tmp_path, 2)
-    right = publish
+    right = put_object
 
     def published(*args: object) -> bool:
         landed = right(*args)  # type: ignore[arg-type]
-        with patch.object(log_module, "publish", right):
+        with patch.object(log_module, "put_object", right):
             _go_on(tmp_path)
         return landed
 
     with (
-        patch.object(log_module, "publish", published),
+        patch.object(log_module, "put_object", published),
         pytest.raises(StorageError, match="others pruned revision 2 meanwhile"),
     ):
         catalog.commit([add("mine")])

@@ -21,7 +21,7 @@ from custody.store import LocalStore
 from custody.vfs import PosixFileSystem
 from tests.behaviour.places import WrappedStore
 from tests.support import append, event, run_steps
-from tests.unit.catalog.chain import build, transactions
+from tests.unit.catalog.catalogs import build, transactions
 
 CLOCK = ManualClock(1_772_409_600_000)
 

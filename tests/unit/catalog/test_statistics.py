@@ -11,7 +11,7 @@ import pytest
 from custody.catalog import Action, AddFile, RemoveFile, verify
 from custody.catalog.statistics import read_statistics, table_key
 from tests.support import flipped
-from tests.unit.catalog.chain import add, build, open_catalog, transactions
+from tests.unit.catalog.catalogs import add, build, open_catalog, transactions
 
 
 @pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])

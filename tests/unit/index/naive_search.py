@@ -7,7 +7,7 @@ from fnmatch import translate
 
 from whoosh import query
 
-from custody.index.fields import WORDS
+from custody.index.terms import WORDS
 from custody.model import Event
 
 NUMBERS = ("event_time", "lineage_start_date", "file_size", "source_ordinal")

@@ -18,9 +18,10 @@ import pytest
 from whoosh import query
 
 from custody.errors import CorruptionError, InvalidInputError
-from custody.index import build_shard, search_shard
-from custody.index.manifest import NAME, Manifest, checksums_of
-from custody.index.postings_cache import DecodedPostings, PostingsCache
+from custody.index import build_shard
+from custody.index.manifest import NAME, Manifest
+from custody.index.paged_file import checksums_of
+from custody.index.postings import DecodedPostings, PostingsCache
 from custody.index.safe_pickle import NotPlainDataError, plain_data
 from custody.index.shard import OpenShard
 from custody.model import EVENT_SCHEMA, to_batch
@@ -28,7 +29,7 @@ from custody.query import Scan, parse_query
 from custody.query.tokenizer import QUERY_CHARACTERS_MAX
 from custody.vfs import PosixFileSystem
 from tests.support import event, python, sample
-from tests.unit.index.test_shards import table_of
+from tests.unit.index.test_shard import table_of
 
 FS = PosixFileSystem()
 NUMBERS = ("event_time", "file_size")
@@ -154,7 +155,7 @@ def test_a_shard_with_any_bytes_and_right_checksums_is_answered_or_refused(tmp_p
         query.NumericRange("file_size", 100, 5000),
         query.And([query.Term("event_type", "route"), query.Not(query.Prefix("component_type", "r"))]),
     ]
-    expected = [search_shard(FS, path, question).tolist() for question in questions]
+    expected = [OpenShard(FS, path).search(question).tolist() for question in questions]
     chance = random.Random(7)  # noqa: S311
     refused = 0
     for _ in range(150):
@@ -169,14 +170,14 @@ def test_a_shard_with_any_bytes_and_right_checksums_is_answered_or_refused(tmp_p
         try:
             with quicker_than(20):
                 for question in questions:
-                    search_shard(FS, path, question)
+                    OpenShard(FS, path).search(question)
         except CorruptionError as error:
             assert str(path) in str(error)
             refused += 1
         file.write_bytes(good)
         (path / NAME).write_bytes(original)
     assert refused >= 5
-    assert [search_shard(FS, path, question).tolist() for question in questions] == expected
+    assert [OpenShard(FS, path).search(question).tolist() for question in questions] == expected
 
 
 def _seal(path: Path) -> None:

@@ -14,7 +14,7 @@ from custody.repository import Repository
 from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, run_steps, sample
-from tests.unit.index.test_shards import table_of
+from tests.unit.index.test_shard import table_of
 
 ROLLED = 300
 EVENTS = sample(ROLLED + 30)

@@ -70,9 +70,9 @@ def forget_again(workspace: Workspace, names: list[str]) -> str:
         raise ConflictError("; ".join(again.more))
     if not again.actions:
         return "nothing is left to do"
-    note = CatalogAction(note=Note(kind=Note.REPAIRED, text=f"{len(again.names)} were told again from their copies"))
+    note = CatalogAction(note=Note(kind=Note.REPAIRED, text=f"{len(again.restored)} were told again from their copies"))
     after = catalog.commit([note, *again.actions])
-    return f"revision {after.revision}: {len(again.names)} tombstones and marks"
+    return f"revision {after.revision}: {len(again.restored)} tombstones and marks"
 
 
 def write_copies(workspace: Workspace) -> str:

@@ -21,7 +21,7 @@ from custody.catalog import (
     verify,
 )
 from custody.errors import ConflictError, InvalidInputError
-from tests.unit.catalog.chain import add, open_catalog
+from tests.unit.catalog.catalogs import add, open_catalog
 
 
 def hold(name: str, *event_ids: int) -> Action:

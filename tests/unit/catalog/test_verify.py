@@ -16,7 +16,7 @@ from custody.format.names import revision_folder, transaction_file
 from custody.store import LocalStore
 from custody.vfs import PosixFileSystem
 from tests.support import flipped
-from tests.unit.catalog.chain import add, build, open_catalog, transactions, value
+from tests.unit.catalog.catalogs import add, build, open_catalog, transactions, value
 
 
 def test_a_damaged_newest_checkpoint_falls_back_to_an_older_one_or_to_the_transactions(tmp_path: Path) -> None:

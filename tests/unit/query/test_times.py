@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from custody.errors import InvalidInputError
-from custody.index import parse_time
+from custody.query.times import parse_time
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -15,7 +15,6 @@ from custody.index import (
     NUMBER_FIELDS,
     TIME_FIELDS,
     build_shard,
-    search_shard,
     term,
     whoosh_schema,
     whoosh_writer,
@@ -45,11 +44,11 @@ def table_of(events: list[Event], first: int = 500) -> pa.Table:
 
 
 def answers(path: Path) -> list[list[int]]:
-    return [search_shard(FS, path, parse_query(text, ["order.region"])).tolist() for text in QUESTIONS]
+    return [OpenShard(FS, path).search(parse_query(text, ["order.region"])).tolist() for text in QUESTIONS]
 
 
 def ids(path: Path, text: str) -> list[int]:
-    found: list[int] = search_shard(FS, path, parse_query(text, ["a"])).tolist()
+    found: list[int] = OpenShard(FS, path).search(parse_query(text, ["a"])).tolist()
     return found
 
 
@@ -112,10 +111,10 @@ def test_a_half_built_attempt_is_not_a_shard(tmp_path: Path) -> None:
 
 def test_a_shard_that_is_gone_or_no_index_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=NAME):
-        search_shard(FS, tmp_path / NAME, query.Every())
+        OpenShard(FS, tmp_path / NAME).search(query.Every())
     (tmp_path / NAME).mkdir()
     with pytest.raises(CorruptionError, match=NAME):
-        search_shard(FS, tmp_path / NAME, query.Every())
+        OpenShard(FS, tmp_path / NAME).search(query.Every())
 
 
 @pytest.mark.parametrize("change", ["gone", "cut", "one bit of each byte"])
@@ -134,7 +133,7 @@ def test_a_shard_with_a_damaged_file_is_refused_where_the_file_is_needed(tmp_pat
         if not file.name.endswith(("toc", "_stored.col")):  # Whoosh's alone
             with pytest.raises(CorruptionError, match=NAME):
                 for question in questions:
-                    search_shard(FS, path, question)
+                    OpenShard(FS, path).search(question)
         file.write_bytes(good)
     assert len(ids(path, "*")) == built.documents == 50
 
@@ -183,7 +182,7 @@ def test_another_whoosh_gets_its_own_writer_and_the_bulk_writer_refuses_it(
 ) -> None:
     table = table_of(sample(50))
     whole = answers(build_shard(FS, tmp_path / "bulk", table, []).path)
-    assert whoosh_writer.difference() is None
+    assert whoosh_writer.whoosh_difference() is None
     monkeypatch.setattr(whoosh_writer, "RELEASE", (2, 7, 99))
     with pytest.raises(ConfigurationError, match=r"release \(2, 7, 5\) instead of \(2, 7, 99\)"):
         build_shard(FS, tmp_path / "refused", table, [], writer="bulk")

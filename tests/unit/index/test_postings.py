@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.index.postings_cache import DecodedPostings
+from custody.index.postings import DecodedPostings
 
 DOCUMENTS = 5000
 

@@ -19,7 +19,7 @@ from custody.model import Event, EventType
 from custody.query import QueryError, field_help, parse_query, structured_query
 from custody.query.conditions import CONDITIONS_MAX, PATTERNS_MAX
 from custody.query.parser import parse_tree
-from custody.query.syntax_tree import And, Everything, Exists, Node, Not, Or, Pattern, Range, Text, printed
+from custody.query.syntax_tree import And, Everything, Exists, Node, Not, Or, Pattern, TextValue, ValueRange, printed
 from custody.query.tokenizer import DEPTH_MAX
 from custody.repository import Repository
 from tests.support import append, event
@@ -200,9 +200,9 @@ ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 LEAVES = st.one_of(
     st.just(Everything()),
     NAMES.map(Exists),
-    st.builds(Text, st.one_of(st.none(), NAMES), ANY_TEXT, st.just(value=True)),
+    st.builds(TextValue, st.one_of(st.none(), NAMES), ANY_TEXT, st.just(value=True)),
     st.builds(Pattern, NAMES, st.from_regex(r"[a-z]{0,3}[*?][a-z.]{1,3}", fullmatch=True)),
-    st.builds(Range, NAMES, ANY_TEXT, st.one_of(st.none(), ANY_TEXT), st.booleans(), st.booleans()),
+    st.builds(ValueRange, NAMES, ANY_TEXT, st.one_of(st.none(), ANY_TEXT), st.booleans(), st.booleans()),
 )
 
 
@@ -263,14 +263,14 @@ def holds(tree: Node, event: Event) -> bool:
     return leaf_holds(tree, event)
 
 
-def leaf_holds(tree: Exists | Text | Pattern | Range, event: Event) -> bool:
+def leaf_holds(tree: Exists | TextValue | Pattern | ValueRange, event: Event) -> bool:
     if tree.name in NUMBERS:
         return number_holds(tree, getattr(event, tree.name))
     texts = words(event.details) if tree.name == "details" else list(values(event, tree.name))
     match tree:
         case Exists():
             return bool(texts)
-        case Range(_, first, last, without_first, without_last):
+        case ValueRange(_, first, last, without_first, without_last):
             low, high = (None if end is None else end.lower().encode() for end in (first, last))
             return any(
                 (low is None or low < text or (low == text and not without_first))
@@ -280,7 +280,7 @@ def leaf_holds(tree: Exists | Text | Pattern | Range, event: Event) -> bool:
         case Pattern(name, text):
             also = words(event.details) if name is None else []
             return any(fnmatchcase(value, text.lower()) for value in [*texts, *also])
-        case Text(name, text, is_quoted):
+        case TextValue(name, text, is_quoted):
             return (name != "details" and text.lower() in texts) or (
                 name in (None, "details") and wordy(words(event.details), words(text), is_quoted)
             )
@@ -293,14 +293,14 @@ def wordy(found: list[str], wanted: list[str], is_phrase: bool) -> bool:
     return bool(wanted) and any(found[n : n + len(wanted)] == wanted for n in range(len(found)))
 
 
-def number_holds(tree: Exists | Text | Pattern | Range, number: int | None) -> bool:
+def number_holds(tree: Exists | TextValue | Pattern | ValueRange, number: int | None) -> bool:
     if number is None:
         return False
     match tree:
-        case Text(_, text):
+        case TextValue(_, text):
             first, last = span(text)
             return first <= number <= last
-        case Range(_, low, high, without_first, without_last):
+        case ValueRange(_, low, high, without_first, without_last):
             return (low is None or number >= span(low)[0] + without_first) and (
                 high is None or number <= span(high)[1] - without_last
             )
@@ -313,13 +313,13 @@ SOME = st.sampled_from(["orders", "put", "auto", "terminated", "PutHDFS", "EMEA"
 TEXT_FIELDS = st.sampled_from(["filename", "component_type", "component_name", "transit_uri", "attribute.order.region"])
 
 
-def ranges(names: st.SearchStrategy[str], ends: st.SearchStrategy[str]) -> st.SearchStrategy[Range]:
-    def of(name: str, one: str | None, other: str, opened: bool, closed: bool) -> Range:
+def ranges(names: st.SearchStrategy[str], ends: st.SearchStrategy[str]) -> st.SearchStrategy[ValueRange]:
+    def of(name: str, one: str | None, other: str, opened: bool, closed: bool) -> ValueRange:
         low, high = (one, other) if one is None else sorted((one, other), key=lambda end: end.lower().encode())
         if name in NUMBERS and one is not None:
             low, high = sorted((one, other), key=lambda end: span(end)[0])
         same = low is not None and (span(low)[0] + 2 >= span(high)[1] if name in NUMBERS else low == high)
-        return Range(name, low, high, opened and not same, closed and not same)
+        return ValueRange(name, low, high, opened and not same, closed and not same)
 
     return st.builds(of, names, st.one_of(st.none(), ends), ends, st.booleans(), st.booleans())
 
@@ -327,11 +327,13 @@ def ranges(names: st.SearchStrategy[str], ends: st.SearchStrategy[str]) -> st.Se
 ASKED = st.one_of(
     st.just(Everything()),
     st.builds(Exists, st.one_of(TEXT_FIELDS, st.just("details"), st.sampled_from(NUMBERS))),
-    st.builds(Text, st.just("event_type"), st.sampled_from([kind.lower() for kind in EventType])),
-    st.builds(Text, st.one_of(TEXT_FIELDS, st.none(), st.just("details")), SOME, st.booleans()),
-    st.builds(Text, st.just("details"), st.sampled_from(["auto terminated", "terminated auto"]), st.just(value=True)),
-    st.builds(Text, st.sampled_from(["event_time", "lineage_start_date"]), DAYS, st.booleans()),
-    st.builds(Text, st.just("file_size"), SIZES, st.booleans()),
+    st.builds(TextValue, st.just("event_type"), st.sampled_from([kind.lower() for kind in EventType])),
+    st.builds(TextValue, st.one_of(TEXT_FIELDS, st.none(), st.just("details")), SOME, st.booleans()),
+    st.builds(
+        TextValue, st.just("details"), st.sampled_from(["auto terminated", "terminated auto"]), st.just(value=True)
+    ),
+    st.builds(TextValue, st.sampled_from(["event_time", "lineage_start_date"]), DAYS, st.booleans()),
+    st.builds(TextValue, st.just("file_size"), SIZES, st.booleans()),
     st.builds(
         Pattern,
         st.one_of(TEXT_FIELDS, st.none(), st.just("details")),

@@ -1,0 +1,87 @@
+"""Times in queries: ISO 8601, milliseconds since the epoch, and English such as `yesterday` or `3 hours ago`.
+
+A text means a span: a day or a week is all of it, any other time a single millisecond. Times without a zone are UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from whoosh.qparser.dateparse import English
+from whoosh.util.times import adatetime, timespan
+
+from custody.errors import InvalidInputError
+
+_DAY_MS = 86_400_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECONDS = re.compile(r"-?[0-9]{9,40}")  # eight digits are a day
+_ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?W\d{2}-?\d")
+_ISO_WEEK = re.compile(r"\d{4}-?W\d{2}")
+_WEEK_DAYS = 7
+_AGO = re.compile(r"(\d+\s*[a-z]+(?:\s+\d+\s*[a-z]+)*)\s+ago")
+_ENGLISH = English()
+
+TimeSpan = tuple[int, int]
+
+
+def time_span(text: str, now_ms: int) -> TimeSpan:
+    """Return the first and the last millisecond of what a text means; relative ones count from `now_ms`, days are UTC.
+
+    Raises:
+        InvalidInputError: it means no time.
+    """
+    days = 1 if _ISO_DAY.fullmatch(text) else _WEEK_DAYS if _ISO_WEEK.fullmatch(text) else None
+    if days is not None:
+        first = parse_time(text)
+        return first, first + days * _DAY_MS - 1
+    try:
+        moment = parse_time(text)
+    except InvalidInputError:
+        # ISO 8601 first, as it is exact; English only for what is not ISO.
+        span = _english(text, now_ms)
+        if span is None:
+            raise
+        return span
+    return moment, moment
+
+
+def parse_time(text: str) -> int:
+    """Return milliseconds since the epoch of an ISO 8601 date or time (UTC where no zone is given) or of a number.
+
+    Raises:
+        InvalidInputError: it is neither.
+    """
+    if _MILLISECONDS.fullmatch(text):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"time {text!r}: expected ISO 8601, such as 2026-01-31 or 2026-01-31T09:30:00, ms since the epoch, "
+            "or English, such as yesterday, '3 hours ago' or '5 march 2026'."
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _english(text: str, now_ms: int) -> TimeSpan | None:
+    phrase = text.strip().lower()
+    ago = _AGO.fullmatch(phrase)
+    now = (_EPOCH + timedelta(milliseconds=now_ms)).replace(tzinfo=None)
+    try:
+        date = _ENGLISH.date_from(f"-{ago[1]}" if ago else phrase, now)
+        if isinstance(date, adatetime | timespan):
+            date = date.disambiguated(now)
+    except (ValueError, OverflowError, TypeError, AttributeError):
+        return None
+    if isinstance(date, datetime):
+        return _ms(date), _ms(date)
+    if isinstance(date, timespan) and isinstance(date.start, datetime) and isinstance(date.end, datetime):
+        return _ms(date.start), _ms(date.end)
+    return None
+
+
+def _ms(moment: datetime) -> int:
+    return (moment.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
