@@ -333,8 +333,8 @@ def _format_of(entry: Entry) -> Format:
     try:
         return Format(entry.format)
     except ValueError:
-        known = ", ".join(Format)
+        formats = ", ".join(Format)
         raise FormatVersionError(
-            f"quarantine entry {entry.key}: expected a format out of {known}, got {entry.format!r}. "
+            f"quarantine entry {entry.key}: expected a format out of {formats}, got {entry.format!r}. "
             "Name one with --format, or use a newer custody."
         ) from None

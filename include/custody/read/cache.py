@@ -3,7 +3,7 @@
 All readers of one file system share one set of caches. A log is known by its path and digest, so that a log that was
 written anew is opened anew; logs that are live no more are closed. A sealed journal never changes, so its events are
 kept once they are decoded. An open one grows at its end only, so only the new part is decoded and added. What is
-damaged is never kept: it may be whole the next time.
+damaged is never cached: it may be whole the next time.
 """
 
 from __future__ import annotations
@@ -253,11 +253,11 @@ class Caches:
     def live(self, workspace: Workspace, state: CatalogState) -> LiveLogs:
         """Return the live logs of a state; logs that are live no more are closed."""
         home = workspace.paths.home
-        kept = self._states.get(home)
-        if kept is not None and kept[0] is state:
-            return kept[1]
+        former = self._states.get(home)
+        if former is not None and former[0] is state:
+            return former[1]
         logs = LiveLogs.of(state)
-        if kept is not None and state.revision < kept[0].revision:
+        if former is not None and state.revision < former[0].revision:
             return logs  # somebody looks at the past: what is live today stays open
         self._states[home] = state, logs
         listed = {(home / file.path, file.sha256) for file in logs.files}

@@ -204,9 +204,9 @@ def count_facets(
     notices: list[str] = []
     for source in sources:
         live = source.shards(shards)
-        of_writer, told = facets_of(live, source.log_tables, source.readable, question, fields, attributes)
+        of_writer, said = facets_of(live, source.log_tables, source.readable, question, fields, attributes)
         facets_of_table(of_writer, source.tail, question, attributes)
-        notices += told
+        notices += said
         for name, values in of_writer.items():
             counts[name].update(values)
     return counts, notices

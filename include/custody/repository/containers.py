@@ -45,9 +45,9 @@ def container_statuses(settings: Settings, fs: FileSystem | None = None) -> list
     for writer in writers(fs, settings.containers):
         states = writer_states(fs, settings.containers, writer)
         here = {state.container: root for root, state in states.items()}
-        known = {identity: place for state in states.values() for identity, place in state.containers.items()}
-        known |= {identity: str(root) for identity, root in here.items()}
-        for identity, place in sorted(known.items(), key=lambda item: item[1]):
+        places = {identity: place for state in states.values() for identity, place in state.containers.items()}
+        places |= {identity: str(root) for identity, root in here.items()}
+        for identity, place in sorted(places.items(), key=lambda item: item[1]):
             root = here.get(identity)
             sizes = _journal_sizes(fs, root, writer) if root is not None else []
             statuses.append(

@@ -44,7 +44,7 @@ from custody.recovery import adopt as adopt_journals
 from custody.repository import soft_delete
 from custody.repository.content_listing import CleanedContents, ListedClaim, clean_contents, list_claims
 from custody.repository.retention_api import RetentionResult, apply_retention
-from custody.repository.soft_delete import EventSelection, Forgotten
+from custody.repository.soft_delete import EventSelection, ForgetResult
 from custody.repository.status import RepositoryStatus, repository_status
 from custody.retention import Hold, Plan, add_hold, choose, release_hold, standing_holds
 from custody.rollover import is_stale, rebuild_shard
@@ -386,11 +386,11 @@ class Repository:
                 return [(stored.writer, stored.event) for stored in result.events]
 
             lineage = trace(lookup, uuids, self.settings.query.lineage_events_max)
-        told = (*said, *notices)
+        all_notices = (*said, *notices)
         if lineage.events == 0:
-            unread = f" Not all could be read: {told[0]}" if told else ""
+            unread = f" Not all could be read: {all_notices[0]}" if all_notices else ""
             raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.{unread}")
-        return replace(lineage, notices=told)
+        return replace(lineage, notices=all_notices)
 
     def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
         """Yield the transactions of a writer's catalog, oldest first.
@@ -406,7 +406,7 @@ class Repository:
         """Return how far everything has come, read from disk."""
         return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine, self._clock)
 
-    def forget(self, selection: EventSelection, reason: str, writer: str | None = None) -> list[Forgotten]:
+    def forget(self, selection: EventSelection, reason: str, writer: str | None = None) -> list[ForgetResult]:
         """Let no answer give out events of a writer, or of all of them, any more; later events are not affected.
 
         Durability: on return the events of the writers named in the result stay forgotten after a power loss.

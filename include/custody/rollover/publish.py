@@ -20,8 +20,8 @@ from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, rea
 from custody.index import BuiltShard, Indexed, build_shard, describe_shard
 from custody.journal import suspects
 from custody.model import require_keeping
+from custody.workspace.removal import discard
 from custody.workspace.run_reports import UnitReport
-from custody.workspace.step_lease import discard
 from custody.workspace.unit_manifest import UnitManifest, staged_path
 from custody.workspace.workspace import LogFiles, Workspace
 

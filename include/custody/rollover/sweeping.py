@@ -29,8 +29,8 @@ from custody.eventlog import EventLog
 from custody.format.names import parse_written_anew
 from custody.journal import Group, JournalFile
 from custody.model import EVENT_SCHEMA
+from custody.workspace.removal import removal_name
 from custody.workspace.run_reports import UnitReport
-from custody.workspace.step_lease import removal_name
 from custody.workspace.unit_manifest import UnitManifest
 from custody.workspace.workspace import Workspace
 

@@ -58,10 +58,10 @@ def tables_read(connection: duckdb.DuckDBPyConnection, text: str, tables: Collec
         raise QueryRefusedError("expected a query that is not nested as deeply as this one.") from None
     if tree["error"]:
         raise QueryRefusedError(f"{tree['error_message'].rstrip('.!')}.")
-    known = {name.casefold() for name in tables}
+    table_names = {name.casefold() for name in tables}
     own = _value(connection, "select list(lower(view_name)) from duckdb_views() where internal")
-    with_names = _with_names(items, known.union(own))
-    names = (_check(item, known | with_names) for item in items)
+    with_names = _with_names(items, table_names.union(own))
+    names = (_check(item, table_names | with_names) for item in items)
     return {name for name in names if name is not None and name not in with_names}
 
 

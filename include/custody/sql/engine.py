@@ -117,15 +117,15 @@ _SHOWN = 40
 
 
 def on_one_line(text: str) -> str:
-    """Return a message as one line that says in words what it draws."""
-    found = _PLACE.search(text)
+    """Return a message as one line, with the place that the engine draws below it in words."""
+    drawn = _PLACE.search(text)
     place = ""
-    if found:
-        before = len(f"LINE {found[1]}: ")
-        at = found[2][max(len(found[3]) - before, 0) :].strip()
+    if drawn:
+        before = len(f"LINE {drawn[1]}: ")
+        at = drawn[2][max(len(drawn[3]) - before, 0) :].strip()
         shown = at if len(at) <= _SHOWN else f"{at[:_SHOWN]}…"
-        place = f" (line {found[1]}, at {shown})" if shown else f" (line {found[1]}, at its end)"
-        text = text[: found.start()] + text[found.end() :]
+        place = f" (line {drawn[1]}, at {shown})" if shown else f" (line {drawn[1]}, at its end)"
+        text = text[: drawn.start()] + text[drawn.end() :]
     return " ".join(_ADVICE.sub("", text).split()) + place
 
 

@@ -38,7 +38,7 @@ class Moment:
     """Those of the groups that are not live in that state."""
 
 
-class Attempt:
+class SnapshotAttempt:
     """One look at a writer, and what is read from it inside of `with`.
 
     A journal that is gone ends the block without an error: `attempts` then gives another look.
@@ -70,7 +70,7 @@ def look(workspace: Workspace) -> Moment:
     return Moment(groups, state, [group for group in groups if group.first_event_id not in committed])
 
 
-def attempts(workspace: Workspace) -> Iterator[Attempt]:
+def attempts(workspace: Workspace) -> Iterator[SnapshotAttempt]:
     """Yield looks at a writer, to be used with `with`, until one of the blocks comes to its end.
 
     Raises:
@@ -78,7 +78,7 @@ def attempts(workspace: Workspace) -> Iterator[Attempt]:
         CorruptionError: the catalog is damaged.
     """
     for _ in range(_ATTEMPTS_MAX):
-        attempt = Attempt(workspace)
+        attempt = SnapshotAttempt(workspace)
         yield attempt
         if attempt.is_done:
             return
