@@ -91,6 +91,7 @@ class StoredKeys:
             if view is None or workspace.writer != self._writer:
                 view = self._view(workspace if view is None else view.workspace, view)
             views.append(view)
+        # A missing container may hold events of any source, so nothing may be stored without it.
         for view in views:
             view.workspace.require_containers()  # after the reading: what went away meanwhile was not read
         self._views = views
@@ -175,7 +176,7 @@ class StoredKeys:
                 table = EventLog(view.workspace.fs, view.workspace.paths.home / file.path).read(_COLUMNS)
             except NotFoundError:
                 require_expired(view.workspace, file)
-                table = _NO_KEYS
+                table = _NO_KEYS  # expired meanwhile: nothing of it is stored any more
             self._log_keys.put(name, table, 1)
         return table
 

@@ -230,6 +230,7 @@ class Ingest:
     def _store(self, tally: FileTally, accepted: list[Accepted], store: Callable[[Sequence[Event]], range]) -> None:
         tally.read += len(accepted)
         nodes = {key[0] for item in accepted if (key := key_of(item.event)) is not None}
+        # Locked before the look-up and until the events are stored: no other ingest can store them in between.
         if nodes and self._source_locks.take(nodes):
             self._stored_keys.refresh()
         fresh = self._without_stored(tally, accepted)
@@ -259,6 +260,7 @@ class Ingest:
             if former is None:
                 fresh.append(item)
                 if key is not None:
+                    # So that a second one in the same batch is compared with it.
                     stored[key] = self._writer.name, item.event
             elif not (differ := contradictions(former, item.event)):
                 tally.repeated += 1

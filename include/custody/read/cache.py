@@ -31,7 +31,8 @@ from custody.vfs import FileSystem
 from custody.vfs.wrapping import WrappingFileSystem
 from custody.workspace import Workspace
 
-_PARTS_MAX = 64
+EventIds = npt.NDArray[np.int64]
+_CHUNKS_MAX = 64
 _PREAMBLE_BYTES = 8
 _HEAD_RECORDS = 2  # the header and the schema
 
@@ -126,10 +127,10 @@ class TailCache:
             if grown is not None:
                 self._cache.put((path,), grown, grown.decoded.table.nbytes)
                 return grown.decoded
+        # The size before the bytes: what is appended in between must count as new the next time.
         size = fs.size(path)
         decoded, intact_bytes = _decode(fs, path)
         if not decoded.damage and intact_bytes:
-            # The journal may have grown since its size was taken: then it is read again, which does no harm.
             self._cache.put((path,), _OpenJournal(size, intact_bytes, decoded), decoded.table.nbytes)
         return decoded
 
@@ -190,7 +191,8 @@ def _grow(path: Path, data: bytes, former: _OpenJournal) -> _OpenJournal | None:
     if decoded.damage or intact_bytes < head:
         return None
     table = pa.concat_tables([former.decoded.table, decoded.table])
-    if table.column(0).num_chunks > _PARTS_MAX:
+    # A journal that is read after each append would become a table of as many chunks; every column costs by the chunk.
+    if table.column(0).num_chunks > _CHUNKS_MAX:
         table = table.combine_chunks()
     return _OpenJournal(
         len(data), former.intact_bytes + intact_bytes - head, replace(former.decoded, table=table, torn=decoded.torn)
@@ -231,7 +233,7 @@ class LiveLogs:
         lasts = np.array([file.last_event_id for file in files], np.int64)
         return cls(files, firsts, lasts)
 
-    def holders(self, event_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def holders(self, event_ids: EventIds) -> npt.NDArray[np.int64]:
         """Return the number of the log whose range holds each id, -1 where none does."""
         if not self.files:
             return np.full(len(event_ids), -1, np.int64)
@@ -303,10 +305,12 @@ def read_tail(workspace: Workspace, groups: Sequence[Group], on_damage: OnDamage
 
 
 def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventLog | None:
-    """Return a live log whose blocks can be found; None when it expired meanwhile, or is damaged and passed over."""
+    """Return a live log, open; None when it expired meanwhile, or is damaged and was reported."""
     try:
         log = caches_of(workspace).log(workspace, file)
     except NotFoundError:
+        # Retention takes a log out of the catalog before it deletes the file. So a file that is gone is only an error
+        # when the newest state of the catalog still lists it.
         try:
             require_expired(workspace, file)
         except CorruptionError as error:
@@ -324,7 +328,7 @@ def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventL
 
 
 def require_expired(workspace: Workspace, file: AddFile) -> None:
-    """Raise CorruptionError unless a log that is gone was expired since the catalog was read."""
+    """Raise CorruptionError when the newest state of the catalog still lists a log that is gone."""
     if file.path in workspace.state().files:
         path = workspace.paths.home / file.path
         raise CorruptionError(f"{path}: expected a live event log, found no file. Bring it back from a backup.")

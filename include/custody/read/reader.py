@@ -20,12 +20,10 @@ from custody.catalog import AddFile, CatalogState
 from custody.eventlog import OnDamage, TableOfContents, refuse
 from custody.journal import Group, count_waiting
 from custody.model import INT64_MAX, Event, to_events
-from custody.read.cache import caches_of, open_log, read_tail
+from custody.read.cache import EventIds, caches_of, open_log, read_tail
 from custody.read.results import report_absent
 from custody.read.tombstone_filter import visible_events
 from custody.workspace import Workspace, attempts, read_at_one_moment
-
-EventIds = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +76,7 @@ def get_many(
     state = view.state if view else workspace.state()
     live = caches.live(workspace, state)
     holders = live.holders(ids)
+    # Only now: most reads by id find everything in live logs, and need no look at the journals.
     if view is None and (holders < 0).any():
         view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, ids[holders < 0]))
         live = caches.live(workspace, view.state)
@@ -218,6 +217,7 @@ def _walk(
                 if isinstance(part, Group):
                     table = _from(read_tail(workspace, [part], on_damage), position)
                     yield visible_events(state, table)
+                    # Behind what was given: should a journal be gone, the next attempt goes on from here.
                     position = table.column("event_id")[-1].as_py() + 1 if table.num_rows else position
                 elif part.last_event_id >= position:
                     log = open_log(workspace, part, on_damage) if is_wanted(part) else None

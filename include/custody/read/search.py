@@ -39,12 +39,11 @@ from custody.query import (
     search_state,
 )
 from custody.read import reader
+from custody.read.cache import EventIds
 from custody.read.results import LossTracker, Notices
 from custody.read.time_travel import AsOf, snapshot_at
 from custody.read.tombstone_filter import hidden_ids
 from custody.workspace import Workspace
-
-EventIds = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +333,7 @@ class WriterMatches:
     def _next(self, count: int) -> EventIds:
         """Return the next ids, at most `count`, none behind the last one; they are not given again."""
         if not len(self._ids) and self._may_follow:
-            # Twice as many each time: a search whose first matches cannot be read needs few rounds.
+            # Twice as many each time, so that a search whose first matches cannot be read needs few rounds.
             self._window *= 2
             self._find_ids()
         ids, self._ids = self._ids[:count], self._ids[count:]
@@ -354,6 +353,7 @@ class WriterMatches:
         self.notices.update(dict.fromkeys(answer.notices))
         ids = np.unique(np.concatenate([answer.event_ids, window.of(self._waiting)]))
         ids = (ids if request.oldest_first else ids[::-1])[: self._window]
+        # A window that is not full was the last one: nothing matches behind it.
         self._may_follow = len(ids) == self._window
         self._ids = ids
         return answer
@@ -382,8 +382,10 @@ def _places(sources: Iterable[SearchSource], page: Page) -> list[tuple[SearchSou
     cursor = _decoded(page)
     places = []
     for source in sources:
+        # Newest first, a writer that was not there at the first page has only events that come before that page. Oldest
+        # first, its events come behind, so it is searched from its beginning.
         if cursor is not None and not page.oldest_first and source.writer not in cursor.places:
-            continue  # a writer that was not there at the first page
+            continue
         place = cursor.places.get(source.writer) if cursor else None
         start = source.view.next_event_id if not page.oldest_first else -1
         places.append((source, start if place is None else place))

@@ -101,7 +101,8 @@ class SqlResult:
             try:
                 self._begin(sources, text)
             except LogGoneError:
-                continue  # it expired since it was looked up, or looking it up again says that it is lost
+                # It expired since the sources were looked up; if it is lost instead, the next look-up raises.
+                continue
             return
         raise ConflictError("SQL: logs expire too fast to be read. Try again.")
 
@@ -142,7 +143,7 @@ class SqlResult:
         self.close()
 
     def _begin(self, sources: Callable[[], SqlSources], text: str) -> None:
-        # The engine starts while the sources are looked up.
+        # The engine starts while the sources are looked up: its start takes about as long.
         self._engine = EngineQuery(text, _TABLES, self._limits)
         try:
             self._sources = found = sources()
@@ -164,6 +165,7 @@ class SqlResult:
         except EngineFailedError as error:
             for damage in self._sources.damage():
                 raise CorruptionError(f"{damage} The option --skip-damaged leaves it out.") from error
+            # No block is damaged, so the query itself failed.
             raise InvalidInputError(str(error)) from error.__cause__
 
 

@@ -37,6 +37,7 @@ def snapshot_at(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snaps
     if revision is None:
         return None
     state = workspace.catalog.at(revision)
+    # The tombstones of today, also for the events of then: what was forgotten is never given out again.
     tombstones = {**state.tombstones, **_later_tombstones(workspace, revision, newest.revision)}
     state = replace(state, tombstones=LayeredMap(tombstones))
     return Snapshot(_without_lost_logs(workspace, state, on_damage), EVENT_SCHEMA.empty_table())

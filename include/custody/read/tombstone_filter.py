@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import AddFile, AddTombstone, CatalogState, columns_needed, may_mean, visible
 from custody.eventlog import Damage, EventLog, OnDamage
-from custody.read.cache import caches_of, open_log
+from custody.read.cache import EventIds, caches_of, open_log
 from custody.workspace import Workspace
 
-EventIds = npt.NDArray[np.int64]
 _NONE = np.empty(0, np.int64)
 
 
@@ -46,10 +44,11 @@ def hidden_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -
         affecting = [stone for stone in stones if may_mean(stone, *bounds)]
         if not affecting:
             continue
-        key = ("buried", workspace.paths.home, file.path, file.sha256, names)
+        key = ("hidden", workspace.paths.home, file.path, file.sha256, names)
         ids = caches.decoded.get(key)
         if not isinstance(ids, np.ndarray):
             ids, is_whole = _hidden_in(workspace, file, affecting, on_damage)
+            # What was computed beside damage is not kept: the file may be repaired before the next search.
             if is_whole:
                 caches.decoded.put(key, ids, ids.nbytes + 100)
         parts.append(ids)

@@ -117,6 +117,7 @@ def claim_writer_name(
             return workspace.incarnations.claim(members, Known(tuple(states.values())), clock)
         except ConfigurationError:
             pass  # the name is another's: taken over below
+        # First the epoch, which refuses the other machine's commits: only then the greatest id is final.
         if workspace.catalog.load().revision >= 0:
             workspace.catalog.begin_epoch()
         staged = [log.last_event_id + 1 for manifest in workspace.manifests() for log in manifest.logs]

@@ -83,6 +83,7 @@ def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group]) -> Unit
         with fs.create(attempt / UNIT_MANIFEST) as file:
             file.write(manifest.encode())
             file.sync()
+        # Everything in the folder is durable before it gets its name: a folder with a unit's name is always whole.
         fs.sync_directory(attempt)
         _publish(fs, attempt, folder)
     except BaseException:

@@ -127,6 +127,7 @@ class Commit(Step):
             except (NotFoundError, CorruptionError, StorageError) as error:
                 failure = failure or error
                 continue
+            # Late, so that an attempt that lost its lease while it read the files stops here.
             workspace.check()
             next_event_id = manifest.logs[-1].last_event_id + 1
             try:

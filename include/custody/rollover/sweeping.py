@@ -82,6 +82,7 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
     Of what is staged, only the units of these groups are read: there are as many sweeps as units.
     """
     fs = workspace.fs
+    # Settled: only what is certain to stay live allows to remove a journal.
     state = workspace.catalog.settle()
     staged = workspace.manifests(groups)
     empty = {group for manifest in staged if not manifest.logs for group in manifest.groups}

@@ -68,6 +68,7 @@ def take_rollover(
         SupersededError: a later try of the same task has it.
     """
     fs, clock = fs or PosixFileSystem(), clock or SystemClock()
+    # Above the catalog's epoch even when the folder of leases was lost: an epoch is never given out twice.
     floor = open_catalog(settings, writer, fs, clock).load().epoch
     lease = take_lease(
         settings,
@@ -80,6 +81,7 @@ def take_rollover(
         take_over=take_over,
         wait_seconds=wait_seconds,
     )
+    # An attempt that did not end well may be stopped right before its commit, and go on at any time.
     if not lease.clean:
         _fence(Workspace(settings, writer, fs, clock, lease))
     return lease
