@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.02
 
 
 class SlotWriter(JournalWriter):
-    """A journal writer that says which slot it holds."""
+    """A journal writer that holds a slot."""
 
     def __init__(self, fs: FileSystem, settings: Settings, name: str, clock: Clock) -> None:
         options = journal_options(settings)

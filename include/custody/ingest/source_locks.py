@@ -65,7 +65,7 @@ class SourceLocks:
         try:
             for stripe in stripes:
                 self._lock(stripe, deadline)
-            # All marks are set, whatever the first ones tell: each stripe has a former holder of its own.
+            # All marks are set, whatever the first ones show: each stripe has a former holder of its own.
             is_new = [self._set_mark(stripe) for stripe in stripes]
         except BaseException:
             self.end()

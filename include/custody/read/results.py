@@ -3,8 +3,8 @@
 Readers pass what they meet to a callback, `OnDamage`, as one kind of thing: a `Damage` to a file, an `Absence` of
 events that are out of reach, or `NewerColumns` that this custody cannot show. `Notices` collects them for an answer.
 
-An absence is no damage: nobody can say what a container holds that is not there. What is known is told: which ids
-nothing else holds, and from which id on nothing is known at all.
+An absence is no damage: nobody knows what a missing container holds. The notice says what is known: the ids that
+nothing else holds, and the id from which on nothing is known at all.
 """
 
 from __future__ import annotations

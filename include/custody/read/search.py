@@ -60,7 +60,7 @@ class SearchResult:
 
     Each writer's events come in the order of their ids, the last stored first (or the first stored, with
     `oldest_first`); writers are merged by event time. `cursor` asks for the next page, None when there is none.
-    `explained` says for each writer what was done.
+    `explained` describes for each writer what the search did.
     """
 
     total: int

@@ -82,7 +82,7 @@ class SqlResult:
     a log expired meanwhile.
 
     Raises:
-        InvalidInputError: the query cannot be read, is not one SELECT, asks for what is not allowed, or as `batches`.
+        InvalidInputError: the query cannot be read, is not one SELECT, names what is not allowed, or as `batches`.
         CorruptionError: as `batches`.
     """
 
@@ -257,8 +257,8 @@ class SqlSources:
 def _transactions(workspaces: Sequence[Workspace], notices: Notices) -> pa.Table:
     """Return the transactions of all writers; each was checked against its predecessor, as far as that is there.
 
-    What cannot be read is left out and named: what a later transaction says is lost for good in any case, all else
-    only if `notices` take note of it.
+    A transaction that cannot be read is left out and named if `notices` are not strict; in any case if a later
+    transaction declares it lost for good.
 
     Raises:
         CorruptionError: a transaction is damaged or missing, and `notices` are strict.

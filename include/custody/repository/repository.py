@@ -69,6 +69,14 @@ class Repository:
     >>> repository.search("event_type:SEND AND filename:orders*")  # doctest: +SKIP
     """
 
+    def __init__(self, settings: Settings, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self._fs: FileSystem = fs or PosixFileSystem()
+        self._clock: Clock = clock or SystemClock()
+        self._shards = Shards(self._fs, settings.query.open_shards_max)
+        self._workspaces: dict[str, Workspace] = {}
+        self.quarantine = Quarantine(self._fs, settings.quarantine, settings.repository.quarantine_bytes_max)
+
     @classmethod
     def open(cls, root: str | Path) -> Self:
         """Open the repository in a folder.
@@ -96,14 +104,6 @@ class Repository:
         fs.write_durably(root / SETTINGS_FILE, default_settings_file().encode())
         return cls.open(root)
 
-    def __init__(self, settings: Settings, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
-        self.settings = settings
-        self._fs: FileSystem = fs or PosixFileSystem()
-        self._clock: Clock = clock or SystemClock()
-        self._shards = Shards(self._fs, settings.query.open_shards_max)
-        self._workspaces: dict[str, Workspace] = {}
-        self.quarantine = Quarantine(self._fs, settings.quarantine, settings.repository.quarantine_bytes_max)
-
     def workspace(self, writer: str | None = None) -> Workspace:
         """Return one writer's files; the writer of the settings when none is named."""
         name = writer or self.settings.repository.writer
@@ -115,8 +115,6 @@ class Repository:
     def workspaces(self) -> list[Workspace]:
         """Return the files of every writer that has any."""
         return [self.workspace(item.writer) for item in Workspace.all(self.settings, self._fs)]
-
-    # Writing
 
     @contextmanager
     def writer(self, *, wait_seconds: float | None = None) -> Iterator[SlotWriter]:
@@ -189,7 +187,7 @@ class Repository:
     def content(self, of: Event | ContentClaim, *, previous: bool = False) -> Content:
         """Return the content of an event or of a claim; with `previous`, the content before the event.
 
-        Its bytes are read and checked when they are asked for: `chunks` for any size, `read` for what fits in memory.
+        Its bytes are read and checked on demand: `chunks` for any size, `read` for what fits in memory.
 
         Raises:
             NotFoundError: there is no claim, or its content is elsewhere, expired or erased.
@@ -234,8 +232,6 @@ class Repository:
         else:
             with Session(component, writer, self._clock) as session:
                 yield session
-
-    # Reading
 
     def get(self, event_id: int, writer: str | None = None) -> Event:
         """Return one event, acknowledged or live; an id that several writers have given needs the writer's name.
@@ -297,10 +293,10 @@ class Repository:
         return EventStream(reader.tables_between(workspace, start_ms, end_ms, notices), notices)
 
     def sql(self, text: str, *, seconds_max: float | None = None, skip_damaged: bool = False) -> SqlResult:
-        """Ask all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.
+        """Query all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.
 
         Raises:
-            InvalidInputError: the query cannot be read, or asks for what is not allowed.
+            InvalidInputError: the query cannot be read, or names what is not allowed.
             CorruptionError: what the query has to read is damaged; `skip_damaged` leaves it out instead.
         """
         from custody.read.sql import SqlResult, SqlSources
@@ -363,8 +359,8 @@ class Repository:
         notices = Notices(strict=False)
         workspaces = self._searched(writer, as_of)
         sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question))
-        counts, said = count_facets(sources, self._shards, question, attributes, fields)
-        return counts, (*said, *notices)
+        counts, index_notices = count_facets(sources, self._shards, question, attributes, fields)
+        return counts, (*index_notices, *notices)
 
     def lineage(self, uuids: Sequence[str]) -> Lineage:
         """Return all that led to some FlowFiles and all that came of them; what could not be read is in its notices.
@@ -373,7 +369,7 @@ class Repository:
             NotFoundError: no event mentions any of them.
         """
         notices = Notices(strict=False)
-        said: dict[str, None] = {}
+        index_notices: dict[str, None] = {}
         attributes = self.settings.index.attributes
         with ThreadPoolExecutor(_OPENING_THREADS) as pool:
             # All of one moment; and journals that wait are decoded once, not for each generation.
@@ -382,11 +378,11 @@ class Repository:
             def lookup(flowfiles: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
                 terms = query.Or([query.Term("flowfile_uuid", uuid.lower()) for uuid in flowfiles])
                 result = search(sources, self._shards, terms, attributes, Page(events_max), pool)
-                said.update(dict.fromkeys(result.notices))
+                index_notices.update(dict.fromkeys(result.notices))
                 return [(stored.writer, stored.event) for stored in result.events]
 
             lineage = trace(lookup, uuids, self.settings.query.lineage_events_max)
-        all_notices = (*said, *notices)
+        all_notices = (*index_notices, *notices)
         if lineage.events == 0:
             unread = f" Not all could be read: {all_notices[0]}" if all_notices else ""
             raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.{unread}")
@@ -399,8 +395,6 @@ class Repository:
             ConfigurationError: several writers have events and none is named.
         """
         return self.workspace(self._one_writer(writer)).catalog.timeline()
-
-    # Looking after what is stored
 
     def status(self) -> RepositoryStatus:
         """Return how far everything has come, read from disk."""
@@ -431,7 +425,7 @@ class Repository:
         """Erase forgotten events from the live logs of a writer, or of all of them, and join small logs.
 
         The old logs stay, unlisted, until the catalog is pruned and its garbage collected. What is not live yet is
-        left to a later call. What went wrong with a unit stands in its report; the others are done all the same.
+        left to a later call. An error of a unit is in its report and stops no other unit.
 
         Durability: on return what the reports without an error say survives power loss.
 
@@ -582,7 +576,7 @@ class Repository:
         return [self.workspace(name) for name in names]
 
     def _searched(self, writer: str | None, as_of: AsOf | None) -> list[Workspace]:
-        """Return the files of a writer, or of all; a revision says nothing without its writer."""
+        """Return the files of a writer, or of all; a revision needs its writer."""
         if isinstance(as_of, int):
             writer = self._one_writer(writer)
         return self.workspaces() if writer is None else [self.workspace(writer)]

@@ -2,7 +2,8 @@
 
 Two things are announced. New event logs, `new_logs_since`, are read from the catalogs alone. Groups of journals that
 wait for a run are announced by a `GroupWatch`, which remembers in a file of the repository, the mark, the newest group
-of each writer that was announced. The ids of a writer go up, so one number a writer tells which groups are new.
+of each writer that was announced. The ids of a writer go up, so one number for each writer is enough to know which
+groups are new.
 
 The mark is written only after somebody took the announcement over durably. A watcher that is killed in between
 announces the same once more; it never announces too little.

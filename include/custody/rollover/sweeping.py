@@ -1,7 +1,7 @@
 """Sweeping: removal of journals whose events are in live logs, and of the staged units that they became.
 
-A journal goes only with proof that the live logs hold its events. That a group is live is told by its first event id
-alone, and this is not enough: two machines with one writer name both have a group 0, and a container that was given up
+A journal goes only with proof that the live logs hold its events. The catalog knows a live group by its first event id
+alone, and that is not enough: two machines with one writer name both have a group 0, and a container that was given up
 and comes back may have journals that no log has seen. So the events are looked for in the logs that say that they hold
 the group: by their ids where log and journal are of one incarnation, which gives no id twice, else event for event.
 
@@ -45,7 +45,7 @@ class Proof(Enum):
     OTHER = "other"
     """It has events that the logs do not have: nothing else holds them."""
     UNKNOWN = "unknown"
-    """A log cannot be read, so nobody can tell."""
+    """A log cannot be read, so it is unknown."""
 
 
 # By journal, its size, and the digests of the logs: as long as none of them changes, neither does the answer.
@@ -192,7 +192,7 @@ def _ids(workspace: Workspace, file: AddFile) -> _Ids:
 
 
 def _compare(workspace: Workspace, files: Sequence[AddFile], journal: JournalFile) -> tuple[int, bool]:
-    """Return how many ids journal and logs have in common, and whether they mean the same events."""
+    """Return how many ids journal and logs have in common, and whether these are the same events."""
     events = journal.table()
     ids = events.column("event_id").combine_chunks()
     parts = [

@@ -1,6 +1,6 @@
 """What a query may name: the tables of its input, and functions that only compute.
 
-The engine itself has views, functions and settings that tell of its inside and of this machine. A query is checked as
+The engine itself has views, functions and settings that reveal its inside and this machine. A query is checked as
 the engine's own parser reads it, before anything of it is bound. Table functions have to be on a list here; of the
 scalar functions, which compute, a few are refused.
 """

@@ -36,7 +36,7 @@ _END_SECONDS = 2.0
 _STDERR_BYTES = 2000
 _SIGNALS_FROM = 128
 _KEPT_VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
-# One thread for numpy, which computes nothing here; memory that is free goes back to the system, and is not reserved.
+# One thread for numpy, which computes nothing here; free memory goes back to the system instead of being reserved.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
@@ -84,7 +84,7 @@ class EngineQuery:
         """Return the tables that the query reads.
 
         Raises:
-            InvalidInputError: the query cannot be read, or asks for what is not allowed.
+            InvalidInputError: the query cannot be read, or names what is not allowed.
         """
         return frozenset(msgspec.json.decode(self._next_frame(), type=list[str]))
 

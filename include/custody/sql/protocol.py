@@ -30,8 +30,8 @@ class EngineProblem(msgspec.Struct, frozen=True):
     """Why there is no result."""
 
     kind: Literal["query", "run", "memory", "row", "gone"]
-    """`query`: it cannot be read, or must not be asked. `run`: it failed while it ran; damage may be why. `gone`: the
-    file of a log is not there any more; the text is its path."""
+    """`query`: it cannot be read, or names what is not allowed. `run`: it failed while it ran; damage may be why.
+    `gone`: the file of a log is not there any more; the text is its path."""
     text: str
 
 

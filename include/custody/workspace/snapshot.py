@@ -1,9 +1,9 @@
 """The snapshot rule: one moment of a writer, at which every event is in its journals, in its catalog, or in both.
 
 Rollover moves events from journals to live logs while others read. Whoever lists the journals first and reads the
-catalog afterwards may see an event twice, and tells by the catalog that a group is live; the other way round an event
-that becomes live in between would be in neither. A journal that is listed may still be gone when it is opened, because
-it was sealed (and got another name) or swept: then the whole look starts again.
+catalog afterwards may see an event twice, and knows from the catalog which groups are live. The other way round, an
+event that becomes live in between would be in neither. A journal that is listed may still be gone when it is opened,
+because it was sealed (and got another name) or swept: then the whole look starts again.
 
 This module is the only place that knows the rule. `look` and `attempts` obey it, `read_at_one_moment` wraps it for a
 single read, and `look_undisturbed` is for those who need that nothing was committed while the journals were listed.

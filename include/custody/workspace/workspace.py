@@ -1,8 +1,8 @@
 """One writer's files: where its journals, staged units, logs and shards lie, and how far each of them has come.
 
 A `Workspace` is what every step and every reader works with. All that it answers is read from disk: there is no other
-status that could get out of step. It also tells the writer's own journals from those of another incarnation of its
-name, whose event ids mean other events.
+status that could get out of step. It also separates the writer's own journals from those of another incarnation of its
+name, whose event ids belong to other events.
 """
 
 from __future__ import annotations
@@ -126,8 +126,6 @@ class Workspace:
         """Whether a live process holds the writer's name now."""
         return self.fs.is_locked(lock_path(self.settings.containers, self.writer))
 
-    # Journals
-
     def groups(self, among: Collection[int] | None = None) -> list[Group]:
         """Return the groups whose journals are still on disk, all or some by first event id, in that order.
 
@@ -144,7 +142,7 @@ class Workspace:
         return groups(self.fs, self.settings.containers, self.writer, among)
 
     def incarnation_of(self, journal: Path) -> str:
-        """Return the incarnation under which a journal was written, empty when nothing tells.
+        """Return the incarnation under which a journal was written, empty when it is unknown.
 
         The journal's header names it; where it does not, the state of its container does.
 
@@ -163,8 +161,6 @@ class Workspace:
     def incarnation_of_group(self, group: Group) -> str:
         """Return the incarnation under which a group was written; as `incarnation_of`."""
         return self.incarnation_of((*group.sealed, *group.open)[0])
-
-    # Containers
 
     def has_anything(self) -> bool:
         """Whether there are journals of the writer, or containers of it that were here and are not there."""
@@ -191,7 +187,7 @@ class Workspace:
 
         Raises:
             StorageError: one is missing.
-            CorruptionError: a state is damaged, so that nobody can tell.
+            CorruptionError: a state is damaged, so that it is unknown.
         """
         check_containers(self.fs, self.settings.containers, self.writer)
         for missing in self.missing():
@@ -206,8 +202,6 @@ class Workspace:
         for root, missing in suspects(self.fs, self.settings.containers).items():
             if path.is_relative_to(root):
                 raise StorageError(f"{path}: nothing is made there, as a container is missing. {missing}")
-
-    # Staged units
 
     def staged(self) -> list[int]:
         """Return the first groups of the merged units that wait in staging."""
@@ -247,8 +241,6 @@ class Workspace:
         """Return the staged units whose removal was interrupted."""
         names = self.fs.list(self.paths.staging)
         return [self.paths.staging / name for name in names if name.startswith(REMOVING_PREFIX)]
-
-    # The catalog, and the files that it lists
 
     def state(self) -> CatalogState:
         """Return the newest state of the catalog; threads that share a workspace read it one after the other.
@@ -329,7 +321,7 @@ class Workspace:
         try:
             state = writer_states(self.fs, containers, self.writer).get(root)
         except (CorruptionError, FormatVersionError):
-            # Nobody can tell; the start of a writer says what is wrong.
+            # Unknown; the start of a writer reports what is wrong.
             return claims[-1].incarnation if claims else ""
         if state is None or state.incarnation:
             return "" if state is None else state.incarnation
