@@ -1,4 +1,4 @@
-"""What a query may name: the tables, and functions that compute; every other way out of them is refused."""
+"""The names that a query may use: its tables, and functions that compute; every other way out is refused."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ OTHER_STATEMENTS = [
 
 
 @pytest.mark.parametrize("text", INTERNAL)
-def test_what_is_inside_of_the_engine_cannot_be_named(engine: duckdb.DuckDBPyConnection, text: str) -> None:
+def test_the_inside_of_the_engine_cannot_be_named(engine: duckdb.DuckDBPyConnection, text: str) -> None:
     with pytest.raises((QueryRefusedError, duckdb.Error)) as caught:
         asked(engine, text)
     said = str(caught.value)
@@ -253,7 +253,9 @@ def test_where_nobody_looks_at_a_query_the_engine_reaches_nothing_either(tmp_pat
         ("from events asof join logs on events.event_time >= logs.first_event_time", {"events", "logs"}),
     ],
 )  # fmt: skip
-def test_what_asks_and_computes_is_allowed(engine: duckdb.DuckDBPyConnection, text: str, names: set[str]) -> None:
+def test_queries_that_read_and_compute_are_allowed(
+    engine: duckdb.DuckDBPyConnection, text: str, names: set[str]
+) -> None:
     assert tables_read(engine, text, TABLES) == names
     asked(engine, text)
 
