@@ -88,6 +88,7 @@ class StoredKeys:
         views = []
         for workspace in self._workspaces():
             view = former.get(workspace.writer)
+            # The own writer's events since the first look were added one by one; only others' have to be read again.
             if view is None or workspace.writer != self._writer:
                 view = self._view(workspace if view is None else view.workspace, view)
             views.append(view)
@@ -197,6 +198,8 @@ class SortedRuns:
             return
         parts = [(np.array(numbers, np.int64), np.array(values, np.int64))]
         length = len(numbers)
+        # As in a log-structured merge tree: few runs to search, and each entry is merged a logarithmic number of
+        # times.
         while self._runs and len(self._runs[-1][0]) < 2 * length:
             parts.insert(0, self._runs.pop())
             length += len(parts[0][0])

@@ -157,6 +157,7 @@ class Ingest:
             )
         context = Context(node, received_ms=int(status.st_mtime * 1000))
         try:
+            # Unbuffered: the reader has a buffer of its own, and `tell` says how far it has come.
             with path.open("rb", buffering=0) as stream:
                 format = format or detect_file(stream)
                 outcomes = read_stream(stream, self._limits, format=format, context=context)
@@ -187,6 +188,8 @@ class Ingest:
             report = self._take(same, tally, store=partial(self._append_notification, arrival))
         else:
             report = self._take(outcomes, tally)
+        # Only behind the acknowledgement: a crash in between leaves the entry, and the events count as repetitions
+        # then.
         if report.rejected == 0:
             self._quarantine.remove(key)
         return report
@@ -294,6 +297,7 @@ class Ingest:
         """Return the keys of stored events that a tombstone hides."""
         unread = {key: place.writer for key, place in places.items() if key not in readable}
         stones = {name: self._stored_keys.workspace(name).catalog.load().tombstones for name in set(unread.values())}
+        # Without any tombstone, an event that is not given out expired since it was looked up.
         return {key for key, writer in unread.items() if stones[writer]}
 
     def _reject(self, tally: FileTally, raw: bytes, place: Place, problem: Problem) -> None:

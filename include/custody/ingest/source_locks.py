@@ -18,6 +18,7 @@ from pathlib import Path
 from custody.errors import LockedError
 from custody.vfs import FileSystem
 
+# Part of what ingests of all versions agree on, as is the digest below: add no stripes.
 STRIPES = 16
 _POLL_SECONDS = 0.02
 _HOLD_SECONDS = 5.0
@@ -103,6 +104,7 @@ class SourceLocks:
         path = self._folder / f"{stripe:02d}.last"
         if self._fs.exists(path) and self._fs.read(path) == self._mark:
             return False
+        # Durable before anything is stored: without it, the events of this ingest could be there and its mark not.
         self._fs.write_durably(path, self._mark)
         return True
 

@@ -97,6 +97,7 @@ class TailCache:
         decoded = _merged([self._sealed(fs, path) for path in group.sealed])
         if decoded.damage:
             return decoded  # read anew the next time: it may be whole again
+        # By the paths: the name of a sealed journal is never used again.
         self._cache.put(group.sealed, decoded, decoded.table.nbytes)
         # The group stands for its journals from now on, under both of their names.
         for path in group.sealed:
@@ -180,6 +181,7 @@ class _OneFile(WrappingFileSystem):
 
 def _grow(path: Path, data: bytes, former: _OpenJournal) -> _OpenJournal | None:
     """Decode what was appended since the last time; None when the file has to be read as a whole."""
+    # Shorter than before: recovery cut it, or the writer began it anew.
     if len(data) < former.intact_bytes:
         return None
     head = _head_bytes(data)
@@ -255,6 +257,7 @@ class Caches:
     def live(self, workspace: Workspace, state: CatalogState) -> LiveLogs:
         """Return the live logs of a state; logs that are live no more are closed."""
         home = workspace.paths.home
+        # Without a lock: two threads may both compute it, with the same result.
         former = self._states.get(home)
         if former is not None and former[0] is state:
             return former[1]
@@ -279,6 +282,7 @@ class Caches:
         log = self.logs.get(key)
         if log is None:
             log = EventLog(workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256, cache=self.decoded)
+            # Loaded before it is kept, so that a log that is damaged or gone is tried anew the next time.
             log.load()
             self.logs.put(key, log, 1)
         return log

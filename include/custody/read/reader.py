@@ -71,6 +71,7 @@ def get_many(
     workspace: Workspace, event_ids: Sequence[int], view: Snapshot | None = None, on_damage: OnDamage = refuse
 ) -> list[Event]:
     """Return the events with these ids, in id order; ids that do not exist are left out."""
+    # Other numbers cannot be ids, and do not fit into a column of ids.
     ids = np.unique(np.array([event_id for event_id in event_ids if 0 <= event_id <= INT64_MAX], np.int64))
     caches = caches_of(workspace)
     state = view.state if view else workspace.state()
@@ -117,6 +118,7 @@ def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, in
     A log that is open can be read although its name is gone.
     """
     home = workspace.paths.home
+    # Folders are listed once each: asking for every log by its name would cost a call of the system for each.
     opened = set(caches_of(workspace).logs)
     listed: dict[Path, set[str]] = {}
     for file in state.files.values():

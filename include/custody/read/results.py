@@ -63,6 +63,7 @@ class Notices:
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
+        # A dict keeps each text once, in the order in which they were met.
         self._texts: dict[str, None] = {}
         self.absent: list[Absence] = []
         """What is out of reach, as far as readers met it."""
@@ -187,6 +188,7 @@ def _unheld(workspace: Workspace, state: CatalogState) -> str:
     try:
         ranges = list(missing_ids(workspace, state))
         waiting = [group for group in workspace.groups() if not workspace.is_committed(state, group.first_event_id)]
+        # Ids of waiting events were given out, so the missing container may hold any behind them.
         behind = max(state.next_event_id, count_waiting(workspace.fs, waiting).next_event_id)
     except (CustodyError, OSError):
         return "what nobody can tell, as other files cannot be read"

@@ -271,6 +271,8 @@ class WriterMatches:
             if not len(ids):
                 return None
             self._fetch(ids)
+            # Few at first, as a page over many writers takes few of each; then more at once, which costs less for
+            # each.
             self._at_a_time *= 2
 
     def take(self) -> Event | None:
@@ -290,6 +292,7 @@ class WriterMatches:
 
     def has_more(self) -> bool:
         """Whether an event follows that can be read; what cannot is passed over, and nothing is decoded."""
+        # What was fetched and could not be read lies before the first event that is ready.
         self._pass_to(self._ready[0][0] if self._ready else len(self._chunk))
         count = 1
         while not self._ready and len(ids := self._next(count)):

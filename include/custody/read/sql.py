@@ -163,6 +163,7 @@ class SqlResult:
         try:
             yield
         except EngineFailedError as error:
+            # The engine does not know what it read: a query that fails over a damaged block fails with any message.
             for damage in self._sources.damage():
                 raise CorruptionError(f"{damage} The option --skip-damaged leaves it out.") from error
             # No block is damaged, so the query itself failed.
@@ -188,6 +189,7 @@ class SqlSources:
         tails, rows, hidden = [SQL_SCHEMA.empty_table()], [], [_HIDDEN.empty_table()]
         for workspace in workspaces:
             view = reader.snapshot(workspace, self.notices)
+            # Logs and tail of one snapshot: an event is in one of them.
             for file in caches_of(workspace).live(workspace, view.state).files:
                 rows.append(_log_row(workspace, file))
                 self.parts += self._part(workspace, file)

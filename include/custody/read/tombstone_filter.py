@@ -77,6 +77,8 @@ def _hidden_in(
         for table in log.tables(range(len(log.toc.blocks)), columns, pass_over):
             hidden = table.filter(pc.invert(visible(stones, table)))
             parts.append(np.asarray(hidden.column("event_id").combine_chunks()))
+    # An event that cannot be read may be one that was forgotten. To give out less than is there is a notice; to give
+    # out what was forgotten would be a breach.
     for damage in unread:
         bounds = _bounds(damage, file, log)
         parts += [_possible_ids(stone, *bounds[:2]) for stone in stones if may_mean(stone, *bounds)]

@@ -73,6 +73,7 @@ class Repository:
         self.settings = settings
         self._fs: FileSystem = fs or PosixFileSystem()
         self._clock: Clock = clock or SystemClock()
+        # Shards stay open between searches, because opening one is expensive.
         self._shards = Shards(self._fs, settings.query.open_shards_max)
         self._workspaces: dict[str, Workspace] = {}
         self.quarantine = Quarantine(self._fs, settings.quarantine, settings.repository.quarantine_bytes_max)
@@ -299,6 +300,7 @@ class Repository:
             InvalidInputError: the query cannot be read, or names what is not allowed.
             CorruptionError: what the query has to read is damaged; `skip_damaged` leaves it out instead.
         """
+        # Not at the top: nothing else needs what SQL imports.
         from custody.read.sql import SqlResult, SqlSources
 
         sources = partial(SqlSources, self.workspaces(), skip_damaged=skip_damaged)

@@ -93,6 +93,7 @@ def forget(workspace: Workspace, selection: EventSelection, reason: str) -> Forg
         StorageError: a container is missing: events on it may have greater ids than all that are known, which a
             tombstone would not hide.
     """
+    # A tombstone ends at the greatest id that is known, so that it never hides events of the future.
     workspace.require_containers()
     stone = selection.tombstone(reason, workspace.clock.now_ms(), reader.next_event_id(workspace))
     state = workspace.catalog.commit([Action(add_tombstone=stone)])

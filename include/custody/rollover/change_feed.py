@@ -135,6 +135,8 @@ class GroupWatch:
         is_new = any(first > self._announced.get(writer, -1) for writer, first in waiting.items())
         if not (is_new or again):
             return None
+        # Remembered in memory at once, so that this process announces a group once; the mark on disk follows when
+        # somebody has taken it over.
         self._announced |= waiting
         self._announced_ms = self._clock.now_ms()
         return WaitingGroups(groups=waiting, again=not is_new)
@@ -147,6 +149,7 @@ class GroupWatch:
         path = self._settings.watch_mark
         before = read_mark(self._fs, path)
         mark = WatchMark(groups=before.groups | groups.groups)
+        # Written only when it changes: a watcher polls every few seconds.
         if mark != before:
             self._fs.make_directory(path.parent)
             self._fs.write_durably(path, with_checksum(msgspec.json.encode(mark)))

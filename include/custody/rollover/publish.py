@@ -59,6 +59,7 @@ def find_staged(workspace: Workspace, first_event_id: int) -> StagedEvents:
     Raises:
         NotFoundError: no staged unit has such a log.
     """
+    # Staging may hold thousands of units; usually one manifest is read.
     for of in ([first_event_id], None):  # the unit that should have it; the others only where it does not
         for manifest in workspace.manifests(of):
             for log in manifest.logs:
@@ -298,6 +299,7 @@ def add_shard(workspace: Workspace, files: LogFiles, metadata: LogMetadata) -> A
     """
     names = workspace.fs.list(files.shard)
     if not names:
+        # On a missing disk the shard may well be there: the error must not advise to build it.
         workspace.require_container(files.shard)
         raise NotFoundError(f"index shard {files.shard} is missing. Run the index step before the commit.")
     return AddShard(

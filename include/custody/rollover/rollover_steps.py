@@ -39,6 +39,7 @@ class Rollover(Step):
         """Sealed groups that are neither merged nor live; small neighbours together."""
         moment = look(workspace)
         committed = workspace.live_groups(moment.state)
+        # A unit that is published fixes its groups; the rest is planned anew each time.
         staged = {group for manifest in workspace.manifests() for group in manifest.groups}
 
         def bytes_of(group: Group) -> int:
@@ -62,6 +63,7 @@ class Rollover(Step):
                 them; what became live without them could not be joined with them later.
         """
         firsts = unit.groups or (_first_of(unit),)
+        # Listed before the containers are checked: one that goes away in between is noticed by the check.
         groups = workspace.groups(firsts)
         workspace.require_containers()
         state = workspace.catalog.load()
@@ -124,6 +126,7 @@ class Commit(Step):
         for manifest in list(waiting_units(workspace)):
             try:
                 actions, unit_bytes = commit_actions(workspace, manifest)
+            # A unit that is not whole stops no other: the error is raised when all are done.
             except (NotFoundError, CorruptionError, StorageError) as error:
                 failure = failure or error
                 continue
@@ -134,6 +137,9 @@ class Commit(Step):
                 state = workspace.catalog.commit(
                     actions,
                     next_event_id=next_event_id,
+                    # The id comes from the groups, so that a repeated commit of the same unit changes nothing. The
+                    # check runs for each state that the transaction would follow: two writers of one name cannot both
+                    # become live.
                     attempt=manifest.transaction,
                     check=partial(refuse_overlap, workspace, manifest),
                 )

@@ -73,10 +73,13 @@ class EngineQuery:
             raise InvalidInputError(f"SQL: expected valid Unicode, got a lone surrogate @{error.start}.") from error
         self._limits = limits
         self._deadline = time.monotonic() + _START_SECONDS
+        # Memory without a name: it is gone with the last process that has it.
         self._memory = os.memfd_create("custody-sql")
+        # A file and no pipe: nobody reads it while the engine runs, and a full pipe would stop the engine.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         spill = Path(tempfile.gettempdir()) / f"custody-sql-{os.urandom(12).hex()}"
         self._process = self._start(spill)
+        # Also for a caller who never closes: with the object, or with this process.
         self._end = weakref.finalize(self, _end, self._process, self._memory, self._stderr, spill)
         self._send(request)
 
@@ -133,6 +136,7 @@ class EngineQuery:
             },
         }
         return subprocess.Popen(  # noqa: S603 - this Python, by full path, without a shell
+            # Isolated: neither variables of the environment nor a user's site decide what is imported.
             [sys.executable, "-I", "-S", keeper.__file__, json.dumps(arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -208,6 +212,7 @@ class EngineQuery:
                 f"query.sql_spill_bytes_max, because it needs more memory than {self._limits.engine_bytes} bytes "
                 "(query.sql_memory_bytes)."
             )
+        # The keeper adds this to the number of the signal that ended the engine.
         code %= _SIGNALS_FROM
         if code == signal.SIGXCPU:
             return self._timeout_error()

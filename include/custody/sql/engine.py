@@ -138,6 +138,7 @@ _UNREAD = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogExcepti
 def run(limits: dict[str, int], spill: str, memory: int) -> int:
     """Answer the query that comes over the control pipe; return the exit code of the process."""
     allowed = msgspec.convert(limits, EngineLimits)
+    # Before the query is read, so that nothing of it runs without limits.
     _limit(allowed)
     with os.fdopen(0, "rb") as control, os.fdopen(1, "wb", buffering=1 << 16) as results:
         try:
@@ -211,6 +212,7 @@ def connect(limits: EngineLimits, spill: str) -> duckdb.DuckDBPyConnection:
     )
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_external_access = false")
+    # Last: it locks the settings above.
     connection.execute("SET lock_configuration = true")
     return connection
 
@@ -218,6 +220,7 @@ def connect(limits: EngineLimits, spill: str) -> duckdb.DuckDBPyConnection:
 def _payloads(batch: pa.RecordBatch, row_bytes_max: int) -> Iterator[memoryview]:
     """Yield a batch as Arrow streams of about FRAME_BYTES each."""
     if batch.num_rows > 1 and batch.nbytes > FRAME_BYTES:
+        # Halved until it fits: rows differ too much in size to count them.
         middle = batch.num_rows // 2
         yield from _payloads(batch.slice(0, middle), row_bytes_max)
         yield from _payloads(batch.slice(middle), row_bytes_max)

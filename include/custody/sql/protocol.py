@@ -69,6 +69,7 @@ def receive_frame(file: BinaryIO) -> bytes:
     return payload
 
 
+# Arrow aligns its buffers to 64 bytes; so do these, and columns are used where they lie.
 _ALIGNED = 64
 
 
@@ -122,6 +123,7 @@ def write_input(query_input: QueryInput, memory: int) -> bytes:
             with pa.ipc.new_stream(file, table.schema) as stream:
                 stream.write_table(table)
             places[name] = (start, file.tell() - start)
+        # An empty file cannot be mapped.
         file.truncate(max(file.tell(), 1))
     return msgspec.msgpack.encode(_InputDescription(query_input.logs, places))
 

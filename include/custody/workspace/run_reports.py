@@ -79,6 +79,7 @@ _READABLE_CHARACTERS = 80
 def report_path(runs: Path, run_id: str, step: str) -> Path:
     """Return the path of a step's report. Run ids come from outside: their text never becomes a path as it is."""
     readable = _UNSAFE.sub("_", run_id).strip("._")[:_READABLE_CHARACTERS]
+    # Two runs may have the same readable part; the digest keeps them apart.
     digest = hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return runs / f"{readable}-{digest}" / f"{step}.json"
 

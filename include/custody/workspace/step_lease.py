@@ -131,6 +131,7 @@ def rollover_lease(
 @contextmanager
 def _fenced_workspace(workspace: Workspace, lease: Lease, *, recovered: bool = False) -> Iterator[Workspace]:
     settings = workspace.settings
+    # Without signs of life another attempt would take the lease for that of a dead process.
     with Heartbeat([lease], workspace.clock, settings.lease.dead_seconds):
         try:
             yield Workspace(settings, workspace.writer, workspace.fs, workspace.clock, lease)

@@ -49,6 +49,7 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
     def groups_of(self, log: StagedLog) -> tuple[int, ...]:
         """Return the groups whose events a log holds; one without events goes with the log before its place."""
         number = self.logs.index(log)
+        # A group whose events spread over several logs counts for each of them.
         starts = [0, *(bisect_right(self.groups, later.first_event_id) - 1 for later in self.logs[1:])]
         if number + 1 == len(self.logs):
             return self.groups[starts[number] :]

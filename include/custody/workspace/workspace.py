@@ -108,6 +108,7 @@ class Workspace:
         fs = fs or PosixFileSystem()
         database = settings.repository.database
         stored = (name for name in fs.list(settings.store) if fs.exists(settings.store / name / database))
+        # A writer may have journals and nothing in the store yet, or a catalog whose containers are elsewhere.
         names = {*writers(fs, settings.containers), *stored}
         return [cls(settings, name, fs) for name in sorted(filter(is_name, names))]
 
@@ -175,6 +176,8 @@ class Workspace:
             states = writer_states(self.fs, self.settings.containers, self.writer)
         except (CorruptionError, FormatVersionError):
             return []
+        # Where containers of the writer are here, their states name the others. Where none is, the writer may live on
+        # another machine: its containers are not missing then, only out of reach.
         claims = [] if states else self.incarnations.known()
         if not claims:
             return missing_of(self.writer, states)
@@ -226,6 +229,7 @@ class Workspace:
         """
         staged = self.staged()
         if of is not None:
+            # The unit that holds a number is the last one that begins at or before it.
             places = {bisect_right(staged, number) - 1 for number in of}
             staged = [staged[place] for place in sorted(places) if place >= 0]
         manifests = []
@@ -290,11 +294,13 @@ class Workspace:
     def _own_and_foreign(self, among: Collection[int] | None) -> tuple[list[Group], list[Group]]:
         """Return the writer's own groups and those of other incarnations; one first event id may be in both."""
         everything = self.groups_of_all_incarnations(among)
+        # A repository of an earlier version has no claims: everything is the writer's own.
         claims = self.incarnations.known() if everything else []
         if not claims:
             return everything, []
         own, foreign = [], []
         for group in everything:
+            # Two incarnations may both have a group of this first event id, with their journals in the same folders.
             theirs = {path for path in (*group.sealed, *group.open) if not self._is_own(claims, group, path)}
             if not theirs:
                 own.append(group)
