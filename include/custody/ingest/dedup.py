@@ -90,7 +90,7 @@ class StoredKeys:
             view = former.get(workspace.writer)
             # The own writer's events since the first look were added one by one; only others' have to be read again.
             if view is None or workspace.writer != self._writer:
-                view = self._view(workspace if view is None else view.workspace, view)
+                view = self._read_view(workspace if view is None else view.workspace, view)
             views.append(view)
         # A missing container may hold events of any source, so nothing may be stored without it.
         for view in views:
@@ -147,7 +147,7 @@ class StoredKeys:
                 keys.update((node, ordinal) for ordinal in erased_among(stones, node, ordinals))
         return keys
 
-    def _view(self, workspace: Workspace, former: _View | None) -> _View:
+    def _read_view(self, workspace: Workspace, former: _View | None) -> _View:
         if workspace.writer != self._writer:
             _make_durable(workspace)
         former_sealed = former.sealed if former else {}

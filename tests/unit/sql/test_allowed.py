@@ -51,7 +51,7 @@ def asked(engine: duckdb.DuckDBPyConnection, text: str) -> pa.Table:
 
 INTERNAL = [
     "select * from stored",
-    "select * from buried",
+    "select * from hidden",
     "from query_table('stored')",
     "from query_table('trans' || 'actions')",
     "from query_table(['events', 'logs'])",
@@ -88,10 +88,10 @@ INTERNAL = [
     "describe information_schema.columns",
     "summarize duckdb_columns",
     "summarize stored",
-    "summarize from buried",
+    "summarize from hidden",
     "select (select max(event_id) from stored)",
     "select 1 where exists (from stored)",
-    "select * from events, lateral (from buried)",
+    "select * from events, lateral (from hidden)",
     "select * from events positional join stored",
     "from events union all by name from stored",
     "with a as (from stored) from a",
@@ -271,7 +271,18 @@ def test_a_query_that_is_nested_too_deeply_is_refused(engine: duckdb.DuckDBPyCon
 
 
 NAMES = st.sampled_from(
-    (*TABLES, "stored", "buried", "tail", "sources", "given", "connection", "duckdb_tables", "sqlite_master", "raw")
+    (
+        *TABLES,
+        "stored",
+        "hidden",
+        "tail",
+        "sources",
+        "query_input",
+        "connection",
+        "duckdb_tables",
+        "sqlite_master",
+        "raw",
+    )
 ) | st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=8)
 NAMED = st.one_of(
     NAMES,
