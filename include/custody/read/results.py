@@ -191,7 +191,7 @@ def _unheld(workspace: Workspace, state: CatalogState) -> str:
         # Ids of waiting events were given out, so the missing container may hold any behind them.
         behind = max(state.next_event_id, count_waiting(workspace.fs, waiting).next_event_id)
     except (CustodyError, OSError):
-        return "what nobody can tell, as other files cannot be read"
+        return "an unknown part, as other files cannot be read"
     shown = ", ".join(f"{first} to {last}" for first, last in ranges[:_RANGES_SHOWN])
     more = f", {len(ranges) - _RANGES_SHOWN} more stretches" if len(ranges) > _RANGES_SHOWN else ""
     count = sum(last - first + 1 for first, last in ranges)

@@ -249,7 +249,7 @@ class Repository:
         if not matching:
             for notice in (item for events in answers.values() for item in events.absent if item.may_hold(event_id)):
                 raise StorageError(
-                    f"event {event_id}: is in nothing that is there, and may be in what is not. {notice}"
+                    f"event {event_id}: not found in what is there; it may be in what is missing. {notice}"
                 )
             names = ", ".join(map(repr, answers))
             unread = [f" Not all could be read: {text}" for events in answers.values() for text in events.notices][:1]

@@ -168,13 +168,13 @@ def read_mark(fs: FileSystem, path: Path) -> WatchMark:
     if is_changed(data):
         raise CorruptionError(
             f"{path}: expected the mark of a watcher with its checksum, got other bytes. "
-            "Remove it: what waits is then told once more."
+            "Remove it: what waits is then announced once more."
         )
     try:
         mark = msgspec.json.decode(data, type=WatchMark)
     except msgspec.DecodeError as error:
         raise CorruptionError(
-            f"{path}: expected the mark of a watcher: {error}. Remove it: what waits is then told once more."
+            f"{path}: expected the mark of a watcher: {error}. Remove it: what waits is then announced once more."
         ) from error
     if mark.version != _VERSION:
         raise FormatVersionError(

@@ -98,7 +98,7 @@ def _check(item: dict[str, Any], tables: set[str]) -> str | None:
     if kind == "BASE_TABLE" or (kind == "SHOW_REF" and item["show_type"] == "SHOW"):
         return _table(item, tables)
     if kind == "SHOW_REF" and item["show_type"] == "SHOW_SPECIAL" and item["table_name"].strip('"') not in _SHOWN:
-        raise QueryRefusedError("of SHOW only SHOW TABLES and SHOW with the name of a table may be asked for.")
+        raise QueryRefusedError("of SHOW only SHOW TABLES and SHOW with the name of a table are allowed.")
     if kind == "TABLE_FUNCTION":
         _check_function(item["function"], is_table=True)
     elif item.get("class") == "FUNCTION":
@@ -119,4 +119,4 @@ def _check_function(item: dict[str, Any], *, is_table: bool) -> None:
     name = str(item["function_name"]).casefold()
     allowed = name in _TABLE_FUNCTIONS if is_table else name not in _REFUSED and not name.startswith(_REFUSED_STARTS)
     if not allowed:
-        raise QueryRefusedError(f"the function {name} may not be asked for: it does not only compute.")
+        raise QueryRefusedError(f"the function {name} is not allowed: it does not only compute.")

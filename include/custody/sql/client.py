@@ -195,7 +195,7 @@ class EngineQuery:
         return (
             f"the query needs more memory than it may take, {limits.engine_bytes} bytes in the engine "
             f"(query.sql_memory_bytes) and {limits.process_bytes} in its process (query.sql_process_bytes_max), and "
-            f"{limits.spill_bytes} bytes put aside (query.sql_spill_bytes_max)."
+            f"{limits.spill_bytes} bytes of temporary files (query.sql_spill_bytes_max)."
         )
 
     def _timeout_error(self) -> InvalidInputError:
@@ -208,7 +208,7 @@ class EngineQuery:
         code = abs(self._process.wait())
         if code == keeper.SPILLED:
             return InvalidInputError(
-                f"SQL: the query puts more aside than {self._limits.spill_bytes} bytes, the limit of "
+                f"SQL: the query spills more than {self._limits.spill_bytes} bytes to disk, the limit of "
                 f"query.sql_spill_bytes_max, because it needs more memory than {self._limits.engine_bytes} bytes "
                 "(query.sql_memory_bytes)."
             )
