@@ -24,6 +24,9 @@ HEAD = struct.Struct("<cQ")
 QUERY, NAMES, SCHEMA, ROWS, END, PROBLEM = b"A", b"N", b"S", b"R", b"E", b"X"
 FRAME_BYTES = 8 << 20
 """Rows are sent in frames of about this size, so that neither side holds many of them; one row may be larger."""
+# Arrow aligns its buffers to 64 bytes; so do these, and columns are used where they lie.
+_ALIGNED = 64
+_TAIL, _HIDDEN = " tail", " hidden"  # no table has such a name
 
 
 class EngineProblem(msgspec.Struct, frozen=True):
@@ -44,33 +47,6 @@ class EngineLimits(msgspec.Struct, frozen=True):
     spill_bytes: int
     row_bytes: int
     cpu_seconds: int
-
-
-def send_frame(file: BinaryIO, kind: bytes, payload: bytes | memoryview) -> None:
-    """Write one frame."""
-    file.write(HEAD.pack(kind, len(payload)))
-    file.write(payload)
-    file.flush()
-
-
-def receive_frame(file: BinaryIO) -> bytes:
-    """Return the payload of the next frame.
-
-    Raises:
-        EOFError: the other side is gone.
-    """
-    head = file.read(HEAD.size)
-    if len(head) < HEAD.size:
-        raise EOFError
-    length = HEAD.unpack(head)[1]
-    payload = file.read(length)
-    if len(payload) < length:
-        raise EOFError
-    return payload
-
-
-# Arrow aligns its buffers to 64 bytes; so do these, and columns are used where they lie.
-_ALIGNED = 64
 
 
 class LogPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,14 +79,27 @@ class QueryInput:
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
-class _InputDescription(msgspec.Struct):
-    """A `QueryInput` without its tables, and where in the memory these lie."""
+def send_frame(file: BinaryIO, kind: bytes, payload: bytes | memoryview) -> None:
+    """Write one frame."""
+    file.write(HEAD.pack(kind, len(payload)))
+    file.write(payload)
+    file.flush()
 
-    logs: list[LogPart]
-    places: dict[str, tuple[int, int]]
 
+def receive_frame(file: BinaryIO) -> bytes:
+    """Return the payload of the next frame.
 
-_TAIL, _HIDDEN = " tail", " hidden"  # no table has such a name
+    Raises:
+        EOFError: the other side is gone.
+    """
+    head = file.read(HEAD.size)
+    if len(head) < HEAD.size:
+        raise EOFError
+    length = HEAD.unpack(head)[1]
+    payload = file.read(length)
+    if len(payload) < length:
+        raise EOFError
+    return payload
 
 
 def write_input(query_input: QueryInput, memory: int) -> bytes:
@@ -137,3 +126,10 @@ def read_input(description: bytes, memory: int) -> QueryInput:
         for name, (start, length) in written.places.items()
     }
     return QueryInput(written.logs, tables.pop(_TAIL), tables.pop(_HIDDEN), tables)
+
+
+class _InputDescription(msgspec.Struct):
+    """A `QueryInput` without its tables, and where in the memory these lie."""
+
+    logs: list[LogPart]
+    places: dict[str, tuple[int, int]]
