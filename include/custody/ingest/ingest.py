@@ -324,13 +324,14 @@ class Ingest:
 def _batches(outcomes: Iterable[Outcome], size: int) -> Iterator[list[Outcome]]:
     """Yield the outcomes in lists; where the pieces are large, the lists are shorter."""
     batch: list[Outcome] = []
-    held = 0
+    batch_bytes = 0
+    # Pieces stay in memory until their batch is stored, so large ones end it early.
     for outcome in outcomes:
         batch.append(outcome)
-        held += len(outcome.raw)
-        if len(batch) >= size or held >= _BATCH_BYTES_MAX:
+        batch_bytes += len(outcome.raw)
+        if len(batch) >= size or batch_bytes >= _BATCH_BYTES_MAX:
             yield batch
-            batch, held = [], 0
+            batch, batch_bytes = [], 0
     if batch:
         yield batch
 

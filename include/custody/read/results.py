@@ -90,6 +90,7 @@ class LossTracker:
     def __call__(self, damage: Damage) -> None:
         """Remember it, and pass it on."""
         self._on_damage(damage)
+        # Without bounds it is no block of a log, and costs no ids that an index knows.
         if damage.first_event_id is not None and damage.last_event_id is not None:
             self._ranges.add((damage.first_event_id, damage.last_event_id))
 

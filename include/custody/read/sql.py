@@ -91,6 +91,7 @@ class SqlResult:
     ) -> None:
         query = settings.query
         self._limits = QueryLimits(
+            # The engine counts less than its process takes, so it gets half of the process's limit at most.
             engine_bytes=min(query.sql_memory_bytes, query.sql_process_bytes_max // 2),
             process_bytes=query.sql_process_bytes_max,
             spill_bytes=query.sql_spill_bytes_max,

@@ -51,6 +51,7 @@ def _revision_at(workspace: Workspace, newest: CatalogState, moment: datetime) -
     try:
         return workspace.catalog.revision_at(time_ms)
     except NotFoundError:
+        # Revisions before the floor were pruned: there may have been events, and nobody knows which.
         if newest.floor:
             raise  # what was live then is not kept
         return None

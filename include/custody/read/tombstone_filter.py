@@ -50,6 +50,7 @@ def hidden_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -
             ids, is_whole = _hidden_in(workspace, file, affecting, on_damage)
             # What was computed beside damage is not kept: the file may be repaired before the next search.
             if is_whole:
+                # An empty array costs something, too: the cache is bounded by costs alone.
                 caches.decoded.put(key, ids, ids.nbytes + 100)
         parts.append(ids)
     return np.sort(np.concatenate(parts))

@@ -111,6 +111,7 @@ def claim_writer_name(
     fs.make_directory(lock_path(roots, writer).parent)
     with fs.lock(lock_path(roots, writer)):
         for root in roots:
+            # The folder is what makes a container without a state recognisable as the writer's.
             fs.make_directory(ContainerPaths(root, writer).journals)
         members = Membership(fs, roots, writer)
         try:

@@ -56,6 +56,7 @@ def ingest_landed(repository: Repository, files: Sequence[Landed], run_id: str |
             ingest_one = partial(_ingest_one, work, ledger, clock=workspace.clock, node=node, run_id=run_id)
             reports = [ingest_one(file) for file in files]
     except CustodyError as error:
+        # Where the error came after the last file, as the slot was released, it counts for that one.
         remaining = files[len(reports) :] or files[-1:]
         reports.extend(_failed(file, error) for file in remaining)
     return reports

@@ -93,7 +93,7 @@ class GroupWatch:
         path = self._settings.watch_mark
         before = read_mark(self._fs, path)
         mark = WatchMark(groups=before.groups | groups.groups)
-        # Written only when it changes: a watcher polls every few seconds.
+        # The same again after a repeated announcement: then there is nothing to write.
         if mark != before:
             self._fs.make_directory(path.parent)
             self._fs.write_durably(path, with_checksum(msgspec.json.encode(mark)))

@@ -203,6 +203,7 @@ def _tables_of_logs(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]
 
 def lost_shards(workspace: Workspace) -> Iterator[int]:
     """Yield the first event ids of the live shards whose folder does not exist, on containers that are there."""
+    # A shard on a disk that is not mounted is not lost, and must not be built on the disk below.
     missing = suspects(workspace.fs, workspace.settings.containers)
     for shard in workspace.catalog.load().shards.values():
         path = workspace.shard_path(shard)
@@ -277,6 +278,7 @@ def add_file(
         groups=metadata.groups,
         incarnation=incarnation,
     )
+    # Described by the bytes on disk, so that the catalog can vouch for them.
     data = workspace.fs.view(files.log)
     describe(action, lambda start, length: bytes(data[start:][:length]))
     return action

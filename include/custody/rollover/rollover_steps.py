@@ -95,6 +95,7 @@ class Index(Step):
         """The logs of staged units that are not live, live logs whose shard is gone, and some whose shard is old."""
         yield from _staged_logs(workspace)
         yield from (Unit(workspace.writer, first) for first in lost_shards(workspace))
+        # A few in each pass: after a change of the indexed fields, all shards are old, and a pass must not take hours.
         some = islice(old_shards(workspace), workspace.settings.index.backfill_shards_max)
         yield from (Unit(workspace.writer, first) for first in some)
 

@@ -169,13 +169,16 @@ def _prove(workspace: Workspace, files: Sequence[AddFile], path: Path) -> Proof:
     own = bytes.fromhex(workspace.incarnation_of(path))
     incarnations = {file.incarnation for file in files}
     try:
+        # One incarnation gives no id twice, so the ids prove it.
         if incarnations == {own} and own:
             log_ids = np.concatenate([_ids(workspace, file) for file in files])
             ids = [np.arange(r.first_event_id, r.last_event_id + 1, dtype=np.int64) for r in journal.records]
             is_held = bool(np.isin(np.concatenate(ids), log_ids).all())
+        # Both incarnations are known and differ: the same ids are other events.
         elif own and b"" not in incarnations and own not in incarnations:
             return Proof.OTHER
         else:
+            # An earlier version wrote one of them without its incarnation, so the events themselves are compared.
             count, is_same = _compare(workspace, files, journal)
             if not is_same:
                 return Proof.OTHER

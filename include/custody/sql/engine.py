@@ -226,6 +226,7 @@ def _fragment(part: LogPart, schema: pa.Schema) -> ds.Fragment:
     )
     for name, value in part.lacks.items():
         common &= ds.field(name) == pa.scalar(value, schema.field(name).type)
+    # Mapped once and read from memory, so that the bytes whose footer was checked are those that are scanned.
     source = pa.BufferReader(pa.py_buffer(_mapped(part)))
     return PARQUET_FORMAT.make_fragment(source, partition_expression=common, row_groups=part.blocks)
 

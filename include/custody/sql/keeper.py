@@ -86,6 +86,7 @@ def _run_engine(arguments: dict) -> None:  # type: ignore[type-arg]
     try:
         sys.path[:] = arguments["path"]
         sys.meta_path.insert(0, _NoPandas)
+        # What the engine spills are events: nobody else may read them.
         os.umask(0o077)
         from custody.sql.engine import run
 

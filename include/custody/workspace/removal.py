@@ -52,6 +52,7 @@ def discard(workspace: Workspace, path: Path) -> None:
     except SupersededError:
         put_back(workspace, aside, path)
         raise
+    # The loss of the name is durable before any content goes: after a crash, no half of it has a regular name.
     workspace.fs.sync_directory(path.parent)
     remove(workspace.fs, aside)
     workspace.fs.sync_directory(path.parent)

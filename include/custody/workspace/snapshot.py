@@ -104,6 +104,7 @@ def look_undisturbed(workspace: Workspace) -> Moment:
     wait longer than those behind it when its disk failed. With the same revision before and after, there is none.
     """
     while True:
+        # No bound on the attempts: commits are seconds apart, a look takes milliseconds.
         before = workspace.state().revision
         moment = look(workspace)
         if moment.state.revision == before:
