@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -32,7 +33,8 @@ def no_epoch_in_the_catalog() -> AbstractContextManager[object]:
 
 
 def removed_at_once() -> AbstractContextManager[object]:
-    return patch.object(recover, "discard", lambda workspace, path: remove(workspace.fs, path))
+    # The package has the function of this name, so the module is not reached through it.
+    return patch.object(sys.modules[recover.__module__], "discard", lambda workspace, path: remove(workspace.fs, path))
 
 
 @contextmanager

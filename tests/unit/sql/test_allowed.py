@@ -319,6 +319,7 @@ SHAPES: list[Callable[[str], str]] = [
 @given(NAMED, st.sampled_from(SHAPES))
 @example("events", SHAPES[0])
 @example("events", SHAPES[2])
+@example("events", SHAPES[6])
 @example("events", SHAPES[8])
 @example("events", SHAPES[13])
 @example("events", SHAPES[14])
@@ -329,7 +330,8 @@ def test_whatever_is_named_a_forgotten_event_is_not_given_out(
         try:
             table = ask(engine, shape(name))
             shown = str(table.to_pylist())
-            ids = table.column("event_id").to_pylist() if "event_id" in table.column_names else []
+            columns = (table.column(n) for n, column in enumerate(table.column_names) if column == "event_id")
+            ids = [event_id for column in columns for event_id in column.to_pylist()]  # a join may have several
         except (QueryRefusedError, duckdb.Error) as error:
             shown, ids = str(error), []
         assert HIDDEN not in shown
