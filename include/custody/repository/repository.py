@@ -136,6 +136,26 @@ class Repository:
         with self.writer(wait_seconds=wait_seconds) as writer:
             yield Ingest(self.workspace(writer.name), writer, self.workspaces, self.quarantine)
 
+    @contextmanager
+    def session(
+        self, component: Component, writer: SlotWriter | None = None, *, wait_seconds: float | None = None
+    ) -> Iterator[Session]:
+        """Do a piece of work with FlowFiles: its events are stored together at the end of the block, or not at all.
+
+        With a `writer` that the caller holds, any number of threads have sessions at once; without one, a slot is held
+        for the block.
+
+        Raises:
+            LockedError: no writer is given and live processes hold all slots.
+            BackpressureError, StorageError: the commit at the end of the block failed; see `Session.commit`.
+        """
+        if writer is None:
+            with self.writer(wait_seconds=wait_seconds) as held, Session(component, held, self._clock) as session:
+                yield session
+        else:
+            with Session(component, writer, self._clock) as session:
+                yield session
+
     def append(self, events: Iterable[Event], *, wait_seconds: float | None = None) -> Acknowledged:
         """Append events in one piece, and hold a writer slot for as long as that takes.
 
@@ -158,7 +178,7 @@ class Repository:
     def append_columns(self, events: pa.Table | pa.RecordBatch, *, wait_seconds: float | None = None) -> Acknowledged:
         """Append events that are columns, as `append` does; no event becomes a Python object.
 
-        Columns are those of the event log but `event_id`; those that say nothing can be left out. Times are timestamps
+        Columns are those of the event log except `event_id`; those without values can be left out. Times are timestamps
         with a time zone, or whole numbers of milliseconds.
 
         Raises:
@@ -185,57 +205,8 @@ class Repository:
         with self.writer(wait_seconds=wait_seconds) as writer:
             return Acknowledged(writer.name, writer.append_with_content(chosen, content))
 
-    def content(self, of: Event | ContentClaim, *, previous: bool = False) -> Content:
-        """Return the content of an event or of a claim; with `previous`, the content before the event.
-
-        Its bytes are read and checked on demand: `chunks` for any size, `read` for what fits in memory.
-
-        Raises:
-            NotFoundError: there is no claim, or its content is elsewhere, expired or erased.
-            CorruptionError: the file is there and does not hold the content as it was written.
-        """
-        if isinstance(of, ContentClaim):
-            return find_content(self._fs, self.settings.store, of)
-        return content_of(self._fs, self.settings.store, of, previous=previous)
-
-    def software(self, revision: int | None = None) -> ProvenanceDatabase:
-        """Return the provenance tables of software that are published, now or at a revision of their catalog.
-
-        Where a content of an event lies in software: `software().occurrences(content_swhid(content(event)))`.
-
-        Raises:
-            NotFoundError: nothing was published by then.
-        """
-        state = published_state(database_catalog(self.settings, self._fs, self._clock), revision)
-        return ProvenanceDatabase.open(self._fs, database_folder(self.settings), state)
-
-    def contents(self, writer: str | None = None) -> Iterator[ListedClaim]:
-        """Yield the files of the content repository, of one writer or of all."""
-        for name in [item.writer for item in self.workspaces()] if writer is None else [writer]:
-            yield from list_claims(self._fs, self.settings.store, name)
-
-    @contextmanager
-    def session(
-        self, component: Component, writer: SlotWriter | None = None, *, wait_seconds: float | None = None
-    ) -> Iterator[Session]:
-        """Do a piece of work with FlowFiles: its events are stored together at the end of the block, or not at all.
-
-        With a `writer` that the caller holds, any number of threads have sessions at once; without one, a slot is held
-        for the block.
-
-        Raises:
-            LockedError: no writer is given and live processes hold all slots.
-            BackpressureError, StorageError: the commit at the end of the block failed; see `Session.commit`.
-        """
-        if writer is None:
-            with self.writer(wait_seconds=wait_seconds) as held, Session(component, held, self._clock) as session:
-                yield session
-        else:
-            with Session(component, writer, self._clock) as session:
-                yield session
-
     def get(self, event_id: int, writer: str | None = None) -> Event:
-        """Return one event, acknowledged or live; an id that several writers have given needs the writer's name.
+        """Return one event, acknowledged or live; an id that several writers gave out needs the writer's name.
 
         Raises:
             NotFoundError: no event has this id.
@@ -398,12 +369,41 @@ class Repository:
         """
         return self.workspace(self._one_writer(writer)).catalog.timeline()
 
+    def content(self, of: Event | ContentClaim, *, previous: bool = False) -> Content:
+        """Return the content of an event or of a claim; with `previous`, the content before the event.
+
+        Its bytes are read and checked on demand: `chunks` for any size, `read` for what fits in memory.
+
+        Raises:
+            NotFoundError: there is no claim, or its content is elsewhere, expired or erased.
+            CorruptionError: the file is there and does not hold the content as it was written.
+        """
+        if isinstance(of, ContentClaim):
+            return find_content(self._fs, self.settings.store, of)
+        return content_of(self._fs, self.settings.store, of, previous=previous)
+
+    def software(self, revision: int | None = None) -> ProvenanceDatabase:
+        """Return the provenance tables of software that are published, now or at a revision of their catalog.
+
+        Where a content of an event lies in software: `software().occurrences(content_swhid(content(event)))`.
+
+        Raises:
+            NotFoundError: nothing was published by then.
+        """
+        state = published_state(database_catalog(self.settings, self._fs, self._clock), revision)
+        return ProvenanceDatabase.open(self._fs, database_folder(self.settings), state)
+
+    def contents(self, writer: str | None = None) -> Iterator[ListedClaim]:
+        """Yield the files of the content repository, of one writer or of all."""
+        for name in [item.writer for item in self.workspaces()] if writer is None else [writer]:
+            yield from list_claims(self._fs, self.settings.store, name)
+
     def status(self) -> RepositoryStatus:
-        """Return how far everything has come, read from disk."""
+        """Return the status of everything, read from disk."""
         return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine, self._clock)
 
     def forget(self, selection: EventSelection, reason: str, writer: str | None = None) -> list[ForgetResult]:
-        """Let no answer give out events of a writer, or of all of them, any more; later events are not affected.
+        """Hide events of a writer, or of all of them, from every answer; later events are not affected.
 
         Durability: on return the events of the writers named in the result stay forgotten after a power loss.
 
@@ -426,10 +426,10 @@ class Repository:
     ) -> list[Compacted]:
         """Erase forgotten events from the live logs of a writer, or of all of them, and join small logs.
 
-        The old logs stay, unlisted, until the catalog is pruned and its garbage collected. What is not live yet is
+        The old logs stay, unlisted, until the catalog is pruned and its garbage collected. Events that are not live yet are
         left to a later call. An error of a unit is in its report and stops no other unit.
 
-        Durability: on return what the reports without an error say survives power loss.
+        Durability: on return the changes that the reports without an error name survive power loss.
 
         Raises:
             LockedError: another compaction of a writer's logs is under way, and went on for `lease.wait_seconds`.
@@ -448,11 +448,11 @@ class Repository:
         return [finding for workspace in self.workspaces() for finding in find(workspace)]
 
     def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, Recovered]:
-        """Seal what dead writers left open and remove what interrupted work left, by writer.
+        """Seal what dead writers left open, and remove what interrupted work left; return a report for each writer.
 
         With `adopt`, journals of another incarnation of a writer's name become those of a writer of their own.
 
-        Durability: on return what the reports say survives power loss. Done again, it ends in the same state.
+        Durability: on return the changes that the reports name survive power loss. Done again, it ends in the same state.
 
         Raises:
             LockedError: another attempt works on a writer's files, and went on for `lease.wait_seconds`.
@@ -481,7 +481,7 @@ class Repository:
 
         A limit that cannot be kept is no error: the plan in the result says so.
 
-        Durability: on return what the result says survives power loss. It can be stopped at any time: do it again.
+        Durability: on return the changes that the result names survive power loss. It can be stopped at any time: do it again.
 
         Raises:
             ConflictError: another process changed a catalog meanwhile. Try again.
@@ -498,9 +498,9 @@ class Repository:
         event_types: Sequence[str] = (),
         writer: str | None = None,
     ) -> None:
-        """Let neither retention nor compaction take the selected events, later ones included.
+        """Keep the selected events, later ones included, from retention and compaction.
 
-        Durability: on return the hold survives power loss. On raise it may stand for some writers: do it again.
+        Durability: on return the hold survives power loss. On raise it may be in force for some writers: do it again.
 
         Raises:
             InvalidInputError: no condition is given.
@@ -509,11 +509,11 @@ class Repository:
         add_hold(self._chosen(writer), name, selection.condition(event_types), reason, who)
 
     def holds(self) -> list[Hold]:
-        """Return the holds that stand, by name."""
+        """Return the holds that are in force, by name."""
         return standing_holds(self.workspaces())
 
     def release(self, name: str, reason: str, who: str) -> list[str]:
-        """End a hold; return the writers that it stood for.
+        """End a hold; return the writers for which it was in force.
 
         Raises:
             NotFoundError: there is no such hold.
