@@ -426,10 +426,10 @@ class Repository:
     ) -> list[Compacted]:
         """Erase forgotten events from the live logs of a writer, or of all of them, and join small logs.
 
-        The old logs stay, unlisted, until the catalog is pruned and its garbage collected. Events that are not live yet are
-        left to a later call. An error of a unit is in its report and stops no other unit.
+        The old logs stay, unlisted, until the catalog is pruned and its garbage collected. Events that are not live
+        yet are left to a later call. An error of a unit is in its report and stops no other unit.
 
-        Durability: on return the changes that the reports without an error name survive power loss.
+        Durability: on return what the reports without an error name survives power loss.
 
         Raises:
             LockedError: another compaction of a writer's logs is under way, and went on for `lease.wait_seconds`.
@@ -452,7 +452,7 @@ class Repository:
 
         With `adopt`, journals of another incarnation of a writer's name become those of a writer of their own.
 
-        Durability: on return the changes that the reports name survive power loss. Done again, it ends in the same state.
+        Durability: on return the reported changes survive power loss. Done again, it ends in the same state.
 
         Raises:
             LockedError: another attempt works on a writer's files, and went on for `lease.wait_seconds`.
@@ -481,7 +481,7 @@ class Repository:
 
         A limit that cannot be kept is no error: the plan in the result says so.
 
-        Durability: on return the changes that the result names survive power loss. It can be stopped at any time: do it again.
+        Durability: on return the reported changes survive power loss. It can be stopped at any time: do it again.
 
         Raises:
             ConflictError: another process changed a catalog meanwhile. Try again.
