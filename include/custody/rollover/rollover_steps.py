@@ -38,17 +38,16 @@ class Rollover(Step):
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Sealed groups that are neither merged nor live; small neighbours together."""
         moment = look(workspace)
-        committed = workspace.live_groups(moment.state)
         # A unit that is published fixes its groups; the rest is planned anew each time.
         staged = {group for manifest in workspace.manifests() for group in manifest.groups}
 
         def bytes_of(group: Group) -> int:
             first = group.first_event_id
-            if not group.is_sealed or first in staged or first in committed:
+            if not group.is_sealed or first in staged or workspace.is_committed(moment.state, first):
                 return -1
             return sum(workspace.fs.size(path) for path in group.sealed)
 
-        done = staged | committed
+        done = staged | workspace.live_groups(moment.state)
         target = workspace.settings.eventlog.log_bytes_target
         for _, neighbours in groupby(moment.groups, workspace.incarnation_of_group):  # a log is of one incarnation
             for groups in plan_units(list(neighbours), bytes_of, target, done):
