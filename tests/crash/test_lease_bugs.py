@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -33,10 +34,8 @@ def no_epoch_in_the_catalog() -> AbstractContextManager[object]:
 
 
 def removed_at_once() -> AbstractContextManager[object]:
-    # By its name: the package has a function that is called like the module.
-    return patch.object(
-        import_module("custody.recovery.recover"), "discard", lambda workspace, path: remove(workspace.fs, path)
-    )
+    # The package has the function of this name, so the module is not reached through it.
+    return patch.object(sys.modules[recover.__module__], "discard", lambda workspace, path: remove(workspace.fs, path))
 
 
 @contextmanager

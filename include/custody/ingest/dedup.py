@@ -88,9 +88,11 @@ class StoredKeys:
         views = []
         for workspace in self._workspaces():
             view = former.get(workspace.writer)
+            # The own writer's events since the first look were added one by one; only others' have to be read again.
             if view is None or workspace.writer != self._writer:
-                view = self._view(workspace if view is None else view.workspace, view)
+                view = self._read_view(workspace if view is None else view.workspace, view)
             views.append(view)
+        # A missing container may hold events of any source, so nothing may be stored without it.
         for view in views:
             view.workspace.require_containers()  # after the reading: what went away meanwhile was not read
         self._views = views
@@ -145,7 +147,7 @@ class StoredKeys:
                 keys.update((node, ordinal) for ordinal in erased_among(stones, node, ordinals))
         return keys
 
-    def _view(self, workspace: Workspace, former: _View | None) -> _View:
+    def _read_view(self, workspace: Workspace, former: _View | None) -> _View:
         if workspace.writer != self._writer:
             _make_durable(workspace)
         former_sealed = former.sealed if former else {}
@@ -175,7 +177,7 @@ class StoredKeys:
                 table = EventLog(view.workspace.fs, view.workspace.paths.home / file.path).read(_COLUMNS)
             except NotFoundError:
                 require_expired(view.workspace, file)
-                table = _NO_KEYS
+                table = _NO_KEYS  # expired meanwhile: nothing of it is stored any more
             self._log_keys.put(name, table, 1)
         return table
 
@@ -196,6 +198,8 @@ class SortedRuns:
             return
         parts = [(np.array(numbers, np.int64), np.array(values, np.int64))]
         length = len(numbers)
+        # As in a log-structured merge tree: few runs to search, and each entry is merged a logarithmic number of
+        # times.
         while self._runs and len(self._runs[-1][0]) < 2 * length:
             parts.insert(0, self._runs.pop())
             length += len(parts[0][0])

@@ -157,6 +157,7 @@ class Ingest:
             )
         context = Context(node, received_ms=int(status.st_mtime * 1000))
         try:
+            # Unbuffered: the reader has a buffer of its own, and `tell` says how far it has come.
             with path.open("rb", buffering=0) as stream:
                 format = format or detect_file(stream)
                 outcomes = read_stream(stream, self._limits, format=format, context=context)
@@ -187,6 +188,8 @@ class Ingest:
             report = self._take(same, tally, store=partial(self._append_notification, arrival))
         else:
             report = self._take(outcomes, tally)
+        # Only behind the acknowledgement: a crash in between leaves the entry, and the events count as repetitions
+        # then.
         if report.rejected == 0:
             self._quarantine.remove(key)
         return report
@@ -230,6 +233,7 @@ class Ingest:
     def _store(self, tally: FileTally, accepted: list[Accepted], store: Callable[[Sequence[Event]], range]) -> None:
         tally.read += len(accepted)
         nodes = {key[0] for item in accepted if (key := key_of(item.event)) is not None}
+        # Locked before the look-up and until the events are stored: no other ingest can store them in between.
         if nodes and self._source_locks.take(nodes):
             self._stored_keys.refresh()
         fresh = self._without_stored(tally, accepted)
@@ -259,6 +263,7 @@ class Ingest:
             if former is None:
                 fresh.append(item)
                 if key is not None:
+                    # So that a second one in the same batch is compared with it.
                     stored[key] = self._writer.name, item.event
             elif not (differ := contradictions(former, item.event)):
                 tally.repeated += 1
@@ -292,6 +297,7 @@ class Ingest:
         """Return the keys of stored events that a tombstone hides."""
         unread = {key: place.writer for key, place in places.items() if key not in readable}
         stones = {name: self._stored_keys.workspace(name).catalog.load().tombstones for name in set(unread.values())}
+        # Without any tombstone, an event that is not given out expired since it was looked up.
         return {key for key, writer in unread.items() if stones[writer]}
 
     def _reject(self, tally: Tally, raw: bytes, place: Place, problem: EventProblem) -> None:
@@ -318,13 +324,14 @@ class Ingest:
 def _batches(outcomes: Iterable[Outcome], size: int) -> Iterator[list[Outcome]]:
     """Yield the outcomes in lists; where the pieces are large, the lists are shorter."""
     batch: list[Outcome] = []
-    held = 0
+    batch_bytes = 0
+    # Pieces stay in memory until their batch is stored, so large ones end it early.
     for outcome in outcomes:
         batch.append(outcome)
-        held += len(outcome.raw)
-        if len(batch) >= size or held >= _BATCH_BYTES_MAX:
+        batch_bytes += len(outcome.raw)
+        if len(batch) >= size or batch_bytes >= _BATCH_BYTES_MAX:
             yield batch
-            batch, held = [], 0
+            batch, batch_bytes = [], 0
     if batch:
         yield batch
 
@@ -333,8 +340,8 @@ def _format_of(entry: Entry) -> Format:
     try:
         return Format(entry.format)
     except ValueError:
-        known = ", ".join(Format)
+        formats = ", ".join(Format)
         raise FormatVersionError(
-            f"quarantine entry {entry.key}: expected a format out of {known}, got {entry.format!r}. "
+            f"quarantine entry {entry.key}: expected a format out of {formats}, got {entry.format!r}. "
             "Name one with --format, or use a newer custody."
         ) from None

@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.02
 
 
 class SlotWriter(JournalWriter):
-    """A journal writer that says which slot it holds."""
+    """A journal writer that holds a slot."""
 
     def __init__(self, fs: FileSystem, settings: Settings, name: str, clock: Clock) -> None:
         options = journal_options(settings)
@@ -48,8 +48,9 @@ class SlotWriter(JournalWriter):
         self.name = name
         """The writer name, to which the ids of the appended events belong."""
         self._content: ContentWriter | None = None
-        self._make_content = partial(ContentWriter, fs, writer=name, clock=clock, options=content_options(settings))
+        self._make_content = partial(ContentWriter, fs, writer=name, clock=clock)
         self._settings = settings
+        # Threads share a slot; its content writer is made once, by the first that stores a content.
         self._making = Lock()
 
     @property
@@ -61,7 +62,7 @@ class SlotWriter(JournalWriter):
         """
         with self._making:
             if self._content is None:
-                self._content = self._make_content(store=self._settings.store)
+                self._content = self._make_content(store=self._settings.store, options=content_options(self._settings))
             return self._content
 
     def append_with_content(self, events: Sequence[Event], content: bytes | Iterable[bytes]) -> range:

@@ -18,6 +18,7 @@ from pathlib import Path
 from custody.errors import LockedError
 from custody.vfs import FileSystem
 
+# Part of what ingests of all versions agree on, as is the digest below: add no stripes.
 STRIPES = 16
 _POLL_SECONDS = 0.02
 _HOLD_SECONDS = 5.0
@@ -65,6 +66,7 @@ class SourceLocks:
         try:
             for stripe in stripes:
                 self._lock(stripe, deadline)
+            # All marks are set, whatever the first ones show: each stripe has a former holder of its own.
             is_new = [self._set_mark(stripe) for stripe in stripes]
         except BaseException:
             self.end()
@@ -102,6 +104,7 @@ class SourceLocks:
         path = self._folder / f"{stripe:02d}.last"
         if self._fs.exists(path) and self._fs.read(path) == self._mark:
             return False
+        # Durable before anything is stored: without it, the events of this ingest could be there and its mark not.
         self._fs.write_durably(path, self._mark)
         return True
 

@@ -3,7 +3,7 @@
 All readers of one file system share one set of caches. A log is known by its path and digest, so that a log that was
 written anew is opened anew; logs that are live no more are closed. A sealed journal never changes, so its events are
 kept once they are decoded. An open one grows at its end only, so only the new part is decoded and added. What is
-damaged is never kept: it may be whole the next time.
+damaged is never cached: it may be whole the next time.
 """
 
 from __future__ import annotations
@@ -31,9 +31,35 @@ from custody.vfs import FileSystem
 from custody.vfs.wrapping import WrappingFileSystem
 from custody.workspace import Workspace
 
-_PARTS_MAX = 64
+EventIds = npt.NDArray[np.int64]
+_CHUNKS_MAX = 64
 _PREAMBLE_BYTES = 8
 _HEAD_RECORDS = 2  # the header and the schema
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLogs:
+    """The live logs of a catalog's state in the order of their ids, which do not overlap; arrays of shape (logs,)."""
+
+    files: tuple[AddFile, ...]
+    firsts: npt.NDArray[np.int64]
+    lasts: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, state: CatalogState) -> LiveLogs:
+        """Return the live logs of a state."""
+        files = tuple(sorted(state.files.values(), key=lambda file: file.first_event_id))
+        firsts = np.array([file.first_event_id for file in files], np.int64)
+        lasts = np.array([file.last_event_id for file in files], np.int64)
+        return cls(files, firsts, lasts)
+
+    def holders(self, event_ids: EventIds) -> npt.NDArray[np.int64]:
+        """Return the number of the log whose range holds each id, -1 where none does."""
+        if not self.files:
+            return np.full(len(event_ids), -1, np.int64)
+        numbers = np.searchsorted(self.firsts, event_ids, side="right") - 1
+        holders: npt.NDArray[np.int64] = np.where(event_ids <= self.lasts[numbers], numbers, -1)
+        return holders
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +122,7 @@ class TailCache:
         decoded = _merged([self._sealed(fs, path) for path in group.sealed])
         if decoded.damage:
             return decoded  # read anew the next time: it may be whole again
+        # By the paths: the name of a sealed journal is never used again.
         self._cache.put(group.sealed, decoded, decoded.table.nbytes)
         # The group stands for its journals from now on, under both of their names.
         for path in group.sealed:
@@ -126,12 +153,106 @@ class TailCache:
             if grown is not None:
                 self._cache.put((path,), grown, grown.decoded.table.nbytes)
                 return grown.decoded
+        # The size before the bytes: what is appended in between must count as new the next time.
         size = fs.size(path)
         decoded, intact_bytes = _decode(fs, path)
         if not decoded.damage and intact_bytes:
-            # The journal may have grown since its size was taken: then it is read again, which does no harm.
             self._cache.put((path,), _OpenJournal(size, intact_bytes, decoded), decoded.table.nbytes)
         return decoded
+
+
+class Caches:
+    """The caches of everything that reads through one file system; safe between threads."""
+
+    def __init__(self, cache_bytes: int, logs_max: int) -> None:
+        self.decoded: BoundedCache[Hashable, object] = BoundedCache(cache_bytes)
+        """Blocks of logs, and journals."""
+        self.tail = TailCache(self.decoded)
+        self.logs: BoundedCache[tuple[Path, bytes], EventLog] = BoundedCache(logs_max)
+        self._states: dict[Path, tuple[CatalogState, LiveLogs]] = {}
+
+    def live(self, workspace: Workspace, state: CatalogState) -> LiveLogs:
+        """Return the live logs of a state; logs that are live no more are closed."""
+        home = workspace.paths.home
+        # Without a lock: two threads may both compute it, with the same result.
+        former = self._states.get(home)
+        if former is not None and former[0] is state:
+            return former[1]
+        logs = LiveLogs.of(state)
+        if former is not None and state.revision < former[0].revision:
+            return logs  # somebody looks at the past: what is live today stays open
+        self._states[home] = state, logs
+        listed = {(home / file.path, file.sha256) for file in logs.files}
+        for key in self.logs:
+            if key[0].is_relative_to(home) and key not in listed:
+                self.logs.drop(key)
+        return logs
+
+    def log(self, workspace: Workspace, file: AddFile) -> EventLog:
+        """Return a live log, open.
+
+        Raises:
+            NotFoundError, CorruptionError, FormatVersionError: as EventLog; then it is not kept.
+        """
+        path = workspace.paths.home / file.path
+        key = path, file.sha256
+        log = self.logs.get(key)
+        if log is None:
+            log = EventLog(workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256, cache=self.decoded)
+            # Loaded before it is kept, so that a log that is damaged or gone is tried anew the next time.
+            log.load()
+            self.logs.put(key, log, 1)
+        return log
+
+
+# The caches live as long as their file system, which nothing in them refers to.
+_CACHES: WeakKeyDictionary[FileSystem, Caches] = WeakKeyDictionary()
+_LOCK = Lock()
+
+
+def caches_of(workspace: Workspace) -> Caches:
+    """Return the caches of a workspace's file system; the first workspace's settings decide their bounds."""
+    with _LOCK:
+        caches = _CACHES.get(workspace.fs)
+        if caches is None:
+            query = workspace.settings.query
+            caches = _CACHES[workspace.fs] = Caches(query.cache_bytes, query.open_logs_max)
+        return caches
+
+
+def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventLog | None:
+    """Return a live log, open; None when it expired meanwhile, or is damaged and was reported."""
+    try:
+        log = caches_of(workspace).log(workspace, file)
+    except NotFoundError:
+        # Retention takes a log out of the catalog before it deletes the file. So a file that is gone is only an error
+        # when the newest state of the catalog still lists it.
+        try:
+            require_expired(workspace, file)
+        except CorruptionError as error:
+            problem = str(error)
+        else:
+            return None
+    except CorruptionError as error:
+        problem = str(error)
+    else:
+        if log.unknown_columns:
+            on_damage(NewerColumns.of(log.path, log.metadata.schema_version, log.unknown_columns))
+        return log
+    on_damage(Damage(workspace.paths.home / file.path, None, file.first_event_id, file.last_event_id, problem))
+    return None
+
+
+def require_expired(workspace: Workspace, file: AddFile) -> None:
+    """Raise CorruptionError when the newest state of the catalog still lists a log that is gone."""
+    if file.path in workspace.state().files:
+        path = workspace.paths.home / file.path
+        raise CorruptionError(f"{path}: expected a live event log, found no file. Bring it back from a backup.")
+
+
+def read_tail(workspace: Workspace, groups: Sequence[Group], on_damage: OnDamage) -> pa.Table:
+    """Return the events of some groups that wait, in the order of their ids; raises as `TailCache.read`."""
+    return caches_of(workspace).tail.read(workspace.fs, groups, on_damage, workspace.is_held)
 
 
 def _decode(fs: FileSystem, path: Path, omitted_bytes: int = 0) -> tuple[DecodedJournal, int]:
@@ -179,6 +300,7 @@ class _OneFile(WrappingFileSystem):
 
 def _grow(path: Path, data: bytes, former: _OpenJournal) -> _OpenJournal | None:
     """Decode what was appended since the last time; None when the file has to be read as a whole."""
+    # Shorter than before: recovery cut it, or the writer began it anew.
     if len(data) < former.intact_bytes:
         return None
     head = _head_bytes(data)
@@ -190,7 +312,8 @@ def _grow(path: Path, data: bytes, former: _OpenJournal) -> _OpenJournal | None:
     if decoded.damage or intact_bytes < head:
         return None
     table = pa.concat_tables([former.decoded.table, decoded.table])
-    if table.column(0).num_chunks > _PARTS_MAX:
+    # A journal that is read after each append would become a table of as many chunks; every column costs by the chunk.
+    if table.column(0).num_chunks > _CHUNKS_MAX:
         table = table.combine_chunks()
     return _OpenJournal(
         len(data), former.intact_bytes + intact_bytes - head, replace(former.decoded, table=table, torn=decoded.torn)
@@ -213,118 +336,3 @@ def _merged(parts: list[DecodedJournal]) -> DecodedJournal:
     newer = dict.fromkeys(item for part in parts for item in part.newer)
     damage = tuple(damage for part in parts for damage in part.damage)
     return DecodedJournal(table, damage, tuple(newer), tuple(damage for part in parts for damage in part.torn))
-
-
-@dataclass(frozen=True, slots=True)
-class LiveLogs:
-    """The live logs of a catalog's state in the order of their ids, which do not overlap; arrays of shape (logs,)."""
-
-    files: tuple[AddFile, ...]
-    firsts: npt.NDArray[np.int64]
-    lasts: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, state: CatalogState) -> LiveLogs:
-        """Return the live logs of a state."""
-        files = tuple(sorted(state.files.values(), key=lambda file: file.first_event_id))
-        firsts = np.array([file.first_event_id for file in files], np.int64)
-        lasts = np.array([file.last_event_id for file in files], np.int64)
-        return cls(files, firsts, lasts)
-
-    def holders(self, event_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the number of the log whose range holds each id, -1 where none does."""
-        if not self.files:
-            return np.full(len(event_ids), -1, np.int64)
-        numbers = np.searchsorted(self.firsts, event_ids, side="right") - 1
-        holders: npt.NDArray[np.int64] = np.where(event_ids <= self.lasts[numbers], numbers, -1)
-        return holders
-
-
-class Caches:
-    """The caches of everything that reads through one file system; safe between threads."""
-
-    def __init__(self, cache_bytes: int, logs_max: int) -> None:
-        self.decoded: BoundedCache[Hashable, object] = BoundedCache(cache_bytes)
-        """Blocks of logs, and journals."""
-        self.tail = TailCache(self.decoded)
-        self.logs: BoundedCache[tuple[Path, bytes], EventLog] = BoundedCache(logs_max)
-        self._states: dict[Path, tuple[CatalogState, LiveLogs]] = {}
-
-    def live(self, workspace: Workspace, state: CatalogState) -> LiveLogs:
-        """Return the live logs of a state; logs that are live no more are closed."""
-        home = workspace.paths.home
-        kept = self._states.get(home)
-        if kept is not None and kept[0] is state:
-            return kept[1]
-        logs = LiveLogs.of(state)
-        if kept is not None and state.revision < kept[0].revision:
-            return logs  # somebody looks at the past: what is live today stays open
-        self._states[home] = state, logs
-        listed = {(home / file.path, file.sha256) for file in logs.files}
-        for key in self.logs:
-            if key[0].is_relative_to(home) and key not in listed:
-                self.logs.drop(key)
-        return logs
-
-    def log(self, workspace: Workspace, file: AddFile) -> EventLog:
-        """Return a live log, open.
-
-        Raises:
-            NotFoundError, CorruptionError, FormatVersionError: as EventLog; then it is not kept.
-        """
-        path = workspace.paths.home / file.path
-        key = path, file.sha256
-        log = self.logs.get(key)
-        if log is None:
-            log = EventLog(workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256, cache=self.decoded)
-            log.load()
-            self.logs.put(key, log, 1)
-        return log
-
-
-# The caches live as long as their file system, which nothing in them refers to.
-_CACHES: WeakKeyDictionary[FileSystem, Caches] = WeakKeyDictionary()
-_LOCK = Lock()
-
-
-def caches_of(workspace: Workspace) -> Caches:
-    """Return the caches of a workspace's file system; the first workspace's settings decide their bounds."""
-    with _LOCK:
-        caches = _CACHES.get(workspace.fs)
-        if caches is None:
-            query = workspace.settings.query
-            caches = _CACHES[workspace.fs] = Caches(query.cache_bytes, query.open_logs_max)
-        return caches
-
-
-def read_tail(workspace: Workspace, groups: Sequence[Group], on_damage: OnDamage) -> pa.Table:
-    """Return the events of some groups that wait, in the order of their ids; raises as `TailCache.read`."""
-    return caches_of(workspace).tail.read(workspace.fs, groups, on_damage, workspace.is_held)
-
-
-def open_log(workspace: Workspace, file: AddFile, on_damage: OnDamage) -> EventLog | None:
-    """Return a live log whose blocks can be found; None when it expired meanwhile, or is damaged and passed over."""
-    try:
-        log = caches_of(workspace).log(workspace, file)
-    except NotFoundError:
-        try:
-            require_expired(workspace, file)
-        except CorruptionError as error:
-            problem = str(error)
-        else:
-            return None
-    except CorruptionError as error:
-        problem = str(error)
-    else:
-        if log.unknown_columns:
-            on_damage(NewerColumns.of(log.path, log.metadata.schema_version, log.unknown_columns))
-        return log
-    on_damage(Damage(workspace.paths.home / file.path, None, file.first_event_id, file.last_event_id, problem))
-    return None
-
-
-def require_expired(workspace: Workspace, file: AddFile) -> None:
-    """Raise CorruptionError unless a log that is gone was expired since the catalog was read."""
-    if file.path in workspace.state().files:
-        path = workspace.paths.home / file.path
-        raise CorruptionError(f"{path}: expected a live event log, found no file. Bring it back from a backup.")

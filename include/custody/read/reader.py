@@ -20,12 +20,10 @@ from custody.catalog import AddFile, CatalogState
 from custody.eventlog import OnDamage, TableOfContents, refuse
 from custody.journal import Group, count_pending
 from custody.model import INT64_MAX, Event, to_events
-from custody.read.cache import caches_of, open_log, read_tail
+from custody.read.cache import EventIds, caches_of, open_log, read_tail
 from custody.read.results import report_absent
 from custody.read.tombstone_filter import visible_events
 from custody.workspace import Workspace, attempts, read_at_one_moment
-
-EventIds = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +71,13 @@ def get_many(
     workspace: Workspace, event_ids: Sequence[int], view: Snapshot | None = None, on_damage: OnDamage = refuse
 ) -> list[Event]:
     """Return the events with these ids, in id order; ids that do not exist are left out."""
+    # Other numbers cannot be ids, and do not fit into a column of ids.
     ids = np.unique(np.array([event_id for event_id in event_ids if 0 <= event_id <= INT64_MAX], np.int64))
     caches = caches_of(workspace)
     state = view.state if view else workspace.state()
     live = caches.live(workspace, state)
     holders = live.holders(ids)
+    # Only now: most reads by id find everything in live logs, and need no look at the journals.
     if view is None and (holders < 0).any():
         view = snapshot(workspace, on_damage, lambda waiting: _groups_of(waiting, ids[holders < 0]))
         live = caches.live(workspace, view.state)
@@ -118,6 +118,7 @@ def name_absent(workspace: Workspace, state: CatalogState, bounds: tuple[int, in
     A log that is open can be read although its name is gone.
     """
     home = workspace.paths.home
+    # Folders are listed once each: asking for every log by its name would cost a call of the system for each.
     opened = set(caches_of(workspace).logs)
     listed: dict[Path, set[str]] = {}
     for file in state.files.values():
@@ -218,6 +219,7 @@ def _walk(
                 if isinstance(part, Group):
                     table = _from(read_tail(workspace, [part], on_damage), position)
                     yield visible_events(state, table)
+                    # Behind what was given: should a journal be gone, the next attempt goes on from here.
                     position = table.column("event_id")[-1].as_py() + 1 if table.num_rows else position
                 elif part.last_event_id >= position:
                     log = open_log(workspace, part, on_damage) if is_wanted(part) else None

@@ -3,8 +3,8 @@
 Readers pass what they meet to a callback, `OnDamage`, as one kind of thing: a `Damage` to a file, an `Absence` of
 events that are out of reach, or `NewerColumns` that this custody cannot show. `Notices` collects them for an answer.
 
-An absence is no damage: nobody can say what a container holds that is not there. What is known is told: which ids
-nothing else holds, and from which id on nothing is known at all.
+An absence is no damage: nobody knows what a missing container holds. The notice says what is known: the ids that
+nothing else holds, and the id from which on nothing is known at all.
 """
 
 from __future__ import annotations
@@ -125,6 +125,7 @@ class Notices:
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
+        # A dict keeps each text once, in the order in which they were met.
         self._texts: dict[str, None] = {}
         self.absent: list[Absence] = []
         """What is out of reach, as far as readers met it."""
@@ -151,6 +152,7 @@ class LossTracker:
     def __call__(self, damage: Damage) -> None:
         """Remember it, and pass it on."""
         self._on_damage(damage)
+        # Without bounds it is no block of a log, and costs no ids that an index knows.
         if damage.first_event_id is not None and damage.last_event_id is not None:
             self._ranges.add((damage.first_event_id, damage.last_event_id))
 
@@ -249,9 +251,10 @@ def _unheld(workspace: Workspace, state: CatalogState) -> str:
     try:
         ranges = list(missing_ids(workspace, state))
         waiting = [group for group in workspace.groups() if not workspace.is_committed(state, group.first_event_id)]
+        # Ids of waiting events were given out, so the missing container may hold any behind them.
         behind = max(state.next_event_id, count_waiting(workspace.fs, waiting).next_event_id)
     except (CustodyError, OSError):
-        return "what nobody can tell, as other files cannot be read"
+        return "an unknown part, as other files cannot be read"
     shown = ", ".join(f"{first} to {last}" for first, last in ranges[:_RANGES_SHOWN])
     more = f", {len(ranges) - _RANGES_SHOWN} more stretches" if len(ranges) > _RANGES_SHOWN else ""
     count = sum(last - first + 1 for first, last in ranges)

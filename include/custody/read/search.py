@@ -39,12 +39,11 @@ from custody.query import (
     search_state,
 )
 from custody.read import reader
+from custody.read.cache import EventIds
 from custody.read.results import LossTracker, Notices
 from custody.read.time_travel import AsOf, snapshot_at
 from custody.read.tombstone_filter import hidden_ids
 from custody.workspace import Workspace
-
-EventIds = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class SearchResult:
 
     Each writer's events come in the order of their ids, the last stored first (or the first stored, with
     `oldest_first`); writers are merged by event time. `cursor` asks for the next page, None when there is none.
-    `explained` says for each writer what was done.
+    `explained` describes for each writer what the search did.
     """
 
     total: int
@@ -204,9 +203,9 @@ def count_facets(
     notices: list[str] = []
     for source in sources:
         live = source.shards(shards)
-        of_writer, told = facets_of(live, source.log_tables, source.readable, question, fields, attributes)
+        of_writer, said = facets_of(live, source.log_tables, source.readable, question, fields, attributes)
         facets_of_table(of_writer, source.tail, question, attributes)
-        notices += told
+        notices += said
         for name, values in of_writer.items():
             counts[name].update(values)
     return counts, notices
@@ -272,6 +271,8 @@ class WriterMatches:
             if not len(ids):
                 return None
             self._fetch(ids)
+            # Few at first, as a page over many writers takes few of each; then more at once, which costs less for
+            # each.
             self._at_a_time *= 2
 
     def take(self) -> Event | None:
@@ -291,6 +292,7 @@ class WriterMatches:
 
     def has_more(self) -> bool:
         """Whether an event follows that can be read; what cannot is passed over, and nothing is decoded."""
+        # What was fetched and could not be read lies before the first event that is ready.
         self._pass_to(self._ready[0][0] if self._ready else len(self._chunk))
         count = 1
         while not self._ready and len(ids := self._next(count)):
@@ -334,7 +336,7 @@ class WriterMatches:
     def _next(self, count: int) -> EventIds:
         """Return the next ids, at most `count`, none behind the last one; they are not given again."""
         if not len(self._ids) and self._may_follow:
-            # Twice as many each time: a search whose first matches cannot be read needs few rounds.
+            # Twice as many each time, so that a search whose first matches cannot be read needs few rounds.
             self._window *= 2
             self._find_ids()
         ids, self._ids = self._ids[:count], self._ids[count:]
@@ -354,6 +356,7 @@ class WriterMatches:
         self.notices.update(dict.fromkeys(answer.notices))
         ids = np.unique(np.concatenate([answer.event_ids, window.of(self._waiting)]))
         ids = (ids if request.oldest_first else ids[::-1])[: self._window]
+        # A window that is not full was the last one: nothing matches behind it.
         self._may_follow = len(ids) == self._window
         self._ids = ids
         return answer
@@ -382,8 +385,10 @@ def _places(sources: Iterable[SearchSource], page: Page) -> list[tuple[SearchSou
     cursor = _decoded(page)
     places = []
     for source in sources:
+        # Newest first, a writer that was not there at the first page has only events that come before that page. Oldest
+        # first, its events come behind, so it is searched from its beginning.
         if cursor is not None and not page.oldest_first and source.writer not in cursor.places:
-            continue  # a writer that was not there at the first page
+            continue
         place = cursor.places.get(source.writer) if cursor else None
         start = source.view.next_event_id if not page.oldest_first else -1
         places.append((source, start if place is None else place))

@@ -82,7 +82,7 @@ class SqlResult:
     a log expired meanwhile.
 
     Raises:
-        InvalidInputError: the query cannot be read, is not one SELECT, asks for what is not allowed, or as `batches`.
+        InvalidInputError: the query cannot be read, is not one SELECT, names what is not allowed, or as `batches`.
         CorruptionError: as `batches`.
     """
 
@@ -91,6 +91,7 @@ class SqlResult:
     ) -> None:
         query = settings.query
         self._limits = QueryLimits(
+            # The engine counts less than its process takes, so it gets half of the process's limit at most.
             engine_bytes=min(query.sql_memory_bytes, query.sql_process_bytes_max // 2),
             process_bytes=query.sql_process_bytes_max,
             spill_bytes=query.sql_spill_bytes_max,
@@ -101,7 +102,8 @@ class SqlResult:
             try:
                 self._begin(sources, text)
             except LogGoneError:
-                continue  # it expired since it was looked up, or looking it up again says that it is lost
+                # It expired since the sources were looked up; if it is lost instead, the next look-up raises.
+                continue
             return
         raise ConflictError("SQL: logs expire too fast to be read. Try again.")
 
@@ -142,7 +144,7 @@ class SqlResult:
         self.close()
 
     def _begin(self, sources: Callable[[], SqlSources], text: str) -> None:
-        # The engine starts while the sources are looked up.
+        # The engine starts while the sources are looked up: its start takes about as long.
         self._engine = EngineQuery(text, _TABLES, self._limits)
         try:
             self._sources = found = sources()
@@ -162,8 +164,10 @@ class SqlResult:
         try:
             yield
         except EngineFailedError as error:
+            # The engine does not know what it read: a query that fails over a damaged block fails with any message.
             for damage in self._sources.damage():
                 raise CorruptionError(f"{damage} The option --skip-damaged leaves it out.") from error
+            # No block is damaged, so the query itself failed.
             raise InvalidInputError(str(error)) from error.__cause__
 
 
@@ -186,6 +190,7 @@ class SqlSources:
         tails, rows, hidden = [SQL_SCHEMA.empty_table()], [], [_HIDDEN.empty_table()]
         for workspace in workspaces:
             view = reader.snapshot(workspace, self.notices)
+            # Logs and tail of one snapshot: an event is in one of them.
             for file in caches_of(workspace).live(workspace, view.state).files:
                 rows.append(_log_row(workspace, file))
                 self.parts += self._part(workspace, file)
@@ -255,8 +260,8 @@ class SqlSources:
 def _transactions(workspaces: Sequence[Workspace], notices: Notices) -> pa.Table:
     """Return the transactions of all writers; each was checked against its predecessor, as far as that is there.
 
-    What cannot be read is left out and named: what a later transaction says is lost for good in any case, all else
-    only if `notices` take note of it.
+    A transaction that cannot be read is left out and named if `notices` are not strict; in any case if a later
+    transaction declares it lost for good.
 
     Raises:
         CorruptionError: a transaction is damaged or missing, and `notices` are strict.

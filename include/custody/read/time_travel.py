@@ -37,6 +37,7 @@ def snapshot_at(workspace: Workspace, as_of: AsOf, on_damage: OnDamage) -> Snaps
     if revision is None:
         return None
     state = workspace.catalog.at(revision)
+    # The tombstones of today, also for the events of then: what was forgotten is never given out again.
     tombstones = {**state.tombstones, **_later_tombstones(workspace, revision, newest.revision)}
     state = replace(state, tombstones=PersistentMap(tombstones))
     return Snapshot(_without_lost_logs(workspace, state, on_damage), EVENT_SCHEMA.empty_table())
@@ -50,6 +51,7 @@ def _revision_at(workspace: Workspace, newest: CatalogState, moment: datetime) -
     try:
         return workspace.catalog.revision_at(time_ms)
     except NotFoundError:
+        # Revisions before the floor were pruned: there may have been events, and nobody knows which.
         if newest.floor:
             raise  # what was live then is not kept
         return None
@@ -66,6 +68,7 @@ def _later_tombstones(workspace: Workspace, revision: int, newest: int) -> dict[
 def _without_lost_logs(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -> CatalogState:
     """Leave out the logs that are gone since, and report them: they expired, or were compacted and collected."""
     home = workspace.paths.home
+    # Retention and compaction delete files that only earlier revisions list.
     lost = [file for path, file in state.files.items() if not workspace.fs.exists(home / path)]
     for file in lost:
         problem = f"expected a log of revision {state.revision}, found no file: it expired since, or was compacted"

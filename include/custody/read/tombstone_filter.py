@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.catalog import AddFile, AddTombstone, CatalogState, columns_needed, may_match, visible
 from custody.eventlog import Damage, EventLog, OnDamage
-from custody.read.cache import caches_of, open_log
+from custody.read.cache import EventIds, caches_of, open_log
 from custody.workspace import Workspace
 
-EventIds = npt.NDArray[np.int64]
 _NONE = np.empty(0, np.int64)
 
 
@@ -46,11 +44,13 @@ def hidden_ids(workspace: Workspace, state: CatalogState, on_damage: OnDamage) -
         affecting = [stone for stone in stones if may_match(stone, *bounds)]
         if not affecting:
             continue
-        key = ("buried", workspace.paths.home, file.path, file.sha256, names)
+        key = ("hidden", workspace.paths.home, file.path, file.sha256, names)
         ids = caches.decoded.get(key)
         if not isinstance(ids, np.ndarray):
             ids, is_whole = _hidden_in(workspace, file, affecting, on_damage)
+            # What was computed beside damage is not kept: the file may be repaired before the next search.
             if is_whole:
+                # An empty array costs something, too: the cache is bounded by costs alone.
                 caches.decoded.put(key, ids, ids.nbytes + 100)
         parts.append(ids)
     return np.sort(np.concatenate(parts))
@@ -78,6 +78,8 @@ def _hidden_in(
         for table in log.tables(range(len(log.toc.blocks)), columns, pass_over):
             hidden = table.filter(pc.invert(visible(stones, table)))
             parts.append(np.asarray(hidden.column("event_id").combine_chunks()))
+    # An event that cannot be read may be one that was forgotten. To give out less than is there is a notice; to give
+    # out what was forgotten would be a breach.
     for damage in unread:
         bounds = _bounds(damage, file, log)
         parts += [_possible_ids(stone, *bounds[:2]) for stone in stones if may_match(stone, *bounds)]

@@ -10,7 +10,7 @@ from custody.read.results import Events, EventStream, Notices
 from custody.read.search import SearchResult, StoredEvent
 from custody.repository.repository import Repository
 from custody.repository.retention_api import RetentionResult
-from custody.repository.soft_delete import EventSelection, Forgotten
+from custody.repository.soft_delete import EventSelection, ForgetResult
 from custody.repository.status import BudgetStatus, DiskStatus, RepositoryStatus, WriterStatus
 from custody.retention import Expiring, Hold, Plan
 
@@ -27,7 +27,7 @@ __all__ = [
     "Expiring",
     "FileReport",
     "FlowFile",
-    "Forgotten",
+    "ForgetResult",
     "Hold",
     "Ingest",
     "Notices",

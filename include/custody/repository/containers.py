@@ -45,9 +45,9 @@ def container_statuses(settings: Settings, fs: FileSystem | None = None) -> list
     for writer in writers(fs, settings.containers):
         states = writer_states(fs, settings.containers, writer)
         here = {state.container: root for root, state in states.items()}
-        known = {identity: place for state in states.values() for identity, place in state.containers.items()}
-        known |= {identity: str(root) for identity, root in here.items()}
-        for identity, place in sorted(known.items(), key=lambda item: item[1]):
+        places = {identity: place for state in states.values() for identity, place in state.containers.items()}
+        places |= {identity: str(root) for identity, root in here.items()}
+        for identity, place in sorted(places.items(), key=lambda item: item[1]):
             root = here.get(identity)
             sizes = _journal_sizes(fs, root, writer) if root is not None else []
             statuses.append(
@@ -111,12 +111,14 @@ def claim_writer_name(
     fs.make_directory(lock_path(roots, writer).parent)
     with fs.lock(lock_path(roots, writer)):
         for root in roots:
+            # The folder is what makes a container without a state recognisable as the writer's.
             fs.make_directory(ContainerPaths(root, writer).journals)
         members = WriterContainers(fs, roots, writer)
         try:
             return workspace.incarnations.claim(members, ContainerEvidence(tuple(states.values())), clock)
         except ConfigurationError:
             pass  # the name is another's: taken over below
+        # First the epoch, which refuses the other machine's commits: only then the greatest id is final.
         if workspace.catalog.load().revision >= 0:
             workspace.catalog.begin_epoch()
         staged = [log.last_event_id + 1 for manifest in workspace.manifests() for log in manifest.logs]

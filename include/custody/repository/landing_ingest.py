@@ -1,4 +1,8 @@
-"""Files from landing folders become acknowledged events, and the ledger says so."""
+"""Landing ingest: files from landing folders become acknowledged events, and the ledger records it.
+
+The ledger spares a second look at a file. It is no promise: an event is known by its identity, so a file that is taken
+twice is stored once.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,8 @@ _log = logging.getLogger(__name__)
 def waiting_files(repository: Repository, interval: Interval) -> list[Landed]:
     """Return the files of an interval that wait to be ingested; raises as `landed_files` does."""
     workspace = repository.workspace()
-    found = landed_files(workspace.fs, repository.settings, interval, workspace.clock.now_ms())
-    return [file for file in found if file.waits]
+    files = landed_files(workspace.fs, repository.settings, interval, workspace.clock.now_ms())
+    return [file for file in files if file.waits]
 
 
 def shares(files: Sequence[Landed], count: int) -> list[list[Landed]]:
@@ -52,8 +56,9 @@ def ingest_landed(repository: Repository, files: Sequence[Landed], run_id: str |
             ingest_one = partial(_ingest_one, work, ledger, clock=workspace.clock, node=node, run_id=run_id)
             reports = [ingest_one(file) for file in files]
     except CustodyError as error:
-        left = files[len(reports) :] or files[-1:]
-        reports.extend(_failed(file, error) for file in left)
+        # Where the error came after the last file, as the slot was released, it counts for that one.
+        remaining = files[len(reports) :] or files[-1:]
+        reports.extend(_failed(file, error) for file in remaining)
     return reports
 
 

@@ -44,7 +44,7 @@ from custody.recovery import adopt as adopt_journals
 from custody.repository import soft_delete
 from custody.repository.content_listing import CleanedContents, ListedClaim, clean_contents, list_claims
 from custody.repository.retention_api import RetentionResult, apply_retention
-from custody.repository.soft_delete import EventSelection, Forgotten
+from custody.repository.soft_delete import EventSelection, ForgetResult
 from custody.repository.status import RepositoryStatus, repository_status
 from custody.retention import Hold, Plan, add_hold, choose, release_hold, standing_holds
 from custody.rollover import is_stale, rebuild_shard
@@ -68,6 +68,15 @@ class Repository:
     >>> repository = Repository.open("demo")                       # doctest: +SKIP
     >>> repository.search("event_type:SEND AND filename:orders*")  # doctest: +SKIP
     """
+
+    def __init__(self, settings: Settings, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self._fs: FileSystem = fs or PosixFileSystem()
+        self._clock: Clock = clock or SystemClock()
+        # Shards stay open between searches, because opening one is expensive.
+        self._shards = Shards(self._fs, settings.query.open_shards_max)
+        self._workspaces: dict[str, Workspace] = {}
+        self.quarantine = Quarantine(self._fs, settings.quarantine, settings.repository.quarantine_bytes_max)
 
     @classmethod
     def open(cls, root: str | Path) -> Self:
@@ -96,14 +105,6 @@ class Repository:
         fs.write_durably(root / SETTINGS_FILE, default_settings_file().encode())
         return cls.open(root)
 
-    def __init__(self, settings: Settings, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
-        self.settings = settings
-        self._fs: FileSystem = fs or PosixFileSystem()
-        self._clock: Clock = clock or SystemClock()
-        self._shards = ShardCache(self._fs, settings.query.open_shards_max)
-        self._workspaces: dict[str, Workspace] = {}
-        self.quarantine = Quarantine(self._fs, settings.quarantine, settings.repository.quarantine_bytes_max)
-
     def workspace(self, writer: str | None = None) -> Workspace:
         """Return one writer's files; the writer of the settings when none is named."""
         name = writer or self.settings.repository.writer
@@ -115,8 +116,6 @@ class Repository:
     def workspaces(self) -> list[Workspace]:
         """Return the files of every writer that has any."""
         return [self.workspace(item.writer) for item in Workspace.all(self.settings, self._fs)]
-
-    # Writing
 
     @contextmanager
     def writer(self, *, wait_seconds: float | None = None) -> Iterator[SlotWriter]:
@@ -136,6 +135,26 @@ class Repository:
         """Hold the first free writer slot and ingest files; raises as `writer` does."""
         with self.writer(wait_seconds=wait_seconds) as writer:
             yield Ingest(self.workspace(writer.name), writer, self.workspaces, self.quarantine)
+
+    @contextmanager
+    def session(
+        self, component: Component, writer: SlotWriter | None = None, *, wait_seconds: float | None = None
+    ) -> Iterator[Session]:
+        """Do a piece of work with FlowFiles: its events are stored together at the end of the block, or not at all.
+
+        With a `writer` that the caller holds, any number of threads have sessions at once; without one, a slot is held
+        for the block.
+
+        Raises:
+            LockedError: no writer is given and live processes hold all slots.
+            BackpressureError, StorageError: the commit at the end of the block failed; see `Session.commit`.
+        """
+        if writer is None:
+            with self.writer(wait_seconds=wait_seconds) as held, Session(component, held, self._clock) as session:
+                yield session
+        else:
+            with Session(component, writer, self._clock) as session:
+                yield session
 
     def append(self, events: Iterable[Event], *, wait_seconds: float | None = None) -> Acknowledged:
         """Append events in one piece, and hold a writer slot for as long as that takes.
@@ -159,7 +178,7 @@ class Repository:
     def append_columns(self, events: pa.Table | pa.RecordBatch, *, wait_seconds: float | None = None) -> Acknowledged:
         """Append events that are columns, as `append` does; no event becomes a Python object.
 
-        Columns are those of the event log but `event_id`; those that say nothing can be left out. Times are timestamps
+        Columns are those of the event log except `event_id`; those without values can be left out. Times are timestamps
         with a time zone, or whole numbers of milliseconds.
 
         Raises:
@@ -186,59 +205,8 @@ class Repository:
         with self.writer(wait_seconds=wait_seconds) as writer:
             return Acknowledged(writer.name, writer.append_with_content(chosen, content))
 
-    def content(self, of: Event | ContentClaim, *, previous: bool = False) -> Content:
-        """Return the content of an event or of a claim; with `previous`, the content before the event.
-
-        Its bytes are read and checked when they are asked for: `chunks` for any size, `read` for what fits in memory.
-
-        Raises:
-            NotFoundError: there is no claim, or its content is elsewhere, expired or erased.
-            CorruptionError: the file is there and does not hold the content as it was written.
-        """
-        if isinstance(of, ContentClaim):
-            return find_content(self._fs, self.settings.store, of)
-        return content_of(self._fs, self.settings.store, of, previous=previous)
-
-    def software(self, revision: int | None = None) -> ProvenanceDatabase:
-        """Return the provenance tables of software that are published, now or at a revision of their catalog.
-
-        Where a content of an event lies in software: `software().occurrences(content_swhid(content(event)))`.
-
-        Raises:
-            NotFoundError: nothing was published by then.
-        """
-        state = published_state(database_catalog(self.settings, self._fs, self._clock), revision)
-        return ProvenanceDatabase.open(self._fs, database_folder(self.settings), state)
-
-    def contents(self, writer: str | None = None) -> Iterator[ListedClaim]:
-        """Yield the files of the content repository, of one writer or of all."""
-        for name in [item.writer for item in self.workspaces()] if writer is None else [writer]:
-            yield from list_claims(self._fs, self.settings.store, name)
-
-    @contextmanager
-    def session(
-        self, component: Component, writer: SlotWriter | None = None, *, wait_seconds: float | None = None
-    ) -> Iterator[Session]:
-        """Do a piece of work with FlowFiles: its events are stored together at the end of the block, or not at all.
-
-        With a `writer` that the caller holds, any number of threads have sessions at once; without one, a slot is held
-        for the block.
-
-        Raises:
-            LockedError: no writer is given and live processes hold all slots.
-            BackpressureError, StorageError: the commit at the end of the block failed; see `Session.commit`.
-        """
-        if writer is None:
-            with self.writer(wait_seconds=wait_seconds) as held, Session(component, held, self._clock) as session:
-                yield session
-        else:
-            with Session(component, writer, self._clock) as session:
-                yield session
-
-    # Reading
-
     def get(self, event_id: int, writer: str | None = None) -> Event:
-        """Return one event, acknowledged or live; an id that several writers have given needs the writer's name.
+        """Return one event, acknowledged or live; an id that several writers gave out needs the writer's name.
 
         Raises:
             NotFoundError: no event has this id.
@@ -252,7 +220,7 @@ class Repository:
         if not matching:
             for notice in (item for events in answers.values() for item in events.absent if item.may_hold(event_id)):
                 raise StorageError(
-                    f"event {event_id}: is in nothing that is there, and may be in what is not. {notice}"
+                    f"event {event_id}: not found in what is there; it may be in what is missing. {notice}"
                 )
             names = ", ".join(map(repr, answers))
             unread = [f" Not all could be read: {text}" for events in answers.values() for text in events.notices][:1]
@@ -297,12 +265,13 @@ class Repository:
         return EventStream(reader.tables_between(workspace, start_ms, end_ms, notices), notices)
 
     def sql(self, text: str, *, seconds_max: float | None = None, skip_damaged: bool = False) -> SqlResult:
-        """Ask all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.
+        """Query all events of all writers in SQL, also those acknowledged a moment ago; docs/sql.md has the tables.
 
         Raises:
-            InvalidInputError: the query cannot be read, or asks for what is not allowed.
+            InvalidInputError: the query cannot be read, or names what is not allowed.
             CorruptionError: what the query has to read is damaged; `skip_damaged` leaves it out instead.
         """
+        # Not at the top: nothing else needs what SQL imports.
         from custody.read.sql import SqlResult, SqlSources
 
         sources = partial(SqlSources, self.workspaces(), skip_damaged=skip_damaged)
@@ -363,8 +332,8 @@ class Repository:
         notices = Notices(strict=False)
         workspaces = self._searched(writer, as_of)
         sources = open_sources(workspaces, attributes, notices, as_of, time_bounds(question))
-        counts, said = count_facets(sources, self._shards, question, attributes, fields)
-        return counts, (*said, *notices)
+        counts, index_notices = count_facets(sources, self._shards, question, attributes, fields)
+        return counts, (*index_notices, *notices)
 
     def lineage(self, uuids: Sequence[str]) -> Lineage:
         """Return all that led to some FlowFiles and all that came of them; what could not be read is in its notices.
@@ -373,7 +342,7 @@ class Repository:
             NotFoundError: no event mentions any of them.
         """
         notices = Notices(strict=False)
-        said: dict[str, None] = {}
+        index_notices: dict[str, None] = {}
         attributes = self.settings.index.attributes
         with ThreadPoolExecutor(_OPENING_THREADS) as pool:
             # All of one moment; and journals that wait are decoded once, not for each generation.
@@ -382,15 +351,15 @@ class Repository:
             def lookup(flowfiles: Sequence[str], events_max: int) -> list[tuple[str, Event]]:
                 terms = query.Or([query.Term("flowfile_uuid", uuid.lower()) for uuid in flowfiles])
                 result = search(sources, self._shards, terms, attributes, Page(events_max), pool)
-                said.update(dict.fromkeys(result.notices))
+                index_notices.update(dict.fromkeys(result.notices))
                 return [(stored.writer, stored.event) for stored in result.events]
 
             lineage = trace(lookup, uuids, self.settings.query.lineage_events_max)
-        told = (*said, *notices)
+        all_notices = (*index_notices, *notices)
         if lineage.events == 0:
-            unread = f" Not all could be read: {told[0]}" if told else ""
+            unread = f" Not all could be read: {all_notices[0]}" if all_notices else ""
             raise NotFoundError(f"no event mentions the FlowFile {', '.join(uuids)}.{unread}")
-        return replace(lineage, notices=told)
+        return replace(lineage, notices=all_notices)
 
     def timeline(self, writer: str | None = None) -> Iterator[Transaction]:
         """Yield the transactions of a writer's catalog, oldest first.
@@ -400,14 +369,41 @@ class Repository:
         """
         return self.workspace(self._one_writer(writer)).catalog.timeline()
 
-    # Looking after what is stored
+    def content(self, of: Event | ContentClaim, *, previous: bool = False) -> Content:
+        """Return the content of an event or of a claim; with `previous`, the content before the event.
+
+        Its bytes are read and checked on demand: `chunks` for any size, `read` for what fits in memory.
+
+        Raises:
+            NotFoundError: there is no claim, or its content is elsewhere, expired or erased.
+            CorruptionError: the file is there and does not hold the content as it was written.
+        """
+        if isinstance(of, ContentClaim):
+            return find_content(self._fs, self.settings.store, of)
+        return content_of(self._fs, self.settings.store, of, previous=previous)
+
+    def software(self, revision: int | None = None) -> ProvenanceDatabase:
+        """Return the provenance tables of software that are published, now or at a revision of their catalog.
+
+        Where a content of an event lies in software: `software().occurrences(content_swhid(content(event)))`.
+
+        Raises:
+            NotFoundError: nothing was published by then.
+        """
+        state = published_state(database_catalog(self.settings, self._fs, self._clock), revision)
+        return ProvenanceDatabase.open(self._fs, database_folder(self.settings), state)
+
+    def contents(self, writer: str | None = None) -> Iterator[ListedClaim]:
+        """Yield the files of the content repository, of one writer or of all."""
+        for name in [item.writer for item in self.workspaces()] if writer is None else [writer]:
+            yield from list_claims(self._fs, self.settings.store, name)
 
     def status(self) -> RepositoryStatus:
-        """Return how far everything has come, read from disk."""
+        """Return the status of everything, read from disk."""
         return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine, self._clock)
 
-    def forget(self, selection: EventSelection, reason: str, writer: str | None = None) -> list[Forgotten]:
-        """Let no answer give out events of a writer, or of all of them, any more; later events are not affected.
+    def forget(self, selection: EventSelection, reason: str, writer: str | None = None) -> list[ForgetResult]:
+        """Hide events of a writer, or of all of them, from every answer; later events are not affected.
 
         Durability: on return the events of the writers named in the result stay forgotten after a power loss.
 
@@ -430,10 +426,10 @@ class Repository:
     ) -> list[Compacted]:
         """Erase forgotten events from the live logs of a writer, or of all of them, and join small logs.
 
-        The old logs stay, unlisted, until the catalog is pruned and its garbage collected. What is not live yet is
-        left to a later call. What went wrong with a unit stands in its report; the others are done all the same.
+        The old logs stay, unlisted, until the catalog is pruned and its garbage collected. Events that are not live
+        yet are left to a later call. An error of a unit is in its report and stops no other unit.
 
-        Durability: on return what the reports without an error say survives power loss.
+        Durability: on return what the reports without an error name survives power loss.
 
         Raises:
             LockedError: another compaction of a writer's logs is under way, and went on for `lease.wait_seconds`.
@@ -451,12 +447,12 @@ class Repository:
         """Return what interrupted work left, and what `recover` would do about it."""
         return [finding for workspace in self.workspaces() for finding in find_leftovers(workspace)]
 
-    def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, RecoveryReport]:
-        """Seal what dead writers left open and remove what interrupted work left, by writer.
+    def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, Recovered]:
+        """Seal what dead writers left open, and remove what interrupted work left; return a report for each writer.
 
         With `adopt`, journals of another incarnation of a writer's name become those of a writer of their own.
 
-        Durability: on return what the reports say survives power loss. Done again, it ends in the same state.
+        Durability: on return the reported changes survive power loss. Done again, it ends in the same state.
 
         Raises:
             LockedError: another attempt works on a writer's files, and went on for `lease.wait_seconds`.
@@ -485,7 +481,7 @@ class Repository:
 
         A limit that cannot be kept is no error: the plan in the result says so.
 
-        Durability: on return what the result says survives power loss. It can be stopped at any time: do it again.
+        Durability: on return the reported changes survive power loss. It can be stopped at any time: do it again.
 
         Raises:
             ConflictError: another process changed a catalog meanwhile. Try again.
@@ -502,9 +498,9 @@ class Repository:
         event_types: Sequence[str] = (),
         writer: str | None = None,
     ) -> None:
-        """Let neither retention nor compaction take the selected events, later ones included.
+        """Keep the selected events, later ones included, from retention and compaction.
 
-        Durability: on return the hold survives power loss. On raise it may stand for some writers: do it again.
+        Durability: on return the hold survives power loss. On raise it may be in force for some writers: do it again.
 
         Raises:
             InvalidInputError: no condition is given.
@@ -513,11 +509,11 @@ class Repository:
         add_hold(self._chosen(writer), name, selection.condition(event_types), reason, who)
 
     def holds(self) -> list[Hold]:
-        """Return the holds that stand, by name."""
+        """Return the holds that are in force, by name."""
         return standing_holds(self.workspaces())
 
     def release(self, name: str, reason: str, who: str) -> list[str]:
-        """End a hold; return the writers that it stood for.
+        """End a hold; return the writers for which it was in force.
 
         Raises:
             NotFoundError: there is no such hold.
@@ -582,7 +578,7 @@ class Repository:
         return [self.workspace(name) for name in names]
 
     def _searched(self, writer: str | None, as_of: AsOf | None) -> list[Workspace]:
-        """Return the files of a writer, or of all; a revision says nothing without its writer."""
+        """Return the files of a writer, or of all; a revision needs its writer."""
         if isinstance(as_of, int):
             writer = self._one_writer(writer)
         return self.workspaces() if writer is None else [self.workspace(writer)]

@@ -18,7 +18,7 @@ from custody.read import reader
 from custody.workspace import Workspace
 
 
-class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+class ForgetResult(msgspec.Struct, frozen=True, kw_only=True):
     """One tombstone: the writer whose events it hides, and the revision of the catalog in which it stands."""
 
     writer: str
@@ -83,7 +83,7 @@ class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def forget(workspace: Workspace, selection: EventSelection, reason: str) -> Forgotten:
+def forget(workspace: Workspace, selection: EventSelection, reason: str) -> ForgetResult:
     """Hide events of one writer, also those that are not live yet.
 
     Durability: on return the tombstone survives power loss.
@@ -93,10 +93,11 @@ def forget(workspace: Workspace, selection: EventSelection, reason: str) -> Forg
         StorageError: a container is missing: events on it may have greater ids than all that are known, which a
             tombstone would not hide.
     """
+    # A tombstone ends at the greatest id that is known, so that it never hides events of the future.
     workspace.require_containers()
     stone = selection.tombstone(reason, workspace.clock.now_ms(), reader.next_event_id(workspace))
     state = workspace.catalog.commit([Action(add_tombstone=stone)])
-    return Forgotten(writer=workspace.writer, tombstone=stone.id.hex(), revision=state.revision)
+    return ForgetResult(writer=workspace.writer, tombstone=stone.id.hex(), revision=state.revision)
 
 
 def count_selected(workspace: Workspace, selection: EventSelection, on_damage: OnDamage) -> int:

@@ -63,7 +63,7 @@ class ScrubStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiskStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One disk: a container or the store; bytes are None where nobody can tell."""
+    """One disk: a container or the store; bytes are None where they are unknown."""
 
     folder: str
     state: str
@@ -148,7 +148,7 @@ def _scrub_status(settings: Settings, fs: FileSystem, clock: Clock) -> ScrubStat
 def _used_folders(settings: Settings, fs: FileSystem, writers: Sequence[WriterStatus]) -> set[Path]:
     """Return the folders that must be there: containers since the first event, the store since the first rollover."""
     used = set(settings.containers) if writers else set()
-    # Where the store is gone, ids that do not wait any more, and shards, tell that something was live once.
+    # Where the store is gone, shards and ids that do not wait any more show that something was live once.
     if any(writer.revision >= 0 or writer.next_event_id > writer.events_waiting for writer in writers) or any(
         fs.list(ContainerPaths(container, writer.writer).index)
         for container in settings.containers

@@ -2,7 +2,8 @@
 
 Two things are announced. New event logs, `new_logs_since`, are read from the catalogs alone. Groups of journals that
 wait for a run are announced by a `GroupWatch`, which remembers in a file of the repository, the mark, the newest group
-of each writer that was announced. The ids of a writer go up, so one number a writer tells which groups are new.
+of each writer that was announced. The ids of a writer go up, so one number for each writer is enough to know which
+groups are new.
 
 The mark is written only after somebody took the announcement over durably. A watcher that is killed in between
 announces the same once more; it never announces too little.
@@ -25,6 +26,7 @@ from custody.vfs import FileSystem
 from custody.workspace.workspace import Workspace
 
 _NONE = -1
+_VERSION = 1
 
 
 class NewLogs(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,58 +40,6 @@ class NewLogs(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-def new_logs_since(settings: Settings, announced: Mapping[str, int], fs: FileSystem | None = None) -> NewLogs | None:
-    """Return what became live after the revisions that were announced, by writer; None when no event did.
-
-    Logs that a compaction wrote anew are not new, and what retention took away does not count. Of a writer that is not
-    in `announced`, or whose transactions since then were pruned, everything that is live counts as new.
-    """
-    revisions: dict[str, int] = {}
-    files: list[AddFile] = []
-    for workspace in Workspace.all(settings, fs):
-        state = workspace.catalog.load()
-        if state.revision > _NONE:
-            revisions[workspace.writer] = state.revision
-            files += _new_files(workspace.catalog, state, announced.get(workspace.writer, _NONE))
-    if not files:
-        return None
-    return NewLogs(
-        repository=str(settings.root),
-        since=dict(announced),
-        revisions=revisions,
-        files=len(files),
-        events=sum(file.rows for file in files),
-        bytes=sum(file.size_bytes for file in files),
-    )
-
-
-def _new_files(catalog: Catalog, state: CatalogState, announced: int) -> Iterable[AddFile]:
-    if announced == state.revision:
-        return ()
-    # A catalog that was rebuilt may be shorter than it was.
-    if _NONE < announced < state.revision:
-        try:
-            return [
-                action.add_file
-                for transaction in catalog.timeline(announced + 1, state.revision)
-                for action in transaction.actions
-                if action.HasField("add_file") and not parse_written_anew(PurePosixPath(action.add_file.path).name)
-            ]
-        except PrunedError:
-            pass  # the transactions are gone, so everything that is live counts
-    return [state.files[path] for path in state.files]
-
-
-_VERSION = 1
-
-
-class WatchMark(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest group of each writer that was announced, by its first event id."""
-
-    groups: dict[str, int]
-    version: int = _VERSION
-
-
 class WaitingGroups(msgspec.Struct, frozen=True, kw_only=True):
     """The newest group of each writer that waits for a run; `again` when it was announced before and still waits."""
 
@@ -97,16 +47,11 @@ class WaitingGroups(msgspec.Struct, frozen=True, kw_only=True):
     again: bool
 
 
-def waiting_groups(settings: Settings, fs: FileSystem) -> dict[str, int]:
-    """Return the first event id of each writer's newest group that is sealed, or whose writer is dead."""
-    newest = {}
-    for workspace in Workspace.all(settings, fs):
-        groups = workspace.groups()
-        is_dead = any(group.open for group in groups) and not workspace.is_held()
-        waiting = [group.first_event_id for group in groups if is_dead or group.is_sealed]
-        if waiting:
-            newest[workspace.writer] = max(waiting)
-    return newest
+class WatchMark(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest group of each writer that was announced, by its first event id."""
+
+    groups: dict[str, int]
+    version: int = _VERSION
 
 
 class GroupWatch:
@@ -134,6 +79,8 @@ class GroupWatch:
         is_new = any(first > self._announced.get(writer, -1) for writer, first in waiting.items())
         if not (is_new or again):
             return None
+        # Remembered in memory at once, so that this process announces a group once; the mark on disk follows when
+        # somebody has taken it over.
         self._announced |= waiting
         self._announced_ms = self._clock.now_ms()
         return WaitingGroups(groups=waiting, again=not is_new)
@@ -146,9 +93,47 @@ class GroupWatch:
         path = self._settings.watch_mark
         before = read_mark(self._fs, path)
         mark = WatchMark(groups=before.groups | groups.groups)
+        # The same again after a repeated announcement: then there is nothing to write.
         if mark != before:
             self._fs.make_directory(path.parent)
             self._fs.write_durably(path, with_checksum(msgspec.json.encode(mark)))
+
+
+def new_logs_since(settings: Settings, announced: Mapping[str, int], fs: FileSystem | None = None) -> NewLogs | None:
+    """Return what became live after the revisions that were announced, by writer; None when no event did.
+
+    Logs that a compaction wrote anew are not new, and what retention took away does not count. Of a writer that is not
+    in `announced`, or whose transactions since then were pruned, everything that is live counts as new.
+    """
+    revisions: dict[str, int] = {}
+    files: list[AddFile] = []
+    for workspace in Workspace.all(settings, fs):
+        state = workspace.catalog.load()
+        if state.revision > _NONE:
+            revisions[workspace.writer] = state.revision
+            files += _new_files(workspace.catalog, state, announced.get(workspace.writer, _NONE))
+    if not files:
+        return None
+    return NewLogs(
+        repository=str(settings.root),
+        since=dict(announced),
+        revisions=revisions,
+        files=len(files),
+        events=sum(file.rows for file in files),
+        bytes=sum(file.size_bytes for file in files),
+    )
+
+
+def waiting_groups(settings: Settings, fs: FileSystem) -> dict[str, int]:
+    """Return the first event id of each writer's newest group that is sealed, or whose writer is dead."""
+    newest = {}
+    for workspace in Workspace.all(settings, fs):
+        groups = workspace.groups()
+        is_dead = any(group.open for group in groups) and not workspace.is_held()
+        waiting = [group.first_event_id for group in groups if is_dead or group.is_sealed]
+        if waiting:
+            newest[workspace.writer] = max(waiting)
+    return newest
 
 
 def read_mark(fs: FileSystem, path: Path) -> WatchMark:
@@ -164,16 +149,33 @@ def read_mark(fs: FileSystem, path: Path) -> WatchMark:
     if is_changed(data):
         raise CorruptionError(
             f"{path}: expected the mark of a watcher with its checksum, got other bytes. "
-            "Remove it: what waits is then told once more."
+            "Remove it: what waits is then announced once more."
         )
     try:
         mark = msgspec.json.decode(data, type=WatchMark)
     except msgspec.DecodeError as error:
         raise CorruptionError(
-            f"{path}: expected the mark of a watcher: {error}. Remove it: what waits is then told once more."
+            f"{path}: expected the mark of a watcher: {error}. Remove it: what waits is then announced once more."
         ) from error
     if mark.version != _VERSION:
         raise FormatVersionError(
             f"{path}: expected version {_VERSION} of a watcher's mark, got {mark.version}. Use a newer custody."
         )
     return mark
+
+
+def _new_files(catalog: Catalog, state: CatalogState, announced: int) -> Iterable[AddFile]:
+    if announced == state.revision:
+        return ()
+    # A catalog that was rebuilt may be shorter than it was.
+    if _NONE < announced < state.revision:
+        try:
+            return [
+                action.add_file
+                for transaction in catalog.timeline(announced + 1, state.revision)
+                for action in transaction.actions
+                if action.HasField("add_file") and not parse_written_anew(PurePosixPath(action.add_file.path).name)
+            ]
+        except PrunedError:
+            pass  # the transactions are gone, so everything that is live counts
+    return [state.files[path] for path in state.files]

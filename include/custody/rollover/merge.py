@@ -72,6 +72,7 @@ def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group]) -> Unit
     """
     fs, folder = workspace.fs, workspace.paths.staged_unit(groups[0].first_event_id)
     reader = MergeReader(fs, groups)
+    # First the evidence, then the unit: once the unit is live, the journals with the damaged bytes are removed.
     for damage in reader.damage:
         _keep_evidence(workspace, damage)
     fs.make_directory(folder.parent)
@@ -83,6 +84,7 @@ def merge_unit(workspace: Workspace, unit: str, groups: Sequence[Group]) -> Unit
         with fs.create(attempt / UNIT_MANIFEST) as file:
             file.write(manifest.encode())
             file.sync()
+        # Everything in the folder is durable before it gets its name: a folder with a unit's name is always whole.
         fs.sync_directory(attempt)
         _publish(fs, attempt, folder)
     except BaseException:
@@ -103,6 +105,8 @@ def _write(fs: FileSystem, folder: Path, chunks: Iterator[pa.Table], bytes_targe
     with ExitStack() as opened:
         writer: StagingWriter | None = None
         for chunk in chunks:
+            # Cut by the plain sizes of rows, which depend on nothing but the events: a repeated merge cuts at the same
+            # places.
             sizes = row_bytes(chunk)
             start = 0
             while start < chunk.num_rows:
@@ -136,6 +140,7 @@ def _manifest(workspace: Workspace, groups: Sequence[Group], logs: Sequence[Stag
 def _publish(fs: FileSystem, attempt: Path, folder: Path) -> None:
     """Give a whole unit its name, unless another attempt was faster."""
     try:
+        # Another attempt was first; its unit is as good as this one.
         if fs.exists(folder):
             fs.remove_tree(attempt)
         else:

@@ -20,8 +20,8 @@ from custody.eventlog import EventLog, LogMetadata, StagedLog, StagedSource, rea
 from custody.index import BuiltShard, Indexed, build_shard, describe_shard
 from custody.journal import unmounted_suspects
 from custody.model import require_keeping
+from custody.workspace.removal import discard
 from custody.workspace.run_reports import UnitReport
-from custody.workspace.step_lease import discard
 from custody.workspace.unit_manifest import UnitManifest, staged_path
 from custody.workspace.workspace import LogFiles, Workspace
 
@@ -59,6 +59,7 @@ def find_staged(workspace: Workspace, first_event_id: int) -> StagedEvents:
     Raises:
         NotFoundError: no staged unit has such a log.
     """
+    # Staging may hold thousands of units; usually one manifest is read.
     for of in ([first_event_id], None):  # the unit that should have it; the others only where it does not
         for manifest in workspace.manifests(of):
             for log in manifest.logs:
@@ -202,7 +203,8 @@ def _tables_of_logs(workspace: Workspace, shard: AddShard) -> Iterator[pa.Table]
 
 def lost_shards(workspace: Workspace) -> Iterator[int]:
     """Yield the first event ids of the live shards whose folder does not exist, on containers that are there."""
-    away = unmounted_suspects(workspace.fs, workspace.settings.containers)
+    # A shard on a disk that is not mounted is not lost, and must not be built on the disk below.
+    missing = suspects(workspace.fs, workspace.settings.containers)
     for shard in workspace.catalog.load().shards.values():
         path = workspace.shard_path(shard)
         if not workspace.fs.exists(path) and not any(path.is_relative_to(root) for root in missing):
@@ -276,6 +278,7 @@ def add_file(
         groups=metadata.groups,
         incarnation=incarnation,
     )
+    # Described by the bytes on disk, so that the catalog can vouch for them.
     data = workspace.fs.view(files.log)
     describe(action, lambda start, length: bytes(data[start:][:length]))
     return action
@@ -298,6 +301,7 @@ def add_shard(workspace: Workspace, files: LogFiles, metadata: LogMetadata) -> A
     """
     names = workspace.fs.list(files.shard)
     if not names:
+        # On a missing disk the shard may well be there: the error must not advise to build it.
         workspace.require_container(files.shard)
         raise NotFoundError(f"index shard {files.shard} is missing. Run the index step before the commit.")
     return AddShard(

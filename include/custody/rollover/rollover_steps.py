@@ -38,16 +38,16 @@ class Rollover(Step):
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Sealed groups that are neither merged nor live; small neighbours together."""
         moment = look(workspace)
-        committed = workspace.live_groups(moment.state)
+        # A unit that is published fixes its groups; the rest is planned anew each time.
         staged = {group for manifest in workspace.manifests() for group in manifest.groups}
 
         def bytes_of(group: Group) -> int:
             first = group.first_event_id
-            if not group.is_sealed or first in staged or first in committed:
+            if not group.is_sealed or first in staged or workspace.is_committed(moment.state, first):
                 return -1
             return sum(workspace.fs.size(path) for path in group.sealed)
 
-        done = staged | committed
+        done = staged | workspace.live_groups(moment.state)
         target = workspace.settings.eventlog.log_bytes_target
         for _, neighbours in groupby(moment.groups, workspace.incarnation_of_group):  # a log is of one incarnation
             for groups in plan_units(list(neighbours), bytes_of, target, done):
@@ -62,6 +62,7 @@ class Rollover(Step):
                 them; what became live without them could not be joined with them later.
         """
         firsts = unit.groups or (_first_of(unit),)
+        # Listed before the containers are checked: one that goes away in between is noticed by the check.
         groups = workspace.groups(firsts)
         workspace.require_containers()
         state = workspace.catalog.load()
@@ -93,6 +94,7 @@ class Index(Step):
         """The logs of staged units that are not live, live logs whose shard is gone, and some whose shard is old."""
         yield from _staged_logs(workspace)
         yield from (Unit(workspace.writer, first) for first in lost_shards(workspace))
+        # A few in each pass: after a change of the indexed fields, all shards are old, and a pass must not take hours.
         some = islice(old_shards(workspace), workspace.settings.index.backfill_shards_max)
         yield from (Unit(workspace.writer, first) for first in some)
 
@@ -124,15 +126,20 @@ class Commit(Step):
         for manifest in list(waiting_units(workspace)):
             try:
                 actions, unit_bytes = commit_actions(workspace, manifest)
+            # A unit that is not whole stops no other: the error is raised when all are done.
             except (NotFoundError, CorruptionError, StorageError) as error:
                 failure = failure or error
                 continue
+            # Late, so that an attempt that lost its lease while it read the files stops here.
             workspace.check()
             next_event_id = manifest.logs[-1].last_event_id + 1
             try:
                 state = workspace.catalog.commit(
                     actions,
                     next_event_id=next_event_id,
+                    # The id comes from the groups, so that a repeated commit of the same unit changes nothing. The
+                    # check runs for each state that the transaction would follow: two writers of one name cannot both
+                    # become live.
                     attempt=manifest.transaction,
                     check=partial(refuse_overlap, workspace, manifest),
                 )

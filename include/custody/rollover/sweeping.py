@@ -1,7 +1,7 @@
 """Sweeping: removal of journals whose events are in live logs, and of the staged units that they became.
 
-A journal goes only with proof that the live logs hold its events. That a group is live is told by its first event id
-alone, and this is not enough: two machines with one writer name both have a group 0, and a container that was given up
+A journal goes only with proof that the live logs hold its events. The catalog knows a live group by its first event id
+alone, and that is not enough: two machines with one writer name both have a group 0, and a container that was given up
 and comes back may have journals that no log has seen. So the events are looked for in the logs that say that they hold
 the group: by their ids where log and journal are of one incarnation, which gives no id twice, else event for event.
 
@@ -29,8 +29,8 @@ from custody.eventlog import EventLog
 from custody.format.names import parse_written_anew
 from custody.journal import Group, JournalFile
 from custody.model import EVENT_SCHEMA
+from custody.workspace.removal import removal_name
 from custody.workspace.run_reports import UnitReport
-from custody.workspace.step_lease import removal_name
 from custody.workspace.unit_manifest import UnitManifest
 from custody.workspace.workspace import Workspace
 
@@ -45,7 +45,7 @@ class Proof(Enum):
     OTHER = "other"
     """It has events that the logs do not have: nothing else holds them."""
     UNKNOWN = "unknown"
-    """A log cannot be read, so nobody can tell."""
+    """A log cannot be read, so it is unknown."""
 
 
 # By journal, its size, and the digests of the logs: as long as none of them changes, neither does the answer.
@@ -82,6 +82,7 @@ def sweep_unit(workspace: Workspace, unit: str, groups: Sequence[int]) -> UnitRe
     Of what is staged, only the units of these groups are read: there are as many sweeps as units.
     """
     fs = workspace.fs
+    # Settled: only what is certain to stay live allows to remove a journal.
     state = workspace.catalog.settle()
     staged = workspace.manifests(groups)
     empty = {group for manifest in staged if not manifest.logs for group in manifest.groups}
@@ -168,13 +169,16 @@ def _prove(workspace: Workspace, files: Sequence[AddFile], path: Path) -> Proof:
     own = bytes.fromhex(workspace.incarnation_of(path))
     incarnations = {file.incarnation for file in files}
     try:
+        # One incarnation gives no id twice, so the ids prove it.
         if incarnations == {own} and own:
             log_ids = np.concatenate([_ids(workspace, file) for file in files])
             ids = [np.arange(r.first_event_id, r.last_event_id + 1, dtype=np.int64) for r in journal.records]
             is_held = bool(np.isin(np.concatenate(ids), log_ids).all())
+        # Both incarnations are known and differ: the same ids are other events.
         elif own and b"" not in incarnations and own not in incarnations:
             return Proof.OTHER
         else:
+            # An earlier version wrote one of them without its incarnation, so the events themselves are compared.
             count, is_same = _compare(workspace, files, journal)
             if not is_same:
                 return Proof.OTHER
@@ -191,7 +195,7 @@ def _ids(workspace: Workspace, file: AddFile) -> _Ids:
 
 
 def _compare(workspace: Workspace, files: Sequence[AddFile], journal: JournalFile) -> tuple[int, bool]:
-    """Return how many ids journal and logs have in common, and whether they mean the same events."""
+    """Return how many ids journal and logs have in common, and whether these are the same events."""
     events = journal.table()
     ids = events.column("event_id").combine_chunks()
     parts = [

@@ -1,6 +1,6 @@
 """What a query may name: the tables of its input, and functions that only compute.
 
-The engine itself has views, functions and settings that tell of its inside and of this machine. A query is checked as
+The engine itself has views, functions and settings that reveal its inside and this machine. A query is checked as
 the engine's own parser reads it, before anything of it is bound. Table functions have to be on a list here; of the
 scalar functions, which compute, a few are refused.
 """
@@ -58,10 +58,10 @@ def tables_read(connection: duckdb.DuckDBPyConnection, text: str, tables: Collec
         raise QueryRefusedError("expected a query that is not nested as deeply as this one.") from None
     if tree["error"]:
         raise QueryRefusedError(f"{tree['error_message'].rstrip('.!')}.")
-    known = {name.casefold() for name in tables}
+    table_names = {name.casefold() for name in tables}
     own = _value(connection, "select list(lower(view_name)) from duckdb_views() where internal")
-    with_names = _with_names(items, known.union(own))
-    names = (_check(item, known | with_names) for item in items)
+    with_names = _with_names(items, table_names.union(own))
+    names = (_check(item, table_names | with_names) for item in items)
     return {name for name in names if name is not None and name not in with_names}
 
 
@@ -98,7 +98,7 @@ def _check(item: dict[str, Any], tables: set[str]) -> str | None:
     if kind == "BASE_TABLE" or (kind == "SHOW_REF" and item["show_type"] == "SHOW"):
         return _table(item, tables)
     if kind == "SHOW_REF" and item["show_type"] == "SHOW_SPECIAL" and item["table_name"].strip('"') not in _SHOWN:
-        raise QueryRefusedError("of SHOW only SHOW TABLES and SHOW with the name of a table may be asked for.")
+        raise QueryRefusedError("of SHOW only SHOW TABLES and SHOW with the name of a table are allowed.")
     if kind == "TABLE_FUNCTION":
         _check_function(item["function"], is_table=True)
     elif item.get("class") == "FUNCTION":
@@ -119,4 +119,4 @@ def _check_function(item: dict[str, Any], *, is_table: bool) -> None:
     name = str(item["function_name"]).casefold()
     allowed = name in _TABLE_FUNCTIONS if is_table else name not in _REFUSED and not name.startswith(_REFUSED_STARTS)
     if not allowed:
-        raise QueryRefusedError(f"the function {name} may not be asked for: it does not only compute.")
+        raise QueryRefusedError(f"the function {name} is not allowed: it does not only compute.")

@@ -36,7 +36,7 @@ _END_SECONDS = 2.0
 _STDERR_BYTES = 2000
 _SIGNALS_FROM = 128
 _KEPT_VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
-# One thread for numpy, which computes nothing here; memory that is free goes back to the system, and is not reserved.
+# One thread for numpy, which computes nothing here; free memory goes back to the system instead of being reserved.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
@@ -73,10 +73,13 @@ class EngineQuery:
             raise InvalidInputError(f"SQL: expected valid Unicode, got a lone surrogate @{error.start}.") from error
         self._limits = limits
         self._deadline = time.monotonic() + _START_SECONDS
+        # Memory without a name: it is gone with the last process that has it.
         self._memory = os.memfd_create("custody-sql")
+        # A file and no pipe: nobody reads it while the engine runs, and a full pipe would stop the engine.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         spill = Path(tempfile.gettempdir()) / f"custody-sql-{os.urandom(12).hex()}"
         self._process = self._start(spill)
+        # Also for a caller who never closes: with the object, or with this process.
         self._end = weakref.finalize(self, _end, self._process, self._memory, self._stderr, spill)
         self._send(request)
 
@@ -84,7 +87,7 @@ class EngineQuery:
         """Return the tables that the query reads.
 
         Raises:
-            InvalidInputError: the query cannot be read, or asks for what is not allowed.
+            InvalidInputError: the query cannot be read, or names what is not allowed.
         """
         return frozenset(msgspec.json.decode(self._next_frame(), type=list[str]))
 
@@ -133,6 +136,7 @@ class EngineQuery:
             },
         }
         return subprocess.Popen(  # noqa: S603 - this Python, by full path, without a shell
+            # Isolated: neither variables of the environment nor a user's site decide what is imported.
             [sys.executable, "-I", "-S", keeper.__file__, json.dumps(arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -191,7 +195,7 @@ class EngineQuery:
         return (
             f"the query needs more memory than it may take, {limits.engine_bytes} bytes in the engine "
             f"(query.sql_memory_bytes) and {limits.process_bytes} in its process (query.sql_process_bytes_max), and "
-            f"{limits.spill_bytes} bytes put aside (query.sql_spill_bytes_max)."
+            f"{limits.spill_bytes} bytes of temporary files (query.sql_spill_bytes_max)."
         )
 
     def _timeout_error(self) -> InvalidInputError:
@@ -204,10 +208,11 @@ class EngineQuery:
         code = abs(self._process.wait())
         if code == keeper.SPILLED:
             return InvalidInputError(
-                f"SQL: the query puts more aside than {self._limits.spill_bytes} bytes, the limit of "
+                f"SQL: the query spills more than {self._limits.spill_bytes} bytes to disk, the limit of "
                 f"query.sql_spill_bytes_max, because it needs more memory than {self._limits.engine_bytes} bytes "
                 "(query.sql_memory_bytes)."
             )
+        # The keeper adds this to the number of the signal that ended the engine.
         code %= _SIGNALS_FROM
         if code == signal.SIGXCPU:
             return self._timeout_error()

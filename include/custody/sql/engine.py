@@ -43,10 +43,68 @@ _TIME = pa.timestamp("ms", tz="UTC")
 PARQUET_FORMAT = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
+_BATCH_ROWS = 2048
+_STACK_BYTES = 8 << 20
+_THREADS_BESIDE = 16
+_UNREAD = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.SyntaxException)
+_ADVICE = re.compile(r"\n+(?:Possible solutions:|See also ).*", re.DOTALL)  # settings, which are locked
+_PLACE = re.compile(r"\n+LINE (\d+): ?([^\n]*)\n( *)\^[^\n]*")
+_SHOWN = 40
 
 
 class LogFileGoneError(Exception):
     """The file of a log is not there any more; the text is its path."""
+
+
+class _RowError(Exception):
+    pass
+
+
+class _Request(msgspec.Struct):
+    text: str
+    tables: list[str]
+
+
+def run(limits: dict[str, int], spill: str, memory: int) -> int:
+    """Answer the query that comes over the control pipe; return the exit code of the process."""
+    allowed = msgspec.convert(limits, EngineLimits)
+    # Before the query is read, so that nothing of it runs without limits.
+    _limit(allowed)
+    with os.fdopen(0, "rb") as control, os.fdopen(1, "wb", buffering=1 << 16) as results:
+        try:
+            _answer(control, results, allowed, spill, memory)
+        except (EOFError, BrokenPipeError):
+            return 1  # no client waits for the answer
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client has to be told
+            send_frame(results, PROBLEM, msgspec.json.encode(_problem(error)))
+    return 0
+
+
+def connect(limits: EngineLimits, spill: str) -> duckdb.DuckDBPyConnection:
+    """Return an engine that reaches no file, no network and no extension; its settings are locked."""
+    connection = duckdb.connect(
+        ":memory:",
+        config={
+            "memory_limit": f"{limits.engine_bytes}B",
+            "temp_directory": spill if limits.spill_bytes else "",
+            "max_temp_directory_size": f"{limits.spill_bytes}B",
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "python_enable_replacements": False,
+        },
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_external_access = false")
+    # Last: it locks the settings above.
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def register(connection: duckdb.DuckDBPyConnection, query_input: QueryInput) -> None:
+    """Give the engine the tables that a query may read; it has no others."""
+    connection.register("events", event_dataset(query_input))
+    for name, table in query_input.tables.items():
+        connection.register(name, table)
 
 
 def event_dataset(query_input: QueryInput) -> ds.Dataset:
@@ -66,6 +124,83 @@ def event_dataset(query_input: QueryInput) -> ds.Dataset:
     for one in hidden:
         events = events.filter(~one)
     return events
+
+
+def on_one_line(text: str) -> str:
+    """Return a message as one line, with the place that the engine draws below it in words."""
+    drawn = _PLACE.search(text)
+    place = ""
+    if drawn:
+        before = len(f"LINE {drawn[1]}: ")
+        at = drawn[2][max(len(drawn[3]) - before, 0) :].strip()
+        shown = at if len(at) <= _SHOWN else f"{at[:_SHOWN]}…"
+        place = f" (line {drawn[1]}, at {shown})" if shown else f" (line {drawn[1]}, at its end)"
+        text = text[: drawn.start()] + text[drawn.end() :]
+    return " ".join(_ADVICE.sub("", text).split()) + place
+
+
+def _answer(control: BinaryIO, results: BinaryIO, limits: EngineLimits, spill: str, memory: int) -> None:
+    connection = connect(limits, spill)
+    request = msgspec.json.decode(receive_frame(control), type=_Request)
+    tables = tables_read(connection, request.text, request.tables)
+    send_frame(results, NAMES, msgspec.json.encode(sorted(tables)))
+    register(connection, read_input(receive_frame(control), memory))
+    reader = connection.sql(request.text).to_arrow_reader(_BATCH_ROWS)
+    send_frame(results, SCHEMA, reader.schema.serialize())
+    while (batch := next(reader, None)) is not None:
+        for payload in _payloads(batch, limits.row_bytes):
+            send_frame(results, ROWS, payload)
+    send_frame(results, END, b"")
+
+
+def _limit(limits: EngineLimits) -> None:
+    """Limit the resources of this process, for good.
+
+    Mapped files do not count, memory that is written to does. The stacks of threads count as a whole though next to
+    nothing of them is used, so they come on top.
+    """
+    threads = 2 * (os.cpu_count() or 1) + _THREADS_BESIDE
+    data = limits.process_bytes + threads * _STACK_BYTES
+    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    stack = _STACK_BYTES if hard == resource.RLIM_INFINITY else min(_STACK_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_STACK, (stack, hard))
+    for kind, value in (
+        (resource.RLIMIT_DATA, data),
+        (resource.RLIMIT_CPU, limits.cpu_seconds),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+
+def _payloads(batch: pa.RecordBatch, row_bytes_max: int) -> Iterator[memoryview]:
+    """Yield a batch as Arrow streams of about FRAME_BYTES each."""
+    if batch.num_rows > 1 and batch.nbytes > FRAME_BYTES:
+        # Halved until it fits: rows differ too much in size to count them.
+        middle = batch.num_rows // 2
+        yield from _payloads(batch.slice(0, middle), row_bytes_max)
+        yield from _payloads(batch.slice(middle), row_bytes_max)
+        return
+    if batch.num_rows == 1 and batch.nbytes > row_bytes_max:
+        raise _RowError(batch.nbytes)
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, batch.schema) as writer:
+        writer.write_batch(batch)
+    yield memoryview(stream.getvalue())
+
+
+def _problem(error: Exception) -> EngineProblem:
+    text = on_one_line(str(error))
+    if isinstance(error, _RowError):
+        return EngineProblem("row", text)
+    if isinstance(error, LogFileGoneError):
+        return EngineProblem("gone", text)
+    if isinstance(error, MemoryError | duckdb.OutOfMemoryException):
+        return EngineProblem("memory", text)
+    if isinstance(error, QueryRefusedError):
+        return EngineProblem("query", str(error))
+    return EngineProblem("query" if isinstance(error, _UNREAD) else "run", text)
 
 
 def _is_hidden(writer: str, hidden: pa.Table) -> pc.Expression:
@@ -91,6 +226,7 @@ def _fragment(part: LogPart, schema: pa.Schema) -> ds.Fragment:
     )
     for name, value in part.lacks.items():
         common &= ds.field(name) == pa.scalar(value, schema.field(name).type)
+    # Mapped once and read from memory, so that the bytes whose footer was checked are those that are scanned.
     source = pa.BufferReader(pa.py_buffer(_mapped(part)))
     return PARQUET_FORMAT.make_fragment(source, partition_expression=common, row_groups=part.blocks)
 
@@ -109,139 +245,3 @@ def _mapped(part: LogPart) -> memoryview | mmap.mmap:
     whole[:start] = data[:start]
     whole[start:] = footer
     return whole
-
-
-_ADVICE = re.compile(r"\n+(?:Possible solutions:|See also ).*", re.DOTALL)  # settings, which are locked
-_PLACE = re.compile(r"\n+LINE (\d+): ?([^\n]*)\n( *)\^[^\n]*")
-_SHOWN = 40
-
-
-def on_one_line(text: str) -> str:
-    """Return a message as one line that says in words what it draws."""
-    found = _PLACE.search(text)
-    place = ""
-    if found:
-        before = len(f"LINE {found[1]}: ")
-        at = found[2][max(len(found[3]) - before, 0) :].strip()
-        shown = at if len(at) <= _SHOWN else f"{at[:_SHOWN]}…"
-        place = f" (line {found[1]}, at {shown})" if shown else f" (line {found[1]}, at its end)"
-        text = text[: found.start()] + text[found.end() :]
-    return " ".join(_ADVICE.sub("", text).split()) + place
-
-
-_BATCH_ROWS = 2048
-_STACK_BYTES = 8 << 20
-_THREADS_BESIDE = 16
-_UNREAD = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.SyntaxException)
-
-
-def run(limits: dict[str, int], spill: str, memory: int) -> int:
-    """Answer the query that comes over the control pipe; return the exit code of the process."""
-    allowed = msgspec.convert(limits, EngineLimits)
-    _limit(allowed)
-    with os.fdopen(0, "rb") as control, os.fdopen(1, "wb", buffering=1 << 16) as results:
-        try:
-            _answer(control, results, allowed, spill, memory)
-        except (EOFError, BrokenPipeError):
-            return 1  # no client waits for the answer
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client has to be told
-            send_frame(results, PROBLEM, msgspec.json.encode(_problem(error)))
-    return 0
-
-
-def _answer(control: BinaryIO, results: BinaryIO, limits: EngineLimits, spill: str, memory: int) -> None:
-    connection = connect(limits, spill)
-    request = msgspec.json.decode(receive_frame(control), type=_Request)
-    tables = tables_read(connection, request.text, request.tables)
-    send_frame(results, NAMES, msgspec.json.encode(sorted(tables)))
-    register(connection, read_input(receive_frame(control), memory))
-    reader = connection.sql(request.text).to_arrow_reader(_BATCH_ROWS)
-    send_frame(results, SCHEMA, reader.schema.serialize())
-    while (batch := next(reader, None)) is not None:
-        for payload in _payloads(batch, limits.row_bytes):
-            send_frame(results, ROWS, payload)
-    send_frame(results, END, b"")
-
-
-def register(connection: duckdb.DuckDBPyConnection, query_input: QueryInput) -> None:
-    """Give the engine the tables that a query may read; it has no others."""
-    connection.register("events", event_dataset(query_input))
-    for name, table in query_input.tables.items():
-        connection.register(name, table)
-
-
-class _Request(msgspec.Struct):
-    text: str
-    tables: list[str]
-
-
-def _limit(limits: EngineLimits) -> None:
-    """Limit the resources of this process, for good.
-
-    Mapped files do not count, memory that is written to does. The stacks of threads count as a whole though next to
-    nothing of them is used, so they come on top.
-    """
-    threads = 2 * (os.cpu_count() or 1) + _THREADS_BESIDE
-    data = limits.process_bytes + threads * _STACK_BYTES
-    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
-    stack = _STACK_BYTES if hard == resource.RLIM_INFINITY else min(_STACK_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_STACK, (stack, hard))
-    for kind, value in (
-        (resource.RLIMIT_DATA, data),
-        (resource.RLIMIT_CPU, limits.cpu_seconds),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(kind)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (value, value))
-
-
-def connect(limits: EngineLimits, spill: str) -> duckdb.DuckDBPyConnection:
-    """Return an engine that reaches no file, no network and no extension; its settings are locked."""
-    connection = duckdb.connect(
-        ":memory:",
-        config={
-            "memory_limit": f"{limits.engine_bytes}B",
-            "temp_directory": spill if limits.spill_bytes else "",
-            "max_temp_directory_size": f"{limits.spill_bytes}B",
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-            "python_enable_replacements": False,
-        },
-    )
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-    return connection
-
-
-def _payloads(batch: pa.RecordBatch, row_bytes_max: int) -> Iterator[memoryview]:
-    """Yield a batch as Arrow streams of about FRAME_BYTES each."""
-    if batch.num_rows > 1 and batch.nbytes > FRAME_BYTES:
-        middle = batch.num_rows // 2
-        yield from _payloads(batch.slice(0, middle), row_bytes_max)
-        yield from _payloads(batch.slice(middle), row_bytes_max)
-        return
-    if batch.num_rows == 1 and batch.nbytes > row_bytes_max:
-        raise _RowError(batch.nbytes)
-    stream = pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, batch.schema) as writer:
-        writer.write_batch(batch)
-    yield memoryview(stream.getvalue())
-
-
-class _RowError(Exception):
-    pass
-
-
-def _problem(error: Exception) -> EngineProblem:
-    text = on_one_line(str(error))
-    if isinstance(error, _RowError):
-        return EngineProblem("row", text)
-    if isinstance(error, LogFileGoneError):
-        return EngineProblem("gone", text)
-    if isinstance(error, MemoryError | duckdb.OutOfMemoryException):
-        return EngineProblem("memory", text)
-    if isinstance(error, QueryRefusedError):
-        return EngineProblem("query", str(error))
-    return EngineProblem("query" if isinstance(error, _UNREAD) else "run", text)

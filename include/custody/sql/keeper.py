@@ -28,10 +28,12 @@ def main() -> int:
     arguments = json.loads(sys.argv[1])
     client, keeper = arguments["client"], os.getpid()
     os.mkdir(arguments["spill"], 0o700)  # noqa: PTH102, TID251 - a temporary folder needs no durability
+    # Only the engine keeps the writing end, so the other end tells of its death however it dies.
     ended, life = os.pipe()
     engine = os.fork()
     if engine == 0:
         os.close(ended)
+        # The death signal belongs to the thread that forked: this process must stay one with a single thread.
         _die_with(keeper)
         _run_engine(arguments)
     os.close(life)
@@ -84,6 +86,7 @@ def _run_engine(arguments: dict) -> None:  # type: ignore[type-arg]
     try:
         sys.path[:] = arguments["path"]
         sys.meta_path.insert(0, _NoPandas)
+        # What the engine spills are events: nobody else may read them.
         os.umask(0o077)
         from custody.sql.engine import run
 

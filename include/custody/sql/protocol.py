@@ -24,14 +24,17 @@ HEAD = struct.Struct("<cQ")
 QUERY, NAMES, SCHEMA, ROWS, END, PROBLEM = b"A", b"N", b"S", b"R", b"E", b"X"
 FRAME_BYTES = 8 << 20
 """Rows are sent in frames of about this size, so that neither side holds many of them; one row may be larger."""
+# Arrow aligns its buffers to 64 bytes; so do these, and columns are used where they lie.
+_ALIGNED = 64
+_TAIL, _HIDDEN = " tail", " hidden"  # no table has such a name
 
 
 class EngineProblem(msgspec.Struct, frozen=True):
     """Why there is no result."""
 
     kind: Literal["query", "run", "memory", "row", "gone"]
-    """`query`: it cannot be read, or must not be asked. `run`: it failed while it ran; damage may be why. `gone`: the
-    file of a log is not there any more; the text is its path."""
+    """`query`: it cannot be read, or names what is not allowed. `run`: it failed while it ran; damage may be why.
+    `gone`: the file of a log is not there any more; the text is its path."""
     text: str
 
 
@@ -44,32 +47,6 @@ class EngineLimits(msgspec.Struct, frozen=True):
     spill_bytes: int
     row_bytes: int
     cpu_seconds: int
-
-
-def send_frame(file: BinaryIO, kind: bytes, payload: bytes | memoryview) -> None:
-    """Write one frame."""
-    file.write(HEAD.pack(kind, len(payload)))
-    file.write(payload)
-    file.flush()
-
-
-def receive_frame(file: BinaryIO) -> bytes:
-    """Return the payload of the next frame.
-
-    Raises:
-        EOFError: the other side is gone.
-    """
-    head = file.read(HEAD.size)
-    if len(head) < HEAD.size:
-        raise EOFError
-    length = HEAD.unpack(head)[1]
-    payload = file.read(length)
-    if len(payload) < length:
-        raise EOFError
-    return payload
-
-
-_ALIGNED = 64
 
 
 class LogPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,14 +79,27 @@ class QueryInput:
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
-class _InputDescription(msgspec.Struct):
-    """A `QueryInput` without its tables, and where in the memory these lie."""
+def send_frame(file: BinaryIO, kind: bytes, payload: bytes | memoryview) -> None:
+    """Write one frame."""
+    file.write(HEAD.pack(kind, len(payload)))
+    file.write(payload)
+    file.flush()
 
-    logs: list[LogPart]
-    places: dict[str, tuple[int, int]]
 
+def receive_frame(file: BinaryIO) -> bytes:
+    """Return the payload of the next frame.
 
-_TAIL, _HIDDEN = " tail", " hidden"  # no table has such a name
+    Raises:
+        EOFError: the other side is gone.
+    """
+    head = file.read(HEAD.size)
+    if len(head) < HEAD.size:
+        raise EOFError
+    length = HEAD.unpack(head)[1]
+    payload = file.read(length)
+    if len(payload) < length:
+        raise EOFError
+    return payload
 
 
 def write_input(query_input: QueryInput, memory: int) -> bytes:
@@ -122,6 +112,7 @@ def write_input(query_input: QueryInput, memory: int) -> bytes:
             with pa.ipc.new_stream(file, table.schema) as stream:
                 stream.write_table(table)
             places[name] = (start, file.tell() - start)
+        # An empty file cannot be mapped.
         file.truncate(max(file.tell(), 1))
     return msgspec.msgpack.encode(_InputDescription(query_input.logs, places))
 
@@ -135,3 +126,10 @@ def read_input(description: bytes, memory: int) -> QueryInput:
         for name, (start, length) in written.places.items()
     }
     return QueryInput(written.logs, tables.pop(_TAIL), tables.pop(_HIDDEN), tables)
+
+
+class _InputDescription(msgspec.Struct):
+    """A `QueryInput` without its tables, and where in the memory these lie."""
+
+    logs: list[LogPart]
+    places: dict[str, tuple[int, int]]

@@ -1,16 +1,12 @@
 """Room `workspace`: one writer's files, and what all steps share: snapshots, leases, staged units, reports of runs."""
 
+from custody.workspace.removal import discard, name_before_removal, put_back, removal_name, remove
 from custody.workspace.run_reports import StepReport, UnitReport, read_report, report_path, write_report
 from custody.workspace.snapshot import Moment, attempts, look, look_undisturbed, read_at_one_moment
 from custody.workspace.step import Step, Unit
 from custody.workspace.step_lease import (
-    discard,
     lease_folder,
     leased,
-    name_before_removal,
-    put_back,
-    removal_name,
-    remove,
     rollover_lease,
     take_lease,
     take_rollover,

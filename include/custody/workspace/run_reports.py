@@ -1,6 +1,7 @@
-"""What a step did: one JSON line a job, shown as the task's result and kept as run history.
+"""Reports of runs: what a step did with each of its units, as one line of JSON.
 
-Reports of past runs: `runs/<run>/<step>.json` in the repository, one folder a run.
+The line is the result of the task. Under `runs/<run>/<step>.json` in the repository, one folder a run, it is also kept
+as the history of runs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from custody.vfs import FileSystem
 
 
 class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step did with one unit; sizes in bytes: read (`bytes_in`) and written or removed (`bytes`)."""
+    """The result of a step for one unit; sizes in bytes: read (`bytes_in`) and written or removed (`bytes`)."""
 
     unit: str
     events: int = 0
@@ -32,9 +33,9 @@ class UnitReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step did with all its units; sizes in bytes, read (`bytes_in`) and written or removed (`bytes`).
+    """The results of a step for all its units; sizes in bytes, read (`bytes_in`) and written or removed (`bytes`).
 
-    `seconds` are those of the work; until it could begin, from the submit on, it took `startup_seconds`.
+    `seconds` is the time of the work; `startup_seconds` is the time from the submit until the work could begin.
     """
 
     step: str
@@ -72,18 +73,19 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_SHOWN = 80
+_READABLE_CHARACTERS = 80
 
 
 def report_path(runs: Path, run_id: str, step: str) -> Path:
-    """Return where a step's report belongs. Run ids come from outside: their text never becomes a path as it is."""
-    readable = _UNSAFE.sub("_", run_id).strip("._")[:_SHOWN]
+    """Return the path of a step's report. Run ids come from outside: their text never becomes a path as it is."""
+    readable = _UNSAFE.sub("_", run_id).strip("._")[:_READABLE_CHARACTERS]
+    # Two runs may have the same readable part; the digest keeps them apart.
     digest = hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return runs / f"{readable}-{digest}" / f"{step}.json"
 
 
 def write_report(fs: FileSystem, runs: Path, run_id: str, report: StepReport) -> Path:
-    """Keep a report; a second attempt of the step replaces the first one's."""
+    """Store a report; that of a second attempt at the step replaces the first one's."""
     path = report_path(runs, run_id, report.step)
     fs.make_directory(path.parent)
     fs.write_durably(path, with_checksum(report.line().encode()))
@@ -94,7 +96,7 @@ def read_report(fs: FileSystem, runs: Path, run_id: str, step: str) -> StepRepor
     """Return the report of a run's step.
 
     Raises:
-        NotFoundError: the step left none.
+        NotFoundError: there is none of this step.
         CorruptionError: it is not as it was written.
     """
     path = report_path(runs, run_id, step)

@@ -1,9 +1,9 @@
 """The snapshot rule: one moment of a writer, at which every event is in its journals, in its catalog, or in both.
 
 Rollover moves events from journals to live logs while others read. Whoever lists the journals first and reads the
-catalog afterwards may see an event twice, and tells by the catalog that a group is live; the other way round an event
-that becomes live in between would be in neither. A journal that is listed may still be gone when it is opened, because
-it was sealed (and got another name) or swept: then the whole look starts again.
+catalog afterwards may see an event twice, and knows from the catalog which groups are live. The other way round, an
+event that becomes live in between would be in neither. A journal that is listed may still be gone when it is opened,
+because it was sealed (and got another name) or swept: then the whole look starts again.
 
 This module is the only place that knows the rule. `look` and `attempts` obey it, `read_at_one_moment` wraps it for a
 single read, and `look_undisturbed` is for those who need that nothing was committed while the journals were listed.
@@ -38,7 +38,7 @@ class Moment:
     """Those of the groups that are not live in that state."""
 
 
-class Attempt:
+class SnapshotAttempt:
     """One look at a writer, and what is read from it inside of `with`.
 
     A journal that is gone ends the block without an error: `attempts` then gives another look.
@@ -70,7 +70,7 @@ def look(workspace: Workspace) -> Moment:
     return Moment(groups, state, [group for group in groups if group.first_event_id not in committed])
 
 
-def attempts(workspace: Workspace) -> Iterator[Attempt]:
+def attempts(workspace: Workspace) -> Iterator[SnapshotAttempt]:
     """Yield looks at a writer, to be used with `with`, until one of the blocks comes to its end.
 
     Raises:
@@ -78,7 +78,7 @@ def attempts(workspace: Workspace) -> Iterator[Attempt]:
         CorruptionError: the catalog is damaged.
     """
     for _ in range(_ATTEMPTS_MAX):
-        attempt = Attempt(workspace)
+        attempt = SnapshotAttempt(workspace)
         yield attempt
         if attempt.is_done:
             return
@@ -104,6 +104,7 @@ def look_undisturbed(workspace: Workspace) -> Moment:
     wait longer than those behind it when its disk failed. With the same revision before and after, there is none.
     """
     while True:
+        # No bound on the attempts: commits are seconds apart, a look takes milliseconds.
         before = workspace.state().revision
         moment = look(workspace)
         if moment.state.revision == before:

@@ -44,7 +44,7 @@ class Step(ABC):
     report_type: ClassVar[type[UnitReport]] = UnitReport
     """What `run` returns, for the way back."""
     is_recovery: ClassVar[bool] = False
-    """Whether a pass of it ends what an earlier attempt left open, so that its lease says so when it is released."""
+    """Whether it deals with what earlier attempts left: its lease then ends clean, also after one that did not."""
 
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
         """Return the units that wait, in the order in which they must be done."""

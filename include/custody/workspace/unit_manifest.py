@@ -1,8 +1,8 @@
-"""Staged units: sealed groups that were merged and cut into the events of future logs, and the manifest that says so.
+"""Staged units: sealed groups that were merged and cut into the events of future logs, and the manifest of each.
 
 Layout (docs/formats/staging.md): a folder `staging/<first group>/` with one Arrow file a log and the file `unit`:
-8 bytes preamble, then one frame with a JSON document. The folder gets its name when all of it is durable, and loses it
-before any of it is removed, so that a folder with a unit's name is always a whole unit.
+8 bytes preamble, then one frame with a JSON document. The folder gets its name when everything in it is durable, and
+loses it before any of it is removed, so a folder with a unit's name is always a whole unit.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _KIND = 1
 
 
 class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Which groups were merged, and which logs become of them; no log when no event of them is whole."""
+    """The groups that were merged, and the logs that they become; no log when no event of them is whole."""
 
     writer: str
     database: str
     schema_version: int = SCHEMA_VERSION
     reader_version: int = READER_VERSION
-    """Writers of schema version 2 and later always say it."""
+    """Writers of schema version 2 and later always store it."""
     transaction: UUID
     groups: tuple[int, ...]
     logs: tuple[StagedLog, ...]
     incarnation: str = ""
-    """Under which incarnation of the writer the journals were written; empty where nothing said so."""
+    """The incarnation of the writer that wrote the journals; empty where nothing names it."""
 
     @property
     def first_group(self) -> int:
@@ -49,6 +49,7 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
     def groups_of(self, log: StagedLog) -> tuple[int, ...]:
         """Return the groups whose events a log holds; one without events goes with the log before its place."""
         number = self.logs.index(log)
+        # A group whose events spread over several logs counts for each of them.
         starts = [0, *(bisect_right(self.groups, later.first_event_id) - 1 for later in self.logs[1:])]
         if number + 1 == len(self.logs):
             return self.groups[starts[number] :]
@@ -56,7 +57,7 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
         return self.groups[starts[number] : stop]
 
     def metadata(self, log: StagedLog) -> LogMetadata:
-        """Return what one of the logs says of itself."""
+        """Return the metadata of one of the logs."""
         return LogMetadata(
             writer=self.writer,
             database=self.database,
@@ -83,13 +84,13 @@ class UnitManifest(msgspec.Struct, frozen=True, kw_only=True):
         """
         if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
             raise FormatVersionError(f"{path} @7: expected unit manifest version 1, got {data[7:8]!r}.")
-        found = list(frames(data, len(PREAMBLE))) if data.startswith(PREAMBLE) else []
-        if len(found) != 1 or not isinstance(found[0], Frame):
+        records = list(frames(data, len(PREAMBLE))) if data.startswith(PREAMBLE) else []
+        if len(records) != 1 or not isinstance(records[0], Frame):
             raise CorruptionError(
                 f"{path} @0: expected a unit's manifest with its checksum, got other bytes. "
                 f"Remove the folder {path.parent}; the next rollover makes it again from the journals."
             )
-        manifest = msgspec.json.decode(found[0].payload, type=cls)
+        manifest = msgspec.json.decode(records[0].payload, type=cls)
         schema_of(manifest.schema_version, path, manifest.reader_version)
         return manifest
 

@@ -1,8 +1,8 @@
 """One writer's files: where its journals, staged units, logs and shards lie, and how far each of them has come.
 
 A `Workspace` is what every step and every reader works with. All that it answers is read from disk: there is no other
-status that could get out of step. It also tells the writer's own journals from those of another incarnation of its
-name, whose event ids mean other events.
+status that could get out of step. It also separates the writer's own journals from those of another incarnation of its
+name, whose event ids belong to other events.
 """
 
 from __future__ import annotations
@@ -216,6 +216,7 @@ class Workspace:
         fs = fs or PosixFileSystem()
         database = settings.repository.database
         stored = (name for name in fs.list(settings.store) if fs.exists(settings.store / name / database))
+        # A writer may have journals and nothing in the store yet, or a catalog whose containers are elsewhere.
         names = {*writers(fs, settings.containers), *stored}
         return [cls(settings, name, fs) for name in sorted(filter(is_name, names))]
 
@@ -234,8 +235,6 @@ class Workspace:
         """Whether a live process holds the writer's name now."""
         return self.fs.is_locked(lock_path(self.settings.containers, self.writer))
 
-    # Journals
-
     def groups(self, among: Collection[int] | None = None) -> list[Group]:
         """Return the groups whose journals are still on disk, all or some by first event id, in that order.
 
@@ -252,7 +251,7 @@ class Workspace:
         return groups(self.fs, self.settings.containers, self.writer, among)
 
     def incarnation_of(self, journal: Path) -> str:
-        """Return the incarnation under which a journal was written, empty when nothing tells.
+        """Return the incarnation under which a journal was written, empty when it is unknown.
 
         The journal's header names it; where it does not, the state of its container does.
 
@@ -272,8 +271,6 @@ class Workspace:
         """Return the incarnation under which a group was written; as `incarnation_of`."""
         return self.incarnation_of((*group.sealed, *group.open)[0])
 
-    # Containers
-
     def has_anything(self) -> bool:
         """Whether there are journals of the writer, or containers of it that were here and are not there."""
         return bool(self.groups_of_all_incarnations()) or not all(missing.host for missing in self.missing())
@@ -287,6 +284,8 @@ class Workspace:
             states = writer_states(self.fs, self.settings.containers, self.writer)
         except (CorruptionError, FormatVersionError):
             return []
+        # Where containers of the writer are here, their states name the others. Where none is, the writer may live on
+        # another machine: its containers are not missing then, only out of reach.
         claims = [] if states else self.incarnations.known()
         if not claims:
             return missing_of(self.writer, states)
@@ -299,7 +298,7 @@ class Workspace:
 
         Raises:
             StorageError: one is missing.
-            CorruptionError: a state is damaged, so that nobody can tell.
+            CorruptionError: a state is damaged, so that it is unknown.
         """
         check_containers(self.fs, self.settings.containers, self.writer)
         for missing in self.missing():
@@ -314,8 +313,6 @@ class Workspace:
         for root, missing in unmounted_suspects(self.fs, self.settings.containers).items():
             if path.is_relative_to(root):
                 raise StorageError(f"{path}: nothing is made there, as a container is missing. {missing}")
-
-    # Staged units
 
     def staged(self) -> list[int]:
         """Return the first groups of the merged units that wait in staging."""
@@ -340,6 +337,7 @@ class Workspace:
         """
         staged = self.staged()
         if of is not None:
+            # The unit that holds a number is the last one that begins at or before it.
             places = {bisect_right(staged, number) - 1 for number in of}
             staged = [staged[place] for place in sorted(places) if place >= 0]
         manifests = []
@@ -355,8 +353,6 @@ class Workspace:
         """Return the staged units whose removal was interrupted."""
         names = self.fs.list(self.paths.staging)
         return [self.paths.staging / name for name in names if name.startswith(REMOVING_PREFIX)]
-
-    # The catalog, and the files that it lists
 
     def state(self) -> CatalogState:
         """Return the newest state of the catalog; threads that share a workspace read it one after the other.
@@ -406,11 +402,13 @@ class Workspace:
     def _own_and_foreign(self, among: Collection[int] | None) -> tuple[list[Group], list[Group]]:
         """Return the writer's own groups and those of other incarnations; one first event id may be in both."""
         everything = self.groups_of_all_incarnations(among)
+        # A repository of an earlier version has no claims: everything is the writer's own.
         claims = self.incarnations.known() if everything else []
         if not claims:
             return everything, []
         own, foreign = [], []
         for group in everything:
+            # Two incarnations may both have a group of this first event id, with their journals in the same folders.
             theirs = {path for path in (*group.sealed, *group.open) if not self._is_own(claims, group, path)}
             if not theirs:
                 own.append(group)
@@ -437,7 +435,7 @@ class Workspace:
         try:
             state = writer_states(self.fs, containers, self.writer).get(root)
         except (CorruptionError, FormatVersionError):
-            # Nobody can tell; the start of a writer says what is wrong.
+            # Unknown; the start of a writer reports what is wrong.
             return claims[-1].incarnation if claims else ""
         if state is None or state.incarnation:
             return "" if state is None else state.incarnation

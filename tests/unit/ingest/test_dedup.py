@@ -1,4 +1,4 @@
-"""What was added in any batches is found as in a dictionary."""
+"""Numbers that were added in any batches are found as in a dictionary."""
 
 from __future__ import annotations
 

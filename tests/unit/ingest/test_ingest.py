@@ -126,7 +126,7 @@ RESENT: dict[str, dict[str, object]] = {
         ("children in another order", "live"),
     ],
 )
-def test_what_a_node_may_tell_anew_is_a_repetition_and_the_first_telling_stays(
+def test_a_field_that_a_node_may_tell_anew_is_a_repetition_and_the_first_value_stays(
     repository: Repository, tmp_path: Path, case: str, state: str
 ) -> None:
     changes = RESENT[case]

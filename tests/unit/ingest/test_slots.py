@@ -1,4 +1,4 @@
-"""Writer slots: the first free one is taken, a taken one is passed over, ids are told apart, all readers know them."""
+"""Writer slots: the first free one is taken, a taken one is skipped, ids are kept apart, all readers know them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_when_all_are_taken_the_error_names_the_setting(repository: Repository) 
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_who_waits_gets_the_slot_that_is_let_go(repository: Repository, count: int) -> None:
+def test_a_waiting_process_gets_the_slot_that_is_released(repository: Repository, count: int) -> None:
     opened = slotted(repository, count, "writer_wait_seconds = 30\n")
     held = [slots.take_slot(PosixFileSystem(), opened.settings, SystemClock()) for _ in range(count)]
     with pytest.raises(LockedError, match=r"raise repository\.writer_slots"):
@@ -92,7 +92,7 @@ def test_an_event_that_breaks_a_rule_is_refused_before_anything_is_stored(reposi
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_an_id_is_asked_for_with_its_writer_where_several_have_it(repository: Repository, live: bool) -> None:
+def test_an_id_needs_its_writer_where_several_have_it(repository: Repository, live: bool) -> None:
     opened = slotted(repository, 2)
     with opened.writer() as writer:
         writer.append([event(0), event(1), event(2)])

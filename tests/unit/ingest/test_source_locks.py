@@ -1,4 +1,4 @@
-"""Source locks: one ingest at a time stores events of a source, and knows whether it has to look again."""
+"""Source locks: one ingest at a time stores events of a source, and knows whether it has to read again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pair(tmp_path: Path) -> tuple[SourceLocks, SourceLocks]:
     return SourceLocks(fs, tmp_path / "turns", 0), SourceLocks(fs, tmp_path / "turns", 0)
 
 
-def test_stripes_stay_what_they_are_and_take_any_text() -> None:
+def test_stripes_never_change_and_take_any_text() -> None:
     """Ingests of an older version have to agree with those of a newer one."""
     assert [stripe_of(name) for name in ("", "node-1", "node-2", "\udc80")] == [2, 6, 15, 3]
     assert {stripe_of(str(number)) for number in range(200)} == set(range(STRIPES))
@@ -142,7 +142,7 @@ def test_an_event_of_another_slot_is_a_repetition_or_a_contradiction(
     assert opened.search("").total == 2
 
 
-def test_who_looks_up_and_stores_keeps_others_out_until_it_is_done(
+def test_a_look_up_keeps_others_out_until_its_events_are_stored(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other ingest starts between the look and the append of the first."""
@@ -165,7 +165,7 @@ def test_who_looks_up_and_stores_keeps_others_out_until_it_is_done(
         assert second.file(same, node=ONE).repeated == 1
 
 
-def test_after_a_failed_append_what_is_stored_is_looked_up_anew(
+def test_after_a_failed_append_stored_events_are_looked_up_anew(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk took the events and said that it did not."""
@@ -186,7 +186,7 @@ def test_after_a_failed_append_what_is_stored_is_looked_up_anew(
 
 
 @pytest.mark.parametrize("mode", [CrashMode.SYNCED_ONLY, CrashMode.RANDOM_BLOCKS])
-def test_what_counts_as_stored_by_another_process_survives_power_loss(tmp_path: Path, mode: CrashMode) -> None:
+def test_events_that_another_process_stored_survive_power_loss(tmp_path: Path, mode: CrashMode) -> None:
     """That process wrote and died before its sync: its event was never acknowledged, the repetition is."""
     fs = MemoryFileSystem()
     settings = Settings.model_validate({"root": Path("/repository"), "repository": {"writer_slots": 2}})

@@ -1,4 +1,4 @@
-"""Journals that wait: counted without being read, decoded once for a lineage, and what of them is damaged is said."""
+"""The live tail: waiting journals are counted without being read, decoded once, and their damage is named."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_status_looks_again_when_a_journal_is_swept_meanwhile(
     assert is_swept
 
 
-def test_a_lineage_says_what_could_not_be_read(waiting: Repository) -> None:
+def test_a_lineage_names_what_could_not_be_read(waiting: Repository) -> None:
     [*_, journal] = sorted(waiting.settings.root.rglob("*.sealed"))
     data = bytearray(journal.read_bytes())
     data[data.index(b"flowfile-11")] ^= 1

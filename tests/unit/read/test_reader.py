@@ -1,4 +1,4 @@
-"""Reading by id, in order and by time: what it opens and keeps, what damage costs, what swaps do not disturb."""
+"""Reading by id, in order and by time: opened files, caches, the cost of damage, and swaps of files meanwhile."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_reads_are_right_when_nothing_is_kept(root: Path) -> None:
     assert fs.opened[".parquet"] > 3
 
 
-def test_what_is_kept_stays_within_its_bounds(root: Path) -> None:
+def test_the_caches_stay_within_their_bounds(root: Path) -> None:
     (root / "custody.toml").write_text("[query]\ncache_bytes = 100000\nopen_logs_max = 2\n")
     repository, _ = counted(root)
     caches = caches_of(repository.workspace())
@@ -184,7 +184,7 @@ def test_what_is_kept_stays_within_its_bounds(root: Path) -> None:
     assert caches.decoded.cost > 0
 
 
-def test_what_is_kept_ends_with_its_file_system(root: Path) -> None:
+def test_the_caches_end_with_their_file_system(root: Path) -> None:
     fs = Counting()
     repository = Repository(load_settings(root), fs)
     assert list(repository.events()) == EVENTS
@@ -196,7 +196,7 @@ def test_what_is_kept_ends_with_its_file_system(root: Path) -> None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ids=st.lists(st.integers(-3, 420), max_size=12), first=st.integers(-2, 410), count=st.integers(1, 200))
-def test_any_events_are_what_a_full_scan_gives(made: Path, ids: list[int], first: int, count: int) -> None:
+def test_reads_by_id_agree_with_a_full_scan(made: Path, ids: list[int], first: int, count: int) -> None:
     repository = Repository.open(made)
     assert repository.get_many(ids) == [item for item in EVENTS if item.event_id in ids]
     assert list(repository.events(first, count)) == EVENTS[max(first, 0) :][:count]
@@ -207,7 +207,7 @@ def test_any_events_are_what_a_full_scan_gives(made: Path, ids: list[int], first
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_events_of_a_time_are_what_a_full_scan_gives(made: Path, data: st.DataObject) -> None:
+def test_reads_by_time_agree_with_a_full_scan(made: Path, data: st.DataObject) -> None:
     times = st.sampled_from([item.event_time for item in EVENTS])
     start, end = data.draw(times) + data.draw(st.integers(-1, 1)), data.draw(times) + data.draw(st.integers(-1, 1))
     found = list(Repository.open(made).events_between(start, end))

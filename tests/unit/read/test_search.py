@@ -161,7 +161,7 @@ def test_a_structured_query_that_makes_no_sense_is_refused(
         repository.search(structured)
 
 
-def test_an_attribute_that_older_shards_do_not_know_is_said(repository: Repository) -> None:
+def test_a_search_names_an_attribute_that_older_shards_do_not_know(repository: Repository) -> None:
     settings = with_region(repository)
     found = Repository(settings).search("attribute.order.region:emea")
     assert "3 index shards were made before" in "".join(found.notices)
@@ -188,7 +188,7 @@ def test_a_rebuilt_index_answers_as_the_kept_one_and_takes_new_settings_in(repos
     assert [repository.search(text) for text in texts] == before
 
 
-def test_a_rebuild_waits_for_a_compaction_and_names_who_holds_it_up(repository: Repository) -> None:
+def test_a_rebuild_waits_for_a_compaction_and_names_its_holder(repository: Repository) -> None:
     settings = repository.settings.model_copy(update={"lease": LeaseSection(wait_seconds=0)})
     opened = Repository(settings)
     folder = opened.workspace().paths.lease("compact")

@@ -1,4 +1,4 @@
-"""Search where blocks of logs cannot be read: pages pass over them, facets say so, what is forgotten stays so."""
+"""Search where blocks of logs cannot be read: pages pass over them, facets name them, the forgotten stay hidden."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_a_page_without_events_has_the_total_and_no_cursor(root: Path) -> None:
     assert (found.total, found.events, found.cursor) == (len(EVENTS), (), None)
 
 
-def test_facets_do_not_count_what_is_lost_and_say_so(root: Path) -> None:
+def test_facets_do_not_count_lost_events_and_name_them(root: Path) -> None:
     lost = damage(root, 1, slice(0, 2))
     repository = opened(root)
     for _ in range(2):
@@ -273,7 +273,7 @@ def test_a_damaged_shard_beside_a_damaged_log_costs_what_the_log_lost(root: Path
     assert all("block 1: " in "".join(page.notices) for page in found)
 
 
-def test_a_lineage_passes_over_what_is_lost(root: Path) -> None:
+def test_a_lineage_passes_over_lost_events(root: Path) -> None:
     uuid = Counter(event.flowfile_uuid for event in EVENTS[150:]).most_common(1)[0][0]
     before = opened(root).lineage([uuid])
     lost = damage(root, 0, slice(0, 2))
@@ -353,7 +353,7 @@ def test_a_damaged_journal_that_is_whole_again_is_read_anew(root: Path) -> None:
     assert (found.total, len(found.events), found.notices) == (len(EVENTS), len(EVENTS), ())
 
 
-def test_how_many_would_be_forgotten_is_told_with_what_could_not_be_read(root: Path) -> None:
+def test_the_count_of_a_selection_names_what_could_not_be_read(root: Path) -> None:
     lost = damage(root, 1, slice(1, 3))
     meant = EventSelection(from_ms=0, to_ms=1 << 60)
     found = opened(root).count_selected(meant)

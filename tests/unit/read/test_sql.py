@@ -52,7 +52,7 @@ def test_the_events_of_all_writers_are_one_table_with_their_writer(two: Reposito
     assert found == [{"writer": "one", "n": 300, "a": 0, "b": 299}, {"writer": "two", "n": 50, "a": 0, "b": 49}]
 
 
-def test_every_column_is_what_the_events_have(two: Repository) -> None:
+def test_every_column_has_the_values_of_the_events(two: Repository) -> None:
     with two.sql("select * exclude writer from events where writer = 'one' order by event_id") as result:
         table = pa.Table.from_batches(result.batches(), result.schema)
     expected = pa.concat_tables(two.events(0, 1000, "one").tables())
@@ -78,7 +78,7 @@ def test_every_column_is_what_the_events_have(two: Repository) -> None:
         ("event_id < 0", lambda e: False),
     ],
 )
-def test_a_filter_gives_what_a_full_scan_gives(two: Repository, where: str, test: object) -> None:
+def test_a_filter_agrees_with_a_full_scan(two: Repository, where: str, test: object) -> None:
     found = rows(two, f"select event_id from events where writer = 'one' and {where} order by 1")  # noqa: S608
     assert [row["event_id"] for row in found] == [e.event_id for e in EVENTS if test(e)]  # type: ignore[operator]
 
@@ -91,7 +91,7 @@ def test_times_compare_as_instants_in_utc(two: Repository) -> None:
     assert rows(two, "select strftime(min(event_time), '%Y-%m-%d') d from events") == [{"d": "2026-03-02"}]
 
 
-def test_the_table_of_logs_is_what_the_catalog_lists(two: Repository) -> None:
+def test_the_table_of_logs_agrees_with_the_catalog(two: Repository) -> None:
     found = rows(two, "select writer, rows, first_event_id, last_event_id, path from logs order by 3")
     assert [(r["writer"], r["rows"], r["first_event_id"], r["last_event_id"]) for r in found] == [
         ("one", 120, 0, 119),
@@ -100,7 +100,7 @@ def test_the_table_of_logs_is_what_the_catalog_lists(two: Repository) -> None:
     assert all(Path(str(row["path"])).is_file() for row in found)
 
 
-def test_the_table_of_transactions_is_what_the_catalogs_say(two: Repository) -> None:
+def test_the_table_of_transactions_agrees_with_the_catalogs(two: Repository) -> None:
     found = rows(two, "select * from transactions order by writer, revision")
     timeline = list(two.timeline("one"))
     assert [(row["writer"], row["revision"]) for row in found] == [("one", each.revision) for each in timeline]
@@ -132,7 +132,9 @@ def test_a_transaction_that_is_damaged_is_an_error_or_left_out_and_named(two: Re
         assert paths[0].name in notice
 
 
-def test_transactions_are_read_only_by_who_asks_for_them(two: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transactions_are_read_only_for_queries_that_name_them(
+    two: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*_: object) -> None:
         raise AssertionError
 
@@ -221,7 +223,7 @@ def test_only_one_select_of_the_tables_is_run(two: Repository, text: str) -> Non
     assert sorted(two.settings.root.rglob("*")) == before
 
 
-def test_what_is_forgotten_is_in_no_answer(two: Repository) -> None:
+def test_forgotten_events_are_in_no_answer(two: Repository) -> None:
     in_a_log, waiting = EVENTS[7].flowfile_uuid, EVENTS[250].flowfile_uuid
     gone = {each.event_id for each in EVENTS if each.flowfile_uuid in (in_a_log, waiting)}
     two.forget(EventSelection(flowfile_uuids=[in_a_log, waiting]), "asked for", writer="one")
@@ -232,7 +234,7 @@ def test_what_is_forgotten_is_in_no_answer(two: Repository) -> None:
 
 
 @pytest.mark.parametrize("text", ["describe events", "show tables", "summarize logs", "values (1)"])
-def test_what_only_looks_is_allowed(two: Repository, text: str) -> None:
+def test_read_only_statements_are_allowed(two: Repository, text: str) -> None:
     assert rows(two, text)
 
 

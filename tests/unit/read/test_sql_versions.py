@@ -1,4 +1,4 @@
-"""SQL over logs of an older schema version beside new ones: what an old log lacks is what reading says it is."""
+"""SQL over logs of older schema versions beside new ones: columns that a log lacks have the values of reading."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ask(repository: Repository, text: str) -> pa.Table:
         return pa.Table.from_batches(result.batches(), result.schema)
 
 
-def test_all_columns_are_what_reading_gives(mixed: Repository) -> None:
+def test_all_columns_agree_with_reading(mixed: Repository) -> None:
     table = ask(mixed, "select * exclude writer from events order by event_id")
     assert table.column_names == EVENT_SCHEMA.names
     assert to_events(table.cast(EVENT_SCHEMA)) == expected() == list(mixed.events())
@@ -59,14 +59,14 @@ def test_all_columns_are_what_reading_gives(mixed: Repository) -> None:
         ("extra is null and event_id in (2, 9, 15)", lambda e: e.event_id in (2, 9, 15)),
     ],
 )
-def test_a_filter_on_what_an_old_log_lacks_gives_what_a_full_scan_gives(
+def test_a_filter_on_a_column_that_an_old_log_lacks_agrees_with_a_full_scan(
     mixed: Repository, where: str, test: Callable[[Event], bool]
 ) -> None:
     found = ask(mixed, f"select event_id from events where {where} order by 1")  # noqa: S608
     assert found.column(0).to_pylist() == [item.event_id for item in expected() if test(item)]
 
 
-def test_what_is_counted_over_versions_is_what_is_there(mixed: Repository) -> None:
+def test_counts_over_versions_are_right(mixed: Repository) -> None:
     asked = (
         "select count(*), count(details), sum(event_duration), count(source_ordinal), count(child_uuids) from events"
     )

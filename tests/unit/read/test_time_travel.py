@@ -1,4 +1,4 @@
-"""Searching what a catalog listed earlier: by revision or time, over writers, without what was forgotten since."""
+"""Search at an earlier revision or time, over writers, without the events that were forgotten since."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_pages_of_the_past_join_to_the_whole_while_events_become_live(commits: C
     assert found == list(range(199, -1, -1))
 
 
-def test_what_was_forgotten_since_stays_forgotten_also_when_it_was_erased(commits: Commits) -> None:
+def test_events_forgotten_since_stay_forgotten_also_when_they_were_erased(commits: Commits) -> None:
     found = commits.repository
     commits.commit()
     gone = {3, 150}

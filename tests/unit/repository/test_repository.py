@@ -44,7 +44,7 @@ def page(repository: Repository, limit: int, offset: int, text: str = "") -> lis
     return [(stored.writer, stored.event.event_id) for stored in found.events]
 
 
-def test_create_makes_what_open_opens(tmp_path: Path) -> None:
+def test_a_created_repository_can_be_opened(tmp_path: Path) -> None:
     Repository.create(tmp_path / "a" / "b")
     assert list(Repository.open(tmp_path / "a" / "b").events()) == []
 
@@ -69,7 +69,7 @@ def test_events_are_read_in_order_over_logs_and_journals(mixed: Repository, firs
     assert list(mixed.events(first, count)) == numbered(EVENTS)[first : first + count]
 
 
-def test_no_event_is_asked_for(mixed: Repository) -> None:
+def test_reading_no_ids_gives_no_events(mixed: Repository) -> None:
     assert list(mixed.events(0, 0)) == []
     assert list(mixed.events(10**30, 5)) == []
     assert mixed.get_many([]) == []
@@ -111,7 +111,7 @@ def test_pages_together_are_the_whole_answer(repository: Repository, limit: int)
     assert pages == whole
 
 
-def test_one_search_covers_all_writers_and_ids_are_told_apart(repository: Repository) -> None:
+def test_one_search_covers_all_writers_and_keeps_their_ids_apart(repository: Repository) -> None:
     opened = with_writers(repository, {"one": EVENTS[:30], "two": EVENTS[30:50]})
     assert opened.search("").total == 50
     assert unnumbered(opened.events(writer="one")) == EVENTS[:30]
@@ -205,7 +205,7 @@ def test_lineage_goes_over_the_writers_of_a_cluster(repository: Repository) -> N
     assert "event 0 of two" in tree
 
 
-def test_status_tells_what_lies_on_disk(mixed: Repository) -> None:
+def test_the_status_agrees_with_the_disk(mixed: Repository) -> None:
     found = mixed.status()
     [writer] = found.writers
     assert (writer.writer, writer.database) == ("main", "provenance")

@@ -1,4 +1,4 @@
-"""After a change of what is indexed: answers stay right, a search names the old shards, the step makes them anew."""
+"""A change of the indexed fields: answers stay right, a search names the old shards, the step builds them anew."""
 
 from __future__ import annotations
 

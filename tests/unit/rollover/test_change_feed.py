@@ -1,4 +1,4 @@
-"""What a watcher tells: each group once, also over a restart, and again while it waits too long."""
+"""Announcements of waiting groups: each group once, also over a restart, and again while it waits too long."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def groups(news: WaitingGroups | None) -> dict[str, int]:
     return news.groups
 
 
-def test_a_sealed_group_is_told_once_and_the_next_one_again_once(repository: Repository, clock: ManualClock) -> None:
+def test_each_sealed_group_is_announced_once(repository: Repository, clock: ManualClock) -> None:
     watch = opened(repository, clock)
     assert watch.poll() is None
     append(repository, [event(0), event(1)])
@@ -46,7 +46,7 @@ def test_a_sealed_group_is_told_once_and_the_next_one_again_once(repository: Rep
     assert watch.poll() is None
 
 
-def test_what_was_taken_is_not_told_after_a_restart_and_what_was_not_is(
+def test_only_unconfirmed_groups_are_announced_again_after_a_restart(
     repository: Repository, clock: ManualClock
 ) -> None:
     append(repository, [event(0)])
@@ -73,7 +73,7 @@ def test_the_journal_of_a_live_writer_is_no_news_and_that_of_a_dead_one_is(
     assert groups(watch.poll()) == {"main": 0}
 
 
-def test_a_group_that_still_waits_is_told_again_but_not_at_once_after_a_restart(
+def test_a_group_that_still_waits_is_announced_again_but_not_at_once_after_a_restart(
     repository: Repository, clock: ManualClock
 ) -> None:
     append(repository, [event(0)])
@@ -92,7 +92,9 @@ def test_a_group_that_still_waits_is_told_again_but_not_at_once_after_a_restart(
     assert watch.poll() is None
 
 
-def test_a_mark_that_cannot_be_written_leaves_the_news_to_be_told(repository: Repository, clock: ManualClock) -> None:
+def test_a_mark_that_cannot_be_written_leaves_the_groups_to_be_announced(
+    repository: Repository, clock: ManualClock
+) -> None:
     append(repository, [event(0)])
     number = 0
     while True:

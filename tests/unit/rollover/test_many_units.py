@@ -1,4 +1,4 @@
-"""Many units and few open files: each step reads what it needs once, and no number of groups needs more descriptors."""
+"""Many units and few open files: a step reads its input once, and descriptors do not grow with the groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging: any journals give the events sorted by id, cut by size alone; damage and emptiness come to an end."""
+"""Merging: any journals give the events sorted by id, cut by size alone; damaged and empty journals do no harm."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_cuts_and_the_logs_do_not_depend_on_the_chunks(tmp_path: Path, chunk
     assert len(made[0]) > 6
 
 
-def test_the_choice_of_groups_is_fixed_by_what_is_published(repository: Repository) -> None:
+def test_a_published_unit_fixes_the_choice_of_groups(repository: Repository) -> None:
     for number in range(3):
         append(repository, [event(number)])
     first, second, _ = STEPS["rollover"].units(repository.settings)[0].groups

@@ -1,4 +1,4 @@
-"""Which groups are rolled over together: small neighbours, never over a gap, each group once."""
+"""The choice of groups that are merged together: small neighbours, never over a gap, each group once."""
 
 from __future__ import annotations
 

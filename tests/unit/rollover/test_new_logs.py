@@ -1,4 +1,4 @@
-"""What is told of commits: each event once, whatever else happens to the catalogs in between."""
+"""New logs: each event is announced once, whatever else happens to the catalogs in between."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def told(repository: Repository, before: NewLogs | None = None) -> NewLogs | Non
     return new_logs_since(repository.settings, {} if before is None else before.revisions)
 
 
-def test_what_became_live_is_told_once(repository: Repository) -> None:
+def test_new_logs_are_announced_once(repository: Repository) -> None:
     assert told(repository) is None
     live(repository, 0, 5)
     first = told(repository)
@@ -44,7 +44,7 @@ def test_what_became_live_is_told_once(repository: Repository) -> None:
     assert told(repository, both) is None
 
 
-def test_events_that_wait_in_journals_are_not_told(repository: Repository) -> None:
+def test_events_that_wait_in_journals_are_not_announced(repository: Repository) -> None:
     append(repository, [event()])
     run_steps(repository.settings, "rollover", "compress", "index")
     assert told(repository) is None
@@ -67,7 +67,7 @@ def test_a_compaction_and_a_checkpoint_make_no_news_and_hide_none(repository: Re
     assert told(repository, found) is None
 
 
-def test_where_the_past_was_pruned_what_is_live_is_told(repository: Repository) -> None:
+def test_everything_live_is_announced_where_the_past_was_pruned(repository: Repository) -> None:
     for start in range(0, 12, 2):
         live(repository, start, 2)
         repository.workspace().catalog.checkpoint()
@@ -79,7 +79,7 @@ def test_where_the_past_was_pruned_what_is_live_is_told(repository: Repository) 
     assert (found.files, found.events) == (6, 12)
 
 
-def test_a_catalog_that_is_shorter_than_it_was_is_told_as_a_whole(repository: Repository) -> None:
+def test_a_catalog_that_is_shorter_than_it_was_is_announced_as_a_whole(repository: Repository) -> None:
     live(repository, 0, 2)
     found = new_logs_since(repository.settings, {"main": 1000, "gone": 5})
     assert found is not None

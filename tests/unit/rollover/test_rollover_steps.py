@@ -147,7 +147,7 @@ def test_groups_are_merged_kept_apart_or_split_by_their_size(
         assert log.plain_bytes <= waiting.settings.eventlog.log_bytes_target or log.rows == 1
 
 
-def test_what_a_transaction_says_of_its_files_is_true(waiting: Repository) -> None:
+def test_a_transaction_describes_its_files_truly(waiting: Repository) -> None:
     run_steps(waiting.settings)
     state = waiting.workspace().catalog.load()
     home = waiting.workspace().paths.home
@@ -163,7 +163,7 @@ def test_what_a_transaction_says_of_its_files_is_true(waiting: Repository) -> No
             assert bounds[node or ""] == (min(ordinals), max(ordinals))
 
 
-def test_sweep_removes_only_what_is_committed(waiting: Repository) -> None:
+def test_sweep_removes_only_committed_journals(waiting: Repository) -> None:
     run_steps(waiting.settings)
     append(waiting, [event(500)])
     run_steps(waiting.settings, "rollover", "compress", "index", "sweep")
@@ -244,7 +244,7 @@ def test_a_unit_without_a_group_is_refused_where_a_group_is_meant(repository: Re
         STEPS["compress"].run(Workspace(repository.settings, "main"), Unit("main"))
 
 
-def test_recovery_reports_what_it_cut(waiting: Repository) -> None:
+def test_recovery_reports_the_bytes_that_it_cut(waiting: Repository) -> None:
     path = next(waiting.settings.root.rglob("*.journal"))
     path.write_bytes(path.read_bytes() + b"torn")
     [report] = run_steps(waiting.settings, "recover")

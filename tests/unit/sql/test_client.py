@@ -1,4 +1,4 @@
-"""The engine's process: it keeps its limits, ends with who asked, and leaves nothing behind."""
+"""The engine's process: it keeps its limits, ends with its client, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def wait_for(true: Callable[[], object]) -> None:
         (SPILLING, "query.sql_spill_bytes_max"),
     ],
 )
-def test_what_needs_more_memory_than_it_may_is_refused(text: str, setting: str, aside: Path) -> None:
+def test_a_query_that_needs_too_much_memory_is_refused(text: str, setting: str, aside: Path) -> None:
     with pytest.raises(InvalidInputError, match=setting):
         answer(text, replace(LIMITS, spill_bytes=0 if text != SPILLING else 1 << 20))
     assert not list(aside.iterdir())
@@ -222,14 +222,14 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-def test_memory_of_who_asks_does_not_grow() -> None:
+def test_the_memory_of_the_client_does_not_grow() -> None:
     done = subprocess.run([sys.executable, "-c", BOMB, str(INCLUDE)], capture_output=True, text=True, check=True)
     refused, rows, grown_kib = done.stdout.split()
     assert (refused, rows) == ("refused", "80")
     assert int(grown_kib) < 64 << 10
 
 
-def test_a_log_that_is_gone_is_told_from_one_that_is_damaged(tmp_path: Path) -> None:
+def test_a_log_that_is_gone_is_not_taken_for_a_damaged_one(tmp_path: Path) -> None:
     part = LogPart(
         path=os.fsencode(tmp_path / "gone.parquet"),
         writer="w",
@@ -250,7 +250,7 @@ def test_a_query_that_is_no_unicode_is_refused() -> None:
         EngineQuery("select '\udce9'", (), LIMITS)
 
 
-def test_the_process_has_no_variable_of_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_has_no_variable_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUSTODY__NGSI__PASSWORD", "hidden")
     query = EngineQuery("select 1", (), LIMITS)
     query.tables()

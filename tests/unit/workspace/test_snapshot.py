@@ -76,7 +76,7 @@ def test_an_undisturbed_look_has_one_revision_before_and_after(
     assert (moment.state.revision, moment.waiting, looks) == (0, [], [2])
 
 
-def test_whose_name_is_held_is_told_by_the_lock_alone(repository: Repository, workspace: Workspace) -> None:
+def test_a_name_is_held_as_long_as_its_lock_is(repository: Repository, workspace: Workspace) -> None:
     assert not workspace.is_held()
     with repository.writer():
         assert workspace.is_held()
