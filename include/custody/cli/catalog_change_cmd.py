@@ -37,7 +37,7 @@ from custody.cli.output import json_option, print_json, print_table, size_text, 
 from custody.clock import SystemClock
 from custody.config.parsing import is_local
 from custody.errors import CustodyError
-from custody.maintenance.repair import coming_logs, refuse_more
+from custody.maintenance.repair import require_accepted, unpublished_logs
 from custody.workspace import Workspace
 
 __all__ = ["catalog"]  # the group, with the commands of this module
@@ -171,10 +171,10 @@ def repair_chain(
     settings, found = opened(repository, writer)
     containers = [str(path) for path in settings.repository.containers]
     local = is_local(settings.repository.store)  # elsewhere no pipeline writes logs so far
-    coming = coming_logs(Workspace(settings, found.objects.writer)) if local else set()
+    coming = unpublished_logs(Workspace(settings, found.objects.writer)) if local else set()
     plan = plan_repair(found, coming)
     if doing:
-        refuse_more(plan.more, accept_loss=accept_loss)
+        require_accepted(plan.more, accept_loss=accept_loss)
         plan = repair(found, SystemClock(), containers, coming)[0]
     document = {
         "needed": plan.is_needed,
@@ -237,7 +237,7 @@ def rebuild_from_files(
             "done": doing,
         }
         if doing:
-            refuse_more(kept.more, accept_loss=accept_loss)
+            require_accepted(kept.more, accept_loss=accept_loss)
             made = rebuild(found, SystemClock(), scanned, containers, kept)
             document |= {"revision": made.revision, "set_aside": made.set_aside}
     if as_json:

@@ -13,9 +13,9 @@ from custody.cli.output import json_option, print_json, print_table, stderr
 from custody.clock import SystemClock
 from custody.config import load_settings
 from custody.maintenance.findings import damages
-from custody.maintenance.repair import Action, Repaired
-from custody.maintenance.repair import plan_repair as look
-from custody.maintenance.repair import repair as mend
+from custody.maintenance.repair import RepairAction, RepairReport
+from custody.maintenance.repair import plan_repairs as look
+from custody.maintenance.repair import repair_repository as mend
 from custody.vfs import PosixFileSystem
 
 _FAILED = 1
@@ -46,7 +46,7 @@ def repair(repository: Path, apply: bool, accept_loss: bool, deep: bool, as_json
     level = level_of(quick=False, deep=deep)
     talk = stderr()
 
-    def on_done(action: Action) -> None:
+    def on_done(action: RepairAction) -> None:
         if not as_json:
             talk.print(f"{action.what} {action.target}: {action.error or action.outcome}", markup=False)
 
@@ -61,7 +61,7 @@ def repair(repository: Path, apply: bool, accept_loss: bool, deep: bool, as_json
         sys.exit(_CORRUPT)
 
 
-def _print(found: Repaired, *, as_json: bool, accept_loss: bool, apply: bool) -> None:
+def _print(found: RepairReport, *, as_json: bool, accept_loss: bool, apply: bool) -> None:
     if as_json:
         left = found.before if found.after is None else found.after
         document = {
@@ -82,7 +82,7 @@ def _print(found: Repaired, *, as_json: bool, accept_loss: bool, apply: bool) ->
         stderr().print(f"report: {found.report}", markup=False)
 
 
-def _outcome(action: Action, accept_loss: bool) -> str:
+def _outcome(action: RepairAction, accept_loss: bool) -> str:
     if action.outcome is None and action.error is None:
         return "needs --accept-loss" if action.accept_loss and not accept_loss else "to do"
     return action.error or action.outcome or ""

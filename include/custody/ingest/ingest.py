@@ -40,7 +40,7 @@ from custody.ingest.slots import SlotWriter
 from custody.ingest.source_locks import Turns
 from custody.model import UNASSIGNED, Event, Problem, Severity, require_text
 from custody.ngsi.http_notification import Arrival, kept_arrival, told
-from custody.quarantine import Entry, Quarantine
+from custody.quarantine import Quarantine, QuarantineEntry
 from custody.read.reader import get_many
 from custody.workspace import Workspace
 
@@ -300,7 +300,7 @@ class Ingest:
         tally.rejected += 1
         self._quarantine_piece(tally, raw, place, problem)
 
-    def _quarantine_piece(self, tally: Tally, raw: bytes, place: Place, problem: Problem) -> Entry:
+    def _quarantine_piece(self, tally: Tally, raw: bytes, place: Place, problem: Problem) -> QuarantineEntry:
         entry = self._quarantine.add(
             raw,
             severity=problem.severity,
@@ -331,7 +331,7 @@ def _batches(outcomes: Iterable[Outcome], size: int) -> Iterator[list[Outcome]]:
         yield batch
 
 
-def _format_of(entry: Entry) -> Format:
+def _format_of(entry: QuarantineEntry) -> Format:
     try:
         return Format(entry.format)
     except ValueError:

@@ -19,7 +19,7 @@ _VERSION = 1
 _FAN_OUT = 2
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A file that was ingested to its end: what it was then, and what became of its events."""
 
     file: str
@@ -35,7 +35,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     version: int = _VERSION
 
 
-class Ledger:
+class LandingLedger:
     """The ledger in a folder: one small file a landed file, named by a digest of its path."""
 
     def __init__(self, fs: FileSystem, folder: Path) -> None:
@@ -47,7 +47,7 @@ class Ledger:
         digest = hashlib.sha256(str(file).encode("utf-8", "surrogateescape")).hexdigest()[:32]
         return self._folder / digest[:_FAN_OUT] / f"{digest}.json"
 
-    def find(self, file: Path) -> Taken | None:
+    def find(self, file: Path) -> LedgerEntry | None:
         """Return the entry of a file, or None.
 
         Raises:
@@ -57,9 +57,9 @@ class Ledger:
         path = self.path(file)
         if not self._fs.exists(path):
             return None
-        return decode_taken(self._fs.read(path), path)
+        return decode_ledger_entry(self._fs.read(path), path)
 
-    def add(self, file: Path, entry: Taken) -> None:
+    def add(self, file: Path, entry: LedgerEntry) -> None:
         """Write a file down as taken.
 
         Durability: on return the entry survives power loss.
@@ -69,7 +69,7 @@ class Ledger:
         self._fs.write_durably(path, with_checksum(msgspec.json.encode(entry)))
 
 
-def decode_taken(data: bytes, path: Path) -> Taken:
+def decode_ledger_entry(data: bytes, path: Path) -> LedgerEntry:
     """Return an entry.
 
     Raises:
@@ -80,7 +80,7 @@ def decode_taken(data: bytes, path: Path) -> Taken:
     if is_changed(data):
         raise CorruptionError(f"{path}: expected an entry of the ledger with its checksum, got other bytes. {advice}")
     try:
-        entry = msgspec.json.decode(data, type=Taken)
+        entry = msgspec.json.decode(data, type=LedgerEntry)
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{path}: expected an entry of the ledger: {error}. {advice}") from error
     if entry.version != _VERSION:

@@ -14,7 +14,7 @@ import msgspec
 from custody.config import Settings, date_parts
 from custody.errors import ConfigurationError, InvalidInputError
 from custody.format.names import name_as_text, text_as_name
-from custody.landing.ledger import Ledger, Taken
+from custody.landing.ledger import LandingLedger, LedgerEntry
 from custody.vfs import FileSystem
 
 _FOLDERS_MAX = 100_000
@@ -39,7 +39,7 @@ class Interval(msgspec.Struct, frozen=True):
         Raises:
             InvalidInputError: one is no instant, or the end lies before the start.
         """
-        interval = cls(instant(start), instant(end))
+        interval = cls(parse_instant(start), parse_instant(end))
         if interval.end < interval.start:
             raise InvalidInputError(f"interval: expected an end after its start {start}, got {end}.")
         return interval
@@ -48,7 +48,7 @@ class Interval(msgspec.Struct, frozen=True):
         return f"{self.start:%Y-%m-%dT%H:%M}Z to {self.end:%Y-%m-%dT%H:%M}Z"
 
 
-def instant(text: str) -> datetime:
+def parse_instant(text: str) -> datetime:
     """Return an ISO 8601 instant in UTC; raises InvalidInputError when it is none."""
     try:
         found = datetime.fromisoformat(text)
@@ -91,7 +91,7 @@ def _moments(template: str, interval: Interval) -> Iterator[datetime]:
         yield moment
 
 
-class Landed(msgspec.Struct, frozen=True, kw_only=True):
+class LandedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file in a landing folder."""
 
     file: str
@@ -99,7 +99,7 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     modified_ms: int
     is_quiet: bool
-    taken: Taken | None
+    taken: LedgerEntry | None
 
     @property
     def path(self) -> Path:
@@ -113,7 +113,7 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_quiet and not same
 
 
-def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms: int) -> list[Landed]:
+def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms: int) -> list[LandedFile]:
     """Return the files of events in an interval's landing folders, in the order in which they are ingested.
 
     The folders of `landing.late_minutes` before the interval are looked into, too.
@@ -126,7 +126,7 @@ def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms:
         raise ConfigurationError(
             "landing.folder: expected the folder in which files of events land, found none. Set it in custody.toml."
         )
-    ledger = Ledger(fs, settings.landed)
+    ledger = LandingLedger(fs, settings.landed)
     quiet_ms = int(settings.landing.quiet_seconds * 1000)
     suffixes = tuple(settings.landing.suffixes)
     found = []
@@ -138,7 +138,7 @@ def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms:
             if not name.endswith(suffixes) or name.startswith(".") or fs.is_directory(path):
                 continue
             modified = fs.modified_ms(path)
-            entry = Landed(
+            entry = LandedFile(
                 file=name_as_text(str(path)),
                 bytes=fs.size(path),
                 modified_ms=modified,

@@ -25,29 +25,29 @@ _KEY = ["container", "section", "identifier"]
 _TRIES = 5
 
 
-class Reference(NamedTuple):
+class ClaimReference(NamedTuple):
     """How many events speak of a resource claim, and up to which byte of it."""
 
     events: int
     end: int
 
 
-References = dict[ResourceClaim, Reference]
+ClaimReferences = dict[ResourceClaim, ClaimReference]
 
 
-def references_of(tables: Iterable[pa.Table]) -> References:
+def references_of(tables: Iterable[pa.Table]) -> ClaimReferences:
     """Return what the events of some tables speak of; columns of claims are enough."""
-    found: References = {}
+    found: ClaimReferences = {}
     for table in tables:
         for column in COLUMNS:
             for container, section, identifier, end, events in _grouped(table.column(column)):
                 resource = ResourceClaim.parse(container, section, identifier)
                 if resource is not None:
-                    _add(found, resource, Reference(events, end))
+                    _add(found, resource, ClaimReference(events, end))
     return found
 
 
-def all_references(workspaces: Iterable[Workspace]) -> References:
+def all_references(workspaces: Iterable[Workspace]) -> ClaimReferences:
     """Return what is spoken of by any event that is acknowledged, live, or listed by a kept revision.
 
     Raises:
@@ -55,17 +55,20 @@ def all_references(workspaces: Iterable[Workspace]) -> References:
             there, or on another machine: its events may speak of any content.
         StorageError: the disk refuses, or journals change all the time.
     """
-    found: References = {}
+    found: ClaimReferences = {}
     for workspace in workspaces:
         for missing in workspace.missing():
             raise NotFoundError(str(missing))
-        for part in (in_journals(workspace), in_kept_logs(workspace)):  # in this order: no event falls in between
+        for part in (
+            references_in_journals(workspace),
+            references_in_kept_logs(workspace),
+        ):  # in this order: no event falls in between
             for resource, reference in part.items():
                 _add(found, resource, reference)
     return found
 
 
-def in_journals(workspace: Workspace) -> References:
+def references_in_journals(workspace: Workspace) -> ClaimReferences:
     """Return what the events speak of that are not swept yet, those of other incarnations included.
 
     Raises as `all_references` does, but for containers that are not there.
@@ -79,15 +82,15 @@ def in_journals(workspace: Workspace) -> References:
     raise StorageError(f"writer {workspace.writer!r}: its journals change all the time. Try again.")
 
 
-def in_kept_logs(workspace: Workspace) -> References:
+def references_in_kept_logs(workspace: Workspace) -> ClaimReferences:
     """Return what the events of all kept revisions speak of; raises as `all_references` does."""
     paths = sorted(path for path in kept_files(workspace.catalog) if path.endswith(".parquet"))
     return references_of(
-        table for path in paths for table in log_tables(EventLog(workspace.fs, workspace.paths.home / path))
+        table for path in paths for table in log_claims(EventLog(workspace.fs, workspace.paths.home / path))
     )
 
 
-def log_tables(log: EventLog) -> Iterator[pa.Table]:
+def log_claims(log: EventLog) -> Iterator[pa.Table]:
     """Yield the claims of a log's events, some blocks at a time."""
     return log.tables(range(len(log.toc.blocks)), list(COLUMNS))
 
@@ -144,6 +147,6 @@ def _grouped(claims: pa.ChunkedArray) -> Iterator[tuple[str, str, str, int, int]
         yield from zip(*columns, strict=True)
 
 
-def _add(found: References, resource: ResourceClaim, reference: Reference) -> None:
-    former = found.get(resource, Reference(0, 0))
-    found[resource] = Reference(former.events + reference.events, max(former.end, reference.end))
+def _add(found: ClaimReferences, resource: ResourceClaim, reference: ClaimReference) -> None:
+    former = found.get(resource, ClaimReference(0, 0))
+    found[resource] = ClaimReference(former.events + reference.events, max(former.end, reference.end))

@@ -31,31 +31,31 @@ from custody.catalog import (
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import OnDamage, refuse
 from custody.maintenance.rewriting import (
-    Survey,
-    conditions_for,
+    RewriteSurvey,
     count_forgotten,
     groups_on_disk,
+    hold_conditions,
     leftover_shards,
-    meaning,
-    metadata_of,
-    planned,
-    retire,
-    survey,
-    write_anew,
+    new_log_metadata,
+    plan_rewrites,
+    remove_folder,
+    rewrite_logs,
+    survey_logs,
+    tombstones_for,
 )
 from custody.model import is_newer
 from custody.rollover import add_file, add_shard
 from custody.workspace import LogFiles, Workspace
 
 
-class Unit(msgspec.Struct, frozen=True):
+class CompactionUnit(msgspec.Struct, frozen=True):
     """A writer, and the live logs of it that become one; without logs: its tombstones and leftover shards."""
 
     writer: str
     paths: tuple[str, ...] = ()
 
 
-class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was done with a unit: live logs before and after, events that are erased, bytes of logs before and after."""
 
     writer: str
@@ -70,15 +70,15 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-def waiting(workspace: Workspace) -> Iterator[Unit]:
+def waiting_compactions(workspace: Workspace) -> Iterator[CompactionUnit]:
     """Yield one writer's units; the one without logs only when there is something to do for it now."""
-    for found in planned(workspace):
-        yield Unit(workspace.writer, found.paths)
+    for found in plan_rewrites(workspace):
+        yield CompactionUnit(workspace.writer, found.paths)
     if _settling(workspace)[0] or any(leftover_shards(workspace, workspace.catalog.load())):
-        yield Unit(workspace.writer)
+        yield CompactionUnit(workspace.writer)
 
 
-def run(workspace: Workspace, unit: Unit) -> Compacted:
+def compact_unit(workspace: Workspace, unit: CompactionUnit) -> CompactionReport:
     """Do one unit.
 
     Durability: on return the new files and the transaction survive power loss.
@@ -92,47 +92,47 @@ def run(workspace: Workspace, unit: Unit) -> Compacted:
     return _rewrite(workspace, unit.paths) if unit.paths else _settle(workspace)
 
 
-def compact(workspace: Workspace) -> Iterator[Compacted]:
+def compact(workspace: Workspace) -> Iterator[CompactionReport]:
     """Do all units of a writer, the logs first; an error stands in the report of its unit."""
-    for unit in [Unit(workspace.writer, found.paths) for found in planned(workspace)]:
+    for unit in [CompactionUnit(workspace.writer, found.paths) for found in plan_rewrites(workspace)]:
         yield _tried(workspace, unit)
-    for unit in [unit for unit in waiting(workspace) if not unit.paths]:
+    for unit in [unit for unit in waiting_compactions(workspace) if not unit.paths]:
         yield _tried(workspace, unit)
 
 
-def _tried(workspace: Workspace, unit: Unit) -> Compacted:
+def _tried(workspace: Workspace, unit: CompactionUnit) -> CompactionReport:
     try:
-        return run(workspace, unit)
+        return compact_unit(workspace, unit)
     except CustodyError as error:
-        return Compacted(writer=unit.writer, error=str(error))
+        return CompactionReport(writer=unit.writer, error=str(error))
 
 
-def _rewrite(workspace: Workspace, paths: Sequence[str]) -> Compacted:
+def _rewrite(workspace: Workspace, paths: Sequence[str]) -> CompactionReport:
     on_disk = groups_on_disk(workspace)
     state = workspace.catalog.settle()
     files = [state.files[path] for path in paths if path in state.files]
     if len(files) < len(paths):
-        return Compacted(writer=workspace.writer, note="replaced already")
+        return CompactionReport(writer=workspace.writer, note="replaced already")
     if any(on_disk.intersection(file.groups) for file in files):
-        return Compacted(writer=workspace.writer, note="its journals are not swept yet")
+        return CompactionReport(writer=workspace.writer, note="its journals are not swept yet")
     if any(is_newer(file.schema_version) for file in files):
-        return Compacted(writer=workspace.writer, note="left to the newer custody whose columns would be lost")
-    held = conditions_for(workspace)
-    found = survey(workspace, state, files, held)
+        return CompactionReport(writer=workspace.writer, note="left to the newer custody whose columns would be lost")
+    held = hold_conditions(workspace)
+    found = survey_logs(workspace, state, files, held)
     if len(files) == 1 and not found.erased:
-        return Compacted(writer=workspace.writer, note="nothing to erase")
-    return replace(workspace, state, files, found, held)
+        return CompactionReport(writer=workspace.writer, note="nothing to erase")
+    return replace_logs(workspace, state, files, found, held)
 
 
-def replace(
+def replace_logs(
     workspace: Workspace,
     state: CatalogState,
     files: Sequence[AddFile],
-    found: Survey,
+    found: RewriteSurvey,
     held: Mapping[str, Condition],
     more: Sequence[Action] = (),
     on_damage: OnDamage = refuse,
-) -> Compacted:
+) -> CompactionReport:
     """Let one new log, or none, take the place of live logs of which `found` says what stays, in one transaction.
 
     `held` is what was surveyed with; `more` goes into the same transaction; `on_damage` was told of the same damage
@@ -144,15 +144,15 @@ def replace(
         ConflictError: another process replaced one of the logs in the meantime: nothing was changed.
     """
     paths = [file.path for file in files]
-    shards = shards_of(state, paths)
+    shards = shards_covering(state, paths)
     attempt = uuid.uuid4()
     actions = [Action(remove_file=RemoveFile(path=path)) for path in paths]
     actions += [Action(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
     made: LogFiles | None = None
     size = 0
     if found.rows:
-        metadata = metadata_of(workspace, files, found, attempt)
-        made = write_anew(workspace, state, files, metadata, held, on_damage=on_damage)
+        metadata = new_log_metadata(workspace, files, found, attempt)
+        made = rewrite_logs(workspace, state, files, metadata, held, on_damage=on_damage)
         incarnations = {file.incarnation for file in files}
         known = incarnations.pop() if len(incarnations) == 1 else b""
         file = add_file(workspace, made, metadata, found.sources, known)
@@ -168,8 +168,8 @@ def replace(
             _discard(workspace, made)
         raise
     for shard in shards:
-        retire(workspace, workspace.shard_path(shard))
-    return Compacted(
+        remove_folder(workspace, workspace.shard_path(shard))
+    return CompactionReport(
         writer=workspace.writer,
         logs_before=len(files),
         logs_after=int(made is not None),
@@ -180,7 +180,7 @@ def replace(
     )
 
 
-def shards_of(state: CatalogState, paths: Sequence[str]) -> list[AddShard]:
+def shards_covering(state: CatalogState, paths: Sequence[str]) -> list[AddShard]:
     """Return the shards that index these logs, and no others."""
     shards = [shard for shard in state.shards.values() if set(shard.log_paths).intersection(paths)]
     for shard in shards:
@@ -191,7 +191,7 @@ def shards_of(state: CatalogState, paths: Sequence[str]) -> list[AddShard]:
     return shards
 
 
-def _remnant(workspace: Workspace, state: CatalogState, files: Sequence[AddFile], found: Survey) -> list[Action]:
+def _remnant(workspace: Workspace, state: CatalogState, files: Sequence[AddFile], found: RewriteSurvey) -> list[Action]:
     """Return what has to be known of the erased events: an ingest must not store them again, nor a late rollover."""
     groups: set[int] = set()
     if not found.rows:
@@ -209,17 +209,17 @@ def _discard(workspace: Workspace, made: LogFiles) -> None:
     for path in (made.log, made.toc):
         workspace.fs.remove(path)
     workspace.fs.sync_directory(made.log.parent)
-    retire(workspace, made.shard)
+    remove_folder(workspace, made.shard)
 
 
-def _settle(workspace: Workspace) -> Compacted:
+def _settle(workspace: Workspace) -> CompactionReport:
     actions, removed = _settling(workspace)
     revision = workspace.catalog.commit(actions).revision if actions else None
     leftovers = list(leftover_shards(workspace, workspace.catalog.settle()))
     for folder in leftovers:
-        retire(workspace, folder)
+        remove_folder(workspace, folder)
     note = f"{len(leftovers)} old shards removed" if leftovers else None
-    return Compacted(writer=workspace.writer, tombstones_removed=removed, revision=revision, note=note)
+    return CompactionReport(writer=workspace.writer, tombstones_removed=removed, revision=revision, note=note)
 
 
 def _settling(workspace: Workspace) -> tuple[list[Action], int]:
@@ -245,7 +245,7 @@ def _is_done(workspace: Workspace, state: CatalogState, on_disk: frozenset[int],
     """Whether nothing that a tombstone means is on disk, and nothing can come: it says before which id it ends."""
     if not stone.before_event_id or any(group < stone.before_event_id for group in on_disk):
         return False
-    means = [file for file in state.files.values() if stone in meaning(state, file)]
+    means = [file for file in state.files.values() if stone in tombstones_for(state, file)]
     try:
         return not any(count_forgotten(workspace, file, [stone]) for file in means)
     except (CorruptionError, NotFoundError):

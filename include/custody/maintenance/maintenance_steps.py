@@ -20,8 +20,8 @@ from custody.errors import NotFoundError
 from custody.format.names import COMPACT_LEASE
 from custody.maintenance import compaction
 from custody.maintenance.findings import Finding, damages
-from custody.maintenance.scrub import Slice, advance, check, next_slice
-from custody.maintenance.verification import Piece
+from custody.maintenance.scrub import ScrubSlice, next_slice, save_progress, scrub_unit
+from custody.maintenance.verification import CheckUnit
 from custody.rollover import Step, Unit, is_stale, rebuild_shard
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import UnitReport, Workspace
@@ -31,8 +31,8 @@ class MaintenanceUnit(Unit, frozen=True):
     """A unit that is told by names: paths of logs, a shard, or a piece of a slice of the scrub."""
 
     names: tuple[str, ...] = ()
-    piece: Piece | None = None
-    slice: Slice | None = None
+    piece: CheckUnit | None = None
+    slice: ScrubSlice | None = None
 
     def __str__(self) -> str:
         names = self.names if self.piece is None else (self.piece.kind, self.piece.name)
@@ -66,12 +66,12 @@ class Compact(MaintenanceStep):
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Logs that become one, and tombstones and old shards that are to go."""
-        for found in compaction.waiting(workspace):
+        for found in compaction.waiting_compactions(workspace):
             yield MaintenanceUnit(found.writer, names=found.paths)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Write the logs anew; raises as `compaction.run` does."""
-        done = compaction.run(workspace, compaction.Unit(unit.writer, _names(unit)))
+        done = compaction.compact_unit(workspace, compaction.CompactionUnit(unit.writer, _names(unit)))
         note = done.note or f"{done.logs_before} logs became {done.logs_after}, revision {done.revision}"
         return UnitReport(
             unit=str(unit), events=done.erased, bytes_in=done.bytes_before, bytes=done.bytes_after, note=note
@@ -111,7 +111,7 @@ class ScrubStep(MaintenanceStep):
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
         """Return the pieces that are due, of all writers."""
         _, begun = next_slice(settings, fs or PosixFileSystem(), SystemClock())
-        told = Slice(begun.round, begun.after, (), begun.is_last)
+        told = ScrubSlice(begun.round, begun.after, (), begun.is_last)
         return [MaintenanceUnit(piece.writer, piece=piece, slice=told) for piece in begun.pieces]
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
@@ -122,7 +122,7 @@ class ScrubStep(MaintenanceStep):
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Look at one piece; what is wrong with it is no failure of the step."""
         piece = _piece(unit)
-        found = check(workspace.settings, workspace.fs, workspace.clock, piece)
+        found = scrub_unit(workspace.settings, workspace.fs, workspace.clock, piece)
         wrong = damages(found)
         note = None if not wrong else f"{len(wrong)} damaged: {wrong[0].message}"
         return MaintenanceReport(unit=str(unit), bytes_in=piece.bytes, note=note, findings=tuple(found))
@@ -131,9 +131,9 @@ class ScrubStep(MaintenanceStep):
         self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
     ) -> list[UnitReport]:
         """Keep how far it is and what was found, up to the first piece that could not be looked at."""
-        done: list[Piece] = []
+        done: list[CheckUnit] = []
         found: list[Finding] = []
-        begun: Slice | None = None
+        begun: ScrubSlice | None = None
         for unit, report in zip(units, reports, strict=True):
             if report.error is not None:
                 break
@@ -142,7 +142,7 @@ class ScrubStep(MaintenanceStep):
             begun = begun or (unit.slice if isinstance(unit, MaintenanceUnit) else None)
         if begun is not None:
             is_end = begun.is_last and len(done) == len(units)
-            advance(settings, fs or PosixFileSystem(), SystemClock(), begun, done, found, is_end=is_end)
+            save_progress(settings, fs or PosixFileSystem(), SystemClock(), begun, done, found, is_end=is_end)
         # The findings have a place of their own; a report stays a line.
         return [msgspec.convert(msgspec.to_builtins(report), UnitReport) for report in reports]
 
@@ -155,7 +155,7 @@ def _names(unit: Unit) -> tuple[str, ...]:
     return unit.names if isinstance(unit, MaintenanceUnit) else ()
 
 
-def _piece(unit: Unit) -> Piece:
+def _piece(unit: Unit) -> CheckUnit:
     if not isinstance(unit, MaintenanceUnit) or unit.piece is None:
         raise ValueError(f"unit {unit} names no piece")
     return unit.piece

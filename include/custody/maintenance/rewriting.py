@@ -52,7 +52,7 @@ from custody.model import is_newer, require_keeping
 from custody.workspace import LogFiles, Workspace
 
 
-def conditions_for(workspace: Workspace, others: Iterable[Workspace] | None = None) -> dict[str, Condition]:
+def hold_conditions(workspace: Workspace, others: Iterable[Workspace] | None = None) -> dict[str, Condition]:
     """Return by name what a writer's events are held by: its own holds, and others' that name no event ids.
 
     So a hold that was made before a writer had a catalog counts for that writer too. `others` are all writers of the
@@ -67,7 +67,7 @@ def conditions_for(workspace: Workspace, others: Iterable[Workspace] | None = No
     return dict(sorted(found.items()))
 
 
-class Rewriting(msgspec.Struct, frozen=True, kw_only=True):
+class RewritePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Live logs, neighbours in the order of their ids, that become one log, or none; `bytes` are those on disk."""
 
     writer: str
@@ -86,14 +86,14 @@ class _Candidate:
     forgotten: int
 
 
-def planned(workspace: Workspace) -> Iterator[Rewriting]:
+def plan_rewrites(workspace: Workspace) -> Iterator[RewritePlan]:
     """Yield what is to be written anew, by first event id. Logs that a tombstone may mean are read in few columns."""
     on_disk = groups_on_disk(workspace)  # before the catalog, so that no group falls in between
     state = workspace.catalog.load()
     if state.seal is not None:
         return
     target = workspace.settings.eventlog.log_bytes_target
-    held = conditions_for(workspace)
+    held = hold_conditions(workspace)
     waiting = sorted(on_disk - live_groups(state))
     run: list[_Candidate] = []
     for file in sorted(state.files.values(), key=lambda file: file.first_event_id):
@@ -115,13 +115,13 @@ def groups_on_disk(workspace: Workspace) -> frozenset[int]:
     return frozenset(journals.union(*(manifest.groups for manifest in workspace.manifests())))
 
 
-def meaning(state: CatalogState, file: AddFile) -> list[AddTombstone]:
+def tombstones_for(state: CatalogState, file: AddFile) -> list[AddTombstone]:
     """Return the tombstones that may mean an event of a log, in a fixed order."""
     bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
     return [stone for _, stone in sorted(state.tombstones.items()) if may_mean(stone, *bounds)]
 
 
-def open_file(workspace: Workspace, file: AddFile) -> EventLog:
+def open_event_log(workspace: Workspace, file: AddFile) -> EventLog:
     """Return a live log."""
     path = workspace.paths.home / file.path
     return EventLog(workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256)
@@ -133,7 +133,7 @@ def erasable(stones: Sequence[AddTombstone], held: Sequence[Condition], table: p
     return pc.and_not(hidden, meant(held, table)) if held else hidden
 
 
-def held_in(held: Mapping[str, Condition], file: AddFile) -> list[Condition]:
+def holds_for(held: Mapping[str, Condition], file: AddFile) -> list[Condition]:
     """Return the conditions of holds that may mean an event of a log."""
     bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
     return [part for part in held.values() if may_mean(part, *bounds)]
@@ -149,7 +149,7 @@ def count_forgotten(
     """
     if not stones:
         return 0
-    log = open_file(workspace, file)
+    log = open_event_log(workspace, file)
     columns = sorted({"event_id", *columns_needed([*stones, *held])})
     tables = log.tables(range(len(log.toc.blocks)), columns)
     return sum(pc.sum(erasable(stones, held, table)).as_py() or 0 for table in tables)
@@ -159,7 +159,7 @@ def _candidate(
     workspace: Workspace, state: CatalogState, file: AddFile, target: int, held: Mapping[str, Condition]
 ) -> _Candidate:
     try:
-        forgotten = count_forgotten(workspace, file, meaning(state, file), held_in(held, file))
+        forgotten = count_forgotten(workspace, file, tombstones_for(state, file), holds_for(held, file))
     except (CorruptionError, NotFoundError):
         return _Candidate(file, math.inf, 1)  # the attempt to write it anew says what is damaged
     # What a newer custody wrote is not joined: its columns would be lost.
@@ -185,9 +185,9 @@ def _fits(run: Sequence[_Candidate], found: _Candidate, waiting: Sequence[int], 
     )
 
 
-def _chosen(workspace: Workspace, run: Sequence[_Candidate]) -> Iterator[Rewriting]:
+def _chosen(workspace: Workspace, run: Sequence[_Candidate]) -> Iterator[RewritePlan]:
     if len(run) > 1 or any(item.forgotten for item in run):
-        yield Rewriting(
+        yield RewritePlan(
             writer=workspace.writer,
             paths=tuple(item.file.path for item in run),
             events=sum(item.file.rows for item in run),
@@ -196,11 +196,11 @@ def _chosen(workspace: Workspace, run: Sequence[_Candidate]) -> Iterator[Rewriti
         )
 
 
-YOUNG_MS = 24 * 3_600_000
+UNLISTED_SHARD_AGE_MS = 24 * 3_600_000
 """A shard that nothing listed yet may be of a job that goes on, until it is as old as this."""
 
 
-def retire(workspace: Workspace, folder: Path) -> None:
+def remove_folder(workspace: Workspace, folder: Path) -> None:
     """Remove a shard's folder; one that is gone is no error.
 
     Durability: on return it is gone for good, or a later call for `leftover_shards` finds the rest.
@@ -231,7 +231,7 @@ def leftover_shards(workspace: Workspace, state: CatalogState) -> Iterator[Path]
                 yield path
             elif path not in live | staged and (name.startswith(BUILDING_PREFIX) or parse_shard(name) is not None):
                 removed = _removed(workspace, state) if removed is None else removed
-                if name in removed or _is_old(workspace, path, now - YOUNG_MS):
+                if name in removed or _is_old(workspace, path, now - UNLISTED_SHARD_AGE_MS):
                     yield path
 
 
@@ -254,7 +254,7 @@ _LOOKED_AT = ("event_id", "event_time", "source_node", "source_ordinal")
 
 
 @dataclass(slots=True)
-class Survey:
+class RewriteSurvey:
     """What stays of some logs, and the keys of what does not; times in ms, UTC."""
 
     rows: int = 0
@@ -293,13 +293,13 @@ class Survey:
         ]
 
 
-def survey(
+def survey_logs(
     workspace: Workspace,
     state: CatalogState,
     files: Sequence[AddFile],
     held: Mapping[str, Condition],
     on_damage: OnDamage = refuse,
-) -> Survey:
+) -> RewriteSurvey:
     """Look at what stays of some logs, which are neighbours in the order of their ids; what is held stays.
 
     Keys are kept of what somebody forgot. What a rule of the retention took is not remembered: that would grow for
@@ -308,9 +308,9 @@ def survey(
     Raises:
         CorruptionError: a block is damaged, and `on_damage` does not pass it over.
     """
-    found = Survey()
+    found = RewriteSurvey()
     for file in files:
-        stones, kept = meaning(state, file), held_in(held, file)
+        stones, kept = tombstones_for(state, file), holds_for(held, file)
         asked_for = [stone for stone in stones if not stone.by_retention]
         columns = sorted({*_LOOKED_AT, *columns_needed([*stones, *kept])})
         for table in _tables(workspace, file, columns, on_damage):
@@ -322,7 +322,9 @@ def survey(
     return found
 
 
-def metadata_of(workspace: Workspace, files: Sequence[AddFile], found: Survey, attempt: uuid.UUID) -> LogMetadata:
+def new_log_metadata(
+    workspace: Workspace, files: Sequence[AddFile], found: RewriteSurvey, attempt: uuid.UUID
+) -> LogMetadata:
     """Return what the new log says of itself."""
     return LogMetadata(
         writer=workspace.writer,
@@ -339,7 +341,7 @@ def metadata_of(workspace: Workspace, files: Sequence[AddFile], found: Survey, a
     )
 
 
-def write_anew(
+def rewrite_logs(
     workspace: Workspace,
     state: CatalogState,
     files: Sequence[AddFile],
@@ -362,7 +364,7 @@ def write_anew(
         return (
             table
             for file in files
-            for table in _kept(workspace, file, meaning(state, file), held_in(held, file), on_damage)
+            for table in _kept(workspace, file, tombstones_for(state, file), holds_for(held, file), on_damage)
         )
 
     write_log(workspace.fs, made.log, events, metadata, workspace.log_options)
@@ -386,5 +388,5 @@ def _kept(
 def _tables(
     workspace: Workspace, file: AddFile, columns: Sequence[str] | None, on_damage: OnDamage
 ) -> Iterator[pa.Table]:
-    log = open_file(workspace, file)
+    log = open_event_log(workspace, file)
     yield from log.tables(range(len(log.toc.blocks)), columns, on_damage)

@@ -15,8 +15,8 @@ import msgspec
 from custody.ngsi_sink import batch_file
 from custody.ngsi_sink.batch_plan import NOT_WRITTEN
 from custody.ngsi_sink.sink_catalog import DEFERRED
-from custody.quarantine import Entry, Quarantine
-from custody.quarantine.store import key_of
+from custody.quarantine import Quarantine, QuarantineEntry
+from custody.quarantine.store import entry_key
 from custody.vfs import FileSystem
 
 FORMAT = "ngsi-sink"
@@ -48,7 +48,7 @@ def show(quarantine: Quarantine, name: str, data: bytes, now_ms: int) -> None:
 def key_of_object(name: str, data: bytes) -> str:
     """Return the key of the entry that shows an object."""
     code, _, raw, offset = _shown(name, data)
-    return key_of(hashlib.sha256(raw).hexdigest(), code, name, None, offset)
+    return entry_key(hashlib.sha256(raw).hexdigest(), code, name, None, offset)
 
 
 def _shown(name: str, data: bytes) -> tuple[str, str, bytes, int]:
@@ -61,7 +61,7 @@ def _shown(name: str, data: bytes) -> tuple[str, str, bytes, int]:
     return aside.code, aside.message, data, 0
 
 
-def mark(fs: FileSystem, folder: Path, entry: Entry) -> None:
+def mark(fs: FileSystem, folder: Path, entry: QuarantineEntry) -> None:
     """Let the next run of the sink, whose folder this is, try an entry again.
 
     Durability: on return the mark survives power loss. Done again it changes nothing.

@@ -32,7 +32,7 @@ _LOOK_SECONDS = 1.0
 """Nobody who sends bad input makes a full folder be looked at more often."""
 
 
-class Room:
+class Quota:
     """The bytes of a folder, with a bound that each of several processes may pass by a sixty-fourth.
 
     Args:
@@ -87,7 +87,7 @@ class Room:
 _KEY = re.compile(r"[0-9a-f]{16}")
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Why a piece of input is here, and where it came from."""
 
     key: str
@@ -117,7 +117,7 @@ class Quarantine:
         """Keep entries in a folder; with `bytes_max`, no more than that of what others send."""
         self._fs = fs
         self._folder = folder
-        self._room = None if bytes_max is None else Room(fs, folder, bytes_max)
+        self._room = None if bytes_max is None else Quota(fs, folder, bytes_max)
 
     def add(
         self,
@@ -133,7 +133,7 @@ class Quarantine:
         received_ms: int,
         format: str = "nifi",
         always: bool = False,
-    ) -> Entry:
+    ) -> QuarantineEntry:
         """Keep a piece; one that is here already, for the same reason and from the same place, stays as it is.
 
         With `always`, also where there is no room: for what custody itself puts aside, which is bounded elsewhere.
@@ -144,13 +144,13 @@ class Quarantine:
             BackpressureError: it holds as much as it may; nothing was kept.
         """
         digest = hashlib.sha256(raw).hexdigest()
-        key = key_of(digest, code, file, index, offset)
+        key = entry_key(digest, code, file, index, offset)
         envelope = self._folder / f"{key}.json"
         if self._fs.exists(envelope):
             # Who put it here may have died before its name was durable.
             self._fs.sync_directory(self._folder)
             return self.get(key)
-        entry = Entry(
+        entry = QuarantineEntry(
             key=key,
             severity=severity,
             code=code,
@@ -172,7 +172,7 @@ class Quarantine:
         self._fs.write_durably(envelope, encoded)
         return entry
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[QuarantineEntry]:
         """Yield what is here, by key."""
         for key in self.known_keys():
             yield self.get(key)
@@ -183,7 +183,7 @@ class Quarantine:
             if name.endswith(".json") and _KEY.fullmatch(name.removesuffix(".json")):
                 yield name.removesuffix(".json")
 
-    def get(self, key: str) -> Entry:
+    def get(self, key: str) -> QuarantineEntry:
         """Return one envelope.
 
         Raises:
@@ -224,18 +224,18 @@ class Quarantine:
         return path
 
 
-def key_of(sha256: str, code: str, file: str, index: int | None, offset: int) -> str:
+def entry_key(sha256: str, code: str, file: str, index: int | None, offset: int) -> str:
     """Return the key of a piece with this digest, rejected for this reason, from this place."""
     identity = msgspec.json.encode([sha256, code, Path(file).name, index, offset])
     return hashlib.sha256(identity).hexdigest()[:16]
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: QuarantineEntry) -> bytes:
     """Return an envelope's bytes."""
     return with_checksum(msgspec.json.encode(entry))
 
 
-def decode_entry(data: bytes, path: Path) -> Entry:
+def decode_entry(data: bytes, path: Path) -> QuarantineEntry:
     """Return an envelope.
 
     Raises:
@@ -244,7 +244,7 @@ def decode_entry(data: bytes, path: Path) -> Entry:
     if not has_right_checksum(data):
         raise CorruptionError(f"{path}: expected an envelope with its checksum, got other bytes.")
     try:
-        return msgspec.json.decode(data, type=Entry)
+        return msgspec.json.decode(data, type=QuarantineEntry)
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{path}: expected an envelope, got {error}") from error
 
@@ -260,7 +260,7 @@ def keep_evidence(
     offset: int,
     now_ms: int,
     format: str = "damage",
-) -> Entry:
+) -> QuarantineEntry:
     """Put bytes into the quarantine in a folder; those that are there already stay as they are.
 
     Durability: on return they survive power loss.
@@ -279,7 +279,9 @@ def keep_evidence(
     )
 
 
-def keep_cut(fs: FileSystem, folder: Path, now_ms: int, path: Path, offset: int, data: bytes, what: str) -> Entry:
+def keep_cut(
+    fs: FileSystem, folder: Path, now_ms: int, path: Path, offset: int, data: bytes, what: str
+) -> QuarantineEntry:
     """Put the end of a journal into the quarantine, before it is cut.
 
     Durability: on return it survives power loss.

@@ -64,7 +64,7 @@ from custody.index import BuiltShard
 from custody.ingest.ingest import Ingest
 from custody.ingest.slots import SlotWriter, take_slot
 from custody.lease import Attempt
-from custody.maintenance import Compacted, Rewriting, compact, planned
+from custody.maintenance import CompactionReport, RewritePlan, compact, plan_rewrites
 from custody.model import Acknowledged, ContentClaim, require_valid, require_valid_columns
 from custody.read.results import Counts
 from custody.recovery import Leftover, RecoveryReport, find_leftovers, recover
@@ -74,7 +74,7 @@ from custody.repository.contents import Cleaned, ListedClaim, cleaned, listed
 from custody.repository.retention_api import Retained, apply_retention, condition_of, plan_retention
 from custody.repository.soft_delete import Forgotten, Meant
 from custody.repository.status import RepositoryStatus, repository_status
-from custody.retention import Hold, Plan, add_hold, release_hold, standing_holds
+from custody.retention import Hold, RetentionPlan, add_hold, release_hold, standing_holds
 from custody.rollover import is_stale, rebuild_shard
 from custody.swh import ProvenanceDatabase
 from custody.swh.publishing import database_catalog, database_folder, published_state
@@ -372,8 +372,8 @@ class Maintained(Grounds):
         return Counts(counts, notices)
 
     def compact(
-        self, writer: str | None = None, *, on_done: Callable[[Compacted], None] = lambda _: None
-    ) -> list[Compacted]:
+        self, writer: str | None = None, *, on_done: Callable[[CompactionReport], None] = lambda _: None
+    ) -> list[CompactionReport]:
         """Erase forgotten events from the live logs of a writer, or of all of them, and join small logs.
 
         The old logs stay, unlisted, until the catalog is pruned and its garbage collected. What is not live yet is
@@ -418,11 +418,11 @@ class Maintained(Grounds):
                 done[workspace.writer] = report
         return done
 
-    def compactions(self, writer: str | None = None) -> list[Rewriting]:
+    def compactions(self, writer: str | None = None) -> list[RewritePlan]:
         """Return what `compact` would write anew; the logs that tombstones may mean are read for it."""
-        return [found for workspace in self._meant(writer) for found in planned(workspace)]
+        return [found for workspace in self._meant(writer) for found in plan_rewrites(workspace)]
 
-    def plan_retention(self) -> Plan:
+    def plan_retention(self) -> RetentionPlan:
         """Return what would expire now, why, and what is held; nothing is changed."""
         return plan_retention(self.settings, self._fs, self._clock, self.workspaces())
 

@@ -11,7 +11,7 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.model import require_text
 from custody.repository.soft_delete import Meant
-from custody.retention import RETENTION_STEPS, Plan, choose, mark
+from custody.retention import RETENTION_STEPS, RetentionPlan, choose_expired, mark_expired
 from custody.vfs import FileSystem
 from custody.workspace import UnitReport, Workspace
 
@@ -26,13 +26,13 @@ _AFTER_THE_MARK = (
 class Retained(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass of retention did: the plan that it carried out, and what each later step did."""
 
-    plan: Plan
+    plan: RetentionPlan
     steps: dict[str, tuple[UnitReport, ...]]
 
 
-def plan_retention(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequence[Workspace]) -> Plan:
+def plan_retention(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequence[Workspace]) -> RetentionPlan:
     """Return what a pass would do now; nothing is changed."""
-    return choose(settings, fs, clock, workspaces).plan
+    return choose_expired(settings, fs, clock, workspaces).plan
 
 
 def apply_retention(settings: Settings, fs: FileSystem, clock: Clock) -> Retained:
@@ -44,8 +44,8 @@ def apply_retention(settings: Settings, fs: FileSystem, clock: Clock) -> Retaine
         ConflictError: a log was compacted, or a hold was made, in the meantime. Try again.
     """
     writers = [found.writer for found in Workspace.all(settings, fs)]
-    choice = choose(settings, fs, clock, [Workspace(settings, writer, fs, clock) for writer in writers])
-    mark(choice)
+    choice = choose_expired(settings, fs, clock, [Workspace(settings, writer, fs, clock) for writer in writers])
+    mark_expired(choice)
     done: dict[str, tuple[UnitReport, ...]] = {}
     for name in _AFTER_THE_MARK:
         step, workspaces = RETENTION_STEPS[name], [Workspace(settings, writer, fs, clock) for writer in writers]

@@ -1,27 +1,34 @@
 """Room `retention`: what is too old, or has no room, goes; what is held stays."""
 
 from custody.retention.candidates import HeldLog
-from custody.retention.disk_usage import DiskUse, measure
+from custody.retention.disk_usage import DiskUse, measure_disk
 from custody.retention.holds import Hold, add_hold, release_hold, standing_holds
-from custody.retention.planning import Choice, Expiring, Plan, choose, mark, waiting_bytes
+from custody.retention.planning import (
+    Expiring,
+    ExpiryChoice,
+    RetentionPlan,
+    choose_expired,
+    mark_expired,
+    waiting_bytes,
+)
 from custody.retention.retention_steps import RETENTION_STEPS
 from custody.retention.rules import Hiding
 from custody.retention.unused_contents import drop_unused, unused_claims
 
 __all__ = [
     "RETENTION_STEPS",
-    "Choice",
     "DiskUse",
     "Expiring",
+    "ExpiryChoice",
     "HeldLog",
     "Hiding",
     "Hold",
-    "Plan",
+    "RetentionPlan",
     "add_hold",
-    "choose",
+    "choose_expired",
     "drop_unused",
-    "mark",
-    "measure",
+    "mark_expired",
+    "measure_disk",
     "release_hold",
     "standing_holds",
     "unused_claims",

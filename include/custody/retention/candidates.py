@@ -26,9 +26,9 @@ from custody.catalog import (
 )
 from custody.errors import CorruptionError, NotFoundError
 from custody.format.names import toc_path
-from custody.maintenance import groups_on_disk, open_file
-from custody.retention.disk_usage import file_bytes, folder_bytes
-from custody.retention.rules import Keeping, same_meaning
+from custody.maintenance import groups_on_disk, open_event_log
+from custody.retention.disk_usage import allocated_file_bytes, allocated_folder_bytes
+from custody.retention.rules import AgePolicy, same_meaning
 from custody.workspace import Workspace
 
 
@@ -42,19 +42,19 @@ class HeldLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class Surveyed:
+class ExpiryCandidates:
     """One writer at one moment; what was read of a log is kept for the next question."""
 
     workspace: Workspace
     state: CatalogState
-    keeping: Keeping
+    keeping: AgePolicy
     holds: Mapping[str, Condition]
     on_disk: frozenset[int]
     """Groups of which journals or a staged unit are there: their logs are still active."""
     _held: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, workspace: Workspace, keeping: Keeping, holds: Mapping[str, Condition]) -> Surveyed:
+    def of(cls, workspace: Workspace, keeping: AgePolicy, holds: Mapping[str, Condition]) -> ExpiryCandidates:
         """Look at a writer now."""
         on_disk = groups_on_disk(workspace)  # before the catalog, so that no group falls in between
         return cls(workspace, workspace.catalog.load(), keeping, holds, on_disk)
@@ -86,8 +86,8 @@ class Surveyed:
     def room(self, file: AddFile, shards: Sequence[AddShard]) -> int:
         """Return the bytes on disk of a log, its table of contents, and shards."""
         fs, workspace = self.workspace.fs, self.workspace
-        own = sum(file_bytes(fs, workspace.paths.home / path) for path in files_of(file))
-        return own + sum(folder_bytes(fs, workspace.shard_path(shard)) for shard in shards)
+        own = sum(allocated_file_bytes(fs, workspace.paths.home / path) for path in log_files(file))
+        return own + sum(allocated_folder_bytes(fs, workspace.shard_path(shard)) for shard in shards)
 
     def held_log(self, file: AddFile) -> HeldLog:
         """Return a log that stays because of holds."""
@@ -142,12 +142,12 @@ class Surveyed:
             return False
 
     def _tables(self, file: AddFile, parts: Sequence[AddTombstone | Condition]) -> Iterator[pa.Table]:
-        log = open_file(self.workspace, file)
+        log = open_event_log(self.workspace, file)
         for table in log.tables(range(len(log.toc.blocks)), sorted({"event_id", *columns_needed(parts)})):
             if table.num_rows:
                 yield table
 
 
-def files_of(file: AddFile) -> list[str]:
+def log_files(file: AddFile) -> list[str]:
     """Return the paths of a log and its table of contents."""
     return [file.path, file.toc_path or toc_path(file.path)]

@@ -23,8 +23,8 @@ from custody.catalog import (
     readable_checkpoints,
 )
 from custody.format.names import ContainerPaths
-from custody.maintenance import retire
-from custody.retention.disk_usage import allocated, folder_bytes
+from custody.maintenance import remove_folder
+from custody.retention.disk_usage import allocated_bytes, allocated_folder_bytes
 from custody.workspace import Workspace
 
 GROUPS_KEPT_MS = 7 * 86_400_000
@@ -61,7 +61,7 @@ def delete_logs(workspace: Workspace) -> tuple[int, int]:
         objects.store.delete(info.key)
     for folder in sorted({info.key.rpartition("/")[0] for info in found}):
         objects.store.drop_folder(f"{folder}/")
-    return len(found), sum(allocated(info.size_bytes) for info in found)
+    return len(found), sum(allocated_bytes(info.size_bytes) for info in found)
 
 
 def delete_shards(workspace: Workspace) -> tuple[int, int]:
@@ -72,9 +72,9 @@ def delete_shards(workspace: Workspace) -> tuple[int, int]:
     live = {workspace.shard_path(shard) for shard in workspace.catalog.settle().shards.values()}
     folders = [folder for mark in due_marks(workspace) for folder in _folders(workspace, mark)]
     there = [folder for folder in folders if workspace.fs.exists(folder) and folder not in live]
-    size = sum(folder_bytes(workspace.fs, folder) for folder in there)
+    size = sum(allocated_folder_bytes(workspace.fs, folder) for folder in there)
     for folder in there:
-        retire(workspace, folder)
+        remove_folder(workspace, folder)
     return len(there), size
 
 

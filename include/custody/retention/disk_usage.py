@@ -38,12 +38,12 @@ class DiskUse(msgspec.Struct, frozen=True, kw_only=True):
         return cls(total_bytes=sum(kinds.values()), kinds=dict(sorted(kinds.items())))
 
 
-def allocated(size: int) -> int:
+def allocated_bytes(size: int) -> int:
     """Return the room that a file of a size takes."""
     return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 
-def measure(settings: Settings, fs: FileSystem) -> DiskUse:
+def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
     """Look at every file of the containers and the store; what vanishes meanwhile counts nothing."""
     found: Counter[str] = Counter()
     roots = {*settings.containers, settings.store}
@@ -55,15 +55,15 @@ def measure(settings: Settings, fs: FileSystem) -> DiskUse:
     return DiskUse.of(found)
 
 
-def folder_bytes(fs: FileSystem, folder: Path) -> int:
+def allocated_folder_bytes(fs: FileSystem, folder: Path) -> int:
     """Return the room that a folder takes with all in it; 0 for one that is not there."""
     return sum(size for _, size in _walk(fs, folder)) if fs.exists(folder) else 0
 
 
-def file_bytes(fs: FileSystem, path: Path) -> int:
+def allocated_file_bytes(fs: FileSystem, path: Path) -> int:
     """Return the room that a file takes; 0 for one that is not there."""
     try:
-        return allocated(fs.size(path))
+        return allocated_bytes(fs.size(path))
     except StorageError:
         return 0
 
@@ -78,7 +78,7 @@ def _walk(fs: FileSystem, root: Path) -> Iterator[tuple[Path, int]]:
             if fs.is_directory(path):
                 waiting.append(path)
             else:
-                yield path, file_bytes(fs, path)
+                yield path, allocated_file_bytes(fs, path)
 
 
 def _kind(parts: tuple[str, ...], *, is_store: bool) -> str:

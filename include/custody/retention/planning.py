@@ -36,10 +36,10 @@ from custody.catalog.garbage import OLDER_THAN_MS
 from custody.clock import Clock
 from custody.config import Settings
 from custody.format.names import ContainerPaths
-from custody.maintenance import conditions_for
-from custody.retention.candidates import HeldLog, Surveyed, files_of
-from custody.retention.disk_usage import DiskUse, allocated, folder_bytes, measure
-from custody.retention.rules import Hiding, Keeping
+from custody.maintenance import hold_conditions
+from custody.retention.candidates import ExpiryCandidates, HeldLog, log_files
+from custody.retention.disk_usage import DiskUse, allocated_bytes, allocated_folder_bytes, measure_disk
+from custody.retention.rules import AgePolicy, Hiding
 from custody.retention.swh_builds import former_builds
 from custody.retention.unused_contents import ContentUse
 from custody.vfs import FileSystem
@@ -64,7 +64,7 @@ class Expiring(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class RetentionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a pass of retention would do at `now_ms`; sizes in bytes."""
 
     now_ms: int
@@ -90,34 +90,36 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class Choice:
+class ExpiryChoice:
     """What was chosen: the logs that go by writer, and the writers as they were looked at."""
 
-    plan: Plan
-    writers: dict[str, Surveyed]
+    plan: RetentionPlan
+    writers: dict[str, ExpiryCandidates]
     gone: dict[str, dict[str, AddFile]] = field(default_factory=dict)
 
 
-def choose(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequence[Workspace]) -> Choice:
+def choose_expired(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequence[Workspace]) -> ExpiryChoice:
     """Look at everything and choose what goes."""
     now_ms = clock.now_ms()
     chosen = settings.retention
-    keeping = Keeping(now_ms, chosen.age_max_ms, chosen.keep_rules)
-    surveyed = [Surveyed.of(item, keeping, conditions_for(item, workspaces)) for item in workspaces]
-    use = measure(settings, fs)
+    keeping = AgePolicy(now_ms, chosen.age_max_ms, chosen.keep_rules)
+    surveyed = [ExpiryCandidates.of(item, keeping, hold_conditions(item, workspaces)) for item in workspaces]
+    use = measure_disk(settings, fs)
     contents = ContentUse(settings, fs, clock, surveyed)
     waiting = sum(waiting_bytes(item, now_ms) for item in workspaces)
     is_over = chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max
     if is_over and use.kinds.get("content"):  # all claims are read: not as long as there is room
         waiting += contents.unused_bytes
     if is_over and use.kinds.get("software"):
-        waiting += sum(folder_bytes(fs, folder) for folder in former_builds(settings, fs, clock, needs_room=True))
+        waiting += sum(
+            allocated_folder_bytes(fs, folder) for folder in former_builds(settings, fs, clock, needs_room=True)
+        )
     chooser = _Chooser(surveyed, contents)
     chooser.by_age()
     if chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max:
         chooser.by_size(use.total_bytes - waiting - chosen.bytes_max * chosen.purge_percent // 100)
     after = use.total_bytes - waiting - chooser.freed
-    plan = Plan(
+    plan = RetentionPlan(
         now_ms=now_ms,
         limit_bytes=chosen.bytes_max,
         used_bytes=use.total_bytes,
@@ -128,30 +130,30 @@ def choose(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequenc
         hiding=tuple(_hiding(surveyed)),
         problem=_problem(chosen.bytes_max, after, use, tuple(chooser.held.values())),
     )
-    return Choice(plan, {item.workspace.writer: item for item in surveyed}, chooser.gone)
+    return ExpiryChoice(plan, {item.workspace.writer: item for item in surveyed}, chooser.gone)
 
 
 def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
     """Return the bytes of a writer that are not live any more and will be deleted: marked, in the trash, or garbage."""
     state, objects = workspace.catalog.load(), workspace.catalog.objects
     live = {path for file in state.files.values() for path in (file.path, file.toc_path)}
-    marked = {path for mark in state.marks.values() for path in mark.paths}
-    size = sum(allocated(info.size_bytes) for info in objects.store.list(f"{objects.home}trash/"))
+    marked = {path for mark_expired in state.marks.values() for path in mark_expired.paths}
+    size = sum(allocated_bytes(info.size_bytes) for info in objects.store.list(f"{objects.home}trash/"))
     for info in objects.store.list(f"{objects.home}data/"):
         path = info.key.removeprefix(objects.home)
         if path in marked or (path not in live and info.modified_ms <= now_ms - OLDER_THAN_MS):
-            size += allocated(info.size_bytes)
-    for mark in state.marks.values():
-        for shard in mark.shards:
+            size += allocated_bytes(info.size_bytes)
+    for mark_expired in state.marks.values():
+        for shard in mark_expired.shards:
             index = ContainerPaths(workspace.settings.root / shard.container, workspace.writer).index
-            size += folder_bytes(workspace.fs, index / shard.name)
+            size += allocated_folder_bytes(workspace.fs, index / shard.name)
     return size
 
 
 class _Chooser:
     """Chooses logs of several writers; the room of a shard, or of contents, counts with the last log that leaves it."""
 
-    def __init__(self, writers: Sequence[Surveyed], contents: ContentUse) -> None:
+    def __init__(self, writers: Sequence[ExpiryCandidates], contents: ContentUse) -> None:
         self._writers = writers
         self._contents = contents
         self.gone: dict[str, dict[str, AddFile]] = {item.workspace.writer: {} for item in writers}
@@ -174,7 +176,7 @@ class _Chooser:
                 return
             self._try(self._writers[number], file, BY_SIZE)
 
-    def _queue(self, number: int, writer: Surveyed) -> Iterator[tuple[int, int, int, AddFile]]:
+    def _queue(self, number: int, writer: ExpiryCandidates) -> Iterator[tuple[int, int, int, AddFile]]:
         """Yield a writer's logs in the order of their ids; times that go back do not change that order."""
         time = -(1 << 63)
         for file in writer.candidates:
@@ -182,7 +184,7 @@ class _Chooser:
             if file.path not in self.gone[writer.workspace.writer]:
                 yield time, number, file.first_event_id, file
 
-    def _try(self, writer: Surveyed, file: AddFile, why: str) -> None:
+    def _try(self, writer: ExpiryCandidates, file: AddFile, why: str) -> None:
         name = writer.workspace.writer
         if writer.holders(file):
             self.held.setdefault((name, file.path), writer.held_log(file))
@@ -206,7 +208,7 @@ class _Chooser:
         )
 
 
-def _hiding(writers: Sequence[Surveyed]) -> Iterator[Hiding]:
+def _hiding(writers: Sequence[ExpiryCandidates]) -> Iterator[Hiding]:
     found = {(stone.reason, stone.to_time_ms) for writer in writers for stone in writer.hiding[1]}
     dropped = {(stone.reason, 0) for writer in writers for stone in writer.hiding[0]}
     dropped -= {(reason, 0) for reason, _ in found}
@@ -226,7 +228,7 @@ def _problem(limit: int | None, after: int, use: DiskUse, held: Sequence[HeldLog
     )
 
 
-def mark(choice: Choice) -> dict[str, int]:
+def mark_expired(choice: ExpiryChoice) -> dict[str, int]:
     """Carry out what was chosen; return the revision of each writer's transaction.
 
     Durability: on return the transactions survive power loss. On raise some writers may be done: plan again.
@@ -244,7 +246,7 @@ def mark(choice: Choice) -> dict[str, int]:
     return revisions
 
 
-def _actions(writer: Surveyed, gone: Mapping[str, AddFile], now_ms: int) -> Iterator[Action]:
+def _actions(writer: ExpiryCandidates, gone: Mapping[str, AddFile], now_ms: int) -> Iterator[Action]:
     if gone:
         shards = writer.leaving(list(gone), gone)
         yield from (Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(gone))
@@ -253,7 +255,7 @@ def _actions(writer: Surveyed, gone: Mapping[str, AddFile], now_ms: int) -> Iter
         yield Action(
             add_mark=AddMark(
                 id=uuid.uuid4().bytes,
-                paths=sorted(path for file in gone.values() for path in files_of(file)),
+                paths=sorted(path for file in gone.values() for path in log_files(file)),
                 shards=[MarkedShard(name=shard.name, container=shard.container) for shard in shards],
                 groups=sorted({group for file in gone.values() for group in file.groups} - left),
                 events=sum(file.rows for file in gone.values()),

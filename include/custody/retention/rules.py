@@ -35,7 +35,7 @@ def cutoff_ms(now_ms: int, keep_ms: int) -> int:
 
 
 @dataclass(frozen=True)
-class Keeping:
+class AgePolicy:
     """What is too old at `now_ms`; `age_max_ms` None keeps all for ever that no rule means."""
 
     now_ms: int

@@ -15,7 +15,7 @@ from custody.catalog import Catalog
 from custody.clock import Clock
 from custody.config import Settings
 from custody.retention.deletion import delete_revisions, keep_from
-from custody.retention.disk_usage import folder_bytes
+from custody.retention.disk_usage import allocated_folder_bytes
 from custody.swh.build import BUILDS
 from custody.swh.publishing import database_catalog, database_folder
 from custody.vfs import FileSystem
@@ -72,7 +72,7 @@ def remove_former(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
     if revisions:
         keep_from(catalog, max(revisions))
         delete_revisions(catalog)
-    size = sum(folder_bytes(fs, folder) for folder in folders)
+    size = sum(allocated_folder_bytes(fs, folder) for folder in folders)
     for folder in folders:
         gone = folder
         if not folder.name.startswith(_REMOVING):

@@ -17,9 +17,9 @@ from custody.config import Settings
 from custody.errors import CustodyError, StorageError
 from custody.flow.content import OPEN_SECONDS_MAX, ResourceClaim, claims_on_disk, sections_of
 from custody.format.names import ContentPaths
-from custody.maintenance import all_references, in_journals, log_tables, open_file, references_of
-from custody.retention.candidates import Surveyed
-from custody.retention.disk_usage import file_bytes
+from custody.maintenance import all_references, log_claims, open_event_log, references_in_journals, references_of
+from custody.retention.candidates import ExpiryCandidates
+from custody.retention.disk_usage import allocated_file_bytes
 from custody.rollover import is_live
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
@@ -39,7 +39,7 @@ class ContentUse:
         writers: all writers, as the plan looks at them.
     """
 
-    def __init__(self, settings: Settings, fs: FileSystem, clock: Clock, writers: Sequence[Surveyed]) -> None:
+    def __init__(self, settings: Settings, fs: FileSystem, clock: Clock, writers: Sequence[ExpiryCandidates]) -> None:
         self._settings = settings
         self._fs = fs
         self._clock = clock
@@ -66,13 +66,13 @@ class ContentUse:
         if any(workspace.missing() for workspace in workspaces):
             return {}
         try:
-            pinned = {resource for workspace in workspaces for resource in in_journals(workspace)}
+            pinned = {resource for workspace in workspaces for resource in references_in_journals(workspace)}
             self._logs  # noqa: B018 - may fail too
         except CustodyError:
             return {}
         store = self._settings.store
         old = old_claims(workspaces, self._settings, self._clock)
-        return {item: file_bytes(self._fs, item.path(store)) for item in old if item not in pinned}
+        return {item: allocated_file_bytes(self._fs, item.path(store)) for item in old if item not in pinned}
 
     @cached_property
     def _claims(self) -> dict[tuple[str, str], frozenset[ResourceClaim]]:
@@ -80,7 +80,7 @@ class ContentUse:
         if not any(_has_contents(item.workspace.fs, store, item.workspace.writer) for item in self._writers):
             return {}
         return {
-            (item.workspace.writer, path): frozenset(references_of(log_tables(open_file(item.workspace, file))))
+            (item.workspace.writer, path): frozenset(references_of(log_claims(open_event_log(item.workspace, file))))
             for item in self._writers
             for path, file in item.state.files.items()
         }
@@ -102,7 +102,7 @@ def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSys
     size = 0
     for resource in gone:
         path = resource.path(settings.store)
-        size += file_bytes(fs, path)
+        size += allocated_file_bytes(fs, path)
         fs.remove(path)
     # Of all sections: a process that died may have removed files and not have made that durable.
     for workspace in workspaces:

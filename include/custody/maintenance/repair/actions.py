@@ -9,11 +9,11 @@ import msgspec
 
 from custody import quarantine
 from custody.catalog import AddLoss
-from custody.quarantine import Entry
+from custody.quarantine import QuarantineEntry
 from custody.workspace import Workspace
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
+class RepairAction(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to do; `outcome` and `error` say what became of it, both None when it was not done."""
 
     what: str
@@ -34,7 +34,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
         return self.what, self.writer, self.target
 
 
-def loss(ranges: Sequence[tuple[int, int]], events: int, path: str, reason: str, now_ms: int) -> AddLoss:
+def loss_action(ranges: Sequence[tuple[int, int]], events: int, path: str, reason: str, now_ms: int) -> AddLoss:
     """Return what the catalog is told of lost events; `ranges` are runs of ids, first and last."""
     return AddLoss(
         id=uuid.uuid4().bytes,
@@ -47,7 +47,9 @@ def loss(ranges: Sequence[tuple[int, int]], events: int, path: str, reason: str,
     )
 
 
-def keep_evidence(workspace: Workspace, data: bytes, *, code: str, message: str, path: str, offset: int) -> Entry:
+def quarantine_bytes(
+    workspace: Workspace, data: bytes, *, code: str, message: str, path: str, offset: int
+) -> QuarantineEntry:
     """Put bytes that cannot be read into the quarantine, durably; those that are there already stay as they are."""
     return quarantine.keep_evidence(
         workspace.fs,

@@ -21,15 +21,15 @@ from custody.config import Settings
 from custody.errors import CustodyError
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.repair import repair_catalog, repair_contents, repair_journals, repair_logs
-from custody.maintenance.repair.actions import Action
-from custody.maintenance.repair.repair_catalog import chain_plan
+from custody.maintenance.repair.actions import RepairAction
+from custody.maintenance.repair.repair_catalog import plan_chain_repair
 from custody.maintenance.repair.repair_logs import source_of
 from custody.maintenance.verification import verify_repository
 from custody.maintenance.verification.check_logs import damaged_blocks
 from custody.vfs import FileSystem
 from custody.workspace import StepReport, UnitReport, Workspace, write_report
 
-ORDER = (
+ACTION_ORDER = (
     "mend-catalog",
     "set-object-aside",
     "note-history",
@@ -75,10 +75,10 @@ _JOINED = {"catalog-history": "note-history", "catalog-tail": "list-again", "for
 _NEEDS_ACCEPTING = ("drop-entry",)
 
 
-def plan(findings: Iterable[Finding], workspace_of: Callable[[str], Workspace]) -> list[Action]:
+def plan_actions(findings: Iterable[Finding], workspace_of: Callable[[str], Workspace]) -> list[RepairAction]:
     """Return what would be done about findings, each thing once, in the order in which it would be done."""
     by_kind: dict[tuple[str, str | None], list[Finding]] = defaultdict(list)
-    made: dict[tuple[str, str | None, str], Action] = {}
+    made: dict[tuple[str, str | None, str], RepairAction] = {}
     for found in findings:
         by_kind[found.kind, found.writer].append(found)
         if found.kind in _ONE_BY_ONE:
@@ -89,10 +89,12 @@ def plan(findings: Iterable[Finding], workspace_of: Callable[[str], Workspace]) 
         if writer is not None:
             for action in _together(kind, several, lambda writer=writer: workspace_of(writer)):  # type: ignore[misc]
                 made.setdefault(action.key, action)
-    return sorted(made.values(), key=lambda action: (ORDER.index(action.what), action.writer or "", action.target))
+    return sorted(
+        made.values(), key=lambda action: (ACTION_ORDER.index(action.what), action.writer or "", action.target)
+    )
 
 
-def _together(kind: str, found: list[Finding], workspace: Callable[[], Workspace]) -> Iterator[Action]:
+def _together(kind: str, found: list[Finding], workspace: Callable[[], Workspace]) -> Iterator[RepairAction]:
     """Yield the actions that answer several findings of one kind, of one writer, at once."""
     first = found[0]
     if kind == "catalog-damaged":
@@ -110,15 +112,15 @@ def _together(kind: str, found: list[Finding], workspace: Callable[[], Workspace
         yield from _logs(found, workspace())
 
 
-def _chain(found: Finding, workspace: Workspace) -> Action:
-    planned = chain_plan(workspace)
+def _chain(found: Finding, workspace: Workspace) -> RepairAction:
+    planned = plan_chain_repair(workspace)
     if not planned.is_needed:
         return _action("write-checkpoint", found, "catalog")
     more = "".join(f" {text}." for text in planned.more)
     return _action("mend-catalog", found, "catalog", accept_loss=bool(planned.more), detail=more)
 
 
-def _logs(found: list[Finding], workspace: Workspace) -> Iterator[Action]:
+def _logs(found: list[Finding], workspace: Workspace) -> Iterator[RepairAction]:
     by_path: dict[str, list[Finding]] = defaultdict(list)
     for item in found:
         by_path[item.name].append(item)
@@ -146,8 +148,8 @@ def _logs(found: list[Finding], workspace: Workspace) -> Iterator[Action]:
 
 def _action(
     what: str, found: Finding, target: str, *, events: int = 0, accept_loss: bool = False, detail: str = ""
-) -> Action:
-    return Action(
+) -> RepairAction:
+    return RepairAction(
         what=what,
         writer=found.writer,
         target=target,
@@ -158,7 +160,7 @@ def _action(
 
 
 _ROUNDS_MAX = 5
-_DO: dict[str, Callable[[Workspace, Action], str]] = {
+_DO: dict[str, Callable[[Workspace, RepairAction], str]] = {
     # What needs accepting is done only when it was accepted.
     "mend-catalog": lambda at, action: repair_catalog.mend_chain(at, accept_loss=action.accept_loss),
     "write-copies": lambda at, action: repair_catalog.write_copies(at),
@@ -166,7 +168,7 @@ _DO: dict[str, Callable[[Workspace, Action], str]] = {
     "set-object-aside": lambda at, action: repair_catalog.set_object_aside(at, action.target),
     "note-history": lambda at, action: repair_catalog.note_history(at, [int(n) for n in action.target.split(",")]),
     "list-again": lambda at, action: repair_catalog.list_again(at, action.target.split(",")),
-    "write-checkpoint": lambda at, action: repair_catalog.write_checkpoint(at),
+    "write-checkpoint": lambda at, action: repair_catalog.write_new_checkpoint(at),
     "restore-state": lambda at, action: repair_journals.restore_state(at, Path(action.target)),
     "rename-journal": lambda at, action: repair_journals.rename_journal(at, Path(action.target)),
     "redo-unit": lambda at, action: repair_journals.redo_unit(at, int(action.target)),
@@ -175,8 +177,8 @@ _DO: dict[str, Callable[[Workspace, Action], str]] = {
     "rewrite-log": lambda at, action: repair_logs.rewrite(at, action.target),
     "give-up-log": lambda at, action: repair_logs.give_up(at, action.target),
     "rewrite-toc": lambda at, action: repair_logs.rewrite_toc(at, action.target),
-    "rebuild-shard": lambda at, action: repair_journals.rebuild(at, action.target),
-    "mend-content": lambda at, action: repair_contents.mend(at, action.target),
+    "rebuild-shard": lambda at, action: repair_journals.rebuild_index_shard(at, action.target),
+    "mend-content": lambda at, action: repair_contents.mend_claim(at, action.target),
     "mend-quarantine": lambda at, action: repair_journals.mend_quarantine(at, action.target, action.reason),
     "drop-record": lambda at, action: repair_journals.drop_record(at, Path(action.target), action.reason),
     "drop-entry": lambda at, action: repair_journals.drop_entry(at, action.target, action.reason),
@@ -184,31 +186,31 @@ _DO: dict[str, Callable[[Workspace, Action], str]] = {
 }
 
 
-class Repaired(msgspec.Struct, kw_only=True):
+class RepairReport(msgspec.Struct, kw_only=True):
     """What was planned or done, what was found before, and, when something was done, what is left."""
 
-    actions: list[Action]
+    actions: list[RepairAction]
     before: list[Finding]
     after: list[Finding] | None = None
     report: str | None = None
     """Where the outcomes are kept."""
 
 
-def plan_repair(settings: Settings, fs: FileSystem, clock: Clock, level: Level = Level.DEFAULT) -> Repaired:
+def plan_repairs(settings: Settings, fs: FileSystem, clock: Clock, level: Level = Level.DEFAULT) -> RepairReport:
     """Look at everything and say what would be done; changes nothing."""
     found = _found(settings, fs, clock, level)
-    return Repaired(actions=plan(found, partial(_workspace, settings, fs, clock)), before=found)
+    return RepairReport(actions=plan_actions(found, partial(_workspace, settings, fs, clock)), before=found)
 
 
-def repair(
+def repair_repository(
     settings: Settings,
     fs: FileSystem,
     clock: Clock,
     level: Level = Level.DEFAULT,
     *,
     accept_loss: bool = False,
-    on_done: Callable[[Action], None] = lambda action: None,
-) -> Repaired:
+    on_done: Callable[[RepairAction], None] = lambda action: None,
+) -> RepairReport:
     """Do what can be done; only with `accept_loss` also what gives up events that are lost.
 
     Durability: on return what the outcomes say survives power loss, and so does the report.
@@ -218,9 +220,9 @@ def repair(
     """
     fs.make_directory(settings.maintenance_folder)
     with fs.lock(settings.maintenance_folder / "LOCK"):
-        result = plan_repair(settings, fs, clock, level)
+        result = plan_repairs(settings, fs, clock, level)
         run_id, started = f"repair-{clock.now_ms()}", time.monotonic()
-        done: list[Action] = []
+        done: list[RepairAction] = []
         planned = result.actions
         for _ in range(_ROUNDS_MAX):
             known = {action.key for action in done}
@@ -232,7 +234,7 @@ def repair(
                 on_done(done[-1])
                 result.report = str(_keep(settings, fs, run_id, done, time.monotonic() - started))
             result.after = _found(settings, fs, clock, level)
-            planned = plan(result.after, partial(_workspace, settings, fs, clock))
+            planned = plan_actions(result.after, partial(_workspace, settings, fs, clock))
         left = [action for action in planned if action.key not in {item.key for item in done}]
         result.actions = [*done, *left]
         return result
@@ -248,14 +250,14 @@ def _workspace(settings: Settings, fs: FileSystem, clock: Clock, writer: str | N
     return Workspace(settings, writer or settings.repository.writer, fs, clock)
 
 
-def _done(workspace: Workspace, action: Action) -> Action:
+def _done(workspace: Workspace, action: RepairAction) -> RepairAction:
     try:
         return msgspec.structs.replace(action, outcome=_DO[action.what](workspace, action))
     except (CustodyError, OSError) as error:
         return msgspec.structs.replace(action, error=str(error))
 
 
-def _keep(settings: Settings, fs: FileSystem, run_id: str, done: list[Action], seconds: float) -> Path:
+def _keep(settings: Settings, fs: FileSystem, run_id: str, done: list[RepairAction], seconds: float) -> Path:
     units = [
         UnitReport(
             unit=f"{action.what} {action.writer or ''} {action.target}",

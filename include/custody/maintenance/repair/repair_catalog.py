@@ -20,7 +20,7 @@ from custody.catalog import (
 from custody.catalog.forgotten import says
 from custody.errors import ConflictError, NotFoundError
 from custody.format.names import TIME_DIGITS
-from custody.maintenance.repair.actions import loss
+from custody.maintenance.repair.actions import loss_action
 from custody.maintenance.verification.check_catalog import lost_copies
 from custody.maintenance.verification.check_ids import missing_ids
 from custody.workspace import Workspace
@@ -34,9 +34,9 @@ def mend_chain(workspace: Workspace, *, accept_loss: bool) -> str:
     Raises:
         ConflictError: an answer may give out more afterwards, and `accept_loss` does not say that this is accepted.
     """
-    refuse_more(chain_plan(workspace).more, accept_loss=accept_loss)
+    require_accepted(plan_chain_repair(workspace).more, accept_loss=accept_loss)
     containers = [str(path) for path in workspace.settings.repository.containers]
-    plan, state = repair(workspace.catalog, workspace.clock, containers, coming_logs(workspace))
+    plan, state = repair(workspace.catalog, workspace.clock, containers, unpublished_logs(workspace))
     if not plan.is_needed:
         return "nothing is left to do"
     kept = f"{len(plan.lost)} revisions lost, {len(plan.actions)} changes kept"
@@ -45,12 +45,12 @@ def mend_chain(workspace: Workspace, *, accept_loss: bool) -> str:
     return f"revision {state.revision}; {kept}{again}{more}"
 
 
-def chain_plan(workspace: Workspace) -> RepairPlan:
+def plan_chain_repair(workspace: Workspace) -> RepairPlan:
     """Return what `mend_chain` would do."""
-    return plan_repair(workspace.catalog, coming_logs(workspace))
+    return plan_repair(workspace.catalog, unpublished_logs(workspace))
 
 
-def refuse_more(more: Sequence[str], *, accept_loss: bool) -> None:
+def require_accepted(more: Sequence[str], *, accept_loss: bool) -> None:
     """Raise ConflictError when answers may give out more afterwards, and nobody says that this is accepted."""
     if more and not accept_loss:
         raise ConflictError(
@@ -95,7 +95,7 @@ def write_copies(workspace: Workspace) -> str:
     return f"{made} written, {len(damaged)} moved to {target}" if damaged else f"{made} written"
 
 
-def coming_logs(workspace: Workspace) -> set[str]:
+def unpublished_logs(workspace: Workspace) -> set[str]:
     """Return the paths of logs whose groups have journals or a staged unit on disk: nothing committed them yet."""
     on_disk = {group.first_event_id for group in workspace.groups()}
     for manifest in workspace.manifests():
@@ -123,7 +123,7 @@ def note_history(workspace: Workspace, revisions: list[int]) -> str:
     return f"revision {workspace.catalog.commit([CatalogAction(note=note)]).revision}"
 
 
-def write_checkpoint(workspace: Workspace) -> str:
+def write_new_checkpoint(workspace: Workspace) -> str:
     """Write a checkpoint of the newest revision, its table of statistics and the hint."""
     workspace.catalog.settle()
     return workspace.catalog.write_checkpoint().key
@@ -132,7 +132,7 @@ def write_checkpoint(workspace: Workspace) -> str:
 def list_again(workspace: Workspace, paths: list[str]) -> str:
     """List logs whose transactions are lost, from their footers, with shards that the index step builds."""
     state = workspace.catalog.settle()
-    ready = {path for path in paths if path not in state.files} - coming_logs(workspace)
+    ready = {path for path in paths if path not in state.files} - unpublished_logs(workspace)
     scanned = scan(workspace.catalog.objects, hashes=True, leave_out=set(state.files))
     files = [file for file in scanned.files if file.path in ready]
     if not files:
@@ -159,5 +159,5 @@ def note_ids(workspace: Workspace) -> str:
     if not gaps:
         return "nothing is left to do"
     events = sum(last - first + 1 for first, last in gaps)
-    made = loss(gaps, events, "", "nothing holds these ids; their loss was accepted", workspace.clock.now_ms())
+    made = loss_action(gaps, events, "", "nothing holds these ids; their loss was accepted", workspace.clock.now_ms())
     return f"revision {workspace.catalog.commit([CatalogAction(add_loss=made)]).revision}: {events} ids"

@@ -18,7 +18,7 @@ from custody.flow.content.file import NONCE_BYTES, ClaimHeader, Digest, head, re
 from custody.format.framing import whole_record
 from custody.journal import lock_path
 from custody.maintenance.claim_refs import readable_tables
-from custody.maintenance.repair.actions import keep_evidence
+from custody.maintenance.repair.actions import quarantine_bytes
 from custody.workspace import Workspace
 
 _COLUMNS = ["content_claim", "updated_attributes"]
@@ -26,7 +26,7 @@ Voucher = tuple[int, int, str]
 """Offset, length and SHA-256 of a content, as an event says."""
 
 
-def mend(workspace: Workspace, name: str) -> str:
+def mend_claim(workspace: Workspace, name: str) -> str:
     """Write a resource claim anew, with the head and the records that it lacks; `name` is its path on the store.
 
     Durability: on return the file survives power loss, and what it had in their place, in the quarantine; its contents
@@ -60,7 +60,7 @@ def mend(workspace: Workspace, name: str) -> str:
             before = data[at : at + len(piece)]
             if before != piece:
                 text = f"{path} @{at}: what was here before the record was written anew"
-                keep_evidence(workspace, before, code="content-damage", message=text, path=str(path), offset=at)
+                quarantine_bytes(workspace, before, code="content-damage", message=text, path=str(path), offset=at)
         fs.write_durably(path, bytes(made))
     return f"{len(vouched)} contents are whole and have their records"
 

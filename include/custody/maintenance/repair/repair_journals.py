@@ -11,10 +11,10 @@ from custody.errors import ConflictError, CustodyError, NotFoundError
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal import Group, decode_state, encode_state, lock_path, read_end
 from custody.lease import Attempt
-from custody.maintenance.repair.actions import keep_evidence, loss
-from custody.maintenance.rewriting import retire
-from custody.maintenance.verification.check_ids import lost_ranges, without
-from custody.maintenance.verification.check_journals import read_journal, records_of
+from custody.maintenance.repair.actions import loss_action, quarantine_bytes
+from custody.maintenance.rewriting import remove_folder
+from custody.maintenance.verification.check_ids import lost_ranges, subtract_ranges
+from custody.maintenance.verification.check_journals import read_journal, record_ranges
 from custody.quarantine import Quarantine
 from custody.recovery import seal
 from custody.rollover import STEPS, rebuild_shard
@@ -37,11 +37,11 @@ def roll_over(workspace: Workspace, first_event_id: int) -> str:
     state = workspace.catalog.settle()
     noted = 0
     if not workspace.is_committed(state, first_event_id):
-        gaps = without(_missing(workspace, group), lost_ranges(state))
+        gaps = subtract_ranges(_missing(workspace, group), lost_ranges(state))
         noted = sum(last - first + 1 for first, last in gaps)
         if gaps:
             where = str(group.sealed[0])
-            made = loss(gaps, noted, "", f"records of {where} were damaged", workspace.clock.now_ms())
+            made = loss_action(gaps, noted, "", f"records of {where} were damaged", workspace.clock.now_ms())
             workspace.catalog.commit([CatalogAction(add_loss=made)])
     with rollover_lease(workspace, Attempt.new("repair")) as fenced:
         for step in STEPS.values():
@@ -92,7 +92,7 @@ def restore_state(workspace: Workspace, path: Path) -> str:
                 f"{path}: one of the containers {', '.join(missing)}. Mount the others, then try again."
             )
         text = f"{path}: a damaged writer state."
-        keep_evidence(workspace, fs.read(path), code="state-damage", message=text, path=str(path), offset=0)
+        quarantine_bytes(workspace, fs.read(path), code="state-damage", message=text, path=str(path), offset=0)
         if missing:
             newest = max(found, key=lambda state: (state.reserved, state.floor))
             fs.write_durably(path, encode_state(msgspec.structs.replace(newest, container=missing[0])))
@@ -117,11 +117,11 @@ def redo_unit(workspace: Workspace, first_group: int) -> str:
     state = workspace.catalog.settle()
     if not all(group in there or workspace.is_committed(state, group) for group in wanted):
         raise NotFoundError(f"{folder}: its journals are gone. Take what can be read of it by hand.")
-    retire(workspace, folder)
+    remove_folder(workspace, folder)
     return "removed; the rollover makes it again"
 
 
-def rebuild(workspace: Workspace, name: str) -> str:
+def rebuild_index_shard(workspace: Workspace, name: str) -> str:
     """Make a shard anew from its logs."""
     state = workspace.catalog.settle()
     if name not in state.shards:
@@ -135,7 +135,7 @@ def mend_quarantine(workspace: Workspace, key: str, reason: str) -> str:
     fs, folder = workspace.fs, workspace.settings.quarantine
     raw = folder / f"{key}.raw"
     data = fs.read(raw) if fs.exists(raw) else b""
-    made = keep_evidence(workspace, data, code="quarantine-damage", message=reason, path=str(raw), offset=0)
+    made = quarantine_bytes(workspace, data, code="quarantine-damage", message=reason, path=str(raw), offset=0)
     _keep_envelope(workspace, key, reason)
     Quarantine(fs, folder).discard(key)
     return f"kept as {made.key}"
@@ -151,7 +151,7 @@ def drop_entry(workspace: Workspace, key: str, reason: str) -> str:
 def drop_record(workspace: Workspace, path: Path, reason: str) -> str:
     """Remove a small file that remembers something and cannot be read; its bytes are kept in the quarantine."""
     fs = workspace.fs
-    made = keep_evidence(workspace, fs.read(path), code="record-damage", message=reason, path=str(path), offset=0)
+    made = quarantine_bytes(workspace, fs.read(path), code="record-damage", message=reason, path=str(path), offset=0)
     fs.remove(path)
     fs.sync_directory(path.parent)
     return f"kept as {made.key}, and removed"
@@ -160,7 +160,7 @@ def drop_record(workspace: Workspace, path: Path, reason: str) -> str:
 def _keep_envelope(workspace: Workspace, key: str, reason: str) -> None:
     path = workspace.settings.quarantine / f"{key}.json"
     data = workspace.fs.read(path)
-    keep_evidence(workspace, data, code="quarantine-envelope", message=reason, path=str(path), offset=0)
+    quarantine_bytes(workspace, data, code="quarantine-envelope", message=reason, path=str(path), offset=0)
 
 
 def _run(workspace: Workspace, step: Step) -> None:
@@ -180,7 +180,7 @@ def _missing(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
 
     The last one is told by the end records, and by the group that follows when an end record is damaged.
     """
-    held = [(first, first + count - 1) for first, count in records_of(workspace, group)]
+    held = [(first, first + count - 1) for first, count in record_ranges(workspace, group)]
     ends = [read_end(workspace.fs, path) for path in group.sealed]
     last = max([last for _, last in held] + [end.last_event_id or 0 for end in ends if end is not None], default=-1)
     if any(end is None for end in ends):
@@ -188,4 +188,4 @@ def _missing(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
         later += [f.first_event_id for f in workspace.catalog.load().files.values()]
         behind = [first for first in later if first > group.first_event_id]
         last = min(behind) - 1 if behind else last
-    return without([(group.first_event_id, last)], held) if last >= group.first_event_id else []
+    return subtract_ranges([(group.first_event_id, last)], held) if last >= group.first_event_id else []

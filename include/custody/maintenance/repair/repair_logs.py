@@ -18,9 +18,9 @@ from custody.errors import CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import Damage, EventLog
 from custody.format.names import TIME_DIGITS
 from custody.journal import Group
-from custody.maintenance.compaction import replace, shards_of
-from custody.maintenance.repair.actions import keep_evidence, loss
-from custody.maintenance.rewriting import conditions_for, open_file, retire, survey
+from custody.maintenance.compaction import replace_logs, shards_covering
+from custody.maintenance.repair.actions import loss_action, quarantine_bytes
+from custody.maintenance.rewriting import hold_conditions, open_event_log, remove_folder, survey_logs
 from custody.maintenance.verification.check_logs import sha256_of
 from custody.rollover.merge import merge_unit
 from custody.rollover.publish import compress_log, find_staged
@@ -82,20 +82,20 @@ def rewrite(workspace: Workspace, path: str) -> str:
     """
     state, file = live_file(workspace, path)
     seen: list[Damage] = []
-    held = conditions_for(workspace)
-    found = survey(workspace, state, [file], held, on_damage=seen.append)
+    held = hold_conditions(workspace)
+    found = survey_logs(workspace, state, [file], held, on_damage=seen.append)
     damaged = {damage.block: damage for damage in seen}
-    log = open_file(workspace, file)
+    log = open_event_log(workspace, file)
     events = sum(_keep_block(workspace, file, log, damage) for damage in damaged.values())
     ranges = [(damage.first_event_id or 0, damage.last_event_id or 0) for damage in damaged.values()]
     noted: list[CatalogAction] = []
     if damaged:
         blocks = ", ".join(str(number) for number in damaged)
-        made = loss(ranges, events, path, f"blocks {blocks} were damaged", workspace.clock.now_ms())
+        made = loss_action(ranges, events, path, f"blocks {blocks} were damaged", workspace.clock.now_ms())
         noted.append(CatalogAction(add_loss=made))
     if not found.rows:
         return _remove(workspace, state, file, noted)
-    done = replace(workspace, state, [file], found, held, noted, on_damage=lambda damage: _expect(damage, damaged))
+    done = replace_logs(workspace, state, [file], found, held, noted, on_damage=lambda damage: _expect(damage, damaged))
     return f"revision {done.revision}: {found.rows} events in a new log, {events} lost"
 
 
@@ -104,7 +104,7 @@ def give_up(workspace: Workspace, path: str) -> str:
     state, file = live_file(workspace, path)
     ranges = [(file.first_event_id, file.last_event_id)]
     reason = "the log is gone, or none of its blocks can be found; its loss was accepted"
-    made = loss(ranges, file.rows, path, reason, workspace.clock.now_ms())
+    made = loss_action(ranges, file.rows, path, reason, workspace.clock.now_ms())
     return _remove(workspace, state, file, [CatalogAction(add_loss=made)])
 
 
@@ -127,12 +127,12 @@ def _remove(workspace: Workspace, state: CatalogState, file: AddFile, noted: lis
     """Take a log and its shard off the list, without a successor. Its groups are live no more: should their journals
     come back, they are rolled over again.
     """
-    shards = shards_of(state, [file.path])
+    shards = shards_covering(state, [file.path])
     actions = [CatalogAction(remove_file=RemoveFile(path=file.path))]
     actions += [CatalogAction(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
     after = workspace.catalog.commit([*actions, *noted])
     for shard in shards:
-        retire(workspace, workspace.shard_path(shard))
+        remove_folder(workspace, workspace.shard_path(shard))
     return f"revision {after.revision}: listed no more, {file.rows} events lost"
 
 
@@ -142,7 +142,7 @@ def _keep_block(workspace: Workspace, file: AddFile, log: EventLog, damage: Dama
     start = int(block["offset"])
     data = bytes(log.data[start : start + int(block["length"])])
     where = str(workspace.paths.home / file.path)
-    keep_evidence(workspace, data, code="log-damage", message=str(damage), path=where, offset=start)
+    quarantine_bytes(workspace, data, code="log-damage", message=str(damage), path=where, offset=start)
     return int(block["rows"])
 
 
@@ -183,7 +183,7 @@ def _make_room(workspace: Workspace, state: CatalogState, file: AddFile) -> None
         objects.store.move(objects.home + file.path, f"{objects.home}trash/{now}/{other}")
         return
     text = f"{path}: other bytes in the place of a live log."
-    keep_evidence(workspace, workspace.fs.read(path), code="log-damage", message=text, path=str(path), offset=0)
+    quarantine_bytes(workspace, workspace.fs.read(path), code="log-damage", message=text, path=str(path), offset=0)
 
 
 def _path_of_staged(workspace: Workspace, file: AddFile) -> str | None:

@@ -20,7 +20,12 @@ import pyarrow.compute as pc
 from custody.errors import CorruptionError, CustodyError
 from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ClaimFile, Content, Contents, claims_in
 from custody.flow.content.file import read_header
-from custody.maintenance.claim_refs import Reference, in_journals, in_kept_logs, readable_tables
+from custody.maintenance.claim_refs import (
+    ClaimReference,
+    readable_tables,
+    references_in_journals,
+    references_in_kept_logs,
+)
 from custody.maintenance.findings import Finding, Level
 from custody.model import ContentClaim
 from custody.workspace import Workspace
@@ -174,7 +179,7 @@ def check_claims(workspace: Workspace, level: Level) -> Iterator[Finding]:
     if level is Level.DEEP:
         yield from check_digests(workspace)
     fs, store = workspace.fs, workspace.settings.store
-    for read in (in_journals, in_kept_logs):
+    for read in (references_in_journals, references_in_kept_logs):
         try:
             references = read(workspace)
         except CustodyError:
@@ -188,7 +193,7 @@ def check_claims(workspace: Workspace, level: Level) -> Iterator[Finding]:
             yield from _short(workspace, path, reference)
 
 
-def _short(workspace: Workspace, path: Path, reference: Reference) -> Iterator[Finding]:
+def _short(workspace: Workspace, path: Path, reference: ClaimReference) -> Iterator[Finding]:
     try:
         file = ClaimFile.read(workspace.fs, path)
     except CustodyError:

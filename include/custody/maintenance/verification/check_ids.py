@@ -19,10 +19,10 @@ from custody.errors import CustodyError
 from custody.format.names import parse_event_log
 from custody.journal import Group, read_end, writer_states
 from custody.maintenance.findings import Finding, Level
-from custody.maintenance.verification.check_journals import records_of
+from custody.maintenance.verification.check_journals import record_ranges
 from custody.workspace import Workspace
 
-Range = tuple[int, int]
+EventIdRange = tuple[int, int]
 """The first and the last id of a run."""
 _TOLD_MAX = 100
 _Ids = npt.NDArray[np.int64]
@@ -60,14 +60,14 @@ def check_ids(workspace: Workspace, state: CatalogState, level: Level) -> Iterat
 
 def missing_ids(
     workspace: Workspace, state: CatalogState, level: Level = Level.DEFAULT, held: _Held | None = None
-) -> Iterator[Range]:
+) -> Iterator[EventIdRange]:
     """Yield the runs of ids that nothing holds and that nothing explains."""
     held = held or _held(workspace, state, level)
     ends = np.maximum.accumulate(held.last) if len(held.last) else held.last
     starts = [0, *(ends + 1).tolist()]
     stops = [*(held.first - 1).tolist(), max(state.next_event_id, _floor(workspace)) - 1]
     gaps = [(first, last) for first, last in zip(starts, stops, strict=True) if first <= last]
-    yield from without(gaps, [*lost_ranges(state), *_explained(workspace, state)] if gaps else [])
+    yield from subtract_ranges(gaps, [*lost_ranges(state), *_explained(workspace, state)] if gaps else [])
 
 
 def _floor(workspace: Workspace) -> int:
@@ -79,7 +79,7 @@ def _floor(workspace: Workspace) -> int:
     return max((item.floor for item in states.values()), default=0)
 
 
-def lost_ranges(state: CatalogState) -> list[Range]:
+def lost_ranges(state: CatalogState) -> list[EventIdRange]:
     """Return the ids that the catalog knows to be lost."""
     return [
         (first, first + count - 1)
@@ -88,7 +88,7 @@ def lost_ranges(state: CatalogState) -> list[Range]:
     ]
 
 
-def without(ranges: Iterable[Range], known: Sequence[Range]) -> list[Range]:
+def subtract_ranges(ranges: Iterable[EventIdRange], known: Sequence[EventIdRange]) -> list[EventIdRange]:
     """Return what of some runs lies in none of the others."""
     left = list(ranges)
     for low, high in known:
@@ -103,7 +103,7 @@ def _held(workspace: Workspace, state: CatalogState, level: Level) -> _Held:
     for group in workspace.groups():
         if not workspace.is_committed(state, group.first_event_id):
             where = str(group.sealed[0] if group.sealed else group.open[0])
-            ranges = _ends(workspace, group) if level is Level.QUICK else records_of(workspace, group)
+            ranges = _ends(workspace, group) if level is Level.QUICK else record_ranges(workspace, group)
             found += [(first, first + count - 1, where) for first, count in ranges]
     found.sort()
     bounds = np.array([item[:2] for item in found], np.int64).reshape(-1, 2)
@@ -116,7 +116,7 @@ def _ends(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
     known = [(end.first_event_id, end.last_event_id) for end in ends if end is not None]
     bounds = [(first, last) for first, last in known if first is not None and last is not None]
     if group.open or not bounds:
-        return records_of(workspace, group)
+        return record_ranges(workspace, group)
     first = min(low for low, _ in bounds)
     return [(first, max(high for _, high in bounds) - first + 1)]
 
@@ -133,7 +133,7 @@ def _doubled(workspace: Workspace, held: _Held) -> Iterator[Finding]:
         yield _finding(workspace, "ids-doubled", path, text, first, last)
 
 
-def _explained(workspace: Workspace, state: CatalogState) -> Iterator[Range]:
+def _explained(workspace: Workspace, state: CatalogState) -> Iterator[EventIdRange]:
     """Yield the ids that were live once and are not any more on purpose, and those of which no history is kept."""
     if state.revision < 0:
         return
@@ -153,7 +153,7 @@ def _is_rewritten(path: str) -> bool:
     return "." in path.rpartition("/")[2].removesuffix(".parquet")
 
 
-def _overlap(one: Range, other: Range) -> int:
+def _overlap(one: EventIdRange, other: EventIdRange) -> int:
     return max(0, min(one[1], other[1]) - max(one[0], other[0]) + 1)
 
 

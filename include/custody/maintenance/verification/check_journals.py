@@ -58,7 +58,7 @@ def _least_bytes(state: WriterState) -> int:
     return len(encode_state(state)) - (0 if state.incarnation else len(b',"incarnation":""'))
 
 
-def check_containers(workspace: Workspace) -> Iterator[Finding]:
+def check_missing_containers(workspace: Workspace) -> Iterator[Finding]:
     """Yield the containers of the writer that are not there; nobody knows what they hold."""
     for missing in workspace.missing():
         if missing.host:
@@ -133,7 +133,7 @@ def read_journal(workspace: Workspace, path: Path) -> JournalFile | None:
         return None
 
 
-def records_of(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
+def record_ranges(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
     """Return (first id, events) of each whole record of a group's journals."""
     journals = [read_journal(workspace, path) for path in (*group.sealed, *group.open)]
     return [(record.first_event_id, record.count) for file in journals if file for record in file.records]
@@ -235,7 +235,7 @@ def _journal_finding(
     )
 
 
-def check_unit(workspace: Workspace, first_group: int, level: Level) -> Iterator[Finding]:
+def check_staged_unit(workspace: Workspace, first_group: int, level: Level) -> Iterator[Finding]:
     """Yield what is wrong with a staged unit; one that was swept meanwhile has nothing."""
     folder = workspace.paths.staged_unit(first_group)
     path = folder / UNIT_MANIFEST

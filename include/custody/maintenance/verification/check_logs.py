@@ -22,7 +22,7 @@ from custody.index import ATTRIBUTE_PREFIX, DAY, IDENTIFIER_FIELDS, POINTER_COLU
 from custody.index.manifest import NAME as MANIFEST
 from custody.index.manifest import PREAMBLE
 from custody.maintenance.findings import Finding, Level
-from custody.maintenance.rewriting import open_file
+from custody.maintenance.rewriting import open_event_log
 from custody.model import is_newer
 from custody.query import SEVERAL_VALUES, facets_of_table
 from custody.workspace import Workspace
@@ -73,7 +73,7 @@ def check_versions(workspace: Workspace, state: CatalogState) -> Iterator[Findin
 
 def damaged_blocks(workspace: Workspace, file: AddFile) -> tuple[EventLog | None, list[Damage]]:
     """Return a live log and its damaged blocks; no log when none of its blocks can be found."""
-    log = open_file(workspace, file)
+    log = open_event_log(workspace, file)
     found: list[Damage] = []
     try:
         log.load()
@@ -146,7 +146,7 @@ def _whole(
 
 def _decoded(workspace: Workspace, file: AddFile) -> Iterator[Finding]:
     """Decode all events and compare them with what the catalog says of them."""
-    log = open_file(workspace, file)
+    log = open_event_log(workspace, file)
     damaged: list[Damage] = []
     try:
         log.load()
@@ -224,7 +224,7 @@ def _compared(workspace: Workspace, state: CatalogState, shard: AddShard, opened
     parts = [np.empty(0, np.int64)]
     try:
         for path in shard.log_paths:
-            log = open_file(workspace, state.files[path])
+            log = open_event_log(workspace, state.files[path])
             for table in log.tables(range(len(log.toc.blocks))):
                 parts.append(np.asarray(table.column("event_id").combine_chunks()))
                 facets_of_table(counts, table, Every(), opened.description.attributes)

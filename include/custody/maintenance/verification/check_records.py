@@ -13,7 +13,7 @@ from custody.errors import CustodyError
 from custody.format.checked_json import is_changed
 from custody.format.framing import misplaced_parts
 from custody.format.names import LEASES, SOFTWARE, parse_epoch
-from custody.landing import decode_taken
+from custody.landing import decode_ledger_entry
 from custody.lease import Holder
 from custody.maintenance.findings import Finding, Level
 from custody.quarantine import Quarantine
@@ -22,17 +22,19 @@ from custody.vfs import FileSystem
 from custody.workspace import Workspace
 from custody.workspace.run_reports import decode_report
 
-Check = Callable[[bytes, Path], object]
+RecordCheck = Callable[[bytes, Path], object]
 """Reads a file; raises CustodyError when it is not as it was written."""
 _PREAMBLE_BYTES = 8
 
 
 def check_records(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
     """Yield what is wrong with the repository's own small files; each can go, at the cost of what it remembers."""
-    from custody.maintenance.scrub import NAME, decode_scrub  # it needs this room
+    from custody.maintenance.scrub import SCRUB_FILE, decode_scrub  # it needs this room
 
-    mark, scrub = settings.watch_mark, settings.maintenance_folder / NAME
-    found: list[tuple[Path, Check]] = [(path, decode_taken) for path in _below(fs, settings.landed, ".json")]
+    mark, scrub = settings.watch_mark, settings.maintenance_folder / SCRUB_FILE
+    found: list[tuple[Path, RecordCheck]] = [
+        (path, decode_ledger_entry) for path in _below(fs, settings.landed, ".json")
+    ]
     found += [(path, decode_report) for path in _below(fs, settings.runs, ".json")]
     found += [(mark, lambda _, path: read_mark(fs, path))] if fs.exists(mark) else []
     found += [(scrub, decode_scrub)] if fs.exists(scrub) else []
@@ -66,7 +68,7 @@ def _unchanged(data: bytes, path: Path) -> None:
         raise CustodyError(f"{path}: expected a description with its checksum, got other bytes.")
 
 
-def _checked(fs: FileSystem, path: Path, check: Check, kind: str, writer: str | None = None) -> Iterator[Finding]:
+def _checked(fs: FileSystem, path: Path, check: RecordCheck, kind: str, writer: str | None = None) -> Iterator[Finding]:
     try:
         check(fs.read(path), path)
     except (CustodyError, ValueError) as error:

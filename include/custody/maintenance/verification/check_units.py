@@ -25,7 +25,7 @@ _EVENTS = ("states", "catalog", "journals", "unit", "log", "shard", "ids", QUARA
 _ORDER = (*_EVENTS, RECORDS, SINK, "leases", "software")
 
 
-class Piece(msgspec.Struct, frozen=True):
+class CheckUnit(msgspec.Struct, frozen=True):
     """One piece; `name` is a path of the catalog, a shard's name, or a group's first id; `bytes` are those on disk."""
 
     kind: str
@@ -39,36 +39,36 @@ class Piece(msgspec.Struct, frozen=True):
         return f"{self.writer}/{_ORDER.index(self.kind)}/{self.name}"
 
 
-def pieces(workspace: Workspace) -> list[Piece]:
+def writer_check_units(workspace: Workspace) -> list[CheckUnit]:
     """Return the pieces of one writer in the order of their keys; of a catalog that cannot be read, the others.
 
     Sizes are those that the catalog says, and of what it does not list those of the files.
     """
     found = [
-        Piece("states", workspace.writer),
-        Piece("catalog", workspace.writer, bytes=_catalog_bytes(workspace)),
+        CheckUnit("states", workspace.writer),
+        CheckUnit("catalog", workspace.writer, bytes=_catalog_bytes(workspace)),
         *_journals(workspace),
         *_units(workspace),
         *_contents(workspace),
-        Piece("ids", workspace.writer),
-        Piece("claims", workspace.writer),
-        Piece("leases", workspace.writer),
-        Piece("software", workspace.writer),
+        CheckUnit("ids", workspace.writer),
+        CheckUnit("claims", workspace.writer),
+        CheckUnit("leases", workspace.writer),
+        CheckUnit("software", workspace.writer),
     ]
     try:
         state = workspace.catalog.load()
     except CustodyError:
         return sorted(found, key=lambda piece: piece.key)  # the catalog's own piece says what is wrong with it
-    found += [Piece("log", workspace.writer, path, state.files[path].size_bytes) for path in state.files]
-    found += [Piece("shard", workspace.writer, name, shard.size_bytes) for name, shard in state.shards.items()]
+    found += [CheckUnit("log", workspace.writer, path, state.files[path].size_bytes) for path in state.files]
+    found += [CheckUnit("shard", workspace.writer, name, shard.size_bytes) for name, shard in state.shards.items()]
     return sorted(found, key=lambda piece: piece.key)
 
 
-def shared_pieces(settings: Settings, fs: FileSystem) -> list[Piece]:
+def shared_check_units(settings: Settings, fs: FileSystem) -> list[CheckUnit]:
     """Return the pieces that are the repository's and no writer's: what it put aside, remembers, and sank."""
     folder = settings.quarantine
-    quarantine = Piece(QUARANTINE, "", bytes=sum(size_of(fs, folder / name) for name in fs.list(folder)))
-    return sorted([quarantine, Piece(RECORDS, ""), Piece(SINK, "")], key=lambda piece: piece.key)
+    quarantine = CheckUnit(QUARANTINE, "", bytes=sum(size_of(fs, folder / name) for name in fs.list(folder)))
+    return sorted([quarantine, CheckUnit(RECORDS, ""), CheckUnit(SINK, "")], key=lambda piece: piece.key)
 
 
 def size_of(fs: FileSystem, path: Path) -> int:
@@ -84,22 +84,24 @@ def _catalog_bytes(workspace: Workspace) -> int:
     return sum(info.size_bytes for info in objects.store.list(objects.prefix))
 
 
-def _journals(workspace: Workspace) -> Iterator[Piece]:
+def _journals(workspace: Workspace) -> Iterator[CheckUnit]:
     for group in workspace.groups():
         size = sum(size_of(workspace.fs, path) for path in (*group.sealed, *group.open))
-        yield Piece("journals", workspace.writer, f"{group.first_event_id:0{ID_DIGITS}d}", size)
+        yield CheckUnit("journals", workspace.writer, f"{group.first_event_id:0{ID_DIGITS}d}", size)
 
 
-def _contents(workspace: Workspace) -> Iterator[Piece]:
+def _contents(workspace: Workspace) -> Iterator[CheckUnit]:
     fs, store, writer = workspace.fs, workspace.settings.store, workspace.writer
     for container, section in sections_of(fs, store, writer):
         claims = claims_in(fs, store, writer, container, section)
-        yield Piece("content", writer, f"{container}/{section}", sum(size_of(fs, item.path(store)) for item in claims))
+        yield CheckUnit(
+            "content", writer, f"{container}/{section}", sum(size_of(fs, item.path(store)) for item in claims)
+        )
 
 
-def _units(workspace: Workspace) -> Iterator[Piece]:
+def _units(workspace: Workspace) -> Iterator[CheckUnit]:
     fs = workspace.fs
     for first in workspace.staged():
         folder = workspace.paths.staged_unit(first)
         size = sum(size_of(fs, folder / name) for name in fs.list(folder))
-        yield Piece("unit", workspace.writer, f"{first:0{ID_DIGITS}d}", size)
+        yield CheckUnit("unit", workspace.writer, f"{first:0{ID_DIGITS}d}", size)

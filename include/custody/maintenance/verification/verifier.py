@@ -21,25 +21,31 @@ from custody.maintenance.verification.check_catalog import check_catalog, check_
 from custody.maintenance.verification.check_contents import check_claims, check_section
 from custody.maintenance.verification.check_ids import check_ids
 from custody.maintenance.verification.check_journals import (
-    check_containers,
     check_group,
     check_incarnations,
+    check_missing_containers,
+    check_staged_unit,
     check_states,
-    check_unit,
 )
 from custody.maintenance.verification.check_logs import check_log, check_shard, check_versions
 from custody.maintenance.verification.check_records import check_builds, check_leases, check_quarantine, check_records
-from custody.maintenance.verification.check_units import QUARANTINE, RECORDS, Piece, pieces, shared_pieces
+from custody.maintenance.verification.check_units import (
+    QUARANTINE,
+    RECORDS,
+    CheckUnit,
+    shared_check_units,
+    writer_check_units,
+)
 from custody.maintenance.verification.orphans import orphans
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
-Progress = Callable[[str, int, int], None]
+VerifyProgress = Callable[[str, int, int], None]
 """Is told (writer, bytes done, bytes in all)."""
 
 
-class Checked(msgspec.Struct, kw_only=True):
-    """What a walk found; `pieces` and `bytes` are what was looked at."""
+class VerificationReport(msgspec.Struct, kw_only=True):
+    """What a walk found; `writer_check_units` and `bytes` are what was looked at."""
 
     level: Level
     findings: list[Finding] = msgspec.field(default_factory=list)
@@ -58,17 +64,17 @@ def verify_repository(
     settings: Settings,
     fs: FileSystem,
     level: Level = Level.DEFAULT,
-    progress: Progress = lambda writer, done, total: None,
-) -> Checked:
+    progress: VerifyProgress = lambda writer, done, total: None,
+) -> VerificationReport:
     """Look at everything and change nothing; damage ends nothing and raises nothing."""
-    result = Checked(level=level)
-    found: list[tuple[Workspace | None, Piece]] = [(None, piece) for piece in shared_pieces(settings, fs)]
-    found += [(workspace, piece) for workspace in workspaces for piece in pieces(workspace)]
+    result = VerificationReport(level=level)
+    found: list[tuple[Workspace | None, CheckUnit]] = [(None, piece) for piece in shared_check_units(settings, fs)]
+    found += [(workspace, piece) for workspace in workspaces for piece in writer_check_units(workspace)]
     total = sum(piece.bytes for _, piece in found)
     for workspace, piece in found:
         progress(piece.writer, result.bytes, total)
         counted = partial(result.catalogs.__setitem__, piece.writer)
-        result.findings += check_piece(workspace, piece, settings, fs, level, counted)
+        result.findings += run_check(workspace, piece, settings, fs, level, counted)
         result.pieces += 1
         result.bytes += piece.bytes
     result.findings += orphans(workspaces, settings, fs)
@@ -76,9 +82,9 @@ def verify_repository(
     return result
 
 
-def check_piece(
+def run_check(
     workspace: Workspace | None,
-    piece: Piece,
+    piece: CheckUnit,
     settings: Settings,
     fs: FileSystem,
     level: Level,
@@ -93,7 +99,7 @@ def check_piece(
     return found
 
 
-def _shared(piece: Piece, settings: Settings, fs: FileSystem, level: Level) -> Iterator[Finding]:
+def _shared(piece: CheckUnit, settings: Settings, fs: FileSystem, level: Level) -> Iterator[Finding]:
     if piece.kind == QUARANTINE:
         yield from check_quarantine(fs, settings.quarantine, level)
     elif piece.kind == RECORDS:
@@ -102,7 +108,9 @@ def _shared(piece: Piece, settings: Settings, fs: FileSystem, level: Level) -> I
         yield from check_sink(settings, fs, SystemClock(), level)
 
 
-def _tried(workspace: Workspace, piece: Piece, level: Level, counted: Callable[[Verification], None]) -> list[Finding]:
+def _tried(
+    workspace: Workspace, piece: CheckUnit, level: Level, counted: Callable[[Verification], None]
+) -> list[Finding]:
     try:
         return list(_found(workspace, piece, level, counted))
     except (CustodyError, OSError) as error:
@@ -110,7 +118,7 @@ def _tried(workspace: Workspace, piece: Piece, level: Level, counted: Callable[[
 
 
 def _found(
-    workspace: Workspace, piece: Piece, level: Level, counted: Callable[[Verification], None]
+    workspace: Workspace, piece: CheckUnit, level: Level, counted: Callable[[Verification], None]
 ) -> Iterator[Finding]:
     if piece.kind == "catalog":
         findings, counts = check_catalog(workspace)
@@ -129,7 +137,7 @@ _OF_WRITER: Mapping[str, Callable[[Workspace, str, Level], Iterator[Finding]]] =
     "journals": lambda at, name, level: check_group(at, int(name), level),
     "content": check_section,
     "claims": lambda at, name, level: check_claims(at, level),
-    "unit": lambda at, name, level: check_unit(at, int(name), level),
+    "unit": lambda at, name, level: check_staged_unit(at, int(name), level),
     "leases": lambda at, name, level: check_leases(at),
     "software": lambda at, name, level: _software(at, level),
 }
@@ -138,7 +146,7 @@ _OF_WRITER: Mapping[str, Callable[[Workspace, str, Level], Iterator[Finding]]] =
 
 def _states(workspace: Workspace) -> Iterator[Finding]:
     yield from check_states(workspace)
-    yield from check_containers(workspace)
+    yield from check_missing_containers(workspace)
     yield from check_incarnations(workspace, _state(workspace))
 
 
@@ -147,7 +155,7 @@ def _software(workspace: Workspace, level: Level) -> Iterator[Finding]:
     yield from check_software(workspace.settings, workspace.writer, workspace.fs, workspace.clock, level)
 
 
-def _of_state(workspace: Workspace, state: CatalogState | None, piece: Piece, level: Level) -> Iterator[Finding]:
+def _of_state(workspace: Workspace, state: CatalogState | None, piece: CheckUnit, level: Level) -> Iterator[Finding]:
     """Check what the catalog lists; what it does not list any more was removed meanwhile."""
     if state is None:
         return
