@@ -230,7 +230,7 @@ def test_of_two_compactions_of_the_same_logs_one_wins(repository: Repository) ->
         except ConflictError as error:
             results.append(error)
 
-    with patch.object(compaction, "write_anew", together):
+    with patch.object(compaction, "rewrite_logs", together):
         threads = [Thread(target=compact) for _ in range(2)]
         for thread in threads:
             thread.start()
@@ -268,7 +268,7 @@ def test_a_damaged_log_is_named_and_stays_and_the_others_are_done(repository: Re
 
 def test_a_shard_that_a_crash_left_is_removed_by_the_next_call(repository: Repository) -> None:
     opened = begun(repository, 2, 2)
-    with patch.object(compaction, "retire", lambda *_: None):
+    with patch.object(compaction, "remove_folder", lambda *_: None):
         opened.compact()
     workspace = opened.workspace()
     assert len(list(leftover_shards(workspace, workspace.catalog.load()))) == 2

@@ -70,7 +70,7 @@ def expire_before_the_mark() -> AbstractContextManager[object]:
                 at.fs.sync_directory((at.paths.home / path).parent)
         return right(choice)
 
-    return patch.object(retention_api, "mark", wrong)
+    return patch.object(retention_api, "mark_expired", wrong)
 
 
 def marks_forgotten_first() -> AbstractContextManager[object]:
@@ -96,8 +96,8 @@ def loss_noted_later() -> AbstractContextManager[object]:
         workspace.catalog.commit(more)
         return done
 
-    return patch("custody.maintenance.repair.repair_logs.replace", wrong)
+    return patch("custody.maintenance.repair.repair_logs.replace_logs", wrong)
 
 
 def nothing_is_noted() -> AbstractContextManager[object]:
-    return patch("custody.maintenance.repair.repair_journals.loss", lambda *_: AddLoss(id=bytes(16)))
+    return patch("custody.maintenance.repair.repair_journals.loss_action", lambda *_: AddLoss(id=bytes(16)))

@@ -114,7 +114,7 @@ def test_what_is_gone_meanwhile_needs_no_repair(sample: Sample) -> None:
     with pytest.raises(NotFoundError, match="Nothing is left to do"):
         repair_logs.rewrite(workspace, "data/2026-03-02/events/00000000000000000999.parquet")
     with pytest.raises(NotFoundError, match="Nothing is left to do"):
-        repair_journals.rebuild_index_shard(workspace, "nothing")
+        repair_logs.rebuild_index_shard(workspace, "nothing")
     with pytest.raises(NotFoundError, match="Nothing is left to do"):
         repair_journals.roll_over(workspace, 999)
 

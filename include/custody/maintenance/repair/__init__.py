@@ -1,4 +1,7 @@
-"""Room `maintenance`, repair: check first, say what would be done, do it when asked, keep what was done."""
+"""Room `maintenance`, repair: verify, plan the actions, do them on request, report what was done.
+
+`executor` plans and does; a `repair_*` module holds the actions on one kind of file, as `check_*` holds its checks.
+"""
 
 from custody.maintenance.repair.actions import RepairAction
 from custody.maintenance.repair.executor import ACTION_ORDER, RepairReport, plan_repairs, repair_repository

@@ -1,4 +1,8 @@
-"""Repairs of what is not live yet, or is no event: journals, states, staged units, shards, the quarantine."""
+"""Repairs of what is not live yet: journals, writer states and staged units.
+
+Journals are the only copy of their events until their logs are live. So nothing here drops a record that can be read,
+and the catalog is told which ids are lost before anything is removed.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,8 @@ from custody.maintenance.repair.actions import loss_action, quarantine_bytes
 from custody.maintenance.rewriting import remove_folder
 from custody.maintenance.verification.check_ids import lost_ranges, subtract_ranges
 from custody.maintenance.verification.check_journals import read_journal, record_ranges
-from custody.quarantine import Quarantine
 from custody.recovery import seal
-from custody.rollover import STEPS, rebuild_shard
+from custody.rollover import STEPS
 from custody.rollover.steps import Step
 from custody.workspace import Workspace, rollover_lease
 
@@ -119,48 +122,6 @@ def redo_unit(workspace: Workspace, first_group: int) -> str:
         raise NotFoundError(f"{folder}: its journals are gone. Take what can be read of it by hand.")
     remove_folder(workspace, folder)
     return "removed; the rollover makes it again"
-
-
-def rebuild_index_shard(workspace: Workspace, name: str) -> str:
-    """Make a shard anew from its logs."""
-    state = workspace.catalog.settle()
-    if name not in state.shards:
-        raise NotFoundError(f"shard {name}: is not live any more. Nothing is left to do.")
-    built = rebuild_shard(workspace, state.shards[name])
-    return f"{built.documents} events"
-
-
-def mend_quarantine(workspace: Workspace, key: str, reason: str) -> str:
-    """Keep the piece of a damaged entry, and its envelope, each under a new one, then remove it."""
-    fs, folder = workspace.fs, workspace.settings.quarantine
-    raw = folder / f"{key}.raw"
-    data = fs.read(raw) if fs.exists(raw) else b""
-    made = quarantine_bytes(workspace, data, code="quarantine-damage", message=reason, path=str(raw), offset=0)
-    _keep_envelope(workspace, key, reason)
-    Quarantine(fs, folder).discard(key)
-    return f"kept as {made.key}"
-
-
-def drop_entry(workspace: Workspace, key: str, reason: str) -> str:
-    """Remove an entry whose piece is gone; its envelope becomes a piece."""
-    _keep_envelope(workspace, key, reason)
-    Quarantine(workspace.fs, workspace.settings.quarantine).discard(key)
-    return "removed; its envelope is kept as a piece"
-
-
-def drop_record(workspace: Workspace, path: Path, reason: str) -> str:
-    """Remove a small file that remembers something and cannot be read; its bytes are kept in the quarantine."""
-    fs = workspace.fs
-    made = quarantine_bytes(workspace, fs.read(path), code="record-damage", message=reason, path=str(path), offset=0)
-    fs.remove(path)
-    fs.sync_directory(path.parent)
-    return f"kept as {made.key}, and removed"
-
-
-def _keep_envelope(workspace: Workspace, key: str, reason: str) -> None:
-    path = workspace.settings.quarantine / f"{key}.json"
-    data = workspace.fs.read(path)
-    quarantine_bytes(workspace, data, code="quarantine-envelope", message=reason, path=str(path), offset=0)
 
 
 def _run(workspace: Workspace, step: Step) -> None:

@@ -22,6 +22,7 @@ from custody.maintenance.compaction import replace_logs, shards_covering
 from custody.maintenance.repair.actions import loss_action, quarantine_bytes
 from custody.maintenance.rewriting import hold_conditions, open_event_log, remove_folder, survey_logs
 from custody.maintenance.verification.check_logs import sha256_of
+from custody.rollover import rebuild_shard
 from custody.rollover.merge import merge_unit
 from custody.rollover.publish import compress_log, find_staged
 from custody.workspace import Workspace
@@ -121,6 +122,15 @@ def rewrite_toc(workspace: Workspace, path: str) -> str:
         raise CorruptionError(f"{log.path}: expected the table of contents that the catalog lists, got another one.")
     workspace.fs.write_durably(workspace.paths.home / file.toc_path, data)
     return f"{len(data)} bytes written"
+
+
+def rebuild_index_shard(workspace: Workspace, name: str) -> str:
+    """Make a shard anew from its logs."""
+    state = workspace.catalog.settle()
+    if name not in state.shards:
+        raise NotFoundError(f"shard {name}: is not live any more. Nothing is left to do.")
+    built = rebuild_shard(workspace, state.shards[name])
+    return f"{built.documents} events"
 
 
 def _remove(workspace: Workspace, state: CatalogState, file: AddFile, noted: list[CatalogAction]) -> str:
