@@ -23,7 +23,7 @@ from custody.vfs.memory import MemoryFileSystem
 from custody.vfs.wrapping import WrappingFileSystem
 from tests.crash.store import EVERYTHING, NOW_MS, SETTINGS, run_pass
 from tests.support import event
-from tests.unit.capture.documents import document
+from tests.unit.capture.json_documents import document
 from tests.unit.repository.test_ingest import write
 
 DISK = SETTINGS.containers[1]

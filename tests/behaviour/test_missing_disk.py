@@ -23,7 +23,7 @@ from custody.repository.containers import container_list, forget_container
 from custody.repository.soft_delete import Meant
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, run_steps
-from tests.unit.capture.documents import document
+from tests.unit.capture.json_documents import document
 from tests.unit.repository.test_ingest import write
 
 EVENTS = 400

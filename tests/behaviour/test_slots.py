@@ -16,7 +16,7 @@ import pytest
 from custody.errors import LockedError
 from custody.repository import Repository
 from tests.support import event, numbered, python, run_steps, write_samples
-from tests.unit.capture.documents import document
+from tests.unit.capture.json_documents import document
 from tests.unit.repository.test_ingest import write
 from tests.unit.repository.test_slots import slotted
 

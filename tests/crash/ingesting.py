@@ -12,7 +12,7 @@ from custody.repository import Ingest, Repository
 from custody.vfs import FileSystem
 from tests.crash.enumeration import Scenario
 from tests.crash.store import EVERYTHING
-from tests.unit.capture.documents import document
+from tests.unit.capture.json_documents import document
 from tests.unit.repository.test_ingest import write
 
 SETTINGS = Settings.model_validate(

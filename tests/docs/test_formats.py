@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from custody.capture import Context, Format, Limits, read_piece
-from custody.capture.validate import Place, Rejected
+from custody.capture import CaptureLimits, Context, Format, read_piece
+from custody.capture.validate import InputPlace, Rejected
 from custody.catalog import Action, RemoveShard, Transaction, codec
 from custody.catalog.transaction_pb2 import DESCRIPTOR
 from custody.eventlog import (
@@ -331,7 +331,7 @@ def test_a_shard_holds_the_files_of_its_page_and_begins_as_it_shows(tmp_path: Pa
 def test_the_example_of_a_quarantine_entry_is_what_the_code_writes(tmp_path: Path) -> None:
     shown = examples(read("formats/quarantine.md"))
     raw = _example("quarantine", "piece")
-    [outcome] = read_piece(raw, Place(3, 2048), Limits(4096), format=Format.NIFI, context=Context())
+    [outcome] = read_piece(raw, InputPlace(3, 2048), CaptureLimits(4096), format=Format.NIFI, context=Context())
     assert isinstance(outcome, Rejected)
     entry = msgspec.json.decode(shown["envelope"], type=QuarantineEntry)
     assert (outcome.problem.severity, outcome.problem.code) == (entry.severity, entry.code)

@@ -25,7 +25,7 @@ import msgspec
 import pyarrow as pa
 from fastavro.schema import SchemaParseException
 
-from custody.capture.encodings import Text
+from custody.capture.encodings import InputText
 from custody.capture.validate import PIECE_BYTES_MAX
 from custody.errors import InvalidInputError
 
@@ -60,9 +60,9 @@ class AvroRecord(NamedTuple):
 class AvroContainer:
     """One container file: `open` reads its header, `records` its blocks, of which one at a time is in memory."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: InputText) -> None:
         self.offset = 0
-        """Of the block that is read next, or of one that is damaged."""
+        """Where the next block begins, or the one that is damaged."""
         self._text = text
         self._ahead = b""
         self._start = 0

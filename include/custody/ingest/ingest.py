@@ -21,17 +21,17 @@ import msgspec
 
 from custody.capture import (
     Accepted,
+    CaptureLimits,
     Context,
     Format,
-    Limits,
+    InputPlace,
     Outcome,
-    Place,
     Rejected,
     contradictions,
     detect_file,
+    harmless_differences,
     read_piece,
     read_stream,
-    told_anew,
 )
 from custody.errors import FormatVersionError, InvalidInputError, NotFoundError, StorageError
 from custody.format.names import name_as_text
@@ -179,7 +179,7 @@ class Ingest:
         entry, raw = self._quarantine.get(key), self._quarantine.raw(key)
         format = format or _format_of(entry)
         context = Context(entry.node, entry.received_ms)
-        place = Place(entry.index, entry.offset)
+        place = InputPlace(entry.index, entry.offset)
         outcomes = read_piece(raw, place, self._limits, format=format, context=context)
         tally = Tally(entry.file, format, entry.node)
         if format is Format.NGSI and entry.format == format and urlsplit(entry.file).scheme in _URL_SCHEMES:
@@ -200,9 +200,9 @@ class Ingest:
         return self._writer.append_with_content([told(event, arrival) for event in events], arrival.body)
 
     @property
-    def _limits(self) -> Limits:
+    def _limits(self) -> CaptureLimits:
         capture = self._workspace.settings.capture
-        return Limits(event_bytes_max=capture.event_bytes_max, file_bytes_max=capture.file_bytes_max)
+        return CaptureLimits(event_bytes_max=capture.event_bytes_max, file_bytes_max=capture.file_bytes_max)
 
     def _take(
         self,
@@ -264,7 +264,7 @@ class Ingest:
                     stored[key] = self._writer.name, item.event
             elif not (differ := contradictions(former, item.event)):
                 tally.repeated += 1
-                tally.retold += bool(told_anew(former, item.event))
+                tally.retold += bool(harmless_differences(former, item.event))
             else:
                 where = (
                     "in this file"
@@ -296,11 +296,11 @@ class Ingest:
         stones = {name: self._known.workspace(name).catalog.load().tombstones for name in set(hidden.values())}
         return {key for key, writer in hidden.items() if stones[writer]}
 
-    def _reject(self, tally: Tally, raw: bytes, place: Place, problem: Problem) -> None:
+    def _reject(self, tally: Tally, raw: bytes, place: InputPlace, problem: Problem) -> None:
         tally.rejected += 1
         self._quarantine_piece(tally, raw, place, problem)
 
-    def _quarantine_piece(self, tally: Tally, raw: bytes, place: Place, problem: Problem) -> QuarantineEntry:
+    def _quarantine_piece(self, tally: Tally, raw: bytes, place: InputPlace, problem: Problem) -> QuarantineEntry:
         entry = self._quarantine.add(
             raw,
             severity=problem.severity,

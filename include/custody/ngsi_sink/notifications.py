@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from custody.capture import ngsi_events
 from custody.capture.ngsi_attributes import Shape
-from custody.capture.ngsi_notification import Notification, Opened, Version, open_notification
+from custody.capture.ngsi_notification import NgsiVersion, Notification, OpenedNotification, open_notification
 from custody.capture.validate import NOT_JSON
 from custody.errors import CorruptionError, InvalidInputError, NotFoundError
 from custody.eventlog import Damage
@@ -44,7 +44,7 @@ class Bodies:
         self._parameters = parameters
         self._held: tuple[ContentClaim | None, str | None] = (None, None)
         self._body: bytes | NotFoundError | CorruptionError = b""
-        self._opened: dict[Version, Opened] = {}
+        self._opened: dict[NgsiVersion, OpenedNotification] = {}
 
     def body(self, event: Event) -> bytes:
         """Return what an event received; raises as the content that this reads."""
@@ -73,7 +73,7 @@ class Bodies:
             return
         body = self.body(event)
         try:
-            version = Version(event.updated_attributes[ngsi_events.VERSION] or "")
+            version = NgsiVersion(event.updated_attributes[ngsi_events.VERSION] or "")
             if version not in self._opened:
                 self._opened[version] = open_notification(body, assumed=version)
             notification = _only(event, self._opened[version])
@@ -107,7 +107,7 @@ def received_ms(event: Event) -> int:
     return int(said) if said.isascii() and said.isdigit() and len(said) < _DIGITS_MAX else event.event_time
 
 
-def _only(event: Event, opened: Opened) -> Notification:
+def _only(event: Event, opened: OpenedNotification) -> Notification:
     """Return the notification of an event as if it had this one entity only."""
     said = event.updated_attributes
     unnamed = (said.get(ngsi_events.UNNAMED) or "").split(",")

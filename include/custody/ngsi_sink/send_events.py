@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from custody.capture.identity import named_uuid
+from custody.capture.identity import uuid_of_name
 from custody.model import Event, EventType
 from custody.ngsi_sink.batch_file import Part, Staged
 
@@ -42,7 +42,7 @@ def told(staged: Staged, uri: Callable[[str], str]) -> Iterator[Event]:
     for part in staged.parts:
         parents = list(dict.fromkeys(staged.sources[source].flowfile_uuid for source in part.sources))
         for first in range(0, len(parents) if part.length else 0, _PARENTS_MAX):
-            rows = named_uuid("ngsi-rows", staged.id, str(part.place), str(first))
+            rows = uuid_of_name("ngsi-rows", staged.id, str(part.place), str(first))
             yield _event(staged, part, rows, parents[first : first + _PARENTS_MAX], uri(part.path))
 
 

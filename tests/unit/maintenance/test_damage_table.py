@@ -17,7 +17,7 @@ from custody.repository import Meant
 from custody.workspace import rollover_lease
 from tests.docs.pages import read, table
 from tests.support import event
-from tests.unit.maintenance.damaged import STORE, Damage, Sample, cut, flip, swap
+from tests.unit.maintenance.damaged_samples import STORE, Damage, Sample, cut, flip, swap
 
 LEVELS = list(Level)
 

@@ -15,8 +15,8 @@ from custody.clock import ManualClock
 from custody.errors import ConflictError
 from custody.maintenance.findings import damages
 from custody.repository import Meant
-from tests.unit.maintenance.damaged import NOW_MS, STORE, Sample, flip
-from tests.unit.maintenance.every_file import expire
+from tests.unit.maintenance.damaged_samples import NOW_MS, STORE, Sample, flip
+from tests.unit.maintenance.sample_with_every_file import expire
 
 FORGOTTEN = range(30, 40)
 COPIES = STORE / "forgotten"

@@ -23,8 +23,8 @@ from custody.maintenance.findings import FINDING_KINDS
 from custody.recovery import recover
 from custody.workspace import rollover_lease
 from tests.support import files_below
-from tests.unit.maintenance.damaged import Sample
-from tests.unit.maintenance.every_file import add_all, has_meaning, kind_of
+from tests.unit.maintenance.damaged_samples import Sample
+from tests.unit.maintenance.sample_with_every_file import add_all, has_meaning, kind_of
 
 MADE_AGAIN = re.compile(
     r".*/(index/.*|staging/.*|leases/.*|[^/]*\.toc|newest-checkpoint|[^/]*\.statistics\.parquet|LOCK)|maintenance/.*"

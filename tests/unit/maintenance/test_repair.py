@@ -20,7 +20,7 @@ from custody.model import Event, to_batch, to_events
 from custody.repository import Meant
 from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
-from tests.unit.maintenance.damaged import STORE, Sample, flip
+from tests.unit.maintenance.damaged_samples import STORE, Sample, flip
 
 
 def _step(sample: Sample, name: str) -> None:

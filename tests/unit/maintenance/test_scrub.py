@@ -31,7 +31,7 @@ from custody.maintenance.verification import CheckUnit
 from custody.vfs import PosixFileSystem
 from custody.workspace import UnitReport, Workspace
 from tests.support import flipped
-from tests.unit.maintenance.damaged import NOW_MS, Sample, flip
+from tests.unit.maintenance.damaged_samples import NOW_MS, Sample, flip
 
 FS = PosixFileSystem()
 

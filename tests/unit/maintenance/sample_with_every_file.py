@@ -23,7 +23,7 @@ from custody.swh.build import Build, BuildDescription
 from custody.swh.publishing import database_catalog
 from custody.vfs import PosixFileSystem
 from custody.workspace import StepReport, UnitReport, Workspace, rollover_lease, write_report
-from tests.unit.maintenance.damaged import NOW_MS, STORE, Sample
+from tests.unit.maintenance.damaged_samples import NOW_MS, STORE, Sample
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "v1"
 TABLES = "swh_contents_in_revisions/tables/contents_in_revisions_without_frontiers"
