@@ -1,4 +1,8 @@
-"""What can be found wrong with a repository: one word a kind, what it means, what it costs and what mends it."""
+"""Findings of verification: the kinds of damage, loss, notice and orphan, with what mends each.
+
+A kind is a word for machines. Its severity and its remedy follow from the table FINDING_KINDS, so that a finding that
+was kept by an older release is explained by the present one.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,14 @@ from typing import Any, Literal
 import msgspec
 
 FindingSeverity = Literal["damage", "loss", "notice", "orphan"]
-"""damage: something is not what was written. loss: known to be gone. notice: to know. orphan: belongs to nothing."""
+"""damage: something is not as it was written. loss: known to be gone. notice: good to know. orphan: of no use."""
 
 
 class Level(StrEnum):
-    """How thoroughly is looked."""
+    """How thorough a verification is."""
 
     QUICK = "quick"
-    """Names, sizes, ends and heads; the whole catalog."""
+    """Names, sizes, headers and end records; the whole catalog."""
     DEFAULT = "default"
     """Also every byte against its checksum."""
     DEEP = "deep"
@@ -26,11 +30,11 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """One kind of finding; texts for people."""
+    """One kind of finding; the texts are for people."""
 
     severity: FindingSeverity
     repair: str
-    """What mends it, or takes it away."""
+    """What mends it, or removes it."""
 
 
 _ROLLOVER = "the rollover keeps the damaged bytes in the quarantine and takes all other records: custody repair"
@@ -106,11 +110,11 @@ FINDING_KINDS: Mapping[str, FindingKind] = {
     "piece": FindingKind("orphan", "the same input, ingested again, completes it"),
     "foreign": FindingKind("orphan", "yours: custody does not know it and leaves it alone"),
 }
-"""All kinds. Words for machines: they stay the same between releases."""
+"""All kinds. The words are for machines: they stay the same between releases."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was found: where, what, how many events it concerns; sizes and offsets in bytes."""
+    """One finding: where, what, how many events it concerns; sizes and offsets in bytes."""
 
     kind: str
     path: str
@@ -118,16 +122,44 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     offset: int | None = None
     writer: str | None = None
     events: int = 0
-    """How many events cannot be read because of it, as far as that is known."""
+    """How many events cannot be read because of it, as far as is known."""
     first_event_id: int | None = None
     last_event_id: int | None = None
     size_bytes: int = 0
     name: str = ""
-    """What a repair looks up: a path of the catalog, a shard's name, a revision, a key."""
+    """The target of a repair: a path of the catalog, a shard's name, a revision, a key."""
+
+    @classmethod
+    def of(
+        cls,
+        kind: str,
+        path: object,
+        message: object,
+        *,
+        writer: str | None = None,
+        offset: int | None = None,
+        events: int = 0,
+        ids: tuple[int | None, int | None] = (None, None),
+        size_bytes: int = 0,
+        name: str = "",
+    ) -> Finding:
+        """Return a finding of a kind; path and message may be anything that has a text, `ids` are first and last."""
+        return cls(
+            kind=kind,
+            path=str(path),
+            message=str(message),
+            offset=offset,
+            writer=writer,
+            events=events,
+            first_event_id=ids[0],
+            last_event_id=ids[1],
+            size_bytes=size_bytes,
+            name=name,
+        )
 
     @property
     def _kind(self) -> FindingKind:
-        # A newer custody may have kept kinds that this one does not know.
+        # A newer custody may have kept findings of kinds that this one does not know.
         return FINDING_KINDS.get(self.kind, FINDING_KINDS["unreadable"])
 
     @property
@@ -146,5 +178,5 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def damages(findings: Iterable[Finding]) -> list[Finding]:
-    """Return what is not as it should be: not known losses, not notices, not orphans."""
-    return [found for found in findings if found.severity == "damage"]
+    """Return the findings that are damage: no known losses, notices or orphans."""
+    return [finding for finding in findings if finding.severity == "damage"]

@@ -1,10 +1,8 @@
-"""The digests that events state of their contents, compared with the contents.
+"""Checks of contents: every byte against its checksum, and what events refer to against what is there.
 
-An event that states another digest than its content has is told with both. Where other events state the same digest
-of another content, the event took it over from its parent, as sessions of older releases let children do; what it says
-is wrong, and nothing was changed since. Otherwise the content was exchanged together with its record.
-
-Contents: every byte against its checksum, and what events speak of against what is there.
+A deep check also compares the digests that events state with the contents. Where they differ and other events state
+the same digest for another content, the event inherited it from its parent, as sessions of older releases let children
+do: the statement is wrong, and the content is whole. Otherwise the content was exchanged together with its record.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ _COLUMNS = ["event_id", "source_format", *(name for side in _SIDES for name in s
 
 
 class _Statement(NamedTuple):
-    """Which content has which digest, as events say."""
+    """The digest of a content, as events state it."""
 
     claim: ContentClaim
     sha256: str
@@ -45,15 +43,15 @@ class _Statement(NamedTuple):
     """Whether the events were captured, and not made by a producer."""
 
 
-class _Said(NamedTuple):
-    """How many events say it, and the least id of them."""
+class _Events(NamedTuple):
+    """How many events make a statement, and the least id of them."""
 
     events: int
     first_event_id: int
 
 
 def check_digests(workspace: Workspace) -> Iterator[Finding]:
-    """Yield what events of a writer state wrongly; contents that are missing or damaged are found elsewhere."""
+    """Yield wrong statements of a writer's events; missing and damaged contents are reported by other checks."""
     contents = Contents(workspace.fs, workspace.settings.store)
     said = _statements(workspace)
     wrong = []
@@ -70,20 +68,20 @@ def check_digests(workspace: Workspace) -> Iterator[Finding]:
         for statement, content, sha256 in wrong:
             is_inherited = not statement.is_captured and others[statement.sha256] - {statement.claim}
             kind = "content-inherited" if is_inherited else "content-exchanged"
-            yield _finding(workspace, kind, statement, said[statement], content, sha256)
+            yield _digest_finding(workspace, kind, statement, said[statement], content, sha256)
 
 
-def _statements(workspace: Workspace) -> dict[_Statement, _Said]:
-    found: dict[_Statement, _Said] = {}
+def _statements(workspace: Workspace) -> dict[_Statement, _Events]:
+    found: dict[_Statement, _Events] = {}
     for table in readable_tables(workspace, _COLUMNS):
         for statement, said in _in_table(table):
-            former = found.get(statement, _Said(0, said.first_event_id))
+            former = found.get(statement, _Events(0, said.first_event_id))
             first = min(former.first_event_id, said.first_event_id)
-            found[statement] = _Said(former.events + said.events, first)
+            found[statement] = _Events(former.events + said.events, first)
     return found
 
 
-def _in_table(table: pa.Table) -> Iterator[tuple[_Statement, _Said]]:
+def _in_table(table: pa.Table) -> Iterator[tuple[_Statement, _Events]]:
     for claims, attributes in _SIDES:
         column = table.column(claims)
         sha256 = pc.map_lookup(table.column(attributes), DIGEST_ATTRIBUTE, "last")
@@ -97,13 +95,13 @@ def _in_table(table: pa.Table) -> Iterator[tuple[_Statement, _Said]]:
             for row in grouped.to_pylist():
                 claim = ContentClaim(**{name: row[name] for name in _CLAIM})
                 statement = _Statement(claim, row["sha256"], row["source_format"] is not None)
-                yield statement, _Said(row["event_id_count"], row["event_id_min"])
+                yield statement, _Events(row["event_id_count"], row["event_id_min"])
 
 
 def _digests_of_others(
     workspace: Workspace, said: Iterable[_Statement], wanted: set[str]
 ) -> dict[str, set[ContentClaim]]:
-    """Return by digest of which contents it is stated, by the events of any writer."""
+    """Return, by digest, the contents for which events of any writer state it."""
     found: dict[str, set[ContentClaim]] = {sha256: set() for sha256 in wanted}
     others = [other for other in Workspace.all(workspace.settings, workspace.fs) if other.writer != workspace.writer]
     for statements in (said, *map(_statements, others)):
@@ -127,8 +125,8 @@ def _place(statement: _Statement) -> tuple[object, ...]:
     return (claim.container, claim.section, claim.identifier, claim.offset or 0, claim.size or 0, statement.sha256)
 
 
-def _finding(
-    workspace: Workspace, kind: str, statement: _Statement, said: _Said, content: Content, sha256: str
+def _digest_finding(
+    workspace: Workspace, kind: str, statement: _Statement, said: _Events, content: Content, sha256: str
 ) -> Finding:
     offset, more = statement.claim.offset or 0, said.events - 1
     who = f"event {said.first_event_id}" + (f" and {more} more" if more else "")
@@ -169,10 +167,10 @@ def check_section(workspace: Workspace, name: str, level: Level) -> Iterator[Fin
 
 
 def check_claims(workspace: Workspace, level: Level) -> Iterator[Finding]:
-    """Yield the contents that events of a writer speak of and that are not there, or break off; quick looks at none.
+    """Yield the contents that events of a writer refer to and that are missing or cut off; a quick check reads none.
 
-    Deep also compares the digests that events state.
-    What cannot be read of logs and journals is found elsewhere, and so is what is damaged inside of a file.
+    A deep check also compares the digests that events state. Unreadable logs and journals, and damage inside of a
+    file, are reported by other checks.
     """
     if level is Level.QUICK:
         return

@@ -1,7 +1,7 @@
-"""The walk: each piece checked by what knows its kind, at a level, with findings and counts as the result.
+"""The verifier: walks over all check units and collects findings and counts.
 
-Something may be sealed, swept, compacted or expired while it is looked at. What was found wrong is therefore looked at
-a second time, with the catalog of that moment, and only what is still wrong is told.
+Files may be sealed, swept, compacted or expired while they are checked. So a unit with damage is checked a second
+time, with the catalog of that moment, and only what is wrong then is reported.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
 VerifyProgress = Callable[[str, int, int], None]
-"""Is told (writer, bytes done, bytes in all)."""
+"""Called with (writer, bytes done, bytes in all)."""
 
 
 class VerificationReport(msgspec.Struct, kw_only=True):
@@ -52,11 +52,11 @@ class VerificationReport(msgspec.Struct, kw_only=True):
     pieces: int = 0
     bytes: int = 0
     catalogs: dict[str, Any] = msgspec.field(default_factory=dict)
-    """By writer, what was counted on the walk along its catalog."""
+    """By writer, the counts of the walk along its catalog."""
 
     def of(self, writer: str | None) -> list[Finding]:
         """Return the findings of one writer, or with None those of the repository itself."""
-        return [found for found in self.findings if found.writer == writer]
+        return [finding for finding in self.findings if finding.writer == writer]
 
 
 def verify_repository(
@@ -66,17 +66,17 @@ def verify_repository(
     level: Level = Level.DEFAULT,
     progress: VerifyProgress = lambda writer, done, total: None,
 ) -> VerificationReport:
-    """Look at everything and change nothing; damage ends nothing and raises nothing."""
+    """Check everything and change nothing; damage neither ends the walk nor raises."""
     result = VerificationReport(level=level)
-    found: list[tuple[Workspace | None, CheckUnit]] = [(None, piece) for piece in shared_check_units(settings, fs)]
-    found += [(workspace, piece) for workspace in workspaces for piece in writer_check_units(workspace)]
-    total = sum(piece.bytes for _, piece in found)
-    for workspace, piece in found:
-        progress(piece.writer, result.bytes, total)
-        counted = partial(result.catalogs.__setitem__, piece.writer)
-        result.findings += run_check(workspace, piece, settings, fs, level, counted)
+    found: list[tuple[Workspace | None, CheckUnit]] = [(None, unit) for unit in shared_check_units(settings, fs)]
+    found += [(workspace, unit) for workspace in workspaces for unit in writer_check_units(workspace)]
+    total = sum(unit.bytes for _, unit in found)
+    for workspace, unit in found:
+        progress(unit.writer, result.bytes, total)
+        counted = partial(result.catalogs.__setitem__, unit.writer)
+        result.findings += run_check(workspace, unit, settings, fs, level, counted)
         result.pieces += 1
-        result.bytes += piece.bytes
+        result.bytes += unit.bytes
     result.findings += orphans(workspaces, settings, fs)
     progress("", total, total)
     return result
@@ -84,52 +84,52 @@ def verify_repository(
 
 def run_check(
     workspace: Workspace | None,
-    piece: CheckUnit,
+    unit: CheckUnit,
     settings: Settings,
     fs: FileSystem,
     level: Level,
     counted: Callable[[Verification], None] = lambda found: None,
 ) -> list[Finding]:
-    """Return what is wrong with one piece, seen twice if it is damage."""
+    """Return what is wrong with one unit; damage is confirmed by a second check."""
     if workspace is None:
-        return list(_shared(piece, settings, fs, level))
-    found = _tried(workspace, piece, level, counted)
-    if damages(found) and piece.kind != "catalog":
-        found = _tried(workspace, piece, level, counted)
+        return list(_shared(unit, settings, fs, level))
+    found = _tried(workspace, unit, level, counted)
+    if damages(found) and unit.kind != "catalog":
+        found = _tried(workspace, unit, level, counted)
     return found
 
 
-def _shared(piece: CheckUnit, settings: Settings, fs: FileSystem, level: Level) -> Iterator[Finding]:
-    if piece.kind == QUARANTINE:
+def _shared(unit: CheckUnit, settings: Settings, fs: FileSystem, level: Level) -> Iterator[Finding]:
+    if unit.kind == QUARANTINE:
         yield from check_quarantine(fs, settings.quarantine, level)
-    elif piece.kind == RECORDS:
+    elif unit.kind == RECORDS:
         yield from check_records(settings, fs)
     else:
         yield from check_sink(settings, fs, SystemClock(), level)
 
 
 def _tried(
-    workspace: Workspace, piece: CheckUnit, level: Level, counted: Callable[[Verification], None]
+    workspace: Workspace, unit: CheckUnit, level: Level, counted: Callable[[Verification], None]
 ) -> list[Finding]:
     try:
-        return list(_found(workspace, piece, level, counted))
+        return list(_found(workspace, unit, level, counted))
     except (CustodyError, OSError) as error:
-        return [Finding(kind="unreadable", writer=workspace.writer, path=piece.name, message=str(error))]
+        return [Finding.of("unreadable", unit.name, error, writer=workspace.writer)]
 
 
 def _found(
-    workspace: Workspace, piece: CheckUnit, level: Level, counted: Callable[[Verification], None]
+    workspace: Workspace, unit: CheckUnit, level: Level, counted: Callable[[Verification], None]
 ) -> Iterator[Finding]:
-    if piece.kind == "catalog":
+    if unit.kind == "catalog":
         findings, counts = check_catalog(workspace)
         counted(counts)
         yield from findings
         if counts.state is not None:
             yield from check_forgotten(workspace, counts.state)
-    elif piece.kind in _OF_WRITER:
-        yield from _OF_WRITER[piece.kind](workspace, piece.name, level)
+    elif unit.kind in _OF_WRITER:
+        yield from _OF_WRITER[unit.kind](workspace, unit.name, level)
     else:
-        yield from _of_state(workspace, _state(workspace), piece, level)
+        yield from _of_state(workspace, _state(workspace), unit, level)
 
 
 _OF_WRITER: Mapping[str, Callable[[Workspace, str, Level], Iterator[Finding]]] = {
@@ -141,7 +141,7 @@ _OF_WRITER: Mapping[str, Callable[[Workspace, str, Level], Iterator[Finding]]] =
     "leases": lambda at, name, level: check_leases(at),
     "software": lambda at, name, level: _software(at, level),
 }
-"""The pieces of a writer that need not be looked up in its catalog."""
+"""The units of a writer that need not be looked up in its catalog."""
 
 
 def _states(workspace: Workspace) -> Iterator[Finding]:
@@ -155,15 +155,15 @@ def _software(workspace: Workspace, level: Level) -> Iterator[Finding]:
     yield from check_software(workspace.settings, workspace.writer, workspace.fs, workspace.clock, level)
 
 
-def _of_state(workspace: Workspace, state: CatalogState | None, piece: CheckUnit, level: Level) -> Iterator[Finding]:
-    """Check what the catalog lists; what it does not list any more was removed meanwhile."""
+def _of_state(workspace: Workspace, state: CatalogState | None, unit: CheckUnit, level: Level) -> Iterator[Finding]:
+    """Check a unit that the catalog lists; one that it lists no longer was removed meanwhile."""
     if state is None:
         return
-    if piece.kind == "log" and piece.name in state.files:
-        yield from check_log(workspace, state, piece.name, level)
-    elif piece.kind == "shard" and piece.name in state.shards:
-        yield from check_shard(workspace, state, piece.name, level)
-    elif piece.kind == "ids":
+    if unit.kind == "log" and unit.name in state.files:
+        yield from check_log(workspace, state, unit.name, level)
+    elif unit.kind == "shard" and unit.name in state.shards:
+        yield from check_shard(workspace, state, unit.name, level)
+    elif unit.kind == "ids":
         yield from check_ids(workspace, state, level)
         yield from check_versions(workspace, state)
 
@@ -172,4 +172,4 @@ def _state(workspace: Workspace) -> CatalogState | None:
     try:
         return workspace.catalog.load()
     except CustodyError:
-        return None  # found by the check of the catalog
+        return None  # the check of the catalog reports it
