@@ -1,6 +1,7 @@
-"""Room `maintenance`: logs written anew without what was forgotten; everything looked at, and mended.
+"""Room `maintenance`: compaction, verification, the scrub, and repair.
 
-Looking and mending are in `verification`, `scrub` and `repair_repository`, the steps of the maintenance in `steps`.
+`compaction` erases forgotten events and joins small logs (`rewriting`); `verification` checks everything, `scrub` a
+part of it each day, and `repair` mends what they report (`findings`). The steps of a run are in `maintenance_steps`.
 """
 
 from custody.maintenance.claim_refs import (

@@ -1,7 +1,7 @@
-"""Which resource claims events speak of: those of journals, and of every log that a kept revision lists.
+"""References of events to resource claims, from journals and from every log that a kept revision lists.
 
-A content is kept as long as one of them speaks of it. Whoever wants to remove one asks here, and an event that cannot
-be read answers with an error: nobody knows what it speaks of.
+A content is kept as long as one event refers to it. Before a content is removed, its references are counted here; an
+event that cannot be read is an error, because nobody knows what it refers to.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TRIES = 5
 
 
 class ClaimReference(NamedTuple):
-    """How many events speak of a resource claim, and up to which byte of it."""
+    """How many events refer to a resource claim, and up to which byte of it."""
 
     events: int
     end: int
@@ -36,54 +36,52 @@ ClaimReferences = dict[ResourceClaim, ClaimReference]
 
 
 def references_of(tables: Iterable[pa.Table]) -> ClaimReferences:
-    """Return what the events of some tables speak of; columns of claims are enough."""
-    found: ClaimReferences = {}
+    """Return the references of the events in some tables; the columns of claims are enough."""
+    references: ClaimReferences = {}
     for table in tables:
         for column in COLUMNS:
             for container, section, identifier, end, events in _grouped(table.column(column)):
                 resource = ResourceClaim.parse(container, section, identifier)
                 if resource is not None:
-                    _add(found, resource, ClaimReference(events, end))
-    return found
+                    _add(references, resource, ClaimReference(events, end))
+    return references
 
 
 def all_references(workspaces: Iterable[Workspace]) -> ClaimReferences:
-    """Return what is spoken of by any event that is acknowledged, live, or listed by a kept revision.
+    """Return the references of all events that are acknowledged, live, or listed by a kept revision.
 
     Raises:
         CorruptionError, NotFoundError, FormatVersionError: an event cannot be read; or a container of a writer is not
             there, or on another machine: its events may speak of any content.
         StorageError: the disk refuses, or journals change all the time.
     """
-    found: ClaimReferences = {}
+    references: ClaimReferences = {}
     for workspace in workspaces:
         for missing in workspace.missing():
             raise NotFoundError(str(missing))
-        for part in (
-            references_in_journals(workspace),
-            references_in_kept_logs(workspace),
-        ):  # in this order: no event falls in between
+        # Journals first: an event that is rolled over in between is then seen twice, never not at all.
+        for part in (references_in_journals(workspace), references_in_kept_logs(workspace)):
             for resource, reference in part.items():
-                _add(found, resource, reference)
-    return found
+                _add(references, resource, reference)
+    return references
 
 
 def references_in_journals(workspace: Workspace) -> ClaimReferences:
-    """Return what the events speak of that are not swept yet, those of other incarnations included.
+    """Return the references of events whose journals are on disk, those of other incarnations included.
 
-    Raises as `all_references` does, but for containers that are not there.
+    Raises as `all_references` does, except for missing containers.
     """
     for _ in range(_TRIES):
         try:
             return references_of(_journal_tables(workspace))
         except StorageError as error:
             if error.errno != errno.ENOENT:
-                raise  # else one was sealed or swept in this moment
+                raise  # a journal that is gone was just sealed or swept: list them again
     raise StorageError(f"writer {workspace.writer!r}: its journals change all the time. Try again.")
 
 
 def references_in_kept_logs(workspace: Workspace) -> ClaimReferences:
-    """Return what the events of all kept revisions speak of; raises as `all_references` does."""
+    """Return the references of the events of all kept revisions; raises as `all_references` does."""
     paths = sorted(path for path in kept_files(workspace.catalog) if path.endswith(".parquet"))
     return references_of(
         table for path in paths for table in log_claims(EventLog(workspace.fs, workspace.paths.home / path))
@@ -96,7 +94,7 @@ def log_claims(log: EventLog) -> Iterator[pa.Table]:
 
 
 def readable_tables(workspace: Workspace, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield some columns of what can be read of journals and kept logs; what cannot be read is found elsewhere."""
+    """Yield some columns of all readable journals and kept logs; the checks of logs and journals report the others."""
     for group in workspace.ownership.on_disk():
         for path in (*group.sealed, *group.open):
             try:
@@ -113,11 +111,11 @@ def readable_tables(workspace: Workspace, columns: Sequence[str]) -> Iterator[pa
 
 
 def _listed(workspace: Workspace) -> set[str]:
-    """Return the files of all kept revisions; where one cannot be read, those of the newest, if that can."""
+    """Return the files of all kept revisions; when one is unreadable, those of the newest, if it can be read."""
     try:
         return set(kept_files(workspace.catalog))
     except CustodyError:
-        pass  # found elsewhere
+        pass  # the check of the catalog reports it
     try:
         return set(workspace.catalog.load().files)
     except CustodyError:
@@ -134,7 +132,7 @@ def _journal_tables(workspace: Workspace) -> Iterator[pa.Table]:
 
 
 def _grouped(claims: pa.ChunkedArray) -> Iterator[tuple[str, str, str, int, int]]:
-    """Yield (container, section, identifier, greatest end, events) of the claims that are custody's."""
+    """Yield (container, section, identifier, greatest end, events) of custody's own claims."""
     if claims.null_count == len(claims):
         return
     parts = pa.chunked_array(claims.chunks).combine_chunks() if claims.num_chunks != 1 else claims.chunk(0)
@@ -147,6 +145,6 @@ def _grouped(claims: pa.ChunkedArray) -> Iterator[tuple[str, str, str, int, int]
         yield from zip(*columns, strict=True)
 
 
-def _add(found: ClaimReferences, resource: ResourceClaim, reference: ClaimReference) -> None:
-    former = found.get(resource, ClaimReference(0, 0))
-    found[resource] = ClaimReference(former.events + reference.events, max(former.end, reference.end))
+def _add(references: ClaimReferences, resource: ResourceClaim, reference: ClaimReference) -> None:
+    former = references.get(resource, ClaimReference(0, 0))
+    references[resource] = ClaimReference(former.events + reference.events, max(former.end, reference.end))

@@ -1,9 +1,12 @@
-"""Compaction: its units, listed from disk, and what is done with one. Each can be done again with the same result.
+"""Compaction: small logs become one, forgotten events are erased, tombstones without effect and old shards go.
+
+Its units are listed from disk, and each can be done again with the same result. `replace_logs` is also how a repair
+puts a new log in the place of a damaged one.
 
 | unit | reads | writes |
 |---|---|---|
 | some live logs | these logs, the tombstones | one log, its shard, one transaction that replaces the old ones |
-| none | catalog, index folders | one transaction without the tombstones that mean nothing any more; old shards go |
+| none | catalog, index folders | one transaction without the tombstones that have no effect any more; old shards go |
 """
 
 from __future__ import annotations
@@ -49,14 +52,14 @@ from custody.workspace import LogFiles, Workspace
 
 
 class CompactionUnit(msgspec.Struct, frozen=True):
-    """A writer, and the live logs of it that become one; without logs: its tombstones and leftover shards."""
+    """Live logs of a writer that become one; without logs, its tombstones and leftover shards."""
 
     writer: str
     paths: tuple[str, ...] = ()
 
 
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done with a unit: live logs before and after, events that are erased, bytes of logs before and after."""
+    """The result of a unit: live logs before and after, erased events, bytes of logs before and after."""
 
     writer: str
     logs_before: int = 0
@@ -71,9 +74,9 @@ class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def waiting_compactions(workspace: Workspace) -> Iterator[CompactionUnit]:
-    """Yield one writer's units; the one without logs only when there is something to do for it now."""
-    for found in plan_rewrites(workspace):
-        yield CompactionUnit(workspace.writer, found.paths)
+    """Yield one writer's units; the one without logs only when it has something to do now."""
+    for rewrite in plan_rewrites(workspace):
+        yield CompactionUnit(workspace.writer, rewrite.paths)
     if _settling(workspace)[0] or any(leftover_shards(workspace, workspace.catalog.load())):
         yield CompactionUnit(workspace.writer)
 
@@ -84,17 +87,17 @@ def compact_unit(workspace: Workspace, unit: CompactionUnit) -> CompactionReport
     Durability: on return the new files and the transaction survive power loss.
 
     Raises:
-        ConflictError: another process replaced a log, or removed a tombstone, in the meantime: nothing was changed.
-        CorruptionError: a log is damaged: it stays as it is.
-        StorageError: a container of the writer is missing, which may have journals of groups between these logs.
+        ConflictError: another process replaced a log or removed a tombstone in the meantime; nothing was changed.
+        CorruptionError: a log is damaged; it stays as it is.
+        StorageError: a container of the writer is missing; it may hold journals of groups between these logs.
     """
     workspace.require_containers()
     return _rewrite(workspace, unit.paths) if unit.paths else _settle(workspace)
 
 
 def compact(workspace: Workspace) -> Iterator[CompactionReport]:
-    """Do all units of a writer, the logs first; an error stands in the report of its unit."""
-    for unit in [CompactionUnit(workspace.writer, found.paths) for found in plan_rewrites(workspace)]:
+    """Do all units of a writer, the logs first; an error is in the report of its unit."""
+    for unit in [CompactionUnit(workspace.writer, rewrite.paths) for rewrite in plan_rewrites(workspace)]:
         yield _tried(workspace, unit)
     for unit in [unit for unit in waiting_compactions(workspace) if not unit.paths]:
         yield _tried(workspace, unit)
@@ -117,31 +120,30 @@ def _rewrite(workspace: Workspace, paths: Sequence[str]) -> CompactionReport:
         return CompactionReport(writer=workspace.writer, note="its journals are not swept yet")
     if any(is_newer(file.schema_version) for file in files):
         return CompactionReport(writer=workspace.writer, note="left to the newer custody whose columns would be lost")
-    held = hold_conditions(workspace)
-    found = survey_logs(workspace, state, files, held)
-    if len(files) == 1 and not found.erased:
+    holds = hold_conditions(workspace)
+    survey = survey_logs(workspace, state, files, holds)
+    if len(files) == 1 and not survey.erased:
         return CompactionReport(writer=workspace.writer, note="nothing to erase")
-    return replace_logs(workspace, state, files, found, held)
+    return replace_logs(workspace, state, files, survey, holds)
 
 
 def replace_logs(
     workspace: Workspace,
     state: CatalogState,
     files: Sequence[AddFile],
-    found: RewriteSurvey,
-    held: Mapping[str, Condition],
+    survey: RewriteSurvey,
+    holds: Mapping[str, Condition],
     more: Sequence[Action] = (),
     on_damage: OnDamage = refuse,
 ) -> CompactionReport:
-    """Let one new log, or none, take the place of live logs of which `found` says what stays, in one transaction.
+    """Replace live logs by one new log, or by none, in one transaction; `survey` says which events stay.
 
-    `held` is what was surveyed with; `more` goes into the same transaction; `on_damage` was told of the same damage
-    when the logs were surveyed.
+    `holds` and `on_damage` are those of the survey; `more` goes into the same transaction.
 
     Durability: on return the new files and the transaction survive power loss.
 
     Raises:
-        ConflictError: another process replaced one of the logs in the meantime: nothing was changed.
+        ConflictError: another process replaced one of the logs in the meantime; nothing was changed.
     """
     paths = [file.path for file in files]
     shards = shards_covering(state, paths)
@@ -150,16 +152,17 @@ def replace_logs(
     actions += [Action(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
     made: LogFiles | None = None
     size = 0
-    if found.rows:
-        metadata = new_log_metadata(workspace, files, found, attempt)
-        made = rewrite_logs(workspace, state, files, metadata, held, on_damage=on_damage)
+    if survey.rows:
+        metadata = new_log_metadata(workspace, files, survey, attempt)
+        made = rewrite_logs(workspace, state, files, metadata, holds, on_damage=on_damage)
         incarnations = {file.incarnation for file in files}
         known = incarnations.pop() if len(incarnations) == 1 else b""
-        file = add_file(workspace, made, metadata, found.sources, known)
+        file = add_file(workspace, made, metadata, survey.sources, known)
         size = file.size_bytes
         actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, made, metadata))]
-    actions += [*_remnant(workspace, state, files, found), *more]
-    if found.erased:
+    actions += [*_remnant(workspace, state, files, survey), *more]
+    if survey.erased:
+        # The transaction does not apply when a hold was made that the survey did not know.
         actions.append(Action(respect_holds=RespectHolds(names=sorted(state.holds))))
     try:
         after = workspace.catalog.commit(actions, attempt=attempt)
@@ -167,13 +170,14 @@ def replace_logs(
         if made is not None:
             _discard(workspace, made)
         raise
+    # Last: until the transaction is durable, searches need the old shards.
     for shard in shards:
         remove_folder(workspace, workspace.shard_path(shard))
     return CompactionReport(
         writer=workspace.writer,
         logs_before=len(files),
         logs_after=int(made is not None),
-        erased=found.erased,
+        erased=survey.erased,
         bytes_before=sum(file.size_bytes for file in files),
         bytes_after=size,
         revision=after.revision,
@@ -191,16 +195,18 @@ def shards_covering(state: CatalogState, paths: Sequence[str]) -> list[AddShard]
     return shards
 
 
-def _remnant(workspace: Workspace, state: CatalogState, files: Sequence[AddFile], found: RewriteSurvey) -> list[Action]:
-    """Return what has to be known of the erased events: an ingest must not store them again, nor a late rollover."""
+def _remnant(
+    workspace: Workspace, state: CatalogState, files: Sequence[AddFile], survey: RewriteSurvey
+) -> list[Action]:
+    """Return the tombstone that outlives erased events: no ingest and no late rollover may bring them back."""
     groups: set[int] = set()
-    if not found.rows:
+    if not survey.rows:
         replaced = {file.path for file in files}
         elsewhere = {group for path, file in state.files.items() if path not in replaced for group in file.groups}
         groups = {group for file in files for group in file.groups} - elsewhere
-    if not (found.keys or groups):
+    if not (survey.keys or groups):
         return []
-    stone = AddTombstone(erased=found.keys, erased_groups=sorted(groups))
+    stone = AddTombstone(erased=survey.keys, erased_groups=sorted(groups))
     return [Action(add_tombstone=merged_remnant([stone], workspace.clock.now_ms()))]
 
 
@@ -223,11 +229,11 @@ def _settle(workspace: Workspace) -> CompactionReport:
 
 
 def _settling(workspace: Workspace) -> tuple[list[Action], int]:
-    """Return the actions that take away the tombstones which mean nothing any more, and how many those are.
+    """Return the actions that remove tombstones without effect, and how many those are.
 
-    What several compactions left to be known becomes one tombstone.
+    The remnants of several compactions become one tombstone.
     """
-    on_disk = groups_on_disk(workspace)  # before the catalog, so that no event falls in between
+    on_disk = groups_on_disk(workspace)  # before the catalog: a group that is committed in between is seen twice
     state = workspace.catalog.load()
     if state.seal is not None:
         return [], 0
@@ -242,7 +248,7 @@ def _settling(workspace: Workspace) -> tuple[list[Action], int]:
 
 
 def _is_done(workspace: Workspace, state: CatalogState, on_disk: frozenset[int], stone: AddTombstone) -> bool:
-    """Whether nothing that a tombstone means is on disk, and nothing can come: it says before which id it ends."""
+    """Whether no event that a tombstone means is on disk, and none can come: it ends before a certain id."""
     if not stone.before_event_id or any(group < stone.before_event_id for group in on_disk):
         return False
     means = [file for file in state.files.values() if stone in tombstones_for(state, file)]

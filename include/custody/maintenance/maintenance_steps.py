@@ -28,7 +28,7 @@ from custody.workspace import UnitReport, Workspace
 
 
 class MaintenanceUnit(Unit, frozen=True):
-    """A unit that is told by names: paths of logs, a shard, or a piece of a slice of the scrub."""
+    """A unit with the names of what it works on: paths of logs, a shard, or a check unit of a scrub's slice."""
 
     names: tuple[str, ...] = ()
     piece: CheckUnit | None = None
@@ -40,13 +40,13 @@ class MaintenanceUnit(Unit, frozen=True):
 
 
 class MaintenanceReport(UnitReport, frozen=True, kw_only=True):
-    """What became of a unit, and what was found wrong on the way."""
+    """The outcome of a unit, with the findings on the way."""
 
     findings: tuple[Finding, ...] = ()
 
 
 class MaintenanceStep(Step):
-    """A step whose units are told by names, and whose driver may keep something in the end."""
+    """A step of the maintenance; its driver may save something in the end."""
 
     unit_type: ClassVar[type[MaintenanceUnit]] = MaintenanceUnit
     report_type: ClassVar[type[MaintenanceReport]] = MaintenanceReport
@@ -54,7 +54,7 @@ class MaintenanceStep(Step):
     def finish(
         self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
     ) -> list[UnitReport]:
-        """Do what is to be done once all units were tried; return their reports for the run's history."""
+        """Finish the step once all units were tried; return their reports for the run's history."""
         return list(reports)
 
 
@@ -79,7 +79,7 @@ class Compact(MaintenanceStep):
 
 
 class Rebuild(MaintenanceStep):
-    """Builds shards anew that are gone, damaged at their begin, or of other settings."""
+    """Rebuilds shards that are gone, whose header is damaged, or that have other settings."""
 
     name = "rebuild"
     lease = COMPACT_LEASE
@@ -91,7 +91,7 @@ class Rebuild(MaintenanceStep):
                 yield MaintenanceUnit(workspace.writer, names=(name,))
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Build one, unless it was built meanwhile."""
+        """Rebuild one shard, unless another process did."""
         [name] = _names(unit)
         shard = workspace.catalog.settle().shards.get(name)
         if shard is None:
@@ -103,7 +103,7 @@ class Rebuild(MaintenanceStep):
 
 
 class ScrubStep(MaintenanceStep):
-    """Reads what is due of everything."""
+    """Verifies the check units that are due."""
 
     name = "scrub"
     lease = None
@@ -130,7 +130,7 @@ class ScrubStep(MaintenanceStep):
     def finish(
         self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
     ) -> list[UnitReport]:
-        """Keep how far it is and what was found, up to the first piece that could not be looked at."""
+        """Save the scrub's position and the findings, up to the first unit that could not be checked."""
         done: list[CheckUnit] = []
         found: list[Finding] = []
         begun: ScrubSlice | None = None
@@ -143,7 +143,7 @@ class ScrubStep(MaintenanceStep):
         if begun is not None:
             is_end = begun.is_last and len(done) == len(units)
             save_progress(settings, fs or PosixFileSystem(), SystemClock(), begun, done, found, is_end=is_end)
-        # The findings have a place of their own; a report stays a line.
+        # The findings are kept in the scrub's file; a report stays a line.
         return [msgspec.convert(msgspec.to_builtins(report), UnitReport) for report in reports]
 
 

@@ -1,8 +1,8 @@
-"""The scrub: everything that lies on disk is read again and again, a part of it each day.
+"""The scrub: everything on disk is verified again and again, a part of it each day.
 
-A round goes over all pieces in the order of their keys. A run takes the next ones, as many bytes as are due since the
-run before it, so that a round takes the days that the settings say. How far it is, and what this round and the last one
-found, lies in one file that is replaced whole (docs/formats/scrub.md): where the walk is and what it found never part.
+A round goes over all check units in the order of their keys. A run takes the next ones, as many bytes as are due since
+the run before it, so that a round takes the days that the settings say. The position of the scrub and the findings of
+this round and the last one lie in one file that is replaced whole (docs/formats/scrub.md), so that they never diverge.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class ScrubRound(msgspec.Struct, frozen=True, kw_only=True):
     """Findings beyond FINDINGS_MAX."""
 
     def with_found(self, done: Sequence[CheckUnit], found: Sequence[Finding]) -> ScrubRound:
-        """Return the round with some more pieces."""
-        kept = (*self.findings, *found)
+        """Return the round with some more units, and their findings."""
+        findings = (*self.findings, *found)
         return msgspec.structs.replace(
             self,
             pieces=self.pieces + len(done),
             bytes=self.bytes + sum(piece.bytes for piece in done),
-            findings=kept[:FINDINGS_MAX],
-            left_out=self.left_out + max(0, len(kept) - FINDINGS_MAX),
+            findings=findings[:FINDINGS_MAX],
+            left_out=self.left_out + max(0, len(findings) - FINDINGS_MAX),
         )
 
 
 class ScrubState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the scrub is: the round that goes on, the key behind which it goes on, and the last whole round."""
+    """The position of the scrub: the current round, the key behind which it goes on, and the last whole round."""
 
     current: ScrubRound = ScrubRound()
     after: str = ""
@@ -64,17 +64,17 @@ class ScrubState(msgspec.Struct, frozen=True, kw_only=True):
     former: ScrubRound | None = None
 
     def latest(self) -> list[Finding]:
-        """Return what is known, each thing once, the newest first."""
+        """Return the known findings, each once, the newest first."""
         return list({(item.kind, item.path, item.offset): item for item in reversed(self.findings)}.values())
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found in the last round and in this one."""
+        """The findings of the last round and of this one."""
         return (*(self.former.findings if self.former is not None else ()), *self.current.findings)
 
 
 class ScrubSlice(msgspec.Struct, frozen=True):
-    """What one run does: pieces that follow a key in a round; `is_last` when the round ends with them."""
+    """The units of one run: those that follow a key in a round; `is_last` when the round ends with them."""
 
     round: int
     after: str
@@ -88,7 +88,7 @@ def encode_scrub(scrub: ScrubState) -> bytes:
 
 
 def decode_scrub(data: bytes, where: object) -> ScrubState:
-    """Return what a file says.
+    """Return the state in a file's bytes.
 
     Raises:
         FormatVersionError: it is of another version.
@@ -96,17 +96,17 @@ def decode_scrub(data: bytes, where: object) -> ScrubState:
     """
     if data[:7] == PREAMBLE[:7] and data[7:8] not in (b"", PREAMBLE[7:8]):
         raise FormatVersionError(f"{where} @7: expected scrub version 1, got {data[7]}. Use a newer custody.")
-    found = list(frames(data, len(PREAMBLE))) if data.startswith(PREAMBLE) else []
-    if len(found) != 1 or not isinstance(found[0], Frame) or found[0].is_part:
+    records = list(frames(data, len(PREAMBLE))) if data.startswith(PREAMBLE) else []
+    if len(records) != 1 or not isinstance(records[0], Frame) or records[0].is_part:
         raise CorruptionError(
             f"{where} @0: expected how far the scrub is, with its checksum, got other bytes. "
             "Remove the file: the scrub then begins a new round."
         )
-    return msgspec.json.decode(found[0].payload, type=ScrubState)
+    return msgspec.json.decode(records[0].payload, type=ScrubState)
 
 
 def read_scrub(settings: Settings, fs: FileSystem) -> ScrubState:
-    """Return how far the scrub is; raises as `decode_scrub` does."""
+    """Return the position of the scrub; raises as `decode_scrub` does."""
     path = settings.maintenance_folder / SCRUB_FILE
     return decode_scrub(fs.read(path), path) if fs.exists(path) else ScrubState()
 
@@ -114,31 +114,31 @@ def read_scrub(settings: Settings, fs: FileSystem) -> ScrubState:
 def next_slice(
     settings: Settings, fs: FileSystem, clock: Clock, *, bytes_max: int | None = None, whole: bool = False
 ) -> tuple[ScrubState, ScrubSlice]:
-    """Return how far the scrub is and what a run does now: what is due, or `bytes_max`, or all that is left.
+    """Return the position of the scrub and the units of a run now: what is due, or `bytes_max`, or the whole rest.
 
-    A file of the scrub that is damaged begins a new round: it holds nothing that a walk does not find again.
+    A damaged scrub file begins a new round: it holds nothing that a walk does not find again.
     """
     try:
         scrub = read_scrub(settings, fs)
     except CorruptionError:
         scrub = ScrubState()
     workspaces = _workspaces(settings, fs, clock)
-    found = [*shared_check_units(settings, fs), *(piece for item in workspaces for piece in writer_check_units(item))]
-    found.sort(key=lambda piece: piece.key)
-    left = [piece for piece in found if piece.key > scrub.after]
-    quota = _quota(settings, clock, scrub, sum(piece.bytes for piece in found)) if bytes_max is None else bytes_max
+    units = [*shared_check_units(settings, fs), *(unit for item in workspaces for unit in writer_check_units(item))]
+    units.sort(key=lambda unit: unit.key)
+    left = [unit for unit in units if unit.key > scrub.after]
+    quota = _quota(settings, clock, scrub, sum(unit.bytes for unit in units)) if bytes_max is None else bytes_max
     chosen: list[CheckUnit] = []
-    taken = 0
-    for piece in left:
-        if chosen and taken >= quota and not whole:
+    chosen_bytes = 0
+    for unit in left:
+        if chosen and chosen_bytes >= quota and not whole:
             break
-        chosen.append(piece)
-        taken += piece.bytes
+        chosen.append(unit)
+        chosen_bytes += unit.bytes
     return scrub, ScrubSlice(scrub.current.number, scrub.after, tuple(chosen), len(chosen) == len(left))
 
 
 def scrub_unit(settings: Settings, fs: FileSystem, clock: Clock, piece: CheckUnit) -> list[Finding]:
-    """Return what is wrong with one piece."""
+    """Return the findings of one unit."""
     workspace = Workspace(settings, piece.writer, fs, clock) if piece.writer else None
     return run_check(workspace, piece, settings, fs, SCRUB_LEVEL)
 
@@ -153,9 +153,9 @@ def save_progress(
     *,
     is_end: bool,
 ) -> ScrubState:
-    """Keep that the pieces were looked at, and what was found; with `is_end` the round is over.
+    """Write down that units were checked, with their findings; with `is_end` the round is over.
 
-    When another run has come further in the meantime nothing is changed.
+    Nothing is changed when another run has come further in the meantime.
 
     Durability: on return it survives power loss.
     """
@@ -171,13 +171,13 @@ def save_progress(
     if is_end:
         ended = current.with_found((), list(orphans(_workspaces(settings, fs, clock), settings, fs)))
         ended = msgspec.structs.replace(ended, finished_ms=now)
-        made = ScrubState(current=ScrubRound(number=ended.number + 1), last_run_ms=now, former=ended)
+        saved = ScrubState(current=ScrubRound(number=ended.number + 1), last_run_ms=now, former=ended)
     else:
         after = max((piece.key for piece in done), default=scrub.after)
-        made = ScrubState(current=current, after=after, last_run_ms=now, former=scrub.former)
+        saved = ScrubState(current=current, after=after, last_run_ms=now, former=scrub.former)
     fs.make_directory(settings.maintenance_folder)
-    fs.write_durably(settings.maintenance_folder / SCRUB_FILE, encode_scrub(made))
-    return made
+    fs.write_durably(settings.maintenance_folder / SCRUB_FILE, encode_scrub(saved))
+    return saved
 
 
 def scrub_once(
@@ -190,9 +190,9 @@ def scrub_once(
     save_bytes: int = _SAVE_BYTES,
     on_piece: Callable[[int, int], None] = lambda done, total: None,
 ) -> ScrubState:
-    """Do one run in this process; how far it came is kept every `save_bytes`, so that little is done twice.
+    """Do one run in this process; its position is saved every `save_bytes`, so that little is done twice.
 
-    `on_piece` is told (bytes done, bytes in all) of the run.
+    `on_piece` is called with (bytes done, bytes in all) of the run.
     """
     scrub, begun = next_slice(settings, fs, clock, bytes_max=bytes_max, whole=whole)
     total = sum(piece.bytes for piece in begun.pieces)
@@ -220,7 +220,7 @@ def is_scrub_behind(settings: Settings, scrub: ScrubState, now_ms: int) -> bool:
 
 
 def _quota(settings: Settings, clock: Clock, scrub: ScrubState, total: int) -> int:
-    """Return how many bytes are due: a day's part when there was no run before."""
+    """Return how many bytes are due; without a run before, a day's part."""
     since = _DAY_MS if scrub.last_run_ms is None else max(0, clock.now_ms() - scrub.last_run_ms)
     due = -int(-total * since // (settings.maintenance.scrub_days * _DAY_MS))
     return min(due, settings.maintenance.scrub_bytes_per_run)

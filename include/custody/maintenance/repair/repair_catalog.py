@@ -1,4 +1,8 @@
-"""Repairs of a catalog, so that it can be read and says what of it was lost."""
+"""Repairs of a catalog: afterwards it can be read, and says what of it was lost.
+
+An answer may give out more than before when transactions that forgot or expired something are lost. Such a repair is
+refused unless it is accepted explicitly.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +31,12 @@ from custody.workspace import Workspace
 
 
 def mend_chain(workspace: Workspace, *, accept_loss: bool) -> str:
-    """Let the catalog end where it can be read, with what of the rest still applies, and write a checkpoint.
+    """End the catalog where it can be read, apply again what of the rest still applies, and write a checkpoint.
 
     Logs that the pipeline has yet to publish are left to it: one of them alone would make its whole group live.
 
     Raises:
-        ConflictError: an answer may give out more afterwards, and `accept_loss` does not say that this is accepted.
+        ConflictError: answers may give out more afterwards, and `accept_loss` is not set.
     """
     require_accepted(plan_chain_repair(workspace).more, accept_loss=accept_loss)
     containers = [str(path) for path in workspace.settings.repository.containers]
@@ -46,12 +50,12 @@ def mend_chain(workspace: Workspace, *, accept_loss: bool) -> str:
 
 
 def plan_chain_repair(workspace: Workspace) -> RepairPlan:
-    """Return what `mend_chain` would do."""
+    """Return the plan of `mend_chain`."""
     return plan_repair(workspace.catalog, unpublished_logs(workspace))
 
 
 def require_accepted(more: Sequence[str], *, accept_loss: bool) -> None:
-    """Raise ConflictError when answers may give out more afterwards, and nobody says that this is accepted."""
+    """Raise ConflictError when answers may give out more afterwards and this is not accepted."""
     if more and not accept_loss:
         raise ConflictError(
             f"what was forgotten or expired may be given out again: {'; '.join(more)}. "
@@ -60,7 +64,7 @@ def require_accepted(more: Sequence[str], *, accept_loss: bool) -> None:
 
 
 def forget_again(workspace: Workspace, names: list[str]) -> str:
-    """Tell the catalog again what it lost: tombstones and marks of which only the second copies know."""
+    """Add to the catalog the tombstones and marks that it lost and of which only the second copies know."""
     catalog = workspace.catalog
     state = catalog.settle()
     copies = Forgotten(catalog.objects).read()
@@ -76,7 +80,7 @@ def forget_again(workspace: Workspace, names: list[str]) -> str:
 
 
 def write_copies(workspace: Workspace) -> str:
-    """Write the second copies that are missing or damaged from what the catalog says; damaged ones are moved aside."""
+    """Write missing and damaged second copies anew from the catalog; damaged ones are moved aside."""
     catalog = workspace.catalog
     state, forgotten = catalog.settle(), Forgotten(catalog.objects)
     copies = forgotten.read()
@@ -96,7 +100,7 @@ def write_copies(workspace: Workspace) -> str:
 
 
 def unpublished_logs(workspace: Workspace) -> set[str]:
-    """Return the paths of logs whose groups have journals or a staged unit on disk: nothing committed them yet."""
+    """Return the paths of uncommitted logs: those whose groups have journals or a staged unit on disk."""
     on_disk = {group.first_event_id for group in workspace.groups()}
     for manifest in workspace.manifests():
         on_disk.update(manifest.groups)
@@ -116,7 +120,7 @@ def set_object_aside(workspace: Workspace, where: str) -> str:
 
 
 def note_history(workspace: Workspace, revisions: list[int]) -> str:
-    """Say in the catalog that old transactions cannot be read any more; their objects stay as they are."""
+    """Note in the catalog that old transactions are unreadable; their objects stay as they are."""
     named = ", ".join(map(str, revisions))
     note = Note(kind=Note.REPAIRED, text=f"the transactions {named} are damaged or missing", lost_revisions=revisions)
     workspace.catalog.settle()
@@ -130,7 +134,7 @@ def write_new_checkpoint(workspace: Workspace) -> str:
 
 
 def list_again(workspace: Workspace, paths: list[str]) -> str:
-    """List logs whose transactions are lost, from their footers, with shards that the index step builds."""
+    """List logs of lost transactions again, from their footers, with shards that the index step builds."""
     state = workspace.catalog.settle()
     ready = {path for path in paths if path not in state.files} - unpublished_logs(workspace)
     scanned = scan(workspace.catalog.objects, hashes=True, leave_out=set(state.files))
@@ -148,7 +152,7 @@ def list_again(workspace: Workspace, paths: list[str]) -> str:
 
 
 def note_ids(workspace: Workspace) -> str:
-    """Say in the catalog that ids which nothing holds and nothing explains are lost.
+    """Note in the catalog that ids which nothing holds and nothing explains are lost.
 
     Raises:
         StorageError: a container is missing, which may hold them.

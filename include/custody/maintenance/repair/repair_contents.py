@@ -1,7 +1,7 @@
-"""Repairs of resource claims: a content that its event vouches for gets its record back, and a file its head.
+"""Repairs of resource claims: headers and records are written anew around contents that events vouch for.
 
-Of a content there is one copy, so that damaged bytes of it stay damaged. What surrounds contents can be written anew:
-the digest in the event says that the content is whole, and its checksums follow from it.
+There is one copy of a content, so its damaged bytes stay damaged. What surrounds it can be written anew: the digest in
+an event proves that the content is whole, and its checksums follow from it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from custody.workspace import Workspace
 
 _COLUMNS = ["content_claim", "updated_attributes"]
 Voucher = tuple[int, int, str]
-"""Offset, length and SHA-256 of a content, as an event says."""
+"""Offset, length and SHA-256 of a content, as an event states them."""
 
 
 def mend_claim(workspace: Workspace, name: str) -> str:
-    """Write a resource claim anew, with the head and the records that it lacks; `name` is its path on the store.
+    """Write a resource claim anew with the header and the records that it lacks; `name` is its path on the store.
 
-    Durability: on return the file survives power loss, and what it had in their place, in the quarantine; its contents
-    lie where they lay.
+    Contents keep their places. The bytes that are overwritten go to the quarantine first.
+
+    Durability: on return the file and the entries of the quarantine survive power loss.
 
     Raises:
         NotFoundError: no event vouches for anything that could be mended; the file is as it was.
-        LockedError: the writer that may append to the file lives.
+        LockedError: the writer that may append to the file is alive.
     """
     writer, _, container, section, identifier = PurePath(name).parts
     resource = ResourceClaim(writer, container, section, identifier)
@@ -66,15 +67,15 @@ def mend_claim(workspace: Workspace, name: str) -> str:
 
 
 def _vouchers(workspace: Workspace, resource: ResourceClaim) -> set[Voucher]:
-    """Return what readable events say of the contents of a file."""
-    found: set[Voucher] = set()
+    """Return the vouchers of readable events for the contents of a file."""
+    vouchers: set[Voucher] = set()
     for other in Workspace.all(workspace.settings, workspace.fs):
         for table in readable_tables(other, _COLUMNS):
             for row in table.filter(_speaks_of(table.column("content_claim"), resource)).to_pylist():
                 claim, sha256 = row["content_claim"], dict(row["updated_attributes"]).get(DIGEST_ATTRIBUTE)
                 if sha256 is not None and claim["offset"] is not None and claim["size"] is not None:
-                    found.add((claim["offset"], claim["size"], sha256))
-    return found
+                    vouchers.add((claim["offset"], claim["size"], sha256))
+    return vouchers
 
 
 def _speaks_of(claims: pa.ChunkedArray, resource: ResourceClaim) -> pa.ChunkedArray:
@@ -94,7 +95,7 @@ def _is_whole(data: bytes, voucher: Voucher) -> bool:
 
 
 def _key(data: bytes, path: Path, vouched: list[Voucher]) -> bytes:
-    """Return what the records of a file begin with: as its head says, or one of them."""
+    """Return the bytes that each record of a file begins with: from its header, or from a whole record."""
     try:
         return read_header(memoryview(data), path)[0].key
     except CorruptionError:

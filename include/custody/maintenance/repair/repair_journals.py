@@ -26,9 +26,9 @@ from custody.workspace import Workspace, rollover_lease
 
 
 def roll_over(workspace: Workspace, first_event_id: int) -> str:
-    """Take a damaged group through the pipeline: its damaged bytes go to the quarantine, its other events become live.
+    """Roll over a damaged group: its damaged bytes go to the quarantine, its other events become live.
 
-    First the catalog is told which ids are lost.
+    First the loss is noted in the catalog.
 
     Raises:
         LockedError: a live writer holds the group's open journal, or another attempt works on the writer's files.
@@ -53,7 +53,7 @@ def roll_over(workspace: Workspace, first_event_id: int) -> str:
 
 
 def rename_journal(workspace: Workspace, path: Path) -> str:
-    """Give a journal the name of the group that its header names; its number becomes one that is free.
+    """Rename a journal to the group that its header names, with the next free number.
 
     Raises:
         NotFoundError: it is gone, or its header cannot be read.
@@ -78,11 +78,11 @@ def rename_journal(workspace: Workspace, path: Path) -> str:
 
 
 def restore_state(workspace: Workspace, path: Path) -> str:
-    """Write a container's STATE anew from what the other containers know; without any it is made at the next start.
+    """Write a container's STATE anew from those of the other containers; without any, the next start makes it.
 
     Raises:
-        LockedError: the writer lives.
-        ConflictError: several containers are missing, so that nobody knows which one this is.
+        LockedError: the writer is alive.
+        ConflictError: several containers are missing, so that this one cannot be told from the others.
     """
     fs, roots = workspace.fs, workspace.settings.containers
     with fs.lock(lock_path(roots, workspace.writer)):
@@ -106,7 +106,7 @@ def restore_state(workspace: Workspace, path: Path) -> str:
 
 
 def redo_unit(workspace: Workspace, first_group: int) -> str:
-    """Remove a damaged staged unit: its journals, which stay until its logs are live, make it again.
+    """Remove a damaged staged unit; the rollover makes it again from its journals, which stay until its logs are live.
 
     Raises:
         NotFoundError: its journals are gone; nothing was removed.
@@ -137,9 +137,9 @@ def _group(workspace: Workspace, first_event_id: int) -> Group:
 
 
 def _missing(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
-    """Return the ids between a group's first and last one that no record holds, as far as its journals tell the last.
+    """Return the ids between a group's first and last one that no record holds.
 
-    The last one is told by the end records, and by the group that follows when an end record is damaged.
+    The end records tell the last one; when one of them is damaged, the group that follows does.
     """
     held = [(first, first + count - 1) for first, count in record_ranges(workspace, group)]
     ends = [read_end(workspace.fs, path) for path in group.sealed]

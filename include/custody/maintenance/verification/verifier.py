@@ -45,7 +45,7 @@ VerifyProgress = Callable[[str, int, int], None]
 
 
 class VerificationReport(msgspec.Struct, kw_only=True):
-    """What a walk found; `writer_check_units` and `bytes` are what was looked at."""
+    """The result of a walk; `pieces` and `bytes` count what was checked."""
 
     level: Level
     findings: list[Finding] = msgspec.field(default_factory=list)
@@ -68,10 +68,10 @@ def verify_repository(
 ) -> VerificationReport:
     """Check everything and change nothing; damage neither ends the walk nor raises."""
     result = VerificationReport(level=level)
-    found: list[tuple[Workspace | None, CheckUnit]] = [(None, unit) for unit in shared_check_units(settings, fs)]
-    found += [(workspace, unit) for workspace in workspaces for unit in writer_check_units(workspace)]
-    total = sum(unit.bytes for _, unit in found)
-    for workspace, unit in found:
+    units: list[tuple[Workspace | None, CheckUnit]] = [(None, unit) for unit in shared_check_units(settings, fs)]
+    units += [(workspace, unit) for workspace in workspaces for unit in writer_check_units(workspace)]
+    total = sum(unit.bytes for _, unit in units)
+    for workspace, unit in units:
         progress(unit.writer, result.bytes, total)
         counted = partial(result.catalogs.__setitem__, unit.writer)
         result.findings += run_check(workspace, unit, settings, fs, level, counted)
@@ -88,15 +88,16 @@ def run_check(
     settings: Settings,
     fs: FileSystem,
     level: Level,
-    counted: Callable[[Verification], None] = lambda found: None,
+    counted: Callable[[Verification], None] = lambda counts: None,
 ) -> list[Finding]:
     """Return what is wrong with one unit; damage is confirmed by a second check."""
     if workspace is None:
         return list(_shared(unit, settings, fs, level))
-    found = _tried(workspace, unit, level, counted)
-    if damages(found) and unit.kind != "catalog":
-        found = _tried(workspace, unit, level, counted)
-    return found
+    findings = _try(workspace, unit, level, counted)
+    if damages(findings) and unit.kind != "catalog":
+        # Another process may have changed the files during the check; the walk of a catalog allows for that itself.
+        findings = _try(workspace, unit, level, counted)
+    return findings
 
 
 def _shared(unit: CheckUnit, settings: Settings, fs: FileSystem, level: Level) -> Iterator[Finding]:
@@ -108,16 +109,14 @@ def _shared(unit: CheckUnit, settings: Settings, fs: FileSystem, level: Level) -
         yield from check_sink(settings, fs, SystemClock(), level)
 
 
-def _tried(
-    workspace: Workspace, unit: CheckUnit, level: Level, counted: Callable[[Verification], None]
-) -> list[Finding]:
+def _try(workspace: Workspace, unit: CheckUnit, level: Level, counted: Callable[[Verification], None]) -> list[Finding]:
     try:
-        return list(_found(workspace, unit, level, counted))
+        return list(_check(workspace, unit, level, counted))
     except (CustodyError, OSError) as error:
         return [Finding.of("unreadable", unit.name, error, writer=workspace.writer)]
 
 
-def _found(
+def _check(
     workspace: Workspace, unit: CheckUnit, level: Level, counted: Callable[[Verification], None]
 ) -> Iterator[Finding]:
     if unit.kind == "catalog":
