@@ -1,7 +1,7 @@
-"""The ledger: which files were taken from the landing folders, each with what became of it.
+"""The ledger of the landing folders: an entry for each file that was ingested, with the result.
 
-It saves reading a file again, and says what happened to it. It is not what keeps an event from being stored twice:
-that is the event's identity, so a ledger that is lost costs time and nothing else.
+It saves reading a file again, and tells what happened to it. It does not keep events from being stored twice: their
+identity does, so a lost ledger costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FAN_OUT = 2
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was ingested to its end: what it was then, and what became of its events."""
+    """A file that was ingested to its end: its size and time then, and the counts of its events."""
 
     file: str
     bytes: int
@@ -43,7 +43,7 @@ class LandingLedger:
         self._folder = folder
 
     def path(self, file: Path) -> Path:
-        """Return where the entry of a file belongs; the file's own name never becomes a part of it."""
+        """Return the path of a file's entry; a name from outside never becomes part of it."""
         digest = hashlib.sha256(str(file).encode("utf-8", "surrogateescape")).hexdigest()[:32]
         return self._folder / digest[:_FAN_OUT] / f"{digest}.json"
 
@@ -60,7 +60,7 @@ class LandingLedger:
         return decode_ledger_entry(self._fs.read(path), path)
 
     def add(self, file: Path, entry: LedgerEntry) -> None:
-        """Write a file down as taken.
+        """Write the entry of a file.
 
         Durability: on return the entry survives power loss.
         """

@@ -1,6 +1,6 @@
-"""Which folders belong to an interval of time: a template with the parts of a date, as producers write by the hour.
+"""Scan of the landing folders of an interval: which files wait to be ingested, and which are still being written.
 
-A look into the landing folders of an interval: which files wait, and which are still being written.
+A template with parts of a date names the folders of an interval, since producers write a folder an hour or a day.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ def folders_of(template: Path, interval: Interval) -> list[Path]:
     A template without parts of a date is one folder, which every interval has.
 
     Raises:
-        InvalidInputError: the interval has too many folders to look into.
+        InvalidInputError: the interval has too many folders.
     """
-    found: dict[Path, None] = {}
+    folders: dict[Path, None] = {}
     for moment in _moments(str(template), interval):
-        found[Path(moment.strftime(str(template)))] = None
-        if len(found) > _FOLDERS_MAX:
+        folders[Path(moment.strftime(str(template)))] = None
+        if len(folders) > _FOLDERS_MAX:
             raise InvalidInputError(
                 f"interval {interval}: expected at most {_FOLDERS_MAX} landing folders. Name a shorter interval."
             )
-    return list(found)
+    return list(folders)
 
 
 def _moments(template: str, interval: Interval) -> Iterator[datetime]:
-    """Yield a moment in each folder: the start, then the beginning of every finest part up to the end."""
+    """Yield a moment in each folder: the start, then the beginning of every minute, hour or day up to the end."""
     parts = date_parts(template)
     yield interval.start
     if not parts:
@@ -103,12 +103,12 @@ class LandedFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """The path of the file."""
         return Path(text_as_name(self.file))
 
     @property
     def waits(self) -> bool:
-        """Whether the file is whole and was not ingested as it is now."""
+        """Whether the file is complete, and was not ingested in its present state."""
         same = self.taken is not None and (self.taken.bytes, self.taken.modified_ms) == (self.bytes, self.modified_ms)
         return self.is_quiet and not same
 
@@ -116,7 +116,7 @@ class LandedFile(msgspec.Struct, frozen=True, kw_only=True):
 def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms: int) -> list[LandedFile]:
     """Return the files of events in an interval's landing folders, in the order in which they are ingested.
 
-    The folders of `landing.late_minutes` before the interval are looked into, too.
+    The folders of the `landing.late_minutes` before the interval are scanned, too.
 
     Raises:
         ConfigurationError: the repository has no landing folder.
@@ -129,7 +129,7 @@ def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms:
     ledger = LandingLedger(fs, settings.landed)
     quiet_ms = int(settings.landing.quiet_seconds * 1000)
     suffixes = tuple(settings.landing.suffixes)
-    found = []
+    files = []
     late = timedelta(minutes=settings.landing.late_minutes)
     wider = Interval(interval.start - late, interval.end)
     for folder in folders_of(settings.root / settings.landing.folder, wider):
@@ -145,5 +145,5 @@ def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms:
                 is_quiet=now_ms - modified >= quiet_ms,
                 taken=ledger.find(path),
             )
-            found.append(entry)
-    return found
+            files.append(entry)
+    return files

@@ -1,4 +1,4 @@
-"""Room `quarantine`: rejected input, kept for inspection and for another try."""
+"""Room `quarantine`: rejected input and damaged bytes, kept for inspection and for another attempt."""
 
 from custody.quarantine.store import Quarantine, QuarantineEntry, keep_cut, keep_evidence
 

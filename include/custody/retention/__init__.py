@@ -1,4 +1,8 @@
-"""Room `retention`: what is too old, or has no room, goes; what is held stays."""
+"""Room `retention`: events expire by age or for want of room, unless a hold keeps them.
+
+`planning` chooses what expires (`rules`, `candidates`, `disk_usage`) and marks it in the catalog; `deletion`,
+`unused_contents` and `swh_builds` delete files afterwards. The steps of a pass are in `retention_steps`.
+"""
 
 from custody.retention.candidates import HeldLog
 from custody.retention.disk_usage import DiskUse, measure_disk

@@ -1,15 +1,14 @@
-"""The plan: which live logs go, and why. Looking changes nothing; what is applied is this plan.
+"""The retention plan: which live logs expire, and why; and marking, which carries it out in the catalog.
 
-First go the logs of which every event is too old. If that leaves more on disk than the limit, the oldest ones go, each
-writer's in the order of their ids and the writers merged by time, until the lower mark is reached. A log with a held
-event stays, and so does one whose journals or staged unit are still there. Files that wait for their deletion count as
-gone already: no event goes in their place.
+First go the logs of which every event is too old. If more than the limit is left on disk, the oldest logs go, each
+writer's in the order of their ids and the writers merged by time, until the lower watermark is reached. A log with a
+held event stays, and so does one whose journals or staged unit are still there. Files that wait for their deletion
+count as gone already: no event goes in their place.
 
-Marking: one transaction a writer takes what the plan chose out of the catalog. Nothing is deleted here.
-
-From that transaction on no reader finds the events; one that has begun still finds the files. The transaction says
-which holds it knew, so that it does not apply when another was made meanwhile. Its mark names the files until they are
-deleted, and the journal groups for as long as a rollover that was held up could bring them back.
+Marking takes the chosen logs out of the catalog, in one transaction a writer; no file is deleted here. From then on no
+reader finds the events; a reader that has begun still finds the files. The transaction names the holds that it knew, so
+that it does not apply when another was made meanwhile. Its mark names the files until they are deleted, and the journal
+groups for as long as a delayed rollover could bring them back.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ BY_SIZE = "size"
 
 
 class Expiring(msgspec.Struct, frozen=True, kw_only=True):
-    """A live log that goes; times in ms since the epoch, bytes on disk with its shards and contents."""
+    """A live log that expires; times in ms since the epoch, bytes on disk with its shards and contents."""
 
     writer: str
     path: str
     why: str
-    """`age`: every event of it is too old; `size`: it is among the oldest, and room is needed."""
+    """`age`: all its events are too old; `size`: it is among the oldest, and room is needed."""
     events: int
     first_event_id: int
     last_event_id: int
@@ -65,21 +64,21 @@ class Expiring(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetentionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass of retention would do at `now_ms`; sizes in bytes."""
+    """The effect of a retention pass at `now_ms`; sizes in bytes."""
 
     now_ms: int
     limit_bytes: int | None
     used_bytes: int
     """On disk now, everything counted."""
     waiting_bytes: int
-    """Of these, what is not live any more and waits for its deletion."""
+    """The part of it that is live no longer and waits for its deletion."""
     after_bytes: int
-    """On disk when the plan was carried out and what waits is deleted."""
+    """On disk once the plan is carried out and the waiting files are deleted."""
     expiring: tuple[Expiring, ...]
     held: tuple[HeldLog, ...]
-    """Logs that would have gone but for a hold."""
+    """Logs that would expire but for a hold."""
     hiding: tuple[Hiding, ...]
-    """Rules from which on events are hidden that lie in logs which stay."""
+    """Rules that begin to hide events of logs that stay."""
     problem: str | None = None
     """Why the limit cannot be kept, None when it can."""
 
@@ -91,7 +90,7 @@ class RetentionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class ExpiryChoice:
-    """What was chosen: the logs that go by writer, and the writers as they were looked at."""
+    """The plan, and what it was made from: the logs that go by writer, and the candidates of each writer."""
 
     plan: RetentionPlan
     writers: dict[str, ExpiryCandidates]
@@ -99,16 +98,16 @@ class ExpiryChoice:
 
 
 def choose_expired(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequence[Workspace]) -> ExpiryChoice:
-    """Look at everything and choose what goes."""
+    """Look at all writers and choose what expires."""
     now_ms = clock.now_ms()
     chosen = settings.retention
-    keeping = AgePolicy(now_ms, chosen.age_max_ms, chosen.keep_rules)
-    surveyed = [ExpiryCandidates.of(item, keeping, hold_conditions(item, workspaces)) for item in workspaces]
+    policy = AgePolicy(now_ms, chosen.age_max_ms, chosen.keep_rules)
+    surveyed = [ExpiryCandidates.of(item, policy, hold_conditions(item, workspaces)) for item in workspaces]
     use = measure_disk(settings, fs)
     contents = ContentUse(settings, fs, clock, surveyed)
     waiting = sum(waiting_bytes(item, now_ms) for item in workspaces)
     is_over = chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max
-    if is_over and use.kinds.get("content"):  # all claims are read: not as long as there is room
+    if is_over and use.kinds.get("content"):  # reads the claims of all events, so only when room is needed
         waiting += contents.unused_bytes
     if is_over and use.kinds.get("software"):
         waiting += sum(
@@ -134,7 +133,7 @@ def choose_expired(settings: Settings, fs: FileSystem, clock: Clock, workspaces:
 
 
 def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
-    """Return the bytes of a writer that are not live any more and will be deleted: marked, in the trash, or garbage."""
+    """Return the bytes of a writer's files that are live no longer and will be deleted: marked, trash, or garbage."""
     state, objects = workspace.catalog.load(), workspace.catalog.objects
     live = {path for file in state.files.values() for path in (file.path, file.toc_path)}
     marked = {path for mark_expired in state.marks.values() for path in mark_expired.paths}
@@ -151,7 +150,7 @@ def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
 
 
 class _Chooser:
-    """Chooses logs of several writers; the room of a shard, or of contents, counts with the last log that leaves it."""
+    """Chooses logs of several writers; the room of a shard, or of contents, counts with its last log."""
 
     def __init__(self, writers: Sequence[ExpiryCandidates], contents: ContentUse) -> None:
         self._writers = writers
@@ -162,17 +161,17 @@ class _Chooser:
         self.freed = 0
 
     def by_age(self) -> None:
-        """Choose the logs of which every event is too old."""
+        """Choose the logs whose events are all too old."""
         for writer in self._writers:
             for file in writer.candidates:
                 if writer.is_expired(file):
                     self._try(writer, file, BY_AGE)
 
-    def by_size(self, wanted_bytes: int) -> None:
+    def by_size(self, needed_bytes: int) -> None:
         """Choose the oldest logs until so many bytes are freed."""
         queues = [self._queue(number, writer) for number, writer in enumerate(self._writers)]
         for _, number, _, file in heapq.merge(*queues):
-            if self.freed >= wanted_bytes:
+            if self.freed >= needed_bytes:
                 return
             self._try(self._writers[number], file, BY_SIZE)
 
@@ -209,10 +208,10 @@ class _Chooser:
 
 
 def _hiding(writers: Sequence[ExpiryCandidates]) -> Iterator[Hiding]:
-    found = {(stone.reason, stone.to_time_ms) for writer in writers for stone in writer.hiding[1]}
+    added = {(stone.reason, stone.to_time_ms) for writer in writers for stone in writer.hiding[1]}
     dropped = {(stone.reason, 0) for writer in writers for stone in writer.hiding[0]}
-    dropped -= {(reason, 0) for reason, _ in found}
-    for reason, before_ms in sorted(found | dropped):
+    dropped -= {(reason, 0) for reason, _ in added}
+    for reason, before_ms in sorted(added | dropped):
         yield Hiding(rule=reason.removeprefix("retention: "), before_ms=before_ms)
 
 
@@ -229,7 +228,7 @@ def _problem(limit: int | None, after: int, use: DiskUse, held: Sequence[HeldLog
 
 
 def mark_expired(choice: ExpiryChoice) -> dict[str, int]:
-    """Carry out what was chosen; return the revision of each writer's transaction.
+    """Carry out a choice; return the revision of each writer's transaction.
 
     Durability: on return the transactions survive power loss. On raise some writers may be done: plan again.
 
@@ -238,7 +237,7 @@ def mark_expired(choice: ExpiryChoice) -> dict[str, int]:
     """
     revisions = {}
     for name, writer in choice.writers.items():
-        writer.workspace.catalog.settle()  # what a process committed that died may be all that there is to do
+        writer.workspace.catalog.settle()  # a transaction of a process that died may have done all this already
         actions = list(_actions(writer, choice.gone.get(name, {}), choice.plan.now_ms))
         if actions:
             respected = Action(respect_holds=RespectHolds(names=sorted(writer.state.holds)))

@@ -1,11 +1,11 @@
-"""The steps of retention, in the manner of the rollover's: units listed from disk, each can be done again.
+"""The steps of a retention pass. Like those of the rollover, they list their units from disk and can be repeated.
 
 | step | unit | reads | writes |
 |---|---|---|---|
 | retention_plan | repository | catalogs, disk | nothing; its report is the plan |
-| retention_mark | repository | the same | one transaction a writer: what expired is live no more |
+| retention_mark | repository | the same | one transaction a writer: expired logs are live no longer |
 | retention_expire | writer | marks older than the grace | the catalog's floor; deletes event logs |
-| retention_drop_shards | writer | the same | deletes index shards of which no log is left |
+| retention_drop_shards | writer | the same | deletes index shards without logs |
 | retention_prune | writer | catalog | deletes revisions before the floor |
 | retention_collect_garbage | writer | catalog, store | shortens marks; deletes unlisted files, contents, builds |
 | retention_check | repository | catalogs, disk | nothing; fails when the limit cannot be kept |

@@ -1,8 +1,8 @@
-"""Contents go when no event speaks of them any more: how much room goes with which logs, and the deletion.
+"""Unused contents: how much room contents free with which logs, and their deletion.
 
-A resource claim is deleted as a whole, once no journal and no log that a kept revision lists speaks of any of its
-contents. So the events go first, in their own transaction, then their logs, then the contents. What a producer has
-stored and not yet told of is kept for `content.unused_minutes`.
+A resource claim is deleted as a whole, once no journal and no log that a kept revision lists refers to any of its
+contents. So the events go first, in their own transaction, then their logs, then the contents. A content that no event
+refers to yet is kept for `content.unused_minutes`: its producer may be about to send the event.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WRITTEN_MS = int(2 * OPEN_SECONDS_MAX * 1000)
 
 
 class ContentUse:
-    """How many of the logs of a plan speak of each resource claim. Nothing is read before the first question.
+    """How many logs refer to each resource claim. Nothing is read before the first question.
 
     Args:
         settings: those of the repository.
@@ -46,7 +46,7 @@ class ContentUse:
         self._writers = writers
 
     def released(self, writer: str, path: str) -> int:
-        """Return the bytes of contents that go when a log goes too; ask once a log."""
+        """Count a log as gone, and return the bytes of contents that go with it; call it once a log."""
         size = 0
         for resource in self._claims.get((writer, path), ()) if self._removable else ():
             self._logs[resource] -= 1
@@ -56,12 +56,12 @@ class ContentUse:
 
     @cached_property
     def unused_bytes(self) -> int:
-        """The bytes of contents that no event speaks of and that go with the next pass."""
+        """The bytes of contents that no event refers to and that the next pass deletes."""
         return sum(size for resource, size in self._removable.items() if not self._logs[resource])
 
     @cached_property
     def _removable(self) -> dict[ResourceClaim, int]:
-        """Room of the files that may go as far as their age and the journals say; none when that cannot be told."""
+        """Room of the files that may go by their age and the journals; none when that cannot be known."""
         workspaces = [item.workspace for item in self._writers]
         if any(workspace.missing() for workspace in workspaces):
             return {}
@@ -91,24 +91,24 @@ class ContentUse:
 
 
 def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSystem, clock: Clock) -> tuple[int, int]:
-    """Delete the resource claims that no event speaks of and that are old enough; return how many, and their bytes.
+    """Delete the resource claims that no event refers to and that are old enough; return how many, and their bytes.
 
-    Durability: on return the deletions survive power loss. Can be done again from any crash.
+    Durability: on return the deletions survive power loss. Can be repeated after any crash.
 
     Raises:
-        CustodyError: an event cannot be read, so that nobody knows what it speaks of; nothing was deleted.
+        CustodyError: an event cannot be read, so nobody knows what it refers to; nothing was deleted.
     """
-    gone = unused_claims(workspaces, settings, clock)
+    unused = unused_claims(workspaces, settings, clock)
     size = 0
-    for resource in gone:
+    for resource in unused:
         path = resource.path(settings.store)
         size += allocated_file_bytes(fs, path)
         fs.remove(path)
-    # Of all sections: a process that died may have removed files and not have made that durable.
+    # All sections are synced: a process that died may have removed files without making that durable.
     for workspace in workspaces:
         for container, section in sections_of(fs, settings.store, workspace.writer):
             fs.sync_directory(ContentPaths(settings.store, workspace.writer).section(container, section))
-    return len(gone), size
+    return len(unused), size
 
 
 def unused_claims(workspaces: Sequence[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:
@@ -119,8 +119,8 @@ def unused_claims(workspaces: Sequence[Workspace], settings: Settings, clock: Cl
 
 
 def old_claims(workspaces: Iterable[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:
-    """Return the resource claims that nobody appends to, and whose events would have come by now."""
-    found = []
+    """Return the resource claims that nobody appends to, and whose events would have arrived by now."""
+    old = []
     for workspace in workspaces:
         fs, writer = workspace.fs, workspace.writer
         kept_ms = int(settings.content.unused_minutes * _MINUTE_MS)
@@ -130,10 +130,10 @@ def old_claims(workspaces: Iterable[Workspace], settings: Settings, clock: Clock
         for resource in claims_on_disk(fs, settings.store, writer):
             try:
                 if fs.modified_ms(resource.path(settings.store)) <= before:
-                    found.append(resource)
+                    old.append(resource)
             except StorageError:
-                continue  # gone in this moment
-    return found
+                continue  # it has just gone
+    return old
 
 
 def _has_contents(fs: FileSystem, store: Path, writer: str) -> bool:
