@@ -129,8 +129,8 @@ def _relatives(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if not inputs and not outputs:
         return (), ()
-    parents = tuple(dict.fromkeys(found for found, _ in inputs)) or (run,)
-    children = tuple(dict.fromkeys(found for found, _ in outputs)) or (run,)
+    parents = tuple(dict.fromkeys(uuid_ for uuid_, _ in inputs)) or (run,)
+    children = tuple(dict.fromkeys(uuid_ for uuid_, _ in outputs)) or (run,)
     return parents, children
 
 
@@ -148,9 +148,9 @@ def _parent(facets: Document) -> tuple[str, str, str] | None:
 
 
 def _job_type(facets: Document) -> str:
-    found = facets.get("jobType")
-    if isinstance(found, dict):
-        words = [word for key in ("integration", "jobType") if isinstance(word := found.get(key), str) and word]
+    facet = facets.get("jobType")
+    if isinstance(facet, dict):
+        words = [word for key in ("integration", "jobType") if isinstance(word := facet.get(key), str) and word]
         if words:
             return " ".join(words)
     return "OpenLineage"

@@ -51,10 +51,10 @@ class Interval(msgspec.Struct, frozen=True):
 def parse_instant(text: str) -> datetime:
     """Return an ISO 8601 instant in UTC; raises InvalidInputError when it is none."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidInputError(f"expected an instant such as 2026-11-10T07:00, got {text!r}.") from error
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def folders_of(template: Path, interval: Interval) -> list[Path]:

@@ -150,16 +150,16 @@ def replace_logs(
     attempt = uuid.uuid4()
     actions = [Action(remove_file=RemoveFile(path=path)) for path in paths]
     actions += [Action(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
-    made: LogFiles | None = None
+    new_files: LogFiles | None = None
     size = 0
     if survey.rows:
         metadata = new_log_metadata(workspace, files, survey, attempt)
-        made = rewrite_logs(workspace, state, files, metadata, holds, on_damage=on_damage)
+        new_files = rewrite_logs(workspace, state, files, metadata, holds, on_damage=on_damage)
         incarnations = {file.incarnation for file in files}
         known = incarnations.pop() if len(incarnations) == 1 else b""
-        file = add_file(workspace, made, metadata, survey.sources, known)
+        file = add_file(workspace, new_files, metadata, survey.sources, known)
         size = file.size_bytes
-        actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, made, metadata))]
+        actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, new_files, metadata))]
     actions += [*_remnant(workspace, state, files, survey), *more]
     if survey.erased:
         # The transaction does not apply when a hold was made that the survey did not know.
@@ -167,8 +167,8 @@ def replace_logs(
     try:
         after = workspace.catalog.commit(actions, attempt=attempt)
     except CommitConflictError:
-        if made is not None:
-            _discard(workspace, made)
+        if new_files is not None:
+            _discard(workspace, new_files)
         raise
     # Last: until the transaction is durable, searches need the old shards.
     for shard in shards:
@@ -176,7 +176,7 @@ def replace_logs(
     return CompactionReport(
         writer=workspace.writer,
         logs_before=len(files),
-        logs_after=int(made is not None),
+        logs_after=int(new_files is not None),
         erased=survey.erased,
         bytes_before=sum(file.size_bytes for file in files),
         bytes_after=size,
@@ -210,12 +210,12 @@ def _remnant(
     return [Action(add_tombstone=merged_remnant([stone], workspace.clock.now_ms()))]
 
 
-def _discard(workspace: Workspace, made: LogFiles) -> None:
+def _discard(workspace: Workspace, new_files: LogFiles) -> None:
     """Remove the files of an attempt that lost."""
-    for path in (made.log, made.toc):
+    for path in (new_files.log, new_files.toc):
         workspace.fs.remove(path)
-    workspace.fs.sync_directory(made.log.parent)
-    remove_folder(workspace, made.shard)
+    workspace.fs.sync_directory(new_files.log.parent)
+    remove_folder(workspace, new_files.shard)
 
 
 def _settle(workspace: Workspace) -> CompactionReport:

@@ -66,8 +66,8 @@ class Compact(MaintenanceStep):
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Logs that become one, and tombstones and old shards that are to go."""
-        for found in compaction.waiting_compactions(workspace):
-            yield MaintenanceUnit(found.writer, names=found.paths)
+        for unit in compaction.waiting_compactions(workspace):
+            yield MaintenanceUnit(unit.writer, names=unit.paths)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Write the logs anew; raises as `compaction.run` does."""
@@ -110,14 +110,14 @@ class ScrubStep(MaintenanceStep):
 
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
         """Return the pieces that are due, of all writers."""
-        _, begun = next_slice(settings, fs or PosixFileSystem(), SystemClock())
-        told = ScrubSlice(begun.round, begun.after, (), begun.is_last)
-        return [MaintenanceUnit(piece.writer, piece=piece, slice=told) for piece in begun.pieces]
+        _, slice = next_slice(settings, fs or PosixFileSystem(), SystemClock())
+        position = ScrubSlice(slice.round, slice.after, (), slice.is_last)
+        return [MaintenanceUnit(piece.writer, piece=piece, slice=position) for piece in slice.pieces]
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Yield one writer's pieces that are due."""
-        found = self.units(workspace.settings, workspace.fs)
-        yield from (unit for unit in found if unit.writer == workspace.writer)
+        units = self.units(workspace.settings, workspace.fs)
+        yield from (unit for unit in units if unit.writer == workspace.writer)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Look at one piece; what is wrong with it is no failure of the step."""
@@ -132,17 +132,17 @@ class ScrubStep(MaintenanceStep):
     ) -> list[UnitReport]:
         """Save the scrub's position and the findings, up to the first unit that could not be checked."""
         done: list[CheckUnit] = []
-        found: list[Finding] = []
-        begun: ScrubSlice | None = None
+        findings: list[Finding] = []
+        slice: ScrubSlice | None = None
         for unit, report in zip(units, reports, strict=True):
             if report.error is not None:
                 break
             done.append(_piece(unit))
-            found += report.findings if isinstance(report, MaintenanceReport) else ()
-            begun = begun or (unit.slice if isinstance(unit, MaintenanceUnit) else None)
-        if begun is not None:
-            is_end = begun.is_last and len(done) == len(units)
-            save_progress(settings, fs or PosixFileSystem(), SystemClock(), begun, done, found, is_end=is_end)
+            findings += report.findings if isinstance(report, MaintenanceReport) else ()
+            slice = slice or (unit.slice if isinstance(unit, MaintenanceUnit) else None)
+        if slice is not None:
+            is_end = slice.is_last and len(done) == len(units)
+            save_progress(settings, fs or PosixFileSystem(), SystemClock(), slice, done, findings, is_end=is_end)
         # The findings are kept in the scrub's file; a report stays a line.
         return [msgspec.convert(msgspec.to_builtins(report), UnitReport) for report in reports]
 

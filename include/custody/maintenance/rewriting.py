@@ -352,7 +352,7 @@ def rewrite_logs(
     """
     for file in files:
         require_keeping(file.schema_version, file.path)
-    made = workspace.files(metadata, attempt_suffix(metadata.transaction))
+    new_files = workspace.files(metadata, attempt_suffix(metadata.transaction))
 
     def events() -> Iterator[pa.Table]:
         return (
@@ -361,11 +361,11 @@ def rewrite_logs(
             for table in _remaining(workspace, file, tombstones_for(state, file), holds_for(holds, file), on_damage)
         )
 
-    write_log(workspace.fs, made.log, events, metadata, workspace.log_options)
-    log, index = EventLog(workspace.fs, made.log), workspace.settings.index
+    write_log(workspace.fs, new_files.log, events, metadata, workspace.log_options)
+    log, index = EventLog(workspace.fs, new_files.log), workspace.settings.index
     tables = log.tables(range(len(log.toc.blocks)))
-    build_shard(workspace.fs, made.shard, tables, index.attributes, standard=index.fields, ranges=index.ranges)
-    return made
+    build_shard(workspace.fs, new_files.shard, tables, index.attributes, standard=index.fields, ranges=index.ranges)
+    return new_files
 
 
 def _remaining(

@@ -147,9 +147,9 @@ def save_progress(
     settings: Settings,
     fs: FileSystem,
     clock: Clock,
-    begun: ScrubSlice,
+    slice: ScrubSlice,
     done: Sequence[CheckUnit],
-    found: Sequence[Finding],
+    findings: Sequence[Finding],
     *,
     is_end: bool,
 ) -> ScrubState:
@@ -163,11 +163,11 @@ def save_progress(
         scrub = read_scrub(settings, fs)
     except CorruptionError:
         scrub = ScrubState()
-    if (scrub.current.number, scrub.after) != (begun.round, begun.after):
+    if (scrub.current.number, scrub.after) != (slice.round, slice.after):
         return scrub
     now = clock.now_ms()
     current = scrub.current if scrub.current.started_ms else msgspec.structs.replace(scrub.current, started_ms=now)
-    current = current.with_found(done, found)
+    current = current.with_found(done, findings)
     if is_end:
         ended = current.with_found((), list(orphans(_workspaces(settings, fs, clock), settings, fs)))
         ended = msgspec.structs.replace(ended, finished_ms=now)
@@ -194,23 +194,23 @@ def scrub_once(
 
     `on_piece` is called with (bytes done, bytes in all) of the run.
     """
-    scrub, begun = next_slice(settings, fs, clock, bytes_max=bytes_max, whole=whole)
-    total = sum(piece.bytes for piece in begun.pieces)
+    scrub, slice = next_slice(settings, fs, clock, bytes_max=bytes_max, whole=whole)
+    total = sum(piece.bytes for piece in slice.pieces)
     done: list[CheckUnit] = []
-    found: list[Finding] = []
+    findings: list[Finding] = []
     passed = 0
-    for number, piece in enumerate(begun.pieces, 1):
+    for number, piece in enumerate(slice.pieces, 1):
         on_piece(passed, total)
-        found += scrub_unit(settings, fs, clock, piece)
+        findings += scrub_unit(settings, fs, clock, piece)
         done.append(piece)
         passed += piece.bytes
-        is_end = number == len(begun.pieces)
+        is_end = number == len(slice.pieces)
         if is_end or sum(item.bytes for item in done) >= save_bytes:
-            scrub = save_progress(settings, fs, clock, begun, done, found, is_end=is_end and begun.is_last)
-            begun = ScrubSlice(scrub.current.number, scrub.after, begun.pieces, begun.is_last)
-            done, found = [], []
-    if not begun.pieces:
-        scrub = save_progress(settings, fs, clock, begun, (), (), is_end=begun.is_last)
+            scrub = save_progress(settings, fs, clock, slice, done, findings, is_end=is_end and slice.is_last)
+            slice = ScrubSlice(scrub.current.number, scrub.after, slice.pieces, slice.is_last)
+            done, findings = [], []
+    if not slice.pieces:
+        scrub = save_progress(settings, fs, clock, slice, (), (), is_end=slice.is_last)
     return scrub
 
 

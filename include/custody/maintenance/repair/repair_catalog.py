@@ -93,10 +93,10 @@ def write_copies(workspace: Workspace) -> str:
     damaged = [*copies.unread, *other]
     target = f"{catalog.objects.home}transactions-damaged-{workspace.clock.now_ms():0{TIME_DIGITS}d}/"
     forgotten.set_aside(damaged, target)
-    made = forgotten.complete(state)
+    written = forgotten.complete(state)
     if copies.since is None:
         forgotten.settle_since(state)
-    return f"{made} written, {len(damaged)} moved to {target}" if damaged else f"{made} written"
+    return f"{written} written, {len(damaged)} moved to {target}" if damaged else f"{written} written"
 
 
 def unpublished_logs(workspace: Workspace) -> set[str]:
@@ -111,11 +111,11 @@ def unpublished_logs(workspace: Workspace) -> set[str]:
 def set_object_aside(workspace: Workspace, where: str) -> str:
     """Move an object that does not belong to the catalog out of it."""
     objects = workspace.catalog.objects
-    found = [key for key in objects.store.keys(objects.prefix) if objects.store.locate(key) == where]
-    if not found:
+    keys = [key for key in objects.store.keys(objects.prefix) if objects.store.locate(key) == where]
+    if not keys:
         raise NotFoundError(f"{where}: is gone. Nothing is left to do.")
     target = f"{objects.home}transactions-damaged-{workspace.clock.now_ms():0{TIME_DIGITS}d}/"
-    objects.store.move(found[0], target + found[0].removeprefix(objects.prefix))
+    objects.store.move(keys[0], target + keys[0].removeprefix(objects.prefix))
     return f"moved to {target}"
 
 
@@ -163,5 +163,5 @@ def note_ids(workspace: Workspace) -> str:
     if not gaps:
         return "nothing is left to do"
     events = sum(last - first + 1 for first, last in gaps)
-    made = loss_action(gaps, events, "", "nothing holds these ids; their loss was accepted", workspace.clock.now_ms())
-    return f"revision {workspace.catalog.commit([CatalogAction(add_loss=made)]).revision}: {events} ids"
+    loss = loss_action(gaps, events, "", "nothing holds these ids; their loss was accepted", workspace.clock.now_ms())
+    return f"revision {workspace.catalog.commit([CatalogAction(add_loss=loss)]).revision}: {events} ids"

@@ -44,7 +44,7 @@ def mend_claim(workspace: Workspace, name: str) -> str:
     with fs.lock(lock_path(settings.containers, writer)):
         data = fs.read(path)
         vouched = [item for item in sorted(_vouchers(workspace, resource)) if _is_whole(data, item)]
-        made, key = bytearray(data), _key(data, path, vouched)
+        mended, key = bytearray(data), _key(data, path, vouched)
         pieces: list[tuple[int, bytes]] = []
         first = head(_header(resource, key))
         if vouched and len(first) <= vouched[0][0]:
@@ -54,15 +54,15 @@ def mend_claim(workspace: Workspace, name: str) -> str:
             digest.update(memoryview(data)[offset : offset + length])
             pieces.append((offset + length, digest.record(offset).encode(key)))
         for at, piece in pieces:
-            made[at : at + len(piece)] = piece
-        if bytes(made) == data:
+            mended[at : at + len(piece)] = piece
+        if bytes(mended) == data:
             raise NotFoundError(f"{path}: nothing that an event vouches for can be mended. Use a backup of the file.")
         for at, piece in pieces:
             before = data[at : at + len(piece)]
             if before != piece:
                 text = f"{path} @{at}: what was here before the record was written anew"
                 quarantine_bytes(workspace, before, code="content-damage", message=text, path=str(path), offset=at)
-        fs.write_durably(path, bytes(made))
+        fs.write_durably(path, bytes(mended))
     return f"{len(vouched)} contents are whole and have their records"
 
 

@@ -44,8 +44,8 @@ def roll_over(workspace: Workspace, first_event_id: int) -> str:
         noted = sum(last - first + 1 for first, last in gaps)
         if gaps:
             where = str(group.sealed[0])
-            made = loss_action(gaps, noted, "", f"records of {where} were damaged", workspace.clock.now_ms())
-            workspace.catalog.commit([CatalogAction(add_loss=made)])
+            loss = loss_action(gaps, noted, "", f"records of {where} were damaged", workspace.clock.now_ms())
+            workspace.catalog.commit([CatalogAction(add_loss=loss)])
     with rollover_lease(workspace, Attempt.new("repair")) as fenced:
         for step in STEPS.values():
             _run(fenced, step)
@@ -87,9 +87,9 @@ def restore_state(workspace: Workspace, path: Path) -> str:
     fs, roots = workspace.fs, workspace.settings.containers
     with fs.lock(lock_path(roots, workspace.writer)):
         others = [ContainerPaths(root, workspace.writer).state for root in roots]
-        found = [decode_state(fs.read(other), other) for other in others if other != path and fs.exists(other)]
-        known = {identity for state in found for identity in state.containers}
-        missing = sorted(known.difference(state.container for state in found))
+        states = [decode_state(fs.read(other), other) for other in others if other != path and fs.exists(other)]
+        known = {identity for state in states for identity in state.containers}
+        missing = sorted(known.difference(state.container for state in states))
         if len(missing) > 1:
             raise ConflictError(
                 f"{path}: one of the containers {', '.join(missing)}. Mount the others, then try again."
@@ -97,7 +97,7 @@ def restore_state(workspace: Workspace, path: Path) -> str:
         text = f"{path}: a damaged writer state."
         quarantine_bytes(workspace, fs.read(path), code="state-damage", message=text, path=str(path), offset=0)
         if missing:
-            newest = max(found, key=lambda state: (state.reserved, state.floor))
+            newest = max(states, key=lambda state: (state.reserved, state.floor))
             fs.write_durably(path, encode_state(msgspec.structs.replace(newest, container=missing[0])))
             return "written anew"
         fs.remove(path)

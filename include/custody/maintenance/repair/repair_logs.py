@@ -219,5 +219,5 @@ def _journals(workspace: Workspace, state: CatalogState, file: AddFile) -> list[
         for item in state.files.values():
             if wanted.intersection(item.groups):
                 wanted.update(item.groups)
-    found = [group for group in workspace.groups() if group.first_event_id in wanted and group.is_sealed]
-    return found if wanted and {group.first_event_id for group in found} == wanted else []
+    groups = [group for group in workspace.groups() if group.first_event_id in wanted and group.is_sealed]
+    return groups if wanted and {group.first_event_id for group in groups} == wanted else []

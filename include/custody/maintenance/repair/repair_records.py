@@ -17,10 +17,10 @@ def mend_quarantine(workspace: Workspace, key: str, reason: str) -> str:
     fs, folder = workspace.fs, workspace.settings.quarantine
     raw = folder / f"{key}.raw"
     data = fs.read(raw) if fs.exists(raw) else b""
-    made = quarantine_bytes(workspace, data, code="quarantine-damage", message=reason, path=str(raw), offset=0)
+    entry = quarantine_bytes(workspace, data, code="quarantine-damage", message=reason, path=str(raw), offset=0)
     _keep_envelope(workspace, key, reason)
     Quarantine(fs, folder).discard(key)
-    return f"kept as {made.key}"
+    return f"kept as {entry.key}"
 
 
 def drop_entry(workspace: Workspace, key: str, reason: str) -> str:
@@ -33,10 +33,10 @@ def drop_entry(workspace: Workspace, key: str, reason: str) -> str:
 def drop_record(workspace: Workspace, path: Path, reason: str) -> str:
     """Remove a small file that remembers something and cannot be read; its bytes are kept in the quarantine."""
     fs = workspace.fs
-    made = quarantine_bytes(workspace, fs.read(path), code="record-damage", message=reason, path=str(path), offset=0)
+    entry = quarantine_bytes(workspace, fs.read(path), code="record-damage", message=reason, path=str(path), offset=0)
     fs.remove(path)
     fs.sync_directory(path.parent)
-    return f"kept as {made.key}, and removed"
+    return f"kept as {entry.key}, and removed"
 
 
 def _keep_envelope(workspace: Workspace, key: str, reason: str) -> None:

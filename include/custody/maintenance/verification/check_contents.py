@@ -72,13 +72,13 @@ def check_digests(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _statements(workspace: Workspace) -> dict[_Statement, _Events]:
-    found: dict[_Statement, _Events] = {}
+    statements: dict[_Statement, _Events] = {}
     for table in readable_tables(workspace, _COLUMNS):
         for statement, said in _in_table(table):
-            former = found.get(statement, _Events(0, said.first_event_id))
+            former = statements.get(statement, _Events(0, said.first_event_id))
             first = min(former.first_event_id, said.first_event_id)
-            found[statement] = _Events(former.events + said.events, first)
-    return found
+            statements[statement] = _Events(former.events + said.events, first)
+    return statements
 
 
 def _in_table(table: pa.Table) -> Iterator[tuple[_Statement, _Events]]:
@@ -102,13 +102,13 @@ def _digests_of_others(
     workspace: Workspace, said: Iterable[_Statement], wanted: set[str]
 ) -> dict[str, set[ContentClaim]]:
     """Return, by digest, the contents for which events of any writer state it."""
-    found: dict[str, set[ContentClaim]] = {sha256: set() for sha256 in wanted}
+    claims: dict[str, set[ContentClaim]] = {sha256: set() for sha256 in wanted}
     others = [other for other in Workspace.all(workspace.settings, workspace.fs) if other.writer != workspace.writer]
     for statements in (said, *map(_statements, others)):
         for statement in statements:
             if statement.sha256 in wanted:
-                found[statement.sha256].add(statement.claim)
-    return found
+                claims[statement.sha256].add(statement.claim)
+    return claims
 
 
 def _digest(content: Content) -> str:
