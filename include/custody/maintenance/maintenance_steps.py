@@ -4,7 +4,7 @@
 |---|---|---|---|
 | compact | live logs, or a writer | logs, tombstones | logs, shards, one transaction; old shards go |
 | rebuild | shard | logs | the shard, with the settings of today |
-| scrub | piece | all that is due | nothing; the driver keeps how far it is and what was found |
+| scrub | check unit | all that is due | nothing; the driver saves the position and the findings |
 """
 
 from __future__ import annotations
