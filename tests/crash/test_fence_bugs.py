@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import pytest
 
 from custody.lease import FencedFileSystem, Lease
 from custody.lease import lease as leases
-from custody.recovery import STEPS, leftovers, recover
+from custody.recovery import STEPS, leftovers
 from custody.workspace import remove, step_lease
 from tests.crash.attempts import OTHER_SETTINGS, side_by_side
 from tests.crash.test_attempts import Start, half_swept, left_over, waiting
@@ -32,7 +33,9 @@ def no_epoch_in_the_catalog() -> AbstractContextManager[object]:
 
 
 def removed_at_once() -> AbstractContextManager[object]:
-    return patch.object(recover, "discard", lambda workspace, path: remove(workspace.fs, path))
+    # The package gives out a function of the module's name.
+    module = importlib.import_module("custody.recovery.recover")
+    return patch.object(module, "discard", lambda workspace, path: remove(workspace.fs, path))
 
 
 @contextmanager
