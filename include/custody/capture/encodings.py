@@ -53,6 +53,7 @@ class InputText:
         if self.cut is not None:
             return b""
         data = self._inflated() if self._is_gzip else self._plain()
+        # The bound holds for the decompressed text: a small gzip file may hold any amount of it.
         if len(data) > self._left:
             data = data[: self._left]
             self.cut = (
@@ -74,6 +75,7 @@ class InputText:
             if not self._input:
                 return self._damaged("it ends in the middle")
             try:
+                # At most a chunk at a time, whatever the input expands to.
                 data = self._member.decompress(self._input, self._chunk_bytes)
             except zlib.error as error:
                 return self._damaged(str(error))

@@ -48,6 +48,7 @@ def detect(head: bytes) -> Format:
     if head.startswith(avro.MAGIC):
         return Format.NIFI_AVRO
     keys = set(_first_keys(head[:DETECT_BYTES]))
+    # A bare entity of NGSI has no key of its own but these two; NiFi's DTOs have an `id`, too.
     if keys >= {"id", "type"} and not keys & {"eventId", "flowFileUuid", "eventType"}:
         return Format.NGSI
     return max(_KEYS, key=lambda format: len(keys & _KEYS[format]))

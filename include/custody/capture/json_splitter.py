@@ -75,8 +75,9 @@ class JsonStructure:
         starts = np.flatnonzero(np.diff(backslashes, prepend=-2) != 1)
         lengths = np.diff(np.append(starts, len(backslashes)))
         ends = backslashes[starts + lengths - 1] + 1
+        # A backslash at the end of the last chunk and those at the beginning of this one are one run.
         if first and backslashes[0] == 0:
-            lengths[0] += 1  # the run began in the chunk before
+            lengths[0] += 1
             first = []
         odd = ends[lengths % 2 == 1]
         self._is_escaped = bool(len(odd)) and int(odd[-1]) == length
@@ -291,6 +292,7 @@ class JsonSplitter:
             if match := key.search(window):
                 self._advance(window, match.end())
                 return True
+            # A match may begin in this window and end in the next one: the last bytes are searched again.
             passed = max(0, len(window) - _HEAD_BYTES)
             window, self._offset = window[passed:], self._offset + passed
         return False

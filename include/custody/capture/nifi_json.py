@@ -122,6 +122,7 @@ def event_from_bytes(raw: bytes, node: str | None = None) -> Event:
     except msgspec.ValidationError:  # to be said in the words of the format
         return event_from_json(_ANY.decode(raw), node)
     if payload.timestamp is not None and payload.timestamp != format_time(payload.timestamp_millis):
+        # A timestamp that says something else than timestampMillis is kept in `extra`: the slow way does that.
         return event_from_json(_ANY.decode(raw), node)
     return _event(payload, node, SOURCE_FORMAT)
 

@@ -129,6 +129,7 @@ def _relatives(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if not inputs and not outputs:
         return (), ()
+    # Never an empty side: an edge from or to the run joins the datasets of its other events.
     parents = tuple(dict.fromkeys(uuid_ for uuid_, _ in inputs)) or (run,)
     children = tuple(dict.fromkeys(uuid_ for uuid_, _ in outputs)) or (run,)
     return parents, children

@@ -77,6 +77,7 @@ def decode_ledger_entry(data: bytes, path: Path) -> LedgerEntry:
         FormatVersionError: a newer custody wrote it.
     """
     advice = "Remove it: the file is then read again, and no event is stored twice."
+    # Entries of older releases have no checksum: they count as unchanged.
     if is_changed(data):
         raise CorruptionError(f"{path}: expected an entry of the ledger with its checksum, got other bytes. {advice}")
     try:

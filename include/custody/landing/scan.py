@@ -78,6 +78,7 @@ def folders_of(template: Path, interval: Interval) -> list[Path]:
 def _moments(template: str, interval: Interval) -> Iterator[datetime]:
     """Yield a moment in each folder: the start, then the beginning of every minute, hour or day up to the end."""
     parts = date_parts(template)
+    # The start is seldom the beginning of a part, and its folder belongs to the interval too.
     yield interval.start
     if not parts:
         return
@@ -130,6 +131,7 @@ def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms:
     quiet_ms = int(settings.landing.quiet_seconds * 1000)
     suffixes = tuple(settings.landing.suffixes)
     files = []
+    # A file may land in the folder of an hour that is over; the ledger keeps the wider scan from reading twice.
     late = timedelta(minutes=settings.landing.late_minutes)
     wider = Interval(interval.start - late, interval.end)
     for folder in folders_of(settings.root / settings.landing.folder, wider):
@@ -137,6 +139,7 @@ def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms:
             path = folder / name
             if not name.endswith(suffixes) or name.startswith(".") or fs.is_directory(path):
                 continue
+            # Producers do not say when a file is complete: one that was not written to for a while counts as quiet.
             modified = fs.modified_ms(path)
             entry = LandedFile(
                 file=name_as_text(str(path)),

@@ -205,6 +205,7 @@ def remove_folder(workspace: Workspace, folder: Path) -> None:
     fs = workspace.fs
     if not fs.exists(folder):
         return
+    # The name goes first: a folder with a shard's name is always whole, and a crash leaves one that says it is going.
     gone = folder.with_name(f"{REMOVING_PREFIX}{folder.name}-{uuid.uuid4().hex}")
     fs.rename(folder, gone)
     fs.sync_directory(folder.parent)
@@ -350,6 +351,7 @@ def rewrite_logs(
     Raises:
         FormatVersionError: a newer custody wrote a log, with columns that would be lost.
     """
+    # Columns that this custody does not know would be lost.
     for file in files:
         require_keeping(file.schema_version, file.path)
     new_files = workspace.files(metadata, attempt_suffix(metadata.transaction))

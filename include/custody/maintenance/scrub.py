@@ -130,6 +130,7 @@ def next_slice(
     chosen: list[CheckUnit] = []
     chosen_bytes = 0
     for unit in left:
+        # At least one unit, however large it is: else a log larger than the quota would never be checked.
         if chosen and chosen_bytes >= quota and not whole:
             break
         chosen.append(unit)
@@ -163,6 +164,7 @@ def save_progress(
         scrub = read_scrub(settings, fs)
     except CorruptionError:
         scrub = ScrubState()
+    # Two runs may check the same units; the first one to save moves the position, and the second changes nothing.
     if (scrub.current.number, scrub.after) != (slice.round, slice.after):
         return scrub
     now = clock.now_ms()

@@ -97,6 +97,7 @@ def seal(workspace: Workspace) -> list[Sealed]:
         StorageError: ids may be lost, and a container that knows which were reserved is missing.
     """
     fs, containers = workspace.fs, workspace.settings.containers
+    # The writer's own lock: while this process holds it, no writer of the name can start and open these journals.
     with fs.lock(lock_path(containers, workspace.writer)):
         for root in containers:
             home = ContainerPaths(root, workspace.writer).home
@@ -107,6 +108,7 @@ def seal(workspace: Workspace) -> list[Sealed]:
         keep = partial(keep_cut, fs, workspace.settings.quarantine, workspace.clock.now_ms())
 
         def keep_ids() -> None:
+            # Ids that were reserved may have been acknowledged in the bytes that are lost: none is given out again.
             membership = Membership(fs, containers, workspace.writer)
             membership.raise_floor(membership.reserved)
 
@@ -117,7 +119,7 @@ def _problem(work: Callable[[], object]) -> str | None:
     try:
         work()
     except SupersededError:
-        raise
+        raise  # another attempt works on these files now: nothing more may be touched
     except CustodyError as error:
         return str(error)
     return None
@@ -135,6 +137,7 @@ def _deal(workspace: Workspace, item: Leftover) -> None:
     elif item.action == "discard":
         discard(workspace, path)
     elif item.action == "put back":
+        # A file gets its listed name as a second one; the name of the removal goes once that is durable.
         put_back(workspace, path, path.with_name(name_before(path.name)))
         remove(workspace.fs, path)
     elif item.action == "close":

@@ -50,6 +50,7 @@ def delete_logs(workspace: Workspace) -> tuple[int, int]:
         return 0, 0
     catalog = workspace.catalog
     catalog.settle()  # the mark may come from a process that died before it was durable
+    # The floor first: no revision that can still be asked for may list a file that is gone.
     keep_from(catalog, _revision_of(catalog, marks))
     # Invariant: a live file is never deleted, whatever a mark says.
     live = {path for file in catalog.load().files.values() for path in (file.path, file.toc_path)}
@@ -85,6 +86,7 @@ def settle_marks(workspace: Workspace) -> int:
     """
     actions: list[Action] = []
     for mark in _settled(workspace):
+        # Before the mark is shortened: it is the only list of the files that have to be gone.
         _settle_deletion(workspace, mark)
         actions.append(Action(remove_mark=RemoveMark(id=mark.id)))
         if mark.groups and not _is_forgotten(workspace, mark):

@@ -240,6 +240,7 @@ def mark_expired(choice: ExpiryChoice) -> dict[str, int]:
         writer.workspace.catalog.settle()  # a transaction of a process that died may have done all this already
         actions = list(_actions(writer, choice.gone.get(name, {}), choice.plan.now_ms))
         if actions:
+            # A hold that was made since the plan makes the commit fail instead of losing the held events.
             respected = Action(respect_holds=RespectHolds(names=sorted(writer.state.holds)))
             revisions[name] = writer.workspace.catalog.commit([*actions, respected]).revision
     return revisions

@@ -61,7 +61,7 @@ class AgePolicy:
         return self._stones(self.age_max_ms, ())
 
     def hiding(self, holds: Iterable[Condition]) -> list[AddTombstone]:
-        """Return the tombstones that hide expired events in logs that stay: none without rules, none for held events."""
+        """Return the tombstones that hide expired events in logs that stay; none without rules, nor for held events."""
         if not self.rules:
             return []
         has_longer = self.age_max_ms is not None and any(rule.keep_ms > self.age_max_ms for rule in self.rules)

@@ -75,6 +75,7 @@ def remove_former(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
     size = sum(allocated_folder_bytes(fs, folder) for folder in folders)
     for folder in folders:
         gone = folder
+        # Renamed before it is deleted: a build under its own name is always whole.
         if not folder.name.startswith(_REMOVING):
             gone = folder.with_name(f"{_REMOVING}{uuid.uuid4().hex}")
             fs.rename(folder, gone)

@@ -124,6 +124,7 @@ def old_claims(workspaces: Iterable[Workspace], settings: Settings, clock: Clock
     for workspace in workspaces:
         fs, writer = workspace.fs, workspace.writer
         kept_ms = int(settings.content.unused_minutes * _MINUTE_MS)
+        # A live writer may still append to younger files than this, whatever the setting says.
         if is_live(fs, settings, writer):
             kept_ms = max(kept_ms, _WRITTEN_MS)
         before = clock.now_ms() - kept_ms

@@ -101,6 +101,8 @@ def write_copies(workspace: Workspace) -> str:
 
 def unpublished_logs(workspace: Workspace) -> set[str]:
     """Return the paths of uncommitted logs: those whose groups have journals or a staged unit on disk."""
+    # A log whose group still has journals is left to the pipeline: listed alone, it would make the whole group live,
+    # and the sweep would remove journals whose other events no log holds yet.
     on_disk = {group.first_event_id for group in workspace.groups()}
     for manifest in workspace.manifests():
         on_disk.update(manifest.groups)
@@ -157,7 +159,7 @@ def note_ids(workspace: Workspace) -> str:
     Raises:
         StorageError: a container is missing, which may hold them.
     """
-    workspace.require_containers()
+    workspace.require_containers()  # a missing container may hold the ids
     state = workspace.catalog.settle()
     gaps = list(missing_ids(workspace, state))
     if not gaps:

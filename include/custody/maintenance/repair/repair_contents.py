@@ -41,6 +41,7 @@ def mend_claim(workspace: Workspace, name: str) -> str:
     resource = ResourceClaim(writer, container, section, identifier)
     fs, settings = workspace.fs, workspace.settings
     path = resource.path(settings.store)
+    # The writer's lock: a live writer may be appending to this file.
     with fs.lock(lock_path(settings.containers, writer)):
         data = fs.read(path)
         vouched = [item for item in sorted(_vouchers(workspace, resource)) if _is_whole(data, item)]

@@ -67,6 +67,7 @@ def rename_journal(workspace: Workspace, path: Path) -> str:
         raise ConflictError(f"{path}: is a journal of writer {journal.header.writer!r}. Move it to where it belongs.")
     first_event_id = journal.header.first_event_id
     with workspace.fs.lock(lock_path(workspace.settings.containers, workspace.writer)):
+        # The number must be free in both forms, open and sealed: sealing keeps it.
         number = name.number
         folder = path.parent
         while any(workspace.fs.exists(folder / str(JournalName(first_event_id, number, s))) for s in (True, False)):
@@ -95,8 +96,10 @@ def restore_state(workspace: Workspace, path: Path) -> str:
                 f"{path}: one of the containers {', '.join(missing)}. Mount the others, then try again."
             )
         text = f"{path}: a damaged writer state."
+        # Before anything is overwritten, so that a crash loses nothing.
         quarantine_bytes(workspace, fs.read(path), code="state-damage", message=text, path=str(path), offset=0)
         if missing:
+            # The state that reserved most: an id that was given out must not be given out again.
             newest = max(states, key=lambda state: (state.reserved, state.floor))
             fs.write_durably(path, encode_state(msgspec.structs.replace(newest, container=missing[0])))
             return "written anew"
@@ -118,6 +121,7 @@ def redo_unit(workspace: Workspace, first_group: int) -> str:
         wanted = {first_group}
     there = {group.first_event_id for group in workspace.groups() if group.is_sealed}
     state = workspace.catalog.settle()
+    # The staged unit is the last copy of a group that has neither journals nor live logs.
     if not all(group in there or workspace.is_committed(state, group) for group in wanted):
         raise NotFoundError(f"{folder}: its journals are gone. Take what can be read of it by hand.")
     remove_folder(workspace, folder)

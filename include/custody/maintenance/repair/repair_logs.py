@@ -61,9 +61,11 @@ def restore(workspace: Workspace, path: str) -> str:
         raise NotFoundError(f"{workspace.paths.home / path}: no copy, staged unit or journals are left.")
     objects = workspace.catalog.objects
     if source.startswith("elsewhere "):
+        # Another log's bytes in its place go to the trash under that log's name: a crash in between loses neither.
         _make_room(workspace, state, file)
         objects.store.move(objects.home + source.removeprefix("elsewhere "), objects.home + path)
         return source
+    # The same events and settings give the same bytes; with other settings the next round lists the log anew.
     if source == "journals":
         merge_unit(workspace, path, _journals(workspace, state, file))
     compress_log(workspace, path, file.first_event_id, is_listed=True)

@@ -63,6 +63,7 @@ def missing_ids(
 ) -> Iterator[EventIdRange]:
     """Yield the runs of ids that nothing holds and nothing explains."""
     held = held or _held(workspace, state, level)
+    # Ranges may overlap (doubled ids): the running maximum of their ends is where each gap begins.
     ends = np.maximum.accumulate(held.last) if len(held.last) else held.last
     starts = [0, *(ends + 1).tolist()]
     stops = [*(held.first - 1).tolist(), max(state.next_event_id, _floor(workspace)) - 1]
