@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.capture import Accepted, CaptureLimits, Context, Format, InputPlace, Rejected, read_piece
-from custody.capture.avro import BLOCK_BYTES_MAX, compile_schema, decompress, read_long, read_record, write_long
+from custody.capture.avro import BLOCK_BYTES_MAX, compile_schema, decompress, read_long, write_long
 from custody.errors import InvalidInputError
 from tests.unit.capture.sample_inputs import AVRO_SCHEMA, LIMITS, Json, array, avro_file, payloads, read
 
@@ -152,6 +152,6 @@ def test_logical_types_are_left_as_numbers_and_bytes_become_hex() -> None:
         {"type": "bytes", "logicalType": "decimal", "precision": 4},
     ]
     fields = [{"name": f"x{number}", "type": kind} for number, kind in enumerate(types)]
-    schema = compile_schema(json.dumps({"type": "record", "name": "r", "fields": fields}).encode())
-    record = read_record(schema, io.BytesIO(write_long(5) + write_long(2) + b"\x01\xff"))
+    read_record = compile_schema(json.dumps({"type": "record", "name": "r", "fields": fields}).encode())
+    record = read_record(io.BytesIO(write_long(5) + write_long(2) + b"\x01\xff"))
     assert record == {"x0": 5, "x1": "01ff"}
