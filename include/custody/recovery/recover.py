@@ -74,7 +74,7 @@ def recover(workspace: Workspace) -> RecoveryReport:
     sealed: list[Sealed] = []
     # These are done once for all leftovers: under one lock, or with one look at the catalog.
     at_once: dict[LeftoverAction, Callable[[], object]] = {
-        "seal": lambda: sealed.extend(seal(workspace)),
+        "seal": lambda: sealed.extend(seal_dead_journals(workspace)),
         "sweep": lambda: _sweep(workspace),
     }
     problems = {
@@ -89,7 +89,7 @@ def recover(workspace: Workspace) -> RecoveryReport:
     )
 
 
-def seal(workspace: Workspace) -> list[Sealed]:
+def seal_dead_journals(workspace: Workspace) -> list[Sealed]:
     """Seal the journals of a dead writer, and remove its temporary files.
 
     Raises:

@@ -19,7 +19,7 @@ from custody.maintenance.scrub import is_scrub_behind, read_scrub
 from custody.quarantine import Quarantine
 from custody.read.reader import of_one_moment
 from custody.read.results import Notices, tell_absent
-from custody.recovery import foreign_journals
+from custody.recovery import list_foreign_journals
 from custody.retention import measure_disk, standing_holds, waiting_bytes
 from custody.rollover import Pending, pending
 from custody.rollover.pending import is_live
@@ -205,5 +205,5 @@ def _writer_status(workspace: Workspace) -> WriterStatus:
         last_commit_ms=state.commit_time_ms if state.revision >= 0 else None,
         transactions_since_checkpoint=workspace.catalog.checkpoint_age(),
         missing_containers=tuple(str(missing.place) for missing in workspace.missing() if not missing.host),
-        journals_of_others=sum(1 for _ in foreign_journals(workspace, state)),
+        journals_of_others=sum(1 for _ in list_foreign_journals(workspace, state)),
     )

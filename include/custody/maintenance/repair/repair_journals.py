@@ -19,7 +19,7 @@ from custody.maintenance.repair.actions import loss_action, quarantine_bytes
 from custody.maintenance.rewriting import remove_folder
 from custody.maintenance.verification.check_ids import lost_ranges, subtract_ranges
 from custody.maintenance.verification.check_journals import read_journal, record_ranges
-from custody.recovery import seal
+from custody.recovery import seal_dead_journals
 from custody.rollover import STEPS
 from custody.rollover.steps import Step
 from custody.workspace import Workspace, rollover_lease
@@ -35,7 +35,7 @@ def roll_over(workspace: Workspace, first_event_id: int) -> str:
     """
     group = _group(workspace, first_event_id)
     if group.open:
-        seal(workspace)  # refused while the writer lives: it seals its journals itself
+        seal_dead_journals(workspace)  # refused while the writer lives: it seals its journals itself
         group = _group(workspace, first_event_id)
     state = workspace.catalog.settle()
     noted = 0
