@@ -110,10 +110,10 @@ def interval_of(start: str, end: str, run_after: datetime) -> Interval:
     Raises:
         InvalidInputError: start or end is no instant.
     """
-    from custody.landing import Interval, instant
+    from custody.landing import Interval, parse_instant
 
-    begun = instant(start) if start else run_after.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
-    ended = instant(end) if end else max(begun, run_after)
+    begun = parse_instant(start) if start else run_after.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    ended = parse_instant(end) if end else max(begun, run_after)
     return Interval.parse(begun.isoformat(), ended.isoformat())
 
 

@@ -17,7 +17,15 @@ from custody.catalog import Action, Note, collect_garbage, is_remnant
 from custody.cli.main import cli
 from custody.config import SETTINGS_FILE
 from custody.errors import ConflictError
-from custody.maintenance import Unit, compaction, leftover_shards, planned, rewriting, run, waiting
+from custody.maintenance import (
+    CompactionUnit,
+    compact_unit,
+    compaction,
+    leftover_shards,
+    plan_rewrites,
+    rewriting,
+    waiting_compactions,
+)
 from custody.model import Event
 from custody.repository import EventSelection, Repository
 from custody.workspace import Workspace
@@ -66,20 +74,20 @@ def test_small_neighbours_become_one_log_with_the_same_events(repository: Reposi
 
 def test_no_log_grows_beyond_its_target_nor_reaches_over_a_day_or_a_waiting_group(repository: Repository) -> None:
     opened = begun(repository, 3, 3)
-    [merge] = planned(opened.workspace())
+    [merge] = plan_rewrites(opened.workspace())
     size = merge.bytes
     (opened.settings.root / SETTINGS_FILE).write_text(f"[eventlog]\nlog_bytes_target = {max(size // 8, 1024)}\n")
-    assert list(planned(Repository.open(opened.settings.root).workspace())) == []
+    assert list(plan_rewrites(Repository.open(opened.settings.root).workspace())) == []
     (opened.settings.root / SETTINGS_FILE).write_text("")
     append(opened, [made(6)])
     append(opened, [event(7, event_time=event(7).event_time + 86_400_000)])
     append(opened, [event(8, event_time=event(8).event_time + 86_400_000)])
     run_steps(opened.settings, "rollover", "compress", "index", "commit")
     again = Repository.open(opened.settings.root)
-    [merge] = planned(again.workspace())
+    [merge] = plan_rewrites(again.workspace())
     assert len(merge.paths) == 2, "what is not swept yet is left alone"
     run_steps(opened.settings, "sweep")
-    assert sorted(found.events for found in planned(again.workspace())) in ([6, 3], [9], [6], [7])
+    assert sorted(found.events for found in plan_rewrites(again.workspace())) in ([6, 3], [9], [6], [7])
 
 
 @pytest.mark.parametrize(
@@ -205,7 +213,7 @@ def test_of_two_compactions_of_the_same_logs_one_wins(repository: Repository) ->
     opened = begun(repository, 4, 4)
     opened.forget(EventSelection(attributes=SECRET), "asked for")
     barrier = Barrier(2)
-    original = rewriting.write_anew
+    original = rewriting.rewrite_logs
 
     def together(*arguments: Any, **options: Any) -> object:
         done = original(*arguments, **options)
@@ -216,13 +224,13 @@ def test_of_two_compactions_of_the_same_logs_one_wins(repository: Repository) ->
 
     def compact() -> None:
         workspace = Workspace(opened.settings, "main")
-        [unit] = [unit for unit in waiting(workspace) if unit.paths]
+        [unit] = [unit for unit in waiting_compactions(workspace) if unit.paths]
         try:
-            results.append(run(workspace, unit))
+            results.append(compact_unit(workspace, unit))
         except ConflictError as error:
             results.append(error)
 
-    with patch.object(compaction, "write_anew", together):
+    with patch.object(compaction, "rewrite_logs", together):
         threads = [Thread(target=compact) for _ in range(2)]
         for thread in threads:
             thread.start()
@@ -238,11 +246,11 @@ def test_of_two_compactions_of_the_same_logs_one_wins(repository: Repository) ->
 def test_a_unit_that_was_done_meanwhile_changes_nothing(repository: Repository) -> None:
     opened = begun(repository, 2, 2)
     workspace = opened.workspace()
-    [unit] = waiting(workspace)
-    assert run(workspace, unit).revision is not None
+    [unit] = waiting_compactions(workspace)
+    assert compact_unit(workspace, unit).revision is not None
     revision = workspace.catalog.load().revision
-    assert run(workspace, unit).note == "replaced already"
-    assert run(workspace, Unit("main")).revision is None
+    assert compact_unit(workspace, unit).note == "replaced already"
+    assert compact_unit(workspace, CompactionUnit("main")).revision is None
     assert workspace.catalog.load().revision == revision
 
 
@@ -260,7 +268,7 @@ def test_a_damaged_log_is_named_and_stays_and_the_others_are_done(repository: Re
 
 def test_a_shard_that_a_crash_left_is_removed_by_the_next_call(repository: Repository) -> None:
     opened = begun(repository, 2, 2)
-    with patch.object(compaction, "retire", lambda *_: None):
+    with patch.object(compaction, "remove_folder", lambda *_: None):
         opened.compact()
     workspace = opened.workspace()
     assert len(list(leftover_shards(workspace, workspace.catalog.load()))) == 2
@@ -301,7 +309,7 @@ def test_events_before_are_events_after_without_the_forgotten(
         assert [found.event_id for found in repository.events()] == left
         assert sum(rows for _, _, rows in live(repository)) == len(left)
         assert sorted(item.event.event_id for item in repository.search("", limit=100).events) == left
-        assert list(waiting(repository.workspace())) == []
+        assert list(waiting_compactions(repository.workspace())) == []
 
 
 def test_a_rollover_that_was_held_up_does_not_make_an_erased_group_live_again(repository: Repository) -> None:

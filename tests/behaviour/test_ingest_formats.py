@@ -17,7 +17,7 @@ from custody.ingest import ingest
 from custody.model import Event
 from custody.repository import Repository
 from tests.support import run_steps
-from tests.unit.capture.captured import (
+from tests.unit.capture.sample_inputs import (
     array,
     avro_file,
     dataset,

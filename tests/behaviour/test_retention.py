@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from custody.catalog import Action, PrunedError, RemoveFile, RemoveShard
 from custody.cli.main import cli
 from custody.errors import ConflictError, NotFoundError
-from custody.repository import EventSelection, Hold, Repository
-from custody.retention import RETENTION_STEPS, choose, mark, measure
+from custody.repository import Hold, Meant, Repository
+from custody.retention import RETENTION_STEPS, choose_expired, mark_expired, measure_disk
 from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
@@ -65,12 +65,12 @@ def test_logs_whose_events_are_all_too_old_go_from_answers_and_from_the_disk(roo
 def test_the_plan_says_what_the_disk_will_hold(root: Path) -> None:
     opened = repository_at(root, 51, age_max="30 days")
     plan = opened.plan_retention()
-    use = measure(opened.settings, PosixFileSystem())
+    use = measure_disk(opened.settings, PosixFileSystem())
     assert plan.used_bytes == use.total_bytes
     gone = sum(log.bytes for log in plan.expiring)
     assert plan.after_bytes == plan.used_bytes - gone
     opened.apply_retention()
-    after = measure(opened.settings, PosixFileSystem())
+    after = measure_disk(opened.settings, PosixFileSystem())
     assert after.kinds["logs"] + after.kinds["index"] <= use.kinds["logs"] + use.kinds["index"] - gone
     # Checkpoints and transactions come and go besides.
     assert abs(after.total_bytes - plan.after_bytes) < 100_000
@@ -108,12 +108,12 @@ def test_a_reader_that_began_before_the_mark_reads_on(root: Path) -> None:
 
 
 def test_the_oldest_logs_go_until_the_lower_mark_is_reached(root: Path) -> None:
-    used = measure(repository_at(root, 41).settings, PosixFileSystem()).total_bytes
+    used = measure_disk(repository_at(root, 41).settings, PosixFileSystem()).total_bytes
     roomy = repository_at(root, 41, bytes_max=max(used, 1 << 20))
     assert roomy.plan_retention().is_empty
     # The least limit that can be set is above what fifteen events take: room is taken by a file that nobody knows.
     (root / "store/ballast").write_bytes(bytes(3 << 20))
-    used = measure(roomy.settings, PosixFileSystem()).total_bytes
+    used = measure_disk(roomy.settings, PosixFileSystem()).total_bytes
     tight = repository_at(root, 41, bytes_max=used - 1, purge_percent=99)
     plan = tight.plan_retention()
     assert [log.why for log in plan.expiring] == ["size"] * len(plan.expiring)
@@ -134,7 +134,7 @@ def test_the_oldest_of_several_writers_go_by_time_and_each_writer_s_by_id(tmp_pa
         )
         store(Repository(settings, clock=opened._clock), *([on_day(number, day)] for number, day in enumerate(days)))
     (opened.settings.root / "store/ballast").write_bytes(bytes(3 << 20))
-    used = measure(opened.settings, PosixFileSystem()).total_bytes
+    used = measure_disk(opened.settings, PosixFileSystem()).total_bytes
     plan = repository_at(opened.settings.root, 50, bytes_max=used - 1, purge_percent=1).plan_retention()
     order = [(log.writer, log.first_event_id) for log in plan.expiring]
     # Main's third log is of day 10, but behind its second one of day 20.
@@ -274,10 +274,10 @@ def test_a_limit_that_holds_stand_against_is_reported_and_nothing_held_goes(root
 
 def test_a_hold_that_is_made_between_the_plan_and_the_mark_stops_the_mark(root: Path) -> None:
     opened = repository_at(root, 4000, age_max="30 days")
-    choice = choose(opened.settings, PosixFileSystem(), opened._clock, opened.workspaces())
-    repository_at(root, 4000).hold("case", EventSelection(event_ids=[0]), "asked for", "legal")
+    choice = choose_expired(opened.settings, PosixFileSystem(), opened._clock, opened.workspaces())
+    repository_at(root, 4000).hold("case", Meant(event_ids=[0]), "asked for", "legal")
     with pytest.raises(ConflictError, match="case"):
-        mark(choice)
+        mark_expired(choice)
     assert ids(opened) == list(range(15))
 
 

@@ -114,7 +114,7 @@ def test_both_had_acknowledged_before_and_neither_loses_an_event(
     found = other.search("")
     assert any("custody recover --adopt" in notice for notice in found.notices)
     assert "journal-of-others" in kinds(other)
-    assert other.status().writers[0].foreign_journals == 1
+    assert other.status().writers[0].journals_of_others == 1
     assert "adopt" in [item.action for item in find_leftovers(other.workspace())]
     other.recover(adopt=True)
     run_steps(other.settings)

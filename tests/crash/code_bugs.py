@@ -17,7 +17,7 @@ from custody.maintenance import compaction
 from custody.read.reader import Snapshot
 from custody.recovery import STEPS
 from custody.repository import retention_api
-from custody.retention import Choice, deletion, planning
+from custody.retention import ExpiryChoice, deletion, planning
 from custody.retention.deletion import due_marks
 from custody.rollover.publish import waiting_units
 from custody.vfs import FileSystem, WritableFile
@@ -59,9 +59,9 @@ def no_checksum() -> AbstractContextManager[object]:
 
 
 def expire_before_the_mark() -> AbstractContextManager[object]:
-    right = planning.mark
+    right = planning.mark_expired
 
-    def wrong(choice: Choice) -> dict[str, int]:
+    def wrong(choice: ExpiryChoice) -> dict[str, int]:
         for name, gone in choice.gone.items():
             at = choice.writers[name].workspace
             for path in gone:
@@ -69,7 +69,7 @@ def expire_before_the_mark() -> AbstractContextManager[object]:
                 at.fs.sync_directory((at.paths.home / path).parent)
         return right(choice)
 
-    return patch.object(retention_api, "mark", wrong)
+    return patch.object(retention_api, "mark_expired", wrong)
 
 
 def marks_forgotten_first() -> AbstractContextManager[object]:
@@ -91,12 +91,12 @@ def commit_log_by_log() -> AbstractContextManager[object]:
 
 def loss_noted_later() -> AbstractContextManager[object]:
     def wrong(workspace: Workspace, state: Any, files: Any, found: Any, held: Any, more: Any, *, on_damage: Any) -> Any:
-        done = compaction.replace(workspace, state, files, found, held, (), on_damage=on_damage)
+        done = compaction.replace_logs(workspace, state, files, found, held, (), on_damage=on_damage)
         workspace.catalog.commit(more)
         return done
 
-    return patch("custody.maintenance.repair.repair_logs.replace", wrong)
+    return patch("custody.maintenance.repair.repair_logs.replace_logs", wrong)
 
 
 def nothing_is_noted() -> AbstractContextManager[object]:
-    return patch("custody.maintenance.repair.repair_journals.loss", lambda *_: AddLoss(id=bytes(16)))
+    return patch("custody.maintenance.repair.repair_journals.loss_action", lambda *_: AddLoss(id=bytes(16)))

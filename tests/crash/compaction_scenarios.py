@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from custody.clock import ManualClock
-from custody.maintenance import run, waiting
-from custody.repository import EventSelection
+from custody.maintenance import compact_unit, waiting_compactions
+from custody.repository import Meant
 from custody.vfs import FileSystem
 from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import Workspace
@@ -62,5 +62,5 @@ def compact(fs: FileSystem) -> None:
     """Do all units, each with a workspace of its own; a clock that stands still calls nothing old."""
     clock = ManualClock(1_772_409_600_000)
     for _ in range(2):  # the second time is for what the first one made possible
-        for unit in list(waiting(Workspace(SETTINGS, WRITER, fs, clock))):
-            run(Workspace(SETTINGS, WRITER, fs, clock), unit)
+        for unit in list(waiting_compactions(Workspace(SETTINGS, WRITER, fs, clock))):
+            compact_unit(Workspace(SETTINGS, WRITER, fs, clock), unit)

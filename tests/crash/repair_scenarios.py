@@ -11,8 +11,8 @@ from custody.clock import ManualClock
 from custody.config import Settings
 from custody.index import builder
 from custody.maintenance.findings import Finding, Level, damages
-from custody.maintenance.repair import repair
-from custody.maintenance.rewriting import open_file
+from custody.maintenance.repair import repair_repository
+from custody.maintenance.rewriting import open_event_log
 from custody.maintenance.scrub import read_scrub, scrub_once
 from custody.maintenance.verification import verify_repository
 from custody.quarantine import Quarantine
@@ -74,7 +74,7 @@ class Mending(Prepared):
     def run(self, fs: FileSystem, record: Promises) -> None:
         # Who crashed is gone, though it was this very process.
         with patch.object(builder, "write_segment", copied_segment), processes(gone=True):
-            repair(SMALL_BLOCKS, fs, ManualClock(NOW_MS), accept_loss=self._accept_loss)
+            repair_repository(SMALL_BLOCKS, fs, ManualClock(NOW_MS), accept_loss=self._accept_loss)
 
     def check(self, fs: FileSystem, record: Promises) -> None:
         # A process of its own: what a reader keeps open of a damaged file it goes on to see.
@@ -136,7 +136,7 @@ def damage_a_block(fs: MemoryFileSystem, workspace: Workspace, promises: Promise
     """Change a byte in the second block of a log, and one in its table of contents; the shard is gone."""
     state = workspace.catalog.load()
     file = state.files[min(state.files)]
-    log = open_file(workspace, file)
+    log = open_event_log(workspace, file)
     block = log.toc.blocks[1]
     _flip(fs, workspace.paths.home / file.path, int(block["offset"]) + 10)
     _flip(fs, workspace.paths.home / file.toc_path, 20)

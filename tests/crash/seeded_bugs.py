@@ -16,7 +16,7 @@ from custody.catalog import Catalog
 from custody.journal import open_group
 from custody.maintenance.repair import repair_logs as log_repairs
 from custody.retention import candidates, deletion
-from custody.retention.candidates import Surveyed
+from custody.retention.candidates import ExpiryCandidates
 from custody.vfs.memory import CrashMode
 from custody.workspace import Workspace
 from tests.crash.code_bugs import (
@@ -152,7 +152,7 @@ BUGS = [
         seeded=lambda: patch.object(deletion, "keep_from", lambda *_: None),
     ),
     Bug("marks forgotten before the deletion", Retaining, ALL, seeded=marks_forgotten_first),
-    Bug("held logs expire", Retaining, ALL, seeded=lambda: patch.object(Surveyed, "holders", lambda *_: ())),
+    Bug("held logs expire", Retaining, ALL, seeded=lambda: patch.object(ExpiryCandidates, "holders", lambda *_: ())),
     Bug(
         "logs whose journals are there expire",
         Retaining,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from custody.capture import Accepted, Context, Format, Limits, Place, read_piece
+from custody.capture import Accepted, CaptureLimits, Context, Format, InputPlace, read_piece
 from custody.catalog import Catalog
 from custody.clock import ManualClock
 from custody.model import Event
@@ -47,7 +47,7 @@ def notified(number: int, entity: str, attribute: str) -> tuple[Event, bytes]:
     body = json.dumps({"subscriptionId": "1", "data": [{"id": entity, "type": "T", attribute: found}]}).encode()
     envelope = b'{"headers":' + json.dumps(HEADERS).encode() + b',"body":' + body + b"}"
     context = Context(received_ms=RECEIVED_MS)
-    [outcome] = read_piece(envelope, Place(0, 0), Limits(1 << 20), format=Format.NGSI, context=context)
+    [outcome] = read_piece(envelope, InputPlace(0, 0), CaptureLimits(1 << 20), format=Format.NGSI, context=context)
     assert isinstance(outcome, Accepted), outcome
     return msgspec.structs.replace(outcome.event, event_id=number), body
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -34,8 +34,9 @@ def no_epoch_in_the_catalog() -> AbstractContextManager[object]:
 
 
 def removed_at_once() -> AbstractContextManager[object]:
-    # The package has the function of this name, so the module is not reached through it.
-    return patch.object(sys.modules[recover.__module__], "discard", lambda workspace, path: remove(workspace.fs, path))
+    # The package gives out a function of the module's name.
+    module = importlib.import_module("custody.recovery.recover")
+    return patch.object(module, "discard", lambda workspace, path: remove(workspace.fs, path))
 
 
 @contextmanager

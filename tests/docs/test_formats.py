@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from custody.capture import Context, Format, Limits, read_piece
-from custody.capture.validate import Place, Rejected
+from custody.capture import CaptureLimits, Context, Format, read_piece
+from custody.capture.validate import InputPlace, Rejected
 from custody.catalog import Action, RemoveShard, Transaction, codec
 from custody.catalog.transaction_pb2 import DESCRIPTOR
 from custody.eventlog import (
@@ -47,7 +47,7 @@ from custody.lease.lease import PREAMBLE as LEASE_PREAMBLE
 from custody.maintenance import scrub
 from custody.model import SCHEMA_VERSION, UNASSIGNED, Event, to_batch, to_events
 from custody.ngsi_sink import batch_file
-from custody.quarantine import Entry, Quarantine
+from custody.quarantine import Quarantine, QuarantineEntry
 from custody.swh.index_file import PREAMBLE as SWH_INDEX_PREAMBLE
 from custody.swh.index_file import KeyIndex, read_index
 from custody.swh.pages import COLUMN
@@ -130,15 +130,15 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
         ("journal", "## Layout", journal.JournalHeader),
         ("writer-state", "## Layout", writer_state.WriterState),
         ("incarnation", "## Layout", incarnations.Claim),
-        ("scrub", "## Layout", scrub.Scrub),
-        ("scrub", "## Round", scrub.Round),
+        ("scrub", "## Layout", scrub.ScrubState),
+        ("scrub", "## Round", scrub.ScrubRound),
         ("event-log", "## Metadata", LogMetadata),
         ("staging", "### Manifest", UnitManifest),
         ("lease", "## Layout", Holder),
         ("lease", "## Process", Process),
         ("staging", "### Log", StagedLog),
         ("staging", "### Batch", StagedBatch),
-        ("quarantine", "## Layout", Entry),
+        ("quarantine", "## Layout", QuarantineEntry),
         ("content", "## Layout", content.ClaimHeader),
         ("ngsi-batch", "## Layout", batch_file.BatchManifest),
         ("ngsi-batch", "## Part", batch_file.FileAppend),
@@ -173,8 +173,8 @@ def test_the_example_of_a_claim_is_one() -> None:
 
 
 def test_the_example_of_a_scrub_is_what_the_code_writes() -> None:
-    current = scrub.Round(started_ms=1_772_409_600_000, pieces=1, bytes=400)
-    made = scrub.Scrub(current=current, after="/7/", last_run_ms=1_772_409_600_000)
+    current = scrub.ScrubRound(started_ms=1_772_409_600_000, pieces=1, bytes=400)
+    made = scrub.ScrubState(current=current, after="/7/", last_run_ms=1_772_409_600_000)
     assert scrub.encode_scrub(made) == _example("scrub", "file")
     assert scrub.decode_scrub(_example("scrub", "file"), "scrub") == made
 
@@ -341,9 +341,9 @@ def test_a_shard_holds_the_files_of_its_page_and_begins_as_it_shows(tmp_path: Pa
 def test_the_example_of_a_quarantine_entry_is_what_the_code_writes(tmp_path: Path) -> None:
     shown = examples(read("formats/quarantine.md"))
     raw = _example("quarantine", "piece")
-    [outcome] = read_piece(raw, Place(3, 2048), Limits(4096), format=Format.NIFI, context=Context())
+    [outcome] = read_piece(raw, InputPlace(3, 2048), CaptureLimits(4096), format=Format.NIFI, context=Context())
     assert isinstance(outcome, Rejected)
-    entry = msgspec.json.decode(shown["envelope"], type=Entry)
+    entry = msgspec.json.decode(shown["envelope"], type=QuarantineEntry)
     assert (outcome.problem.severity, outcome.problem.code) == (entry.severity, entry.code)
     assert outcome.problem.message == entry.message
     Quarantine(FS, tmp_path).add(

@@ -36,10 +36,10 @@ from custody.format.names import RELEASED_SUFFIX, epoch_file
 from custody.journal.incarnations import decode_claim, encode_claim
 from custody.journal.journal_file import KIND_HEADER, PREAMBLE, JournalHeader
 from custody.journal.writer_state import WriterState, decode_state, encode_state
-from custody.landing import Ledger, Taken
+from custody.landing import LandingLedger, LedgerEntry
 from custody.lease import Holder
 from custody.maintenance.findings import Finding
-from custody.maintenance.scrub import Round, Scrub, encode_scrub
+from custody.maintenance.scrub import ScrubRound, ScrubState, encode_scrub
 from custody.model import Event
 from custody.ngsi_sink.sink import Sink
 from custody.recovery import STEPS
@@ -55,7 +55,7 @@ from tests.unit.ngsi.notified import parameters
 
 HERE = Path(__file__).resolve().parent
 SETTINGS = "# The smallest block, so that three events fill two.\n[eventlog]\nblock_bytes_max = 4096\n"
-TAKEN = Taken(
+TAKEN = LedgerEntry(
     file="/landing/07/part-1.json",
     bytes=4096,
     modified_ms=1_772_359_100_000,
@@ -120,11 +120,13 @@ def make_good(root: Path, document: dict[str, object]) -> None:
     (leases / f"{epoch_file(holder.epoch)}{RELEASED_SUFFIX}").touch()
     (root / "containers/1/main/LOCK").unlink()
     found = Finding(kind="toc-damaged", writer="main", path="/store/1.toc", message="changed", name="data/1.parquet")
-    former = Round(started_ms=1, finished_ms=2, pieces=9, bytes=4096, findings=(found,))
-    scrub = Scrub(current=Round(number=1, started_ms=3, pieces=1, bytes=400), after="/7/", last_run_ms=3, former=former)
+    former = ScrubRound(started_ms=1, finished_ms=2, pieces=9, bytes=4096, findings=(found,))
+    scrub = ScrubState(
+        current=ScrubRound(number=1, started_ms=3, pieces=1, bytes=400), after="/7/", last_run_ms=3, former=former
+    )
     (root / "maintenance").mkdir()
     (root / "maintenance/scrub").write_bytes(encode_scrub(scrub))
-    Ledger(PosixFileSystem(), root / "landed").add(Path("/landing/07/part-1.json"), TAKEN)
+    LandingLedger(PosixFileSystem(), root / "landed").add(Path("/landing/07/part-1.json"), TAKEN)
     watch = GroupWatch(PosixFileSystem(), repository.settings, clock, again_ms=60_000)
     watch.confirm(WaitingGroups(groups={"main": 3}, again=False))
     with Sink.open(PosixFileSystem(), root / "ngsi", root / "hdfs", ManualClock(1), SUNK) as sink:

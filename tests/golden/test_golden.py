@@ -22,7 +22,7 @@ from custody.format.names import parse_shard
 from custody.index import OpenShard
 from custody.journal import JournalFile
 from custody.journal.incarnations import decode_claim
-from custody.landing import Ledger
+from custody.landing import LandingLedger
 from custody.lease import Holder, lease_status
 from custody.model import EVENT_SCHEMA, Event, to_events
 from custody.ngsi_sink.sink import Sink
@@ -276,7 +276,7 @@ def test_the_golden_files_stay_small() -> None:
 
 
 def test_a_ledger_entry_says_what_became_of_a_file(golden: Path) -> None:
-    assert Ledger(FS, golden / "landed").find(Path(TAKEN.file)) == TAKEN
+    assert LandingLedger(FS, golden / "landed").find(Path(TAKEN.file)) == TAKEN
 
 
 def test_second_copies_say_what_was_forgotten_and_what_expired(golden: Path) -> None:

@@ -1,28 +1,36 @@
-"""Room `capture`: bytes from outside become events; pure functions."""
+"""Room `capture`: bytes from outside become events; pure functions.
 
-from custody.capture.event_reader import Limits, detect_file, read_file, read_piece, read_stream
+The way of a file: `event_reader` finds out its format (`formats`), unzips it (`encodings`), cuts it into elements
+(`json_splitter`, or `avro`), hands each to the reader of its format and has the events checked (`validate`).
+
+To change how an input is read, look into the module of its format: `nifi_json` (Site-to-Site), `nifi_avro`,
+`nifi_rest`, `openlineage`; `ngsi_events` with `ngsi_notification` and `ngsi_attributes`. `identity` says which
+events are the same, `values` and `raw_json` read values of JSON.
+"""
+
+from custody.capture.event_reader import CaptureLimits, detect_file, read_file, read_piece, read_stream
 from custody.capture.formats import Format, detect
-from custody.capture.identity import contradictions, is_same, told_anew
+from custody.capture.identity import contradictions, harmless_differences, is_same
 from custody.capture.nifi_json import event_to_json
 from custody.capture.openlineage import dataset_uuid
-from custody.capture.validate import Accepted, Context, Outcome, Place, Rejected
+from custody.capture.validate import Accepted, Context, InputPlace, Outcome, Rejected
 
 __all__ = [
     "Accepted",
+    "CaptureLimits",
     "Context",
     "Format",
-    "Limits",
+    "InputPlace",
     "Outcome",
-    "Place",
     "Rejected",
     "contradictions",
     "dataset_uuid",
     "detect",
     "detect_file",
     "event_to_json",
+    "harmless_differences",
     "is_same",
     "read_file",
     "read_piece",
     "read_stream",
-    "told_anew",
 ]

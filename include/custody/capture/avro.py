@@ -19,13 +19,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import fastavro
-import fastavro.read
 import msgspec
 import pyarrow as pa
-from fastavro.schema import SchemaParseException
 
-from custody.capture.encodings import Text
+from custody.capture.encodings import InputText
 from custody.capture.validate import PIECE_BYTES_MAX
 from custody.errors import InvalidInputError
 
@@ -42,7 +39,8 @@ _HEX = "custody-hex"
 _DAMAGE = (InvalidInputError, EOFError, IndexError, ValueError, TypeError, struct.error)
 """What a decoder raises for bytes that are no Avro; UnicodeDecodeError is a ValueError."""
 
-fastavro.read.LOGICAL_READERS[f"bytes-{_HEX}"] = lambda data, *_: data.hex()
+ReadRecord = Callable[[io.BytesIO], dict[str, object]]
+"""Returns the next record of a block's content; raises what _DAMAGE names for what is none."""
 
 
 class AvroRecord(NamedTuple):
@@ -60,9 +58,9 @@ class AvroRecord(NamedTuple):
 class AvroContainer:
     """One container file: `open` reads its header, `records` its blocks, of which one at a time is in memory."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: InputText) -> None:
         self.offset = 0
-        """Of the block that is read next, or of one that is damaged."""
+        """Where the next block begins, or the one that is damaged."""
         self._text = text
         self._ahead = b""
         self._start = 0
@@ -78,7 +76,7 @@ class AvroContainer:
         except _DAMAGE as error:
             raise InvalidInputError(str(error)) from error
         schema = metadata.get("avro.schema", b"")
-        self._schema = compile_schema(schema)
+        self._read_record = compile_schema(schema)
         self._codec = metadata.get("avro.codec", b"null").decode("utf-8", "replace")
         self._single_header = _uncompressed_header(schema, self._sync)
         self._skip(size)
@@ -123,7 +121,7 @@ class AvroContainer:
         stream, end = io.BytesIO(content), 0
         for _ in range(count):
             start = end
-            value = read_record(self._schema, stream)
+            value = self._read_record(stream)
             end = stream.tell()
             size = end - start
             raw = b"".join((self._single_header, write_long(1), write_long(size), content[start:end], self._sync))
@@ -148,29 +146,35 @@ class AvroContainer:
         self.offset += size
 
 
-def compile_schema(text: bytes) -> Any:  # noqa: ANN401 - fastavro's form of a schema
-    """Return the schema of a record, checked and ready for `read_record`.
+def compile_schema(text: bytes) -> ReadRecord:
+    """Return the decoder of a record schema.
 
     Raises:
         InvalidInputError: it is no schema, not that of a record, or one that is not decoded safely.
     """
+    # Imported here because most commands read no Avro.
+    import fastavro
+    from fastavro.read import LOGICAL_READERS
+    from fastavro.schema import SchemaParseException
+
+    LOGICAL_READERS[f"bytes-{_HEX}"] = lambda data, *_: data.hex()
     try:
         schema = msgspec.json.decode(text)
         if not isinstance(schema, dict) or schema.get("type") != "record":
             raise InvalidInputError("avro.schema: expected that of a record")
         fields = [{"name": str(field["name"]), "type": _checked(field["type"], 0)} for field in schema["fields"]]
-        return fastavro.parse_schema({"type": "record", "name": "event", "fields": fields})
+        parsed = fastavro.parse_schema({"type": "record", "name": "event", "fields": fields})
     except (
         *(msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError),
         SchemaParseException,
     ) as error:
         raise InvalidInputError(f"avro.schema: expected an Avro schema, got one that breaks at {error}") from error
 
+    def read_record(stream: io.BytesIO) -> dict[str, object]:
+        record: dict[str, object] = fastavro.schemaless_reader(stream, parsed, None)  # type: ignore[assignment]
+        return record
 
-def read_record(schema: Any, stream: io.BytesIO) -> dict[str, object]:  # noqa: ANN401 - as `compile_schema` returns
-    """Return the next record of a block's content; raises what `_DAMAGE` names for what is none."""
-    record: dict[str, object] = fastavro.schemaless_reader(stream, schema, None)  # type: ignore[assignment]
-    return record
+    return read_record
 
 
 def _checked(schema: Any, depth: int) -> Any:  # noqa: ANN401 - a schema is any JSON

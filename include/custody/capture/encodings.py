@@ -1,6 +1,6 @@
-"""The text of an input file: a stream, gunzipped where it is gzip, in chunks, never more than was allowed.
+"""The decompressed text of an input file, in chunks: a plain stream, or one or several gzip members.
 
-Memory is bounded by the chunk. Damage and excess do not raise: the text ends there and `cut` says why.
+Memory is bounded by the chunk. Damage and excess do not raise: the text ends there, and `cut` says why.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import BinaryIO
 
 CHUNK_BYTES = 1 << 16
 _GZIP = b"\x1f\x8b"
-_GZIP_OR_ZLIB_HEADER = 31  # zlib's word for: a gzip header and trailer, checked
+_GZIP_WINDOW_BITS = 31  # tells zlib to expect and check a gzip header and trailer
 
 
-class Text:
-    """Reads a binary stream from where it stands; `bytes_max` bounds the text after decompression."""
+class InputText:
+    """Reads a binary stream from its position on; `bytes_max` bounds the text after decompression."""
 
     def __init__(self, stream: BinaryIO, *, bytes_max: int, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._stream = stream
@@ -23,6 +23,7 @@ class Text:
         self._bytes_max = bytes_max
         self._chunk_bytes = chunk_bytes
         self._ahead: deque[bytes] = deque()
+        # A stream may return less than was asked for; two bytes decide whether it is gzip.
         self._input = stream.read(2)
         while len(self._input) == 1 and (more := stream.read(1)):
             self._input += more
@@ -52,6 +53,7 @@ class Text:
         if self.cut is not None:
             return b""
         data = self._inflated() if self._is_gzip else self._plain()
+        # The bound holds for the decompressed text: a small gzip file may hold any amount of it.
         if len(data) > self._left:
             data = data[: self._left]
             self.cut = (
@@ -73,6 +75,7 @@ class Text:
             if not self._input:
                 return self._damaged("it ends in the middle")
             try:
+                # At most a chunk at a time, whatever the input expands to.
                 data = self._member.decompress(self._input, self._chunk_bytes)
             except zlib.error as error:
                 return self._damaged(str(error))
@@ -84,7 +87,7 @@ class Text:
         return b""
 
     def _after_member(self, rest: bytes) -> None:
-        """Begin the next member, if there is one: gzip files may be put one after the other."""
+        """Begin the next member, if there is one: gzip files may be concatenated."""
         self._member, self._input = None, b""
         rest = rest.lstrip(b"\0")  # tapes pad with zeros
         while len(rest) < len(_GZIP) and (more := self._stream.read(self._chunk_bytes)):
@@ -100,4 +103,4 @@ class Text:
 
     @staticmethod
     def _new_member() -> zlib._Decompress:
-        return zlib.decompressobj(_GZIP_OR_ZLIB_HEADER)
+        return zlib.decompressobj(_GZIP_WINDOW_BITS)

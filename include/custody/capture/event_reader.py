@@ -1,4 +1,8 @@
-"""A file of any format becomes outcomes: a pure function from a binary stream, in bounded memory."""
+"""The reader of input files: a stream of any format becomes outcomes, accepted events and rejected pieces.
+
+Memory is bounded by the limits, not by the size of the file. Whatever the bytes are, nothing is raised: each piece that
+cannot be read is rejected with its place, and the rest of the file is read.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,23 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from custody.capture import ngsi_events, nifi_json, nifi_rest, openlineage
-from custody.capture.encodings import CHUNK_BYTES, Text
+from custody.capture.encodings import CHUNK_BYTES, InputText
 from custody.capture.formats import DETECT_BYTES, Format, detect
-from custody.capture.json_splitter import Element, Splitter
+from custody.capture.json_splitter import JsonElement, JsonSplitter
 from custody.capture.nifi_avro import read_avro
-from custody.capture.validate import Accepted, Context, Outcome, Place, ReadElement, Rejected, judge, rejected
-from custody.model import EventProblem, Severity
+from custody.capture.validate import (
+    Accepted,
+    Context,
+    ElementReader,
+    InputPlace,
+    Outcome,
+    Rejected,
+    rejected,
+    validate_element,
+)
+from custody.model import Problem, Severity
 
-_READERS: dict[Format, ReadElement] = {
+_READERS: dict[Format, ElementReader] = {
     Format.NIFI: nifi_json.read_element,
     Format.NIFI_REST: nifi_rest.read_element,
     Format.OPENLINEAGE: openlineage.read_element,
@@ -24,35 +37,35 @@ _READERS: dict[Format, ReadElement] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of what is read."""
+class CaptureLimits:
+    """Bounds of an input file."""
 
     event_bytes_max: int
-    """Of one element, in bytes of its JSON or Avro."""
+    """Of one element, as JSON or Avro."""
     file_bytes_max: int = 1 << 62
-    """Of a file's text, after decompression."""
+    """Of a whole file, after decompression."""
 
 
 def read_stream(
     stream: BinaryIO,
-    limits: Limits,
+    limits: CaptureLimits,
     *,
     format: Format | None = None,
     context: Context = Context(),  # noqa: B008 - frozen
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Outcome]:
-    """Yield what a stream holds, in its order; without a format, its content says which one it is.
+    """Yield the outcomes of a stream, in its order; without a `format`, the content shows which one it is.
 
-    Places are those of the decompressed text. Whatever the bytes are, nothing is raised: what cannot be read is
-    rejected, and so is the end of a text that is damaged or larger than the limit.
+    Places are those of the decompressed text. Nothing is raised: what cannot be read is rejected, and so is the end of
+    a text that is damaged or larger than the limit.
     """
-    text = Text(stream, bytes_max=limits.file_bytes_max, chunk_bytes=chunk_bytes)
+    text = InputText(stream, bytes_max=limits.file_bytes_max, chunk_bytes=chunk_bytes)
     format = format or detect(text.peek(DETECT_BYTES))
     if format is Format.NIFI_AVRO:
         yield from read_avro(text, event_bytes_max=limits.event_bytes_max, node=context.node)
         return
     head = text.peek(DETECT_BYTES)
-    splitter = Splitter(text, limits.event_bytes_max)
+    splitter = JsonSplitter(text, limits.event_bytes_max)
     elements = splitter.split()
     if format is Format.NIFI_REST and _is_list_within(head):
         elements = splitter.split_within(nifi_rest.LIST_KEY)
@@ -60,16 +73,16 @@ def read_stream(
     yield from _warn_of_one_object(outcomes) if format is Format.NIFI and _is_object(head) else outcomes
 
 
-def _outcomes(elements: Iterable[Element | Rejected], format: Format, context: Context) -> Iterator[Outcome]:
+def _outcomes(elements: Iterable[JsonElement | Rejected], format: Format, context: Context) -> Iterator[Outcome]:
     for element in elements:
         if isinstance(element, Rejected):
             yield element
         else:
-            yield from _judged(element.raw, element.place, format, context)
+            yield from _validated(element.raw, element.place, format, context)
 
 
 def _warn_of_one_object(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
-    """Warn of a text that is one object: NiFi sends arrays, so somebody took it apart, or took a part of it."""
+    """Warn of a text that is one object: NiFi sends arrays, so this is probably a part of a file."""
     first, second = next(outcomes, None), next(outcomes, None)
     if isinstance(first, Accepted) and second is None:
         message = "expected a JSON array of events or an event a line, got one JSON object; it is kept as one event"
@@ -80,7 +93,7 @@ def _warn_of_one_object(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
 
 
 def detect_file(stream: BinaryIO) -> Format:
-    """Return the format that a file shows, and have it read from its beginning again."""
+    """Return the format of a seekable file, and leave it at its beginning."""
     head = b""
     while len(head) < DETECT_BYTES and (more := stream.read(DETECT_BYTES - len(head))):
         head += more
@@ -88,8 +101,10 @@ def detect_file(stream: BinaryIO) -> Format:
     return detect(head)
 
 
-def read_piece(raw: bytes, place: Place, limits: Limits, *, format: Format, context: Context) -> Iterator[Outcome]:
-    """Yield what a piece is worth that was rejected before, or an event that was stored with a warning."""
+def read_piece(
+    raw: bytes, place: InputPlace, limits: CaptureLimits, *, format: Format, context: Context
+) -> Iterator[Outcome]:
+    """Yield the outcomes of a piece that was rejected before, or stored with a warning."""
     if place.index is None:
         yield from read_stream(io.BytesIO(raw), limits, format=format, context=context)
     elif format is Format.NIFI_AVRO:
@@ -99,17 +114,18 @@ def read_piece(raw: bytes, place: Place, limits: Limits, *, format: Format, cont
         message = f"expected at most {limits.event_bytes_max} bytes (capture.event_bytes_max), got {len(raw)}"
         yield rejected(place, "event-too-large", message, raw)
     else:
-        yield from _judged(raw, place, format, context)
+        yield from _validated(raw, place, format, context)
 
 
 def read_file(data: bytes, *, event_bytes_max: int, node: str | None = None) -> Iterator[Outcome]:
-    """Yield what the bytes of a file of NiFi's Site-to-Site JSON hold."""
-    return read_stream(io.BytesIO(data), Limits(event_bytes_max), format=Format.NIFI, context=Context(node))
+    """Yield the outcomes of a file of NiFi's Site-to-Site JSON."""
+    return read_stream(io.BytesIO(data), CaptureLimits(event_bytes_max), format=Format.NIFI, context=Context(node))
 
 
-def _judged(raw: bytes, place: Place, format: Format, context: Context) -> Iterator[Outcome]:
+def _validated(raw: bytes, place: InputPlace, format: Format, context: Context) -> Iterator[Outcome]:
+    # The Site-to-Site payload has no relationship: a ROUTE without one is no mistake of the event's.
     exported = format is not Format.NIFI
-    return judge(raw, place, _READERS[format], context, relationship_exported=exported)
+    return validate_element(raw, place, _READERS[format], context, relationship_exported=exported)
 
 
 def _is_list_within(head: bytes) -> bool:

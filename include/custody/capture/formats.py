@@ -1,4 +1,4 @@
-"""The formats that custody reads, and how a file shows which one it is: by its content, never by its name."""
+"""The input formats, and their detection by the content of a file, never by its name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from enum import StrEnum
 from custody.capture import avro, ngsi_events, nifi_json, nifi_rest, openlineage
 
 DETECT_BYTES = 1 << 16
-"""As much of a file's beginning as is looked at."""
+"""How much of a file's beginning is examined."""
 _GZIP = b"\x1f\x8b"
 _GZIP_HEADER = 31
 _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*+)"(\s*+:)?|[\[\]{}]', re.DOTALL)
 
 
 class Format(StrEnum):
-    """What a file may be; the values are the words of the command line and of the quarantine."""
+    """The format of an input file; the values are used on the command line and in the quarantine."""
 
     NIFI = "nifi"
     NIFI_REST = "nifi-rest"
@@ -35,10 +35,10 @@ _KEYS = {
 
 
 def detect(head: bytes) -> Format:
-    """Return the format that the beginning of a file shows, gzip or not; `nifi` where it shows none.
+    """Return the format of a file by its beginning, gzip or not; `nifi` where nothing tells.
 
-    The keys of the first object decide: the format most of whose keys it has. What stands in its values, the names
-    of attributes among them, does not matter.
+    The keys of the first object decide: it is the format that most of them belong to. Its values, names of attributes
+    among them, do not count.
     """
     if head.startswith(_GZIP):
         try:
@@ -48,13 +48,14 @@ def detect(head: bytes) -> Format:
     if head.startswith(avro.MAGIC):
         return Format.NIFI_AVRO
     keys = set(_first_keys(head[:DETECT_BYTES]))
+    # A bare entity of NGSI has no key of its own but these two; NiFi's DTOs have an `id`, too.
     if keys >= {"id", "type"} and not keys & {"eventId", "flowFileUuid", "eventType"}:
         return Format.NGSI
     return max(_KEYS, key=lambda format: len(keys & _KEYS[format]))
 
 
 def _first_keys(head: bytes) -> Iterator[str]:
-    """Yield the keys of the first object that is not inside another one."""
+    """Yield the keys of the first outermost object."""
     depth, is_inside = 0, False
     for token in _TOKEN.finditer(head):
         mark = token[0]

@@ -1,13 +1,13 @@
-"""Which event is which: numbers for sources that give none, and what two copies of an event share.
+"""Identity of events: ordinals for sources that give none, and the comparison of two copies of an event.
 
-The identity of an event is (source_node, source_ordinal). A format without a number gets one from a digest of what
-identifies the event there, so that the same event read again has the same number. The upper 20 bits are the hour of
-the event since 1970 and the lower 43 the digest: events of one time get numbers near each other, and a look-up reads
-the logs of that time only. Without a time that every copy shares, all 63 bits are digest.
+The identity of an event is (source_node, source_ordinal). Where a format has no ordinal, it is a digest of what
+identifies the event there, so that the same event read again has the same one. The upper 20 bits are the hour of the
+event since 1970 and the lower 43 the digest: events of one time get ordinals near each other, and a look-up reads the
+logs of that time only. Without a time that every copy shares, all 63 bits are digest.
 
-Two different events of a source with one number are told apart by their content: the second one is rejected as a
-contradiction, as everywhere, and waits in the quarantine. Among a million events of one source and hour that befalls
-one pair with a probability of 6 %; among 100 million events without a time, of 0.05 %.
+Two different events of a source that get one ordinal are told apart by their content: the second one is rejected as a
+contradiction and waits in the quarantine. Among a million events of one source and hour this happens to one pair with
+a probability of 6 %; among 100 million events without a time, of 0.05 %.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import msgspec
 from custody.model import UNASSIGNED, Event
 
 NAMESPACE = uuid.UUID("7d9ab0a7-9d1e-5b1c-9c43-6f6f1b3f7c50")
-"""Of all uuids that custody makes by name. Part of what is stored: never change it."""
+"""Namespace of all uuids that custody makes from names. Part of what is stored: never change it."""
 _HOUR_MS = 3_600_000
 _HOUR_MAX = (1 << 20) - 1  # the year 2089; later hours share its numbers
 _HOUR_SHIFT = 43
 
 _NIFI = frozenset(["nifi-s2s", "nifi-avro", "nifi-rest"])
-# What NiFi looks up when it sends or is asked, not when the event happened: names that a user may have changed since,
-# and what its settings say of itself.
-_TOLD_ANEW = (
+# Fields that NiFi looks up when it sends an event or answers a query, not when the event happened: names that a user
+# may have changed since, and NiFi's own settings.
+_LOOKED_UP = (
     "component_name",
     "process_group_id",
     "process_group_name",
@@ -39,17 +39,18 @@ _TOLD_ANEW = (
     "content_uri",
     "previous_content_uri",
 )
-_WITHOUT_TOLD_ANEW: dict[str, object] = dict.fromkeys(_TOLD_ANEW)
-# What the receiver adds of who sent a notification, and of the bytes around the body, whose digest is in its identity.
-_OF_THE_RECEIVER: dict[str, object] = {"source_host": None, "content_claim": None, "file_size": 0}
-_SAID_BY_THE_RECEIVER = frozenset(["mime.type", "content.sha256", "ngsi.received_ms"])
+_WITHOUT_LOOKED_UP: dict[str, object] = dict.fromkeys(_LOOKED_UP)
+# Fields that the receiver adds: the sender of a notification, and the bytes around its body. The digest of the body is
+# part of the identity.
+_WITHOUT_RECEIVER: dict[str, object] = {"source_host": None, "content_claim": None, "file_size": 0}
+_RECEIVER_ATTRIBUTES = frozenset(["mime.type", "content.sha256", "ngsi.received_ms"])
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(Event))
-# What every format of one event must agree in.
+# Fields in which copies of an event in two formats must agree.
 _CORE = ("event_type", "event_time", "component_id", "flowfile_uuid", "file_size", "parent_uuids", "child_uuids")
 
 
 def digest_ordinal(parts: Iterable[str | None], time_ms: int | None) -> int:
-    """Return the number of the event that these texts identify, from 0 to 2^63-1."""
+    """Return the ordinal of the event that these texts identify, from 0 to 2^63-1."""
     digest = int.from_bytes(_digest(parts)[:8])
     if time_ms is None:
         return digest >> 1
@@ -57,18 +58,18 @@ def digest_ordinal(parts: Iterable[str | None], time_ms: int | None) -> int:
     return hour << _HOUR_SHIFT | digest >> (64 - _HOUR_SHIFT)
 
 
-def named_uuid(kind: str, *parts: str | None) -> str:
-    """Return the uuid of a thing that has a name and no uuid; the same name is the same uuid everywhere."""
+def uuid_of_name(kind: str, *parts: str | None) -> str:
+    """Return the uuid of something that has only a name; the same name gives the same uuid everywhere."""
     return str(uuid.uuid5(NAMESPACE, msgspec.json.encode([kind, *parts]).decode()))
 
 
 def is_same(one: Event, other: Event) -> bool:
     """Whether two events of one identity are copies; if not, they contradict each other.
 
-    Not compared are: the eventId, which NiFi makes for each copy that it sends; what NiFi looks up when it sends, and
-    whether it names what is null; the order of parents and of children; the time of an event that has only that of its
-    arrival; what the receiver of notifications adds, which another copy of one lacks. Copies in two formats need only
-    agree in what both can say, and so do keys that custody has no field for.
+    Not compared are: the eventId, which NiFi makes anew for each copy that it sends; fields that NiFi looks up when it
+    sends, and keys that are null in one copy and missing in the other; the order of parents and of children; the time
+    of an event that has only that of its arrival; and what the receiver of notifications adds. Copies in two formats
+    need only agree in what both formats can express, and so do keys that custody has no field for.
     """
     return not contradictions(one, other)
 
@@ -82,18 +83,18 @@ def contradictions(one: Event, other: Event) -> list[str]:
     return differ if _agree(one, other) else [*differ, "extra"]
 
 
-def told_anew(stored: Event, again: Event) -> list[str]:
-    """Return the fields in which a copy says something else than the stored one, none of which makes it another event.
+def harmless_differences(stored: Event, again: Event) -> list[str]:
+    """Return the fields in which a copy differs from the stored event without contradicting it.
 
-    Copies in two formats are not compared: one says what the other cannot.
+    Copies in two formats are not compared: one can express what the other cannot.
     """
     if stored.source_format != again.source_format:
         return []
-    return [name for name in _TOLD_ANEW if getattr(stored, name) != getattr(again, name)]
+    return [name for name in _LOOKED_UP if getattr(stored, name) != getattr(again, name)]
 
 
 def _agree(one: Event, other: Event) -> bool:
-    """Whether the keys that NiFi gave to both and custody has no field for have the same values; null is none."""
+    """Whether both copies agree in the keys that custody has no field for; null counts as absent."""
     if one.extra == other.extra or one.source_format not in _NIFI:
         return True
     first, second = (msgspec.json.decode(event.extra or "{}") for event in (one, other))
@@ -102,6 +103,7 @@ def _agree(one: Event, other: Event) -> bool:
 
 
 def _content(event: Event) -> Event:
+    """Return an event with only what a copy of it must share."""
     changes: dict[str, object] = {
         "event_id": UNASSIGNED,
         "source_event_id": None,
@@ -109,15 +111,18 @@ def _content(event: Event) -> Event:
         "child_uuids": tuple(sorted(event.child_uuids)),
     }
     if event.source_format in _NIFI:
-        changes |= _WITHOUT_TOLD_ANEW
+        changes |= _WITHOUT_LOOKED_UP
         changes["extra"] = None
         changes["updated_attributes"] = _without_nulls(event.updated_attributes)
         changes["previous_attributes"] = _without_nulls(event.previous_attributes)
     elif event.source_format == "ngsi":
-        said = event.updated_attributes
-        changes |= _OF_THE_RECEIVER
-        changes["updated_attributes"] = {name: said[name] for name in said if name not in _SAID_BY_THE_RECEIVER}
-        if said.get("ngsi.time") == "arrival":
+        attributes = event.updated_attributes
+        changes |= _WITHOUT_RECEIVER
+        changes["updated_attributes"] = {
+            name: value for name, value in attributes.items() if name not in _RECEIVER_ATTRIBUTES
+        }
+        # Another copy arrived at another time.
+        if attributes.get("ngsi.time") == "arrival":
             changes["event_time"] = 0
     return msgspec.structs.replace(event, **changes)
 

@@ -1,12 +1,9 @@
-"""The structure of JSON text that arrives in chunks: where brackets and commas are that no string holds, and how deep.
+"""The splitter of JSON texts: an array's elements, one object a line, or objects one after the other.
 
-Nothing is parsed and nothing is checked: of text that is not JSON the answer is deterministic and has no meaning.
-Work is done on columns of bytes, about 200 MB/s, and does not depend on where the text is cut into chunks.
-
-A text of JSON cut into its elements: an array's elements, one object a line, or objects one after the other.
-
-Where an element ends is decided by the text's structure, not by parsing, so an element that is not JSON costs
-itself only. Where the structure itself breaks off, the elements before are kept and the rest is one piece.
+The structure of the text decides where an element ends (brackets and commas outside of strings, `JsonStructure`), not a
+parser. So an element that is no JSON costs itself only; where the structure itself breaks off, the elements before are
+kept and the rest is one piece. The structure is found in columns of bytes, at about 200 MB/s, and does not depend on
+where the text is cut into chunks. Of text that is no JSON the answer is deterministic and has no meaning.
 """
 
 from __future__ import annotations
@@ -21,8 +18,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from custody.capture.encodings import Text
-from custody.capture.validate import PIECE_BYTES_MAX, Place, Rejected, rejected, shown
+from custody.capture.encodings import InputText
+from custody.capture.validate import PIECE_BYTES_MAX, InputPlace, Rejected, excerpt, rejected
 
 OPEN, CLOSE, COMMA = 3, 4, 5
 _QUOTE, _BACKSLASH = 1, 2
@@ -30,11 +27,11 @@ _KINDS = np.zeros(256, np.uint8)
 for _text, _kind in ((b'"', _QUOTE), (b"\\", _BACKSLASH), (b"[{", OPEN), (b"]}", CLOSE), (b",", COMMA)):
     _KINDS[list(_text)] = _kind
 
-Column = npt.NDArray[np.intp]
+_Positions = npt.NDArray[np.intp]
 
 
-class Structure:
-    """Follows one text; `depth` is the number of open brackets so far."""
+class JsonStructure:
+    """The structure of one text that comes in chunks; `depth` is the number of open brackets so far."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -58,7 +55,7 @@ class Structure:
         steps[outside & (kinds == OPEN)] = 1
         steps[outside & (kinds == CLOSE)] = -1
         depths = self.depth + np.cumsum(steps)
-        found = outside & (
+        is_boundary = outside & (
             ((kinds == COMMA) & (depths == level))
             | ((kinds == OPEN) & (depths == level))
             | ((kinds == CLOSE) & (depths <= level - 1))
@@ -66,10 +63,10 @@ class Structure:
         if len(kinds):
             self.depth = int(depths[-1])
             self._in_string = not outside[-1]
-        return list(zip(positions[found].tolist(), kinds[found].tolist(), strict=True))
+        return list(zip(positions[is_boundary].tolist(), kinds[is_boundary].tolist(), strict=True))
 
-    def _escaped(self, backslashes: Column, length: int) -> Column:
-        """Return the positions right behind an odd number of backslashes; remember one behind the chunk."""
+    def _escaped(self, backslashes: _Positions, length: int) -> _Positions:
+        """Return the positions right behind an odd number of backslashes; remember one that lies in the next chunk."""
         first = [0] if self._is_escaped else []
         self._is_escaped = False
         if not len(backslashes):
@@ -78,15 +75,16 @@ class Structure:
         starts = np.flatnonzero(np.diff(backslashes, prepend=-2) != 1)
         lengths = np.diff(np.append(starts, len(backslashes)))
         ends = backslashes[starts + lengths - 1] + 1
+        # A backslash at the end of the last chunk and those at the beginning of this one are one run.
         if first and backslashes[0] == 0:
-            lengths[0] += 1  # the run began in the chunk before
+            lengths[0] += 1
             first = []
         odd = ends[lengths % 2 == 1]
         self._is_escaped = bool(len(odd)) and int(odd[-1]) == length
         return np.append(np.array(first, np.intp), odd)
 
 
-HEAD_BYTES = 1 << 16
+_HEAD_BYTES = 1 << 16
 _SPACE = b" \t\r\n"
 _LITTLE_BYTES = 4096
 _BOM = b"\xef\xbb\xbf"
@@ -94,10 +92,10 @@ _BREAKS_OFF = "expected whole events up to the closing bracket, the JSON breaks 
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
-    """One element as it is in the text."""
+class JsonElement:
+    """One element, byte for byte as in the text."""
 
-    place: Place
+    place: InputPlace
     raw: bytes
 
 
@@ -105,7 +103,7 @@ class _Piece:
     """The element that is being put together from chunks; its bytes are held once."""
 
     def __init__(self) -> None:
-        self._kept = io.BytesIO()
+        self._content = io.BytesIO()
         self.size = 0
         self.offset = 0
 
@@ -114,18 +112,18 @@ class _Piece:
             bare = data.lstrip(_SPACE)
             self.offset = offset + len(data) - len(bare)
             data = bare
-        room = PIECE_BYTES_MAX - self._kept.tell()
-        self._kept.write(data if len(data) <= room else data[:room])
+        room = PIECE_BYTES_MAX - self._content.tell()
+        self._content.write(data if len(data) <= room else data[:room])
         self.size += len(data)
 
     def raw(self) -> bytes:
-        return self._kept.getvalue().rstrip(_SPACE)
+        return self._content.getvalue().rstrip(_SPACE)
 
 
-class Splitter:
-    """Cuts one text; `event_bytes_max` bounds an element, a larger one is rejected unread."""
+class JsonSplitter:
+    """Splits one text; `event_bytes_max` bounds an element, a larger one is rejected unread."""
 
-    def __init__(self, text: Text, event_bytes_max: int) -> None:
+    def __init__(self, text: InputText, event_bytes_max: int) -> None:
         self._text = text
         self._event_bytes_max = event_bytes_max
         self._piece = _Piece()
@@ -133,9 +131,9 @@ class Splitter:
         self._offset = 0  # of the next chunk
         self._is_open = self._is_first = self._is_broken = False
 
-    def split(self) -> Iterator[Element | Rejected]:
-        """Yield the elements in their order; what the text is shows at its beginning."""
-        head = self._text.peek(HEAD_BYTES)
+    def split(self) -> Iterator[JsonElement | Rejected]:
+        """Yield the elements in their order; the beginning of the text shows how they are arranged."""
+        head = self._text.peek(_HEAD_BYTES)
         if head.startswith(_BOM):
             self._skip(len(_BOM))
             head = head[len(_BOM) :]
@@ -147,8 +145,8 @@ class Splitter:
         else:
             yield self._not_json()
 
-    def split_within(self, key: re.Pattern[bytes]) -> Iterator[Element | Rejected]:
-        """Yield the elements of each array that follows a match of `key`; what is around them is not looked at.
+    def split_within(self, key: re.Pattern[bytes]) -> Iterator[JsonElement | Rejected]:
+        """Yield the elements of each array that follows a match of `key`; the text around them is passed over.
 
         A match must end before the array's bracket and be no longer than HEAD_BYTES.
         """
@@ -157,17 +155,17 @@ class Splitter:
         if self._text.cut and not self._is_broken:
             yield self._broken(b"", 0)
 
-    def _arrays(self, *, only_one: bool = False) -> Iterator[Element | Rejected]:
-        """Cut an array, and those that follow it, as when files were put together."""
-        structure = Structure()
+    def _arrays(self, *, only_one: bool = False) -> Iterator[JsonElement | Rejected]:
+        """Split an array, and those that follow it, as in concatenated files."""
+        structure = JsonStructure()
         self._is_open = self._is_first = False
         while chunk := self._text.chunk():
             start = 0
             for position, kind in structure.scan(chunk, 1):
-                found = self._boundary(chunk, start, position, kind)
-                if found:
-                    yield found
-                elif found is False:
+                element = self._boundary(chunk, start, position, kind)
+                if element:
+                    yield element
+                elif element is False:
                     yield self._broken(chunk, start)
                     return
                 start = position + 1
@@ -183,27 +181,27 @@ class Splitter:
 
     def _boundary(
         self, chunk: bytes, start: int, position: int, kind: int
-    ) -> Element | Rejected | Literal[False] | None:
-        """Return what a bracket or comma of the array ends; False where it must not be."""
+    ) -> JsonElement | Rejected | Literal[False] | None:
+        """Return the element that a bracket or comma of the array ends; False where there must be no such boundary."""
         if not self._is_open:
             self._is_open = self._is_first = chunk[start : position + 1].lstrip(_SPACE) == b"["
             return None if self._is_open else False
         is_end = kind == CLOSE
         if is_end and chunk[position : position + 1] != b"]":
             return False
-        found = self._element(chunk, start, position, may_be_empty=is_end and self._is_first)
+        element = self._element(chunk, start, position, may_be_empty=is_end and self._is_first)
         self._is_open, self._is_first = not is_end, False
-        return found
+        return element
 
-    def _documents(self) -> Iterator[Element | Rejected]:
-        structure, is_open = Structure(), False
+    def _documents(self) -> Iterator[JsonElement | Rejected]:
+        structure, is_open = JsonStructure(), False
         while chunk := self._text.chunk():
             start = 0
             for position, kind in structure.scan(chunk, 1):
                 if kind != CLOSE:
                     is_open = True
-                elif is_open and (found := self._element(chunk, start, position + 1)):
-                    yield found
+                elif is_open and (element := self._element(chunk, start, position + 1)):
+                    yield element
                     start, is_open = position + 1, False
                 else:
                     yield self._broken(chunk, start)
@@ -212,23 +210,23 @@ class Splitter:
         if self._piece.size or self._text.cut:
             yield self._broken(b"", 0)
 
-    def _lines(self) -> Iterator[Element | Rejected]:
+    def _lines(self) -> Iterator[JsonElement | Rejected]:
         while chunk := self._text.chunk():
             start = 0
             while (end := chunk.find(b"\n", start)) >= 0:
-                if found := self._element(chunk, start, end):
-                    yield found
+                if element := self._element(chunk, start, end):
+                    yield element
                 start = end + 1
             self._keep(chunk, start)
         if self._text.cut:
             yield self._broken(b"", 0)
-        elif found := self._element(b"", 0, 0):
-            yield found
+        elif element := self._element(b"", 0, 0):
+            yield element
 
     def _element(
         self, chunk: bytes, start: int, end: int, *, may_be_empty: bool = True
-    ) -> Element | Rejected | Literal[False] | None:
-        """Return what lies before a boundary; None or, where there must be something, False for nothing."""
+    ) -> JsonElement | Rejected | Literal[False] | None:
+        """Return the element before a boundary; for an empty one None, or False where it must not be empty."""
         if self._piece.size:
             self._piece.add(chunk[start:end], self._offset + start)
             size, offset, raw = self._piece.size, self._piece.offset, self._piece.raw()
@@ -241,29 +239,29 @@ class Splitter:
             size = len(raw)
         if not raw:
             return None if may_be_empty else False
-        place = Place(self._index, offset)
+        place = InputPlace(self._index, offset)
         self._index += 1
         if size > self._event_bytes_max:
             return _too_large(place, size, self._event_bytes_max, raw)
-        return Element(place, raw)
+        return JsonElement(place, raw)
 
     def _keep(self, chunk: bytes, start: int) -> None:
-        """Put what no boundary ends yet to the piece."""
+        """Add the bytes behind the last boundary to the element that they begin."""
         self._piece.add(chunk[start:], self._offset + start)
         self._offset += len(chunk)
 
     def _broken(self, chunk: bytes, start: int) -> Rejected:
-        """Return all that is left of the text as one piece."""
+        """Return the rest of the text as one piece."""
         self._is_broken = True
         raw, place = self._rest(chunk, start)
         code, message = self._text.cut or ("not-json", _BREAKS_OFF)
-        return rejected(Place(self._index, place), code, message, raw)
+        return rejected(InputPlace(self._index, place), code, message, raw)
 
     def _not_json(self) -> Rejected:
         raw, _ = self._rest(b"", 0)
-        expected = f"expected a JSON array of events, got {shown(raw)}; one event a line is read too"
+        expected = f"expected a JSON array of events, got {excerpt(raw)}; one event a line is read too"
         code, message = self._text.cut or ("not-json", expected)
-        return rejected(Place(None, 0), code, message, raw)
+        return rejected(InputPlace(None, 0), code, message, raw)
 
     def _rest(self, chunk: bytes, start: int) -> tuple[bytes, int]:
         self._keep(chunk, start)
@@ -273,16 +271,19 @@ class Splitter:
         return self._piece.raw(), offset
 
     def _advance(self, chunk: bytes, size: int) -> None:
-        """Leave what follows the first bytes of a chunk to be read; a little first, there may not be much to it."""
+        """Pass over the first bytes of a chunk and put the rest back.
+
+        A little of it becomes a chunk of its own: often the next boundary is near, and the large part stays untouched.
+        """
         self._text.put_back(chunk[size + _LITTLE_BYTES :])
         self._text.put_back(chunk[size : size + _LITTLE_BYTES])
         self._offset += size
 
     def _skip(self, size: int) -> None:
         while size and (chunk := self._text.chunk()):
-            taken = min(size, len(chunk))
-            self._advance(chunk, taken)
-            size -= taken
+            passed = min(size, len(chunk))
+            self._advance(chunk, passed)
+            size -= passed
 
     def _skip_past(self, key: re.Pattern[bytes]) -> bool:
         window = b""
@@ -291,13 +292,14 @@ class Splitter:
             if match := key.search(window):
                 self._advance(window, match.end())
                 return True
-            passed = max(0, len(window) - HEAD_BYTES)
+            # A match may begin in this window and end in the next one: the last bytes are searched again.
+            passed = max(0, len(window) - _HEAD_BYTES)
             window, self._offset = window[passed:], self._offset + passed
         return False
 
 
 def _is_lines(head: bytes) -> bool:
-    """Whether objects stand one a line: the first line is a whole object, or the second begins like another one."""
+    """Whether there is one object a line: the first line is a whole object, or the second begins like another one."""
     line, newline, rest = head.partition(b"\n")
     if not newline:
         return True
@@ -308,7 +310,7 @@ def _is_lines(head: bytes) -> bool:
     return True
 
 
-def _too_large(place: Place, size: int, bytes_max: int, raw: bytes) -> Rejected:
+def _too_large(place: InputPlace, size: int, bytes_max: int, raw: bytes) -> Rejected:
     message = f"expected at most {bytes_max} bytes (capture.event_bytes_max), got {size}"
     if len(raw) < size:
         message += f"; the first {len(raw)} of them are kept"

@@ -1,4 +1,7 @@
-"""The attributes of an entity, in the four ways in which brokers write them."""
+"""The attributes of an entity in their four notations: NGSIv1, NGSIv2, NGSI-LD, and values alone.
+
+Every value stays as it was written. Sub-attributes of NGSI-LD become metadata.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,21 @@ from enum import StrEnum
 
 import msgspec
 
-from custody.capture.raw_json import NULL, Exact, Kind, elements, exact, members, optional_text
+from custody.capture.raw_json import (
+    JSON_NULL,
+    JsonKind,
+    RawJson,
+    array_elements,
+    object_members,
+    optional_text,
+    to_raw_json,
+)
 from custody.errors import InvalidInputError
 
 _NOT_ATTRIBUTES = ("id", "type", "@context")
 _V2_KEYS = {"type", "value", "metadata"}
 _VALUE_KEYS = ("value", "object", "languageMap", "json", "vocab", "valueList", "objectList")
-"""Where NGSI-LD keeps the value of an attribute; which one depends on its type."""
+"""The member that holds the value of an attribute in NGSI-LD; which one depends on its type."""
 _TYPES = {
     "value": "Property",
     "object": "Relationship",
@@ -27,13 +38,13 @@ _TYPES = {
 _TIMES = ("observedAt", "createdAt", "modifiedAt", "deletedAt", "expiresAt")
 _PLAIN = {**dict.fromkeys(_TIMES, "DateTime"), "unitCode": "Text", "datasetId": "Text", "scope": "Text"}
 """Members of NGSI-LD that are values by themselves, never attributes, and the type that they get."""
-_GUESSED = {
-    Kind.NULL: "None",
-    Kind.BOOLEAN: "Boolean",
-    Kind.NUMBER: "Number",
-    Kind.STRING: "Text",
-    Kind.ARRAY: "StructuredValue",
-    Kind.OBJECT: "StructuredValue",
+_DEFAULT_TYPES = {
+    JsonKind.NULL: "None",
+    JsonKind.BOOLEAN: "Boolean",
+    JsonKind.NUMBER: "Number",
+    JsonKind.STRING: "Text",
+    JsonKind.ARRAY: "StructuredValue",
+    JsonKind.OBJECT: "StructuredValue",
 }
 """The types that NGSIv2 gives to values that come without one."""
 
@@ -51,7 +62,7 @@ class Metadatum:
 
     name: str
     type: str
-    value: Exact
+    value: RawJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,7 @@ class Attribute:
 
     name: str
     type: str
-    value: Exact
+    value: RawJson
     metadata: tuple[Metadatum, ...] = ()
 
 
@@ -74,11 +85,11 @@ def shape_of(entity: dict[str, msgspec.Raw], *, is_linked: bool) -> Shape:
 def _is_normalized(raw: msgspec.Raw, *, is_linked: bool) -> bool:
     start = bytes(raw).lstrip()[:1]
     if start == b"[":
-        items = elements("", "", raw)
+        items = array_elements("", "", raw)
         return is_linked and bool(items) and all(_is_normalized(item, is_linked=True) for item in items)
     if start != b"{":
         return False
-    keys = set(members("", raw))
+    keys = set(object_members("", raw))
     if is_linked:
         return bool(keys & set(_VALUE_KEYS))
     return bool(keys) and ("value" in keys or keys <= _V2_KEYS)
@@ -99,41 +110,41 @@ def read_attributes(entity: dict[str, msgspec.Raw], shape: Shape, *, is_linked: 
 
 
 def _attributes(name: str, raw: msgspec.Raw, shape: Shape, *, is_linked: bool) -> Iterator[Attribute]:
-    value = exact(raw)
+    value = to_raw_json(raw)
     if is_linked and name in _PLAIN:
         yield Attribute(name, _PLAIN[name], value)
     elif is_linked and shape is Shape.NORMALIZED:
-        many = value.kind is Kind.ARRAY  # instances that their datasetId tells apart
-        for item in elements(name, "an array", raw) if many else [raw]:
+        many = value.kind is JsonKind.ARRAY  # instances that their datasetId tells apart
+        for item in array_elements(name, "an array", raw) if many else [raw]:
             yield _linked(name, item)
     elif shape is Shape.NORMALIZED:
         yield _version_2(name, raw)
     else:
-        yield Attribute(name, _GUESSED[value.kind], value)
+        yield Attribute(name, _DEFAULT_TYPES[value.kind], value)
 
 
 def _version_2(name: str, raw: msgspec.Raw) -> Attribute:
-    document = members(name, raw)
+    document = object_members(name, raw)
     metadata = document.get("metadata")
-    found = {} if metadata is None or bytes(metadata) == b"null" else members(f"{name}.metadata", metadata)
+    parts = {} if metadata is None or bytes(metadata) == b"null" else object_members(f"{name}.metadata", metadata)
     return Attribute(
         name,
         _text(name, "type", document),
         _value(document),
-        tuple(_metadatum(f"{name}.metadata.{key}", key, item) for key, item in found.items()),
+        tuple(_metadatum(f"{name}.metadata.{key}", key, item) for key, item in parts.items()),
     )
 
 
 def _metadatum(place: str, name: str, raw: msgspec.Raw) -> Metadatum:
-    document = members(place, raw)
+    document = object_members(place, raw)
     return Metadatum(name, _text(place, "type", document), _value(document))
 
 
 def _linked(name: str, raw: msgspec.Raw) -> Attribute:
-    value = exact(raw)
-    if value.kind is not Kind.OBJECT:  # concise: a property without sub-attributes is its value
+    value = to_raw_json(raw)
+    if value.kind is not JsonKind.OBJECT:  # concise: a property without sub-attributes is its value
         return Attribute(name, "Property", value)
-    document = members(name, raw)
+    document = object_members(name, raw)
     key = next((key for key in _VALUE_KEYS if key in document), None)
     if key is None and ("coordinates" in document or "type" not in document):
         return Attribute(name, "GeoProperty" if "coordinates" in document else "Property", value)
@@ -144,16 +155,16 @@ def _linked(name: str, raw: msgspec.Raw) -> Attribute:
     return Attribute(
         name,
         kind,
-        NULL if key is None else exact(document[key]),
+        JSON_NULL if key is None else to_raw_json(document[key]),
         tuple(metadatum for part, item in parts.items() for metadatum in _sub_attributes(part, item)),
     )
 
 
 def _sub_attributes(name: str, raw: msgspec.Raw) -> Iterator[Metadatum]:
     if name in _PLAIN:
-        yield Metadatum(name, _PLAIN[name], exact(raw))
+        yield Metadatum(name, _PLAIN[name], to_raw_json(raw))
         return
-    for item in elements(name, "an array", raw) if bytes(raw).lstrip().startswith(b"[") else [raw]:
+    for item in array_elements(name, "an array", raw) if bytes(raw).lstrip().startswith(b"[") else [raw]:
         attribute = _linked(name, item)
         yield Metadatum(name, attribute.type, attribute.value)
         for inner in attribute.metadata:
@@ -168,26 +179,26 @@ def read_legacy_attributes(raw: msgspec.Raw | None) -> tuple[Attribute, ...]:
     """
     if raw is None or bytes(raw) == b"null":
         return ()
-    found = []
-    for index, item in enumerate(elements("attributes", "an array of objects", raw)):
+    attributes = []
+    for index, item in enumerate(array_elements("attributes", "an array of objects", raw)):
         place = f"attributes[{index}]"
-        document = members(place, item)
+        document = object_members(place, item)
         metadatas = document.get("metadatas")
-        parts = [] if metadatas is None else elements(f"{place}.metadatas", "an array of objects", metadatas)
+        parts = [] if metadatas is None else array_elements(f"{place}.metadatas", "an array of objects", metadatas)
         metadata = []
         for number, part in enumerate(parts):
             inner = f"{place}.metadatas[{number}]"
-            content = members(inner, part)
+            content = object_members(inner, part)
             metadata.append(Metadatum(_name(inner, content), _text(inner, "type", content), _value(content)))
-        found.append(
+        attributes.append(
             Attribute(_name(place, document), _text(place, "type", document), _value(document), tuple(metadata))
         )
-    return tuple(found)
+    return tuple(attributes)
 
 
-def _value(document: dict[str, msgspec.Raw]) -> Exact:
+def _value(document: dict[str, msgspec.Raw]) -> RawJson:
     raw = document.get("value")
-    return NULL if raw is None else exact(raw)
+    return JSON_NULL if raw is None else to_raw_json(raw)
 
 
 def _name(place: str, document: dict[str, msgspec.Raw]) -> str:

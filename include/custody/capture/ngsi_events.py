@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from custody.capture.identity import digest_ordinal, named_uuid
+from custody.capture.identity import digest_ordinal, uuid_of_name
 from custody.capture.ngsi_notification import Entity, Notification, read_notification
-from custody.capture.raw_json import members
+from custody.capture.raw_json import object_members
 from custody.capture.validate import Context
 from custody.capture.values import parse_iso
 from custody.errors import InvalidInputError
@@ -42,20 +42,20 @@ class _Envelope(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
-    """A notification that was read, with what else is known of it."""
+class ArrivedNotification:
+    """A notification, with what is known of its arrival."""
 
     body: bytes
-    """As it was sent, without blanks around it."""
+    """The body as it was sent, without blanks around it."""
     notification: Notification
     received: int | None = None
-    """When, in ms since the epoch, if its envelope says so."""
+    """Time of arrival in ms since the epoch, if the envelope has it."""
     url: str | None = None
-    """Where it was posted to."""
+    """The URL that it was posted to."""
 
 
-def read_element(raw: bytes, context: Context) -> Sequence[Event | EventProblem]:
-    """Return an event for each entity of a notification, and a problem for each that is none.
+def read_element(raw: bytes, context: Context) -> Sequence[Event | Problem]:
+    """Return an event for each entity of a notification, and a problem for each entity that cannot be read.
 
     Raises:
         InvalidInputError: it is no notification, or its headers do not fit its entities.
@@ -63,28 +63,28 @@ def read_element(raw: bytes, context: Context) -> Sequence[Event | EventProblem]
     return arrived_events(_arrived(raw), context)
 
 
-def arrived_events(arrived: Arrived, context: Context) -> Sequence[Event | EventProblem]:
-    """Return an event for each entity of a notification that was read, and a problem for each that is none."""
+def arrived_events(arrived: ArrivedNotification, context: Context) -> Sequence[Event | Problem]:
+    """Return an event for each entity of a notification, and a problem for each entity that cannot be read."""
     notification = arrived.notification
-    found: dict[int, Event | EventProblem] = {
-        broken.index: EventProblem(Severity.ERROR, "bad-value", f"entity {broken.index}: {broken.reason}")
+    outcomes: dict[int, Event | Problem] = {
+        broken.index: Problem(Severity.ERROR, "bad-value", f"entity {broken.index}: {broken.reason}")
         for broken in notification.broken
     }
     digest = hashlib.sha256(arrived.body).hexdigest()
-    found |= {entity.index: _event(arrived, entity, digest, context) for entity in notification.entities}
-    return [found[index] for index in sorted(found)]
+    outcomes |= {entity.index: _event(arrived, entity, digest, context) for entity in notification.entities}
+    return [outcomes[index] for index in sorted(outcomes)]
 
 
-def laid_apart(raw: bytes) -> tuple[bytes, dict[str, str]]:
-    """Return the body of an element, and the headers beside it; raises as `read_element`."""
-    envelope = _opened(raw)
+def split_envelope(raw: bytes) -> tuple[bytes, dict[str, str]]:
+    """Return the body of an element, and the headers of its envelope; raises as `read_element`."""
+    envelope = _open_envelope(raw)
     return bytes(envelope.body), {name.lower(): value for name, value in envelope.headers.items()}
 
 
-def _opened(raw: bytes) -> _Envelope:
+def _open_envelope(raw: bytes) -> _Envelope:
     raw.decode()
     envelope = _Envelope(msgspec.Raw(raw))
-    document = members("body", envelope.body)
+    document = object_members("body", envelope.body)
     if "body" in document and bytes(document.get("headers", b"")).startswith(b"{"):
         try:
             envelope = msgspec.json.decode(raw, type=_Envelope)
@@ -93,10 +93,10 @@ def _opened(raw: bytes) -> _Envelope:
     return envelope
 
 
-def _arrived(raw: bytes) -> Arrived:
-    envelope = _opened(raw)
+def _arrived(raw: bytes) -> ArrivedNotification:
+    envelope = _open_envelope(raw)
     received = envelope.received_at
-    return Arrived(
+    return ArrivedNotification(
         body=bytes(envelope.body),
         notification=read_notification(bytes(envelope.body), envelope.headers),
         received=parse_iso("receivedAt", received) if isinstance(received, str) else received,
@@ -104,14 +104,14 @@ def _arrived(raw: bytes) -> Arrived:
     )
 
 
-def _event(arrived: Arrived, entity: Entity, digest: str, context: Context) -> Event:
+def _event(arrived: ArrivedNotification, entity: Entity, digest: str, context: Context) -> Event:
     notification = arrived.notification
     service, path = notification.service or _DEFAULT_SERVICE, entity.path or _DEFAULT_PATH
-    time, said = _time(arrived)
+    time, time_source = _time(arrived)
     subscription = notification.subscription
     identity = [
         *(service, path, subscription, notification.id, notification.correlator),
-        *(str(entity.index), entity.id, entity.type, digest, None if said == "arrival" else str(time)),
+        *(str(entity.index), entity.id, entity.type, digest, None if time_source == "arrival" else str(time)),
     ]
     attributes: dict[str, str | None] = {
         VERSION: notification.version.value,
@@ -122,9 +122,9 @@ def _event(arrived: Arrived, entity: Entity, digest: str, context: Context) -> E
         "ngsi.entity.type": entity.type,
         ENTITY_INDEX: str(entity.index),
         "ngsi.payload.sha256": digest,
-        "ngsi.time": said,
+        "ngsi.time": time_source,
     }
-    unnamed = [name for name, said in ((SERVICE, notification.service), (SERVICE_PATH, entity.path)) if not said]
+    unnamed = [name for name, value in ((SERVICE, notification.service), (SERVICE_PATH, entity.path)) if not value]
     if unnamed:
         attributes[UNNAMED] = ",".join(unnamed)
     if subscription is not None:
@@ -136,7 +136,7 @@ def _event(arrived: Arrived, entity: Entity, digest: str, context: Context) -> E
         event_time=context.received_ms if time is None else time,
         component_id=subscription or "ngsi",
         component_type=notification.version.value,
-        flowfile_uuid=named_uuid("ngsi", *identity),
+        flowfile_uuid=uuid_of_name("ngsi", *identity),
         file_size=len(arrived.body),
         transit_uri=arrived.url or _source_uri(subscription),
         source_system_flowfile_identifier=notification.id,
@@ -148,8 +148,8 @@ def _event(arrived: Arrived, entity: Entity, digest: str, context: Context) -> E
     )
 
 
-def _time(arrived: Arrived) -> tuple[int | None, str]:
-    """Return the time of a notification and who says so; NGSIv2 and NGSIv1 bodies carry none."""
+def _time(arrived: ArrivedNotification) -> tuple[int | None, str]:
+    """Return the time of a notification and where it comes from; NGSIv2 and NGSIv1 bodies carry none."""
     if arrived.received is not None:
         return arrived.received, "envelope"
     if arrived.notification.notified_ms is not None:

@@ -1,4 +1,4 @@
-"""What a context broker says: NGSIv2, NGSI-LD and NGSIv1 notifications as one frozen value, every value as written.
+"""Notifications of context brokers: NGSIv2, NGSI-LD and NGSIv1 as one frozen value, every value as it was written.
 
 A notification holds entities, an entity attributes, an attribute a value and metadata. NGSI-LD's sub-attributes are
 metadata here; those of a sub-attribute get both names, `reliability.observedAt`, so that nothing is lost.
@@ -13,18 +13,18 @@ from enum import StrEnum
 import msgspec
 
 from custody.capture.ngsi_attributes import Attribute, Shape, read_attributes, read_legacy_attributes, shape_of
-from custody.capture.raw_json import check_depth, elements, members, optional_text
+from custody.capture.raw_json import array_elements, check_depth, object_members, optional_text
 from custody.capture.values import parse_iso, wrong
 from custody.errors import InvalidInputError
 
 SHARED_CHARACTERS_MAX = 512
-"""Of subscription and notification, which NGSI-LD names by URIs."""
+"""Longest id of a subscription or notification; NGSI-LD names them by URIs."""
 _ENTITIES = "an array of objects"
 _NOTHING_KNOWN = "data: expected a notification with data, contextResponses or an entity, got none of them"
 
 
-class Version(StrEnum):
-    """The language of a notification."""
+class NgsiVersion(StrEnum):
+    """The version of NGSI that a notification speaks."""
 
     V1 = "ngsi-v1"
     V2 = "ngsi-v2"
@@ -44,7 +44,7 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenEntity:
     """An entity that cannot be read, and why."""
 
     index: int
@@ -55,7 +55,7 @@ class Broken:
 class Notification:
     """A notification; names of headers are in lower case, times in ms since the epoch."""
 
-    version: Version
+    version: NgsiVersion
     id: str | None
     """Of the notification itself, which only NGSI-LD has."""
     subscription: str | None
@@ -65,7 +65,7 @@ class Notification:
     notified_ms: int | None
     headers: Mapping[str, str]
     entities: tuple[Entity, ...]
-    broken: tuple[Broken, ...]
+    broken: tuple[BrokenEntity, ...]
     body_bytes: int
 
     @property
@@ -75,18 +75,18 @@ class Notification:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedNotification:
     """A notification whose entities are still text, so that one of many is read without the others."""
 
-    version: Version
+    version: NgsiVersion
     document: Mapping[str, msgspec.Raw]
     entities: Sequence[msgspec.Raw]
     body_bytes: int
 
     def read(self, headers: Mapping[str, str], *, shape: Shape | None = None, only: int | None = None) -> Notification:
-        """Return what it says; an entity that cannot be read is among the broken ones.
+        """Return the notification, decoded; an entity that cannot be read is among the broken ones.
 
-        Without a `shape` each entity shows its own. With `only`, it is as if it had this one entity.
+        Without a `shape`, each entity shows its own. With `only`, it is read as if it had this one entity.
 
         Raises:
             InvalidInputError: the headers do not fit the entities, a member is of another type, or there is no entity
@@ -97,16 +97,17 @@ class Opened:
         if only is not None and not 0 <= only < len(self.entities):
             raise InvalidInputError(f"entity {only}: expected one of {len(self.entities)}")
         entities: list[Entity] = []
-        broken: list[Broken] = []
+        broken: list[BrokenEntity] = []
         for index in range(len(self.entities)) if only is None else (only,):
             try:
                 entities.append(_entity(self.version, index, self.entities[index], path_of(index), shape))
             except InvalidInputError as error:
-                broken.append(Broken(index, str(error)))
+                broken.append(BrokenEntity(index, str(error)))
         notified = optional_text("notifiedAt", self.document)
+        has_id = self.version is NgsiVersion.LD and "data" in self.document
         return Notification(
             version=self.version,
-            id=optional_text("id", self.document) if self.version is Version.LD and "data" in self.document else None,
+            id=optional_text("id", self.document) if has_id else None,
             subscription=optional_text("subscriptionId", self.document),
             service=headers.get("fiware-service") or headers.get("ngsild-tenant") or None,
             correlator=headers.get("fiware-correlator") or None,
@@ -118,26 +119,26 @@ class Opened:
         )
 
 
-def open_notification(body: bytes, *, assumed: Version = Version.V2) -> Opened:
-    """Return the notification that a body is; `assumed` is the language of a bare entity, which does not show it.
+def open_notification(body: bytes, *, assumed: NgsiVersion = NgsiVersion.V2) -> OpenedNotification:
+    """Return the notification of a body; `assumed` is the version of a bare entity, which does not show it.
 
     Raises:
         InvalidInputError: it is no notification; the message names the key.
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is no JSON.
     """
-    body.decode()  # parts that are not decoded here are not checked either
-    document = members("body", msgspec.Raw(body))
+    body.decode()  # the parts stay raw, so their UTF-8 is checked here for all of them
+    document = object_members("body", msgspec.Raw(body))
     version, entities = _entities(document, assumed)
-    return Opened(version, document, entities, len(body))
+    return OpenedNotification(version, document, entities, len(body))
 
 
 def read_notification(
-    body: bytes, headers: Mapping[str, str], *, assumed: Version = Version.V2, shape: Shape | None = None
+    body: bytes, headers: Mapping[str, str], *, assumed: NgsiVersion = NgsiVersion.V2, shape: Shape | None = None
 ) -> Notification:
-    """Return what a body says with its headers: `open_notification`, read whole, and checked as what comes in.
+    """Return the whole notification of a body and its headers, checked as input from outside.
 
     Raises:
-        InvalidInputError: as the two, or it is nested too deep, or what all its events have is too long.
+        InvalidInputError: as `open_notification` and `read`, or it is nested too deep, or an id is too long.
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is no JSON.
     """
     check_depth(body)
@@ -147,30 +148,30 @@ def read_notification(
 
 
 def check_shared(notification: Notification) -> None:
-    """See that what stands in each event of a notification is short: many entities would make much of it.
+    """Check that the ids which each event of a notification repeats are short: many entities would multiply them.
 
     Raises:
-        InvalidInputError: it is longer; the message names the key.
+        InvalidInputError: one is longer; the message names the key.
     """
-    for key, found in (("subscriptionId", notification.subscription), ("id", notification.id)):
-        if found is not None and len(found) > SHARED_CHARACTERS_MAX:
-            raise InvalidInputError(f"{key}: expected at most {SHARED_CHARACTERS_MAX} characters, got {len(found)}")
+    for key, text in (("subscriptionId", notification.subscription), ("id", notification.id)):
+        if text is not None and len(text) > SHARED_CHARACTERS_MAX:
+            raise InvalidInputError(f"{key}: expected at most {SHARED_CHARACTERS_MAX} characters, got {len(text)}")
 
 
-def _entities(document: dict[str, msgspec.Raw], assumed: Version) -> tuple[Version, list[msgspec.Raw]]:
+def _entities(document: dict[str, msgspec.Raw], assumed: NgsiVersion) -> tuple[NgsiVersion, list[msgspec.Raw]]:
     if "contextResponses" in document:
-        responses = (members("contextResponses", item) for item in _objects("contextResponses", document))
-        return Version.V1, [response.get("contextElement", msgspec.Raw(b"null")) for response in responses]
+        responses = (object_members("contextResponses", item) for item in _objects("contextResponses", document))
+        return NgsiVersion.V1, [response.get("contextElement", msgspec.Raw(b"null")) for response in responses]
     if "data" in document:
         is_linked = "notifiedAt" in document or _is_notification(document)
-        return (Version.LD if is_linked else Version.V2), _objects("data", document)
+        return (NgsiVersion.LD if is_linked else NgsiVersion.V2), _objects("data", document)
     if "id" in document:
         return assumed, [msgspec.Raw(msgspec.json.encode(document))]  # simplifiedNormalized, simplifiedKeyValues
     raise InvalidInputError(_NOTHING_KNOWN)
 
 
 def _objects(key: str, document: dict[str, msgspec.Raw]) -> list[msgspec.Raw]:
-    items = elements(key, _ENTITIES, document[key])
+    items = array_elements(key, _ENTITIES, document[key])
     if not all(bytes(item).startswith(b"{") for item in items):
         raise wrong(key, _ENTITIES, msgspec.json.decode(document[key]))
     return items
@@ -182,7 +183,7 @@ def _is_notification(document: dict[str, msgspec.Raw]) -> bool:
 
 
 def _paths(header: str | None, count: int) -> Callable[[int], str | None]:
-    """Return what gives an entity's service path: the header names one for all, or one for each."""
+    """Return a function from an entity's index to its service path: the header names one for all, or one for each."""
     if not header:
         return lambda _: None
     paths = [path.strip() for path in header.split(",")]
@@ -196,21 +197,21 @@ def _paths(header: str | None, count: int) -> Callable[[int], str | None]:
     return paths.__getitem__
 
 
-def _entity(version: Version, index: int, raw: msgspec.Raw, path: str | None, shape: Shape | None) -> Entity:
-    document = members("contextElement" if version is Version.V1 else "entity", raw)
+def _entity(version: NgsiVersion, index: int, raw: msgspec.Raw, path: str | None, shape: Shape | None) -> Entity:
+    document = object_members("contextElement" if version is NgsiVersion.V1 else "entity", raw)
     identifier = optional_text("id", document)
     if not identifier:
         raise InvalidInputError("id: expected a value, got none")
-    if version is Version.V1:
+    if version is NgsiVersion.V1:
         shape, attributes = Shape.NORMALIZED, read_legacy_attributes(document.get("attributes"))
     else:
-        is_linked = version is Version.LD
+        is_linked = version is NgsiVersion.LD
         shape = shape or shape_of(document, is_linked=is_linked)
         attributes = read_attributes(document, shape, is_linked=is_linked)
     return Entity(
         index=index,
         id=identifier,
-        type=_type(document, is_linked=version is Version.LD),
+        type=_type(document, is_linked=version is NgsiVersion.LD),
         path=path,
         attributes=attributes,
         shape=shape,

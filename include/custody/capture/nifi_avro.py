@@ -9,41 +9,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from custody.capture.avro import AvroContainer, AvroRecord
-from custody.capture.encodings import Text
+from custody.capture.encodings import InputText
 from custody.capture.nifi_json import event_from_record
-from custody.capture.validate import Outcome, Place, checked, rejected, shown
+from custody.capture.validate import InputPlace, Outcome, excerpt, rejected, validate_event
 from custody.errors import InvalidInputError
 
 SOURCE_FORMAT = "nifi-avro"
 
 
-def read_avro(text: Text, *, event_bytes_max: int, node: str | None = None) -> Iterator[Outcome]:
+def read_avro(text: InputText, *, event_bytes_max: int, node: str | None = None) -> Iterator[Outcome]:
     """Yield what an Avro file holds; from a damaged block on, the rest of the file is one rejected piece."""
     container = AvroContainer(text)
     try:
         container.open()
     except InvalidInputError as error:
-        got = f"expected an Avro file of provenance events, got {shown(container.head())} ({error})"
+        got = f"expected an Avro file of provenance events, got {excerpt(container.head())} ({error})"
         code, message = text.cut or ("not-avro", got)
-        yield rejected(Place(None, 0), code, message, container.rest())
+        yield rejected(InputPlace(None, 0), code, message, container.rest())
         return
     index = 0
     try:
         for record in container.records():
-            yield _outcome(record, Place(index, record.offset), event_bytes_max, node)
+            yield _outcome(record, InputPlace(index, record.offset), event_bytes_max, node)
             index += 1
     except InvalidInputError as error:
-        place, rest = Place(index, container.offset), container.rest()
+        place, rest = InputPlace(index, container.offset), container.rest()
         damage = f"expected whole blocks up to the end, the file breaks off here ({error})"
         code, message = text.cut or ("not-avro", damage)
         yield rejected(place, code, message, rest)
         return
     if text.cut:
         code, message = text.cut
-        yield rejected(Place(index, container.offset), code, message, b"")
+        yield rejected(InputPlace(index, container.offset), code, message, b"")
 
 
-def _outcome(record: AvroRecord, place: Place, event_bytes_max: int, node: str | None) -> Outcome:
+def _outcome(record: AvroRecord, place: InputPlace, event_bytes_max: int, node: str | None) -> Outcome:
     if record.size > event_bytes_max:
         message = f"expected at most {event_bytes_max} bytes (capture.event_bytes_max), got {record.size}"
         return rejected(place, "event-too-large", message, record.raw)
@@ -51,4 +51,4 @@ def _outcome(record: AvroRecord, place: Place, event_bytes_max: int, node: str |
         event = event_from_record(record.value, node, SOURCE_FORMAT)
     except InvalidInputError as error:
         return rejected(place, "bad-value", str(error), record.raw)
-    return checked(event, place, record.raw, relationship_exported=False)
+    return validate_event(event, place, record.raw, relationship_exported=False)

@@ -1,10 +1,8 @@
-"""One event of NiFi's Site-to-Site provenance JSON, to and from the event model.
+"""NiFi's Site-to-Site provenance reports as JSON: events to and from the event model.
 
-Format: the payload of NiFi's SiteToSiteProvenanceReportingTask (2.x; 1.x files lack some keys). Keys may be missing
-or null; keys that custody has no field for are kept in `Event.extra`. The relationship of a ROUTE, the source queue
-and the content claims are not in this format.
-
-Files of NiFi's Site-to-Site provenance reporting task as JSON: arrays of events, or one event a line.
+The format is the payload of NiFi's SiteToSiteProvenanceReportingTask (2.x; 1.x files lack some keys): arrays of events,
+or one event a line. Keys may be missing or null; keys that custody has no field for are kept in `Event.extra`. The
+relationship of a ROUTE, the source queue and the content claims are not in this format.
 """
 
 from __future__ import annotations
@@ -107,6 +105,11 @@ _PAYLOAD = msgspec.json.Decoder(_Payload)
 _ANY = msgspec.json.Decoder()
 
 
+def read_element(raw: bytes, context: Context) -> Sequence[Event]:
+    """Return the one event of an element."""
+    return (event_from_bytes(raw, context.node),)
+
+
 def event_from_bytes(raw: bytes, node: str | None = None) -> Event:
     """Return the event of one JSON object's bytes, as `event_from_json` does, about twice as fast.
 
@@ -115,58 +118,59 @@ def event_from_bytes(raw: bytes, node: str | None = None) -> Event:
         msgspec.DecodeError: the bytes are not JSON.
     """
     try:
-        found = _PAYLOAD.decode(raw)
+        payload = _PAYLOAD.decode(raw)
     except msgspec.ValidationError:  # to be said in the words of the format
         return event_from_json(_ANY.decode(raw), node)
-    if found.timestamp is not None and found.timestamp != format_time(found.timestamp_millis):
+    if payload.timestamp is not None and payload.timestamp != format_time(payload.timestamp_millis):
+        # A timestamp that says something else than timestampMillis is kept in `extra`: the slow way does that.
         return event_from_json(_ANY.decode(raw), node)
-    return _event(found, node, SOURCE_FORMAT)
+    return _event(payload, node, SOURCE_FORMAT)
 
 
 def event_from_record(record: Mapping[str, object], node: str | None, format: str) -> Event:
     """Return the event of one record of another encoding of the payload, as `event_from_json` does."""
     try:
-        found = msgspec.convert(record, _Payload)
+        payload = msgspec.convert(record, _Payload)
     except msgspec.ValidationError:
         return event_from_json(record, node, format=format)
-    if found.timestamp is not None:
+    if payload.timestamp is not None:
         return event_from_json(record, node, format=format)
-    return _event(found, node, format)
+    return _event(payload, node, format)
 
 
-def _event(found: _Payload, node: str | None, format: str) -> Event:
-    source_node = _uri_node(found.content_uri) or _uri_node(found.previous_content_uri)
+def _event(payload: _Payload, node: str | None, format: str) -> Event:
+    source_node = _uri_node(payload.content_uri) or _uri_node(payload.previous_content_uri)
     return Event(
-        source_event_id=found.event_id,
-        source_ordinal=found.event_ordinal,
-        event_type=found.event_type,
-        event_time=found.timestamp_millis,
-        event_duration=-1 if found.duration_millis is None else found.duration_millis,
-        lineage_start_date=found.lineage_start,
-        details=found.details,
-        component_id=found.component_id,
-        component_type=found.component_type,
-        component_name=found.component_name,
-        process_group_id=found.process_group_id,
-        process_group_name=found.process_group_name,
-        flowfile_uuid=found.entity_id,
-        entity_type=found.entity_type,
-        file_size=found.entity_size,
-        previous_file_size=found.previous_entity_size,
-        updated_attributes=found.updated_attributes or {},
-        previous_attributes=found.previous_attributes or {},
-        source_host=found.actor_hostname,
-        content_uri=found.content_uri,
-        previous_content_uri=found.previous_content_uri,
-        parent_uuids=found.parent_ids or (),
-        child_uuids=found.child_ids or (),
-        transit_uri=found.transit_uri,
-        source_system_flowfile_identifier=found.remote_identifier,
-        alternate_identifier_uri=found.alternate_identifier,
-        platform=found.platform,
-        application=found.application,
+        source_event_id=payload.event_id,
+        source_ordinal=payload.event_ordinal,
+        event_type=payload.event_type,
+        event_time=payload.timestamp_millis,
+        event_duration=-1 if payload.duration_millis is None else payload.duration_millis,
+        lineage_start_date=payload.lineage_start,
+        details=payload.details,
+        component_id=payload.component_id,
+        component_type=payload.component_type,
+        component_name=payload.component_name,
+        process_group_id=payload.process_group_id,
+        process_group_name=payload.process_group_name,
+        flowfile_uuid=payload.entity_id,
+        entity_type=payload.entity_type,
+        file_size=payload.entity_size,
+        previous_file_size=payload.previous_entity_size,
+        updated_attributes=payload.updated_attributes or {},
+        previous_attributes=payload.previous_attributes or {},
+        source_host=payload.actor_hostname,
+        content_uri=payload.content_uri,
+        previous_content_uri=payload.previous_content_uri,
+        parent_uuids=payload.parent_ids or (),
+        child_uuids=payload.child_ids or (),
+        transit_uri=payload.transit_uri,
+        source_system_flowfile_identifier=payload.remote_identifier,
+        alternate_identifier_uri=payload.alternate_identifier,
+        platform=payload.platform,
+        application=payload.application,
         source_format=format,
-        source_node=source_node or node or found.actor_hostname or UNKNOWN_NODE,
+        source_node=source_node or node or payload.actor_hostname or UNKNOWN_NODE,
     )
 
 
@@ -234,8 +238,3 @@ def _uri_node(uri: str | None) -> str | None:
         return None
     nodes = parse_qs(parts.query).get("clusterNodeId")
     return nodes[0] if nodes else parts.netloc or None
-
-
-def read_element(raw: bytes, context: Context) -> Sequence[Event]:
-    """Return the one event of an element."""
-    return (event_from_bytes(raw, context.node),)

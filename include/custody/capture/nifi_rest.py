@@ -1,8 +1,8 @@
-"""Provenance events as NiFi's REST interface gives them: the ProvenanceEventDTO, alone, in a list or in its wrappers.
+"""NiFi's REST interface: provenance events as ProvenanceEventDTO, alone, in a list or in their wrappers.
 
-A DTO says what the Site-to-Site payload leaves out: the relationship of a ROUTE, the source queue, the content
-claims and which attributes were removed. Attributes whose value did not change cannot be told from those that were
-set to the value they had. What NiFi only knows now (whether content can be seen or replayed) is not kept.
+A DTO has what the Site-to-Site payload leaves out: the relationship of a ROUTE, the source queue, the content claims
+and which attributes were removed. Attributes that did not change cannot be told from those that were set to the value
+they had. What was true only at the moment of the query (whether content can be seen or replayed) is not kept.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _value(attribute: Mapping[str, object], key: str) -> str | None:
 
 def _claim(dto: Document, prefix: str) -> ContentClaim | None:
     """Return a content claim; a FlowFile without content has none."""
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for part, name, read in (
         ("Container", "container", text),
         ("Section", "section", text),
@@ -145,9 +145,9 @@ def _claim(dto: Document, prefix: str) -> ContentClaim | None:
         ("Offset", "offset", integer),
     ):
         if (value := dto.get(prefix + part)) is not None:
-            found[name] = read(prefix + part, value)
-    if not found:
+            fields[name] = read(prefix + part, value)
+    if not fields:
         return None
     if (size := dto.get(prefix + "FileSizeBytes")) is not None:
-        found["size"] = integer(prefix + "FileSizeBytes", size)
-    return ContentClaim(**found)  # type: ignore[arg-type]
+        fields["size"] = integer(prefix + "FileSizeBytes", size)
+    return ContentClaim(**fields)  # type: ignore[arg-type]

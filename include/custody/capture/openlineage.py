@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from custody.capture.identity import digest_ordinal, named_uuid
+from custody.capture.identity import digest_ordinal, uuid_of_name
 from custody.capture.validate import Context
 from custody.capture.values import Document, integer, mapping, mappings, parse_iso, require, text
 from custody.errors import InvalidInputError
@@ -50,7 +50,7 @@ def read_element(raw: bytes, _: Context) -> Sequence[Event]:
 
 def dataset_uuid(namespace: str, name: str, version: str | None = None) -> str:
     """Return the FlowFile uuid of a dataset, or of one version of it."""
-    return named_uuid("dataset", namespace, name, *([] if version is None else [version]))
+    return uuid_of_name("dataset", namespace, name, *([] if version is None else [version]))
 
 
 def _event(document: Document, compact: str) -> Event:
@@ -112,7 +112,7 @@ def _run_uuid(run_id: str) -> str:
     try:
         return str(uuid.UUID(run_id))
     except ValueError:
-        return named_uuid("run", run_id)
+        return uuid_of_name("run", run_id)
 
 
 def _dataset(document: Document) -> tuple[str, str]:
@@ -120,8 +120,8 @@ def _dataset(document: Document) -> tuple[str, str]:
     require(document, "namespace", "name")
     namespace, name = text("namespace", document["namespace"]), text("name", document["name"])
     version = _facets(document, "dataset.facets").get("version")
-    found = version.get("datasetVersion") if isinstance(version, dict) else None
-    return dataset_uuid(namespace, name, found if isinstance(found, str) and found else None), name
+    label = version.get("datasetVersion") if isinstance(version, dict) else None
+    return dataset_uuid(namespace, name, label if isinstance(label, str) and label else None), name
 
 
 def _relatives(
@@ -129,8 +129,9 @@ def _relatives(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if not inputs and not outputs:
         return (), ()
-    parents = tuple(dict.fromkeys(found for found, _ in inputs)) or (run,)
-    children = tuple(dict.fromkeys(found for found, _ in outputs)) or (run,)
+    # Never an empty side: an edge from or to the run joins the datasets of its other events.
+    parents = tuple(dict.fromkeys(uuid_ for uuid_, _ in inputs)) or (run,)
+    children = tuple(dict.fromkeys(uuid_ for uuid_, _ in outputs)) or (run,)
     return parents, children
 
 
@@ -148,9 +149,9 @@ def _parent(facets: Document) -> tuple[str, str, str] | None:
 
 
 def _job_type(facets: Document) -> str:
-    found = facets.get("jobType")
-    if isinstance(found, dict):
-        words = [word for key in ("integration", "jobType") if isinstance(word := found.get(key), str) and word]
+    facet = facets.get("jobType")
+    if isinstance(facet, dict):
+        words = [word for key in ("integration", "jobType") if isinstance(word := facet.get(key), str) and word]
         if words:
             return " ".join(words)
     return "OpenLineage"

@@ -1,8 +1,10 @@
-"""How deep JSON from outside may be nested: what nobody means is refused with its place before it is decoded.
+"""JSON values kept as they were written, and a bound on their nesting.
 
-JSON values as they were written: a number keeps its digits, an object its order, a text its escapes.
+A number keeps its digits, an object its order, a text its escapes. Decoding and encoding again would change them:
+20-digit numbers, 1.0, 1e3 and 112.90 have no exact form in between.
 
-Decoding and encoding again would change them: 20-digit numbers, 1.0, 1e3 and 112.90 have no exact form in between.
+JSON that is nested deeper than anybody means is refused, with its place, before it is decoded: a decoder needs a stack
+as deep as its input.
 """
 
 from __future__ import annotations
@@ -19,21 +21,21 @@ from custody.capture.values import wrong
 from custody.errors import InvalidInputError
 
 DEPTH_MAX = 100
-"""Objects and arrays in each other; a decoder that follows them needs a stack as deep."""
+"""How many objects and arrays may be nested."""
 _TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _OPEN, _CLOSE = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
 
 
 def check_depth(raw: bytes, most: int = DEPTH_MAX) -> None:
-    """See that objects and arrays lie at most so many deep in each other.
+    """Check that objects and arrays are nested at most so deep.
 
     Raises:
-        InvalidInputError: they lie deeper; the message has the place of the first that does.
+        InvalidInputError: they are nested deeper; the message has the place of the first that is.
     """
     if raw.count(b"[") + raw.count(b"{") <= most:
         return
-    # Brackets in texts are none; what stands for them is as long, so that places stay.
-    data = np.frombuffer(_TEXT.sub(lambda found: b" " * len(found[0]), raw), np.uint8)
+    # Brackets inside of texts do not count: texts become blanks of the same length, so that places stay.
+    data = np.frombuffer(_TEXT.sub(lambda match: b" " * len(match[0]), raw), np.uint8)
     steps = np.isin(data, _OPEN).astype(np.int32) - np.isin(data, _CLOSE)
     deeper = np.flatnonzero(np.cumsum(steps) > most)
     if deeper.size:
@@ -44,8 +46,8 @@ _BLANKS = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\r\n]+')
 _HAS_BLANK = re.compile(r"[ \t\r\n]")
 
 
-class Kind(StrEnum):
-    """What a JSON value is."""
+class JsonKind(StrEnum):
+    """The type of a JSON value."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -55,24 +57,31 @@ class Kind(StrEnum):
     OBJECT = "object"
 
 
-_KINDS = {"n": Kind.NULL, "t": Kind.BOOLEAN, "f": Kind.BOOLEAN, '"': Kind.STRING, "[": Kind.ARRAY, "{": Kind.OBJECT}
+_KINDS = {
+    "n": JsonKind.NULL,
+    "t": JsonKind.BOOLEAN,
+    "f": JsonKind.BOOLEAN,
+    '"': JsonKind.STRING,
+    "[": JsonKind.ARRAY,
+    "{": JsonKind.OBJECT,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
-    """A JSON value; `json` is its text without the blanks between its parts, so it is one line."""
+class RawJson:
+    """A JSON value as text, without the blanks between its parts; so it is one line."""
 
     json: str
 
     @property
-    def kind(self) -> Kind:
-        """What it is."""
-        return _KINDS.get(self.json[0], Kind.NUMBER)
+    def kind(self) -> JsonKind:
+        """The type of the value."""
+        return _KINDS.get(self.json[0], JsonKind.NUMBER)
 
     @property
     def is_composite(self) -> bool:
         """Whether it is an array or an object."""
-        return self.kind in (Kind.ARRAY, Kind.OBJECT)
+        return self.kind in (JsonKind.ARRAY, JsonKind.OBJECT)
 
     @property
     def plain(self) -> str:
@@ -80,23 +89,23 @@ class Exact:
         return msgspec.json.decode(self.json, type=str) if self.json[0] == '"' else self.json
 
 
-NULL = Exact("null")
+JSON_NULL = RawJson("null")
 
 
-def exact(raw: msgspec.Raw) -> Exact:
+def to_raw_json(raw: msgspec.Raw) -> RawJson:
     """Return the value of a part of a document that was checked to be UTF-8."""
     text = bytes(raw).decode()
     if _HAS_BLANK.search(text):
-        text = _BLANKS.sub(lambda found: found[1] or "", text)
-    return Exact(text)
+        text = _BLANKS.sub(lambda match: match[1] or "", text)
+    return RawJson(text)
 
 
-def exact_text(characters: str) -> Exact:
-    """Return the value that these characters are as a JSON text."""
-    return Exact(msgspec.json.encode(characters).decode())
+def exact_text(characters: str) -> RawJson:
+    """Return these characters as a JSON text."""
+    return RawJson(msgspec.json.encode(characters).decode())
 
 
-def members(key: str, raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
+def object_members(key: str, raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
     """Return the members of an object in their order; of members with one name the last counts.
 
     Raises:
@@ -108,7 +117,7 @@ def members(key: str, raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
         raise _wrong(key, "an object", raw) from None
 
 
-def elements(key: str, expected: str, raw: msgspec.Raw) -> list[msgspec.Raw]:
+def array_elements(key: str, expected: str, raw: msgspec.Raw) -> list[msgspec.Raw]:
     """Return the elements of an array.
 
     Raises:

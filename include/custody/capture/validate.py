@@ -1,6 +1,7 @@
-"""What one element of a JSON file is worth: the events that its format's reader finds in it, checked.
+"""Outcomes of reading: accepted events and rejected pieces, each with its place in the file.
 
-What comes out of reading a file of events: accepted ones and rejected pieces, each with its place in the file.
+`validate_element` turns one JSON element into outcomes: the reader of its format finds its events, `validate_event`
+checks each against the rules of the event model.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ _SHOWN_BYTES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a file something lies."""
+class InputPlace:
+    """A place in an input file."""
 
     index: int | None
-    """Number of the element in the file, from 0; None when the whole file is meant."""
+    """Number of the element in the file, from 0; None for the whole file."""
     offset: int
     """Bytes from the start of the file; of a gzip file, from the start of its decompressed text."""
 
@@ -34,10 +35,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An event that can be stored, with the warnings that it earned and its bytes in the file."""
+    """An event that can be stored, with its warnings and its bytes in the file."""
 
     event: Event
-    place: Place
+    place: InputPlace
     raw: bytes
     warnings: tuple[EventProblem, ...] = ()
 
@@ -46,21 +47,21 @@ class Accepted:
 class Rejected:
     """A piece of a file that cannot be stored, and why; `raw` is the piece as it was."""
 
-    place: Place
-    problem: EventProblem
+    place: InputPlace
+    problem: Problem
     raw: bytes
 
 
 Outcome = Accepted | Rejected
 
 
-def rejected(place: Place, code: str, message: str, raw: bytes) -> Rejected:
-    """Return a rejected piece."""
-    return Rejected(place, EventProblem(Severity.ERROR, code, message), raw)
+def rejected(place: InputPlace, code: str, message: str, raw: bytes) -> Rejected:
+    """Return a rejected piece with an error of this code."""
+    return Rejected(place, Problem(Severity.ERROR, code, message), raw)
 
 
-def shown(data: bytes) -> str:
-    """Return the beginning of some bytes, for a message."""
+def excerpt(data: bytes) -> str:
+    """Return the beginning of some bytes, quoted for a message."""
     head = data[:_SHOWN_BYTES].decode("utf-8", "replace").strip()
     return repr(head) if head else "nothing"
 
@@ -70,44 +71,47 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known of an event from elsewhere than the event."""
+    """What is known about events apart from their own bytes."""
 
     node: str | None = None
-    """Names the source of events that do not say it themselves."""
+    """Names the source of events that do not name it themselves."""
     received_ms: int = 0
     """When the file arrived, for events that carry no time."""
 
 
-ReadElement = Callable[[bytes, Context], Sequence[Event | EventProblem]]
-"""Returns the events of one JSON object, a Problem for each that is none. Raises InvalidInputError for the whole."""
+ElementReader = Callable[[bytes, Context], Sequence[Event | Problem]]
+"""Returns the events of one JSON object, and a Problem for each part that is no event.
+
+Raises InvalidInputError when the object as a whole cannot be read.
+"""
 
 
-def judge(
-    raw: bytes, place: Place, read: ReadElement, context: Context, *, relationship_exported: bool = True
+def validate_element(
+    raw: bytes, place: InputPlace, read: ElementReader, context: Context, *, relationship_exported: bool = True
 ) -> Iterator[Outcome]:
     """Yield the outcomes of one element."""
     try:
-        check_depth(raw, DEPTH_MAX + 1)  # of a notification, its envelope is one more
+        check_depth(raw, DEPTH_MAX + 1)  # the envelope of a notification adds a level
         if not raw.startswith(b"{"):
             msgspec.json.decode(raw)
-            yield rejected(place, "not-an-object", f"expected a JSON object, got {shown(raw)}", raw)
+            yield rejected(place, "not-an-object", f"expected a JSON object, got {excerpt(raw)}", raw)
             return
-        found = read(raw, context)
+        events = read(raw, context)
     except NOT_JSON as error:
         yield rejected(place, "not-json", str(error), raw)
         return
     except InvalidInputError as error:
         yield rejected(place, "bad-value", str(error), raw)
         return
-    for item in found:
-        if isinstance(item, EventProblem):
+    for item in events:
+        if isinstance(item, Problem):
             yield Rejected(place, item, raw)
         else:
-            yield checked(item, place, raw, relationship_exported=relationship_exported)
+            yield validate_event(item, place, raw, relationship_exported=relationship_exported)
 
 
-def checked(event: Event, place: Place, raw: bytes, *, relationship_exported: bool = True) -> Outcome:
-    """Return an event with its warnings, or the first of its errors."""
+def validate_event(event: Event, place: InputPlace, raw: bytes, *, relationship_exported: bool = True) -> Outcome:
+    """Return an accepted event with its warnings, or its rejection for the first of its errors."""
     problems = check_event(event, relationship_exported=relationship_exported)
     for problem in problems:
         if problem.severity is Severity.ERROR:

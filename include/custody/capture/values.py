@@ -1,6 +1,7 @@
-"""Times in the words of the sources: ISO 8601 and what NiFi shows, to and from milliseconds since the epoch, UTC.
+"""Readers of decoded JSON values: texts, numbers, arrays, objects, and times.
 
-Values of JSON objects, read with their key in the message where they are not what was expected.
+Each takes the key of its value, so that the message about a wrong one names it. Times are ISO 8601, or as NiFi's
+interface shows them, and become milliseconds since the epoch, UTC.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _SHOWN = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)(?:\.(\d{3}))? (
 
 
 def format_time(milliseconds: object) -> str | None:
-    """Return NiFi's text form of a time, `2026-01-31T09:30:00.000Z`; None for what is no time."""
+    """Return NiFi's text form of a time, `2026-01-31T09:30:00.000Z`; None for a value that is no time."""
     if not isinstance(milliseconds, int):
         return None
     try:
@@ -33,7 +34,7 @@ def parse_iso(key: str, text: str) -> int:
     """Return the time of an ISO 8601 text, UTC where it names no zone; digits beyond milliseconds are dropped.
 
     Raises:
-        InvalidInputError: it is none; the message names the key.
+        InvalidInputError: it is no time; the message names the key.
     """
     match = _ISO.fullmatch(text)
     try:
@@ -50,7 +51,7 @@ def parse_shown(key: str, text: str) -> int:
     """Return the time that NiFi shows as `01/31/2026 09:30:00.000 UTC`, in UTC, GMT or with an offset.
 
     Raises:
-        InvalidInputError: it is none, or names a zone by letters that mean several zones, such as CST.
+        InvalidInputError: it is no time, or names a zone by letters that mean several zones, such as CST.
     """
     match = _SHOWN.fullmatch(text)
     try:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from custody.cli.options import dry_run_option, json_option
-from custody.cli.output import print_json, print_table, size_text, stderr
-from custody.repository import Compacted, Repository
+from custody.cli.output import json_option, print_json, print_table, size_text, stderr
+from custody.repository import CompactionReport, Repository
 
 
 @click.command()
@@ -43,7 +42,7 @@ def compact(repository: Path, writer: str | None, dry_run: bool, as_json: bool) 
         return
     talk = stderr()
 
-    def on_done(report: Compacted) -> None:
+    def on_done(report: CompactionReport) -> None:
         if not as_json:
             talk.print(f"{report.writer}: {report.logs_before} logs became {report.logs_after}", markup=False)
 
@@ -56,7 +55,7 @@ def compact(repository: Path, writer: str | None, dry_run: bool, as_json: bool) 
     sys.exit(int(any(report.error is not None for report in done)))
 
 
-def _row(report: Compacted) -> tuple[object, ...]:
+def _row(report: CompactionReport) -> tuple[object, ...]:
     sizes = size_text(report.bytes_before), size_text(report.bytes_after)
     counts = report.writer, report.logs_before, report.logs_after, report.erased
     return *counts, *sizes, report.tombstones_removed, report.error or report.note or f"revision {report.revision}"

@@ -11,7 +11,7 @@ from custody.cli.options import json_option
 from custody.cli.output import print_json, print_table, size_text, time_text
 from custody.clock import SystemClock
 from custody.config import load_settings
-from custody.landing import Interval, Landed, instant, landed_files
+from custody.landing import Interval, LandedFile, landed_files, parse_instant
 from custody.vfs import PosixFileSystem
 
 
@@ -31,8 +31,8 @@ def landing(repository: Path, start: str | None, end: str | None, as_json: bool)
     Example:
       custody -r demo landing --start 2026-11-10T07:00 --end 2026-11-10T08:00
     """
-    until = instant(end) if end else datetime.now(UTC)
-    since = instant(start) if start else until - timedelta(days=1)
+    until = parse_instant(end) if end else datetime.now(UTC)
+    since = parse_instant(start) if start else until - timedelta(days=1)
     interval = Interval.parse(since.isoformat(), until.isoformat())
     files = landed_files(PosixFileSystem(), load_settings(repository), interval, SystemClock().now_ms())
     if as_json:
@@ -43,7 +43,7 @@ def landing(repository: Path, start: str | None, end: str | None, as_json: bool)
     print_table(f"{len(files)} files, {waiting} wait", columns, [_row(file) for file in files])
 
 
-def _row(file: Landed) -> tuple[object, ...]:
+def _row(file: LandedFile) -> tuple[object, ...]:
     taken = file.taken
     if file.waits:
         state = "waits" if taken is None else "changed, waits"

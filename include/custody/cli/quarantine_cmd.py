@@ -16,7 +16,7 @@ from custody.cli.output import print_json, print_table, stderr, time_text
 from custody.errors import InvalidInputError, NotFoundError
 from custody.ngsi_sink.persist import resubmit_entry
 from custody.ngsi_sink.resubmission import FORMAT as SINK_FORMAT
-from custody.quarantine import Entry
+from custody.quarantine import QuarantineEntry
 from custody.repository import FileReport, Repository
 
 _ENTRIES_SHOWN = 200
@@ -158,14 +158,14 @@ def remove(
         show(done=True)
 
 
-def _is_wanted(entry: Entry, codes: set[str], files: set[str]) -> bool:
+def _is_wanted(entry: QuarantineEntry, codes: set[str], files: set[str]) -> bool:
     """Whether --all means an entry; nothing in a filter means any."""
     is_of_code = not codes or entry.code in codes
     is_of_file = not files or Path(entry.file).name in files
     return entry.format != SINK_FORMAT and is_of_code and is_of_file
 
 
-def _print_entries(title: str, entries: Sequence[Entry]) -> None:
+def _print_entries(title: str, entries: Sequence[QuarantineEntry]) -> None:
     print_table(
         title,
         ("key", "received", "severity", "code", "file", "place", "bytes#", "reason"),
@@ -183,7 +183,7 @@ def _is_sinks(repository: Repository, key: str) -> bool:
         return False
 
 
-def _row(entry: Entry) -> tuple[object, ...]:
+def _row(entry: QuarantineEntry) -> tuple[object, ...]:
     place = "whole file" if entry.index is None else f"event {entry.index}, byte {entry.offset}"
     received = time_text(entry.received_ms)
     return (

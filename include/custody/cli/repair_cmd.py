@@ -17,9 +17,9 @@ from custody.clock import SystemClock
 from custody.config import load_settings
 from custody.errors import CorruptionError
 from custody.maintenance.findings import damages
-from custody.maintenance.repair import Action, Repaired
-from custody.maintenance.repair import plan_repair as plan_repairs
-from custody.maintenance.repair import repair as run_repairs
+from custody.maintenance.repair import RepairAction, RepairReport
+from custody.maintenance.repair import plan_repairs as look
+from custody.maintenance.repair import repair_repository as mend
 from custody.vfs import PosixFileSystem
 
 
@@ -47,7 +47,7 @@ def repair(repository: Path, consent: Consent, accept_loss: bool, deep: bool, as
     level = level_of(quick=False, deep=deep)
     talk = stderr()
 
-    def on_done(action: Action) -> None:
+    def on_done(action: RepairAction) -> None:
         if not as_json:
             talk.print(f"{action.what} {action.target}: {action.error or action.outcome}", markup=False)
 
@@ -63,7 +63,7 @@ def repair(repository: Path, consent: Consent, accept_loss: bool, deep: bool, as
         sys.exit(CorruptionError.exit_code)
 
 
-def _print(outcome: Repaired, *, as_json: bool, accept_loss: bool, is_plan: bool) -> None:
+def _print(found: RepairReport, *, as_json: bool, accept_loss: bool, apply: bool) -> None:
     if as_json:
         left = outcome.before if outcome.after is None else outcome.after
         document = {
@@ -84,7 +84,7 @@ def _print(outcome: Repaired, *, as_json: bool, accept_loss: bool, is_plan: bool
         stderr().print(f"report: {outcome.report}", markup=False)
 
 
-def _outcome(action: Action, accept_loss: bool) -> str:
+def _outcome(action: RepairAction, accept_loss: bool) -> str:
     if action.outcome is None and action.error is None:
         return "needs --accept-loss" if action.accept_loss and not accept_loss else "to do"
     return action.error or action.outcome or ""

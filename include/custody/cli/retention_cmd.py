@@ -11,7 +11,7 @@ from custody.cli.groups import CommandGroup
 from custody.cli.options import json_option
 from custody.cli.output import print_json, print_table, size_text, stderr, time_text
 from custody.errors import StorageError
-from custody.repository import Plan, Repository
+from custody.repository import Repository, RetentionPlan
 
 
 @click.group(cls=CommandGroup)
@@ -69,7 +69,7 @@ def apply(repository: Path, consent: Consent, as_json: bool) -> None:
         raise StorageError(done.plan.problem)
 
 
-def _print_plan(found: Plan, title: str) -> None:
+def _print_plan(found: RetentionPlan, title: str) -> None:
     rows = [
         (log.writer, log.path, log.why, log.events, time_text(log.last_event_time_ms), size_text(log.bytes))
         for log in found.expiring

@@ -15,7 +15,7 @@ from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CorruptionError
 from custody.maintenance.findings import damages
-from custody.maintenance.scrub import Round, Scrub, is_behind, scrub_once
+from custody.maintenance.scrub import ScrubRound, ScrubState, is_scrub_behind, scrub_once
 from custody.vfs import PosixFileSystem
 
 
@@ -48,9 +48,9 @@ def scrub(repository: Path, bytes_max: int | None, whole: bool, as_json: bool) -
     print_scrub(settings, done, as_json=as_json)
 
 
-def print_scrub(settings: Settings, scrub: Scrub, *, as_json: bool) -> None:
+def print_scrub(settings: Settings, scrub: ScrubState, *, as_json: bool) -> None:
     """Print how far the scrub is and what it knows; exit code 20 when that is damage."""
-    behind = is_behind(settings, scrub, SystemClock().now_ms())
+    behind = is_scrub_behind(settings, scrub, SystemClock().now_ms())
     found = scrub.latest()
     if as_json:
         document: dict[str, Any] = {
@@ -80,7 +80,7 @@ def print_scrub(settings: Settings, scrub: Scrub, *, as_json: bool) -> None:
         sys.exit(CorruptionError.exit_code)
 
 
-def _document(item: Round) -> dict[str, Any]:
+def _document(item: ScrubRound) -> dict[str, Any]:
     return {
         "number": item.number,
         "started_ms": item.started_ms or None,

@@ -26,9 +26,9 @@ from custody.config.parsing import is_local
 from custody.errors import ConfigurationError, CorruptionError, NotFoundError
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.scrub import read_scrub
-from custody.maintenance.verification import Checked, verify_repository
+from custody.maintenance.verification import VerificationReport, verify_repository
 from custody.maintenance.verification import orphans as orphans_of
-from custody.maintenance.verification.verifier import Progress
+from custody.maintenance.verification.verifier import VerifyProgress
 from custody.ngsi_sink.destinations import check_destinations
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
@@ -100,16 +100,16 @@ def verify_all(
 
 
 def _looked(
-    workspaces: list[Workspace], settings: Settings, level: Level, show: Progress, *, only_orphans: bool
-) -> Checked:
+    workspaces: list[Workspace], settings: Settings, level: Level, show: VerifyProgress, *, only_orphans: bool
+) -> VerificationReport:
     if only_orphans:
-        return Checked(level=level, findings=list(orphans_of(workspaces, settings, PosixFileSystem())))
+        return VerificationReport(level=level, findings=list(orphans_of(workspaces, settings, PosixFileSystem())))
     found = verify_repository(workspaces, settings, PosixFileSystem(), level, show)
     found.findings += check_destinations(settings, PosixFileSystem())
     return found
 
 
-def _of_writer(workspace: Workspace, found: Checked, attestation: Attestation | None) -> dict[str, Any]:
+def _of_writer(workspace: Workspace, found: VerificationReport, attestation: Attestation | None) -> dict[str, Any]:
     counted = found.catalogs.get(workspace.writer, Verification())
     files = [] if counted.state is None else list(counted.state.files.values())
     counts = {
@@ -150,7 +150,7 @@ def _defect(item: Finding) -> dict[str, Any]:
 
 
 def _print_all(
-    workspaces: list[Workspace], found: Checked, documents: list[dict[str, Any]], *, only_orphans: bool
+    workspaces: list[Workspace], found: VerificationReport, documents: list[dict[str, Any]], *, only_orphans: bool
 ) -> None:
     known = {workspace.writer for workspace in workspaces}
     told = [item for item in found.findings if item.writer is None or item.writer in known]

@@ -19,17 +19,17 @@ import msgspec
 
 from custody.capture import (
     Accepted,
+    CaptureLimits,
     Context,
     Format,
-    Limits,
+    InputPlace,
     Outcome,
-    Place,
     Rejected,
     contradictions,
     detect_file,
+    harmless_differences,
     read_piece,
     read_stream,
-    told_anew,
 )
 from custody.errors import FormatVersionError, InvalidInputError, NotFoundError, StorageError
 from custody.format.names import name_as_text
@@ -38,7 +38,7 @@ from custody.ingest.slots import SlotWriter
 from custody.ingest.source_locks import Turns
 from custody.model import UNASSIGNED, Event, EventProblem, Severity, require_text
 from custody.ngsi.http_notification import Arrival, kept_arrival, told
-from custody.quarantine import Entry, Quarantine
+from custody.quarantine import Quarantine, QuarantineEntry
 from custody.read.reader import get_many
 from custody.workspace import Workspace
 
@@ -178,7 +178,7 @@ class Ingest:
         entry, raw = self._quarantine.get(key), self._quarantine.raw(key)
         format = format or _format_of(entry)
         context = Context(entry.node, entry.received_ms)
-        place = Place(entry.index, entry.offset)
+        place = InputPlace(entry.index, entry.offset)
         outcomes = read_piece(raw, place, self._limits, format=format, context=context)
         tally = FileTally(entry.file, format, entry.node)
         if format is Format.NGSI and entry.format == format and urlsplit(entry.file).scheme in _URL_SCHEMES:
@@ -201,9 +201,9 @@ class Ingest:
         return self._writer.append_with_content([told(event, arrival) for event in events], arrival.body)
 
     @property
-    def _limits(self) -> Limits:
+    def _limits(self) -> CaptureLimits:
         capture = self._workspace.settings.capture
-        return Limits(event_bytes_max=capture.event_bytes_max, file_bytes_max=capture.file_bytes_max)
+        return CaptureLimits(event_bytes_max=capture.event_bytes_max, file_bytes_max=capture.file_bytes_max)
 
     def _take(
         self,
@@ -267,7 +267,7 @@ class Ingest:
                     stored[key] = self._writer.name, item.event
             elif not (differ := contradictions(former, item.event)):
                 tally.repeated += 1
-                tally.retold += bool(told_anew(former, item.event))
+                tally.retold += bool(harmless_differences(former, item.event))
             else:
                 where = (
                     "in this file"
@@ -336,7 +336,7 @@ def _batches(outcomes: Iterable[Outcome], size: int) -> Iterator[list[Outcome]]:
         yield batch
 
 
-def _format_of(entry: Entry) -> Format:
+def _format_of(entry: QuarantineEntry) -> Format:
     try:
         return Format(entry.format)
     except ValueError:

@@ -1,6 +1,15 @@
-"""Where files of events land until they are ingested: which folders an interval has, and which files were taken."""
+"""Room `landing`: folders in which files of events land until they are ingested, and the ledger of ingested files."""
 
-from custody.landing.ledger import Ledger, Taken, decode_taken
-from custody.landing.scan import Interval, Landed, folders_of, instant, landed_files
+from custody.landing.ledger import LandingLedger, LedgerEntry, decode_ledger_entry
+from custody.landing.scan import Interval, LandedFile, folders_of, landed_files, parse_instant
 
-__all__ = ["Interval", "Landed", "Ledger", "Taken", "decode_taken", "folders_of", "instant", "landed_files"]
+__all__ = [
+    "Interval",
+    "LandedFile",
+    "LandingLedger",
+    "LedgerEntry",
+    "decode_ledger_entry",
+    "folders_of",
+    "landed_files",
+    "parse_instant",
+]

@@ -1,7 +1,7 @@
-"""The ledger: which files were taken from the landing folders, each with what became of it.
+"""The ledger of the landing folders: an entry for each file that was ingested, with the result.
 
-It saves reading a file again, and says what happened to it. It is not what keeps an event from being stored twice:
-that is the event's identity, so a ledger that is lost costs time and nothing else.
+It saves reading a file again, and tells what happened to it. It does not keep events from being stored twice: their
+identity does, so a lost ledger costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _VERSION = 1
 _FAN_OUT = 2
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was ingested to its end: what it was then, and what became of its events."""
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was ingested to its end: its size and time then, and the counts of its events."""
 
     file: str
     bytes: int
@@ -35,7 +35,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     version: int = _VERSION
 
 
-class Ledger:
+class LandingLedger:
     """The ledger in a folder: one small file a landed file, named by a digest of its path."""
 
     def __init__(self, fs: FileSystem, folder: Path) -> None:
@@ -43,11 +43,11 @@ class Ledger:
         self._folder = folder
 
     def path(self, file: Path) -> Path:
-        """Return where the entry of a file belongs; the file's own name never becomes a part of it."""
+        """Return the path of a file's entry; a name from outside never becomes part of it."""
         digest = hashlib.sha256(str(file).encode("utf-8", "surrogateescape")).hexdigest()[:32]
         return self._folder / digest[:_FAN_OUT] / f"{digest}.json"
 
-    def find(self, file: Path) -> Taken | None:
+    def find(self, file: Path) -> LedgerEntry | None:
         """Return the entry of a file, or None.
 
         Raises:
@@ -57,10 +57,10 @@ class Ledger:
         path = self.path(file)
         if not self._fs.exists(path):
             return None
-        return decode_taken(self._fs.read(path), path)
+        return decode_ledger_entry(self._fs.read(path), path)
 
-    def add(self, file: Path, entry: Taken) -> None:
-        """Write a file down as taken.
+    def add(self, file: Path, entry: LedgerEntry) -> None:
+        """Write the entry of a file.
 
         Durability: on return the entry survives power loss.
         """
@@ -69,7 +69,7 @@ class Ledger:
         self._fs.write_durably(path, with_checksum(msgspec.json.encode(entry)))
 
 
-def decode_taken(data: bytes, path: Path) -> Taken:
+def decode_ledger_entry(data: bytes, path: Path) -> LedgerEntry:
     """Return an entry.
 
     Raises:
@@ -77,10 +77,11 @@ def decode_taken(data: bytes, path: Path) -> Taken:
         FormatVersionError: a newer custody wrote it.
     """
     advice = "Remove it: the file is then read again, and no event is stored twice."
+    # Entries of older releases have no checksum: they count as unchanged.
     if is_changed(data):
         raise CorruptionError(f"{path}: expected an entry of the ledger with its checksum, got other bytes. {advice}")
     try:
-        entry = msgspec.json.decode(data, type=Taken)
+        entry = msgspec.json.decode(data, type=LedgerEntry)
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{path}: expected an entry of the ledger: {error}. {advice}") from error
     if entry.version != _VERSION:

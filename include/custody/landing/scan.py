@@ -1,6 +1,6 @@
-"""Which folders belong to an interval of time: a template with the parts of a date, as producers write by the hour.
+"""Scan of the landing folders of an interval: which files wait to be ingested, and which are still being written.
 
-A look into the landing folders of an interval: which files wait, and which are still being written.
+A template with parts of a date names the folders of an interval, since producers write a folder an hour or a day.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from custody.config import Settings, date_parts
 from custody.errors import ConfigurationError, InvalidInputError
 from custody.format.names import name_as_text, text_as_name
-from custody.landing.ledger import Ledger, Taken
+from custody.landing.ledger import LandingLedger, LedgerEntry
 from custody.vfs import FileSystem
 
 _FOLDERS_MAX = 100_000
@@ -39,7 +39,7 @@ class Interval(msgspec.Struct, frozen=True):
         Raises:
             InvalidInputError: one is no instant, or the end lies before the start.
         """
-        interval = cls(instant(start), instant(end))
+        interval = cls(parse_instant(start), parse_instant(end))
         if interval.end < interval.start:
             raise InvalidInputError(f"interval: expected an end after its start {start}, got {end}.")
         return interval
@@ -48,13 +48,13 @@ class Interval(msgspec.Struct, frozen=True):
         return f"{self.start:%Y-%m-%dT%H:%M}Z to {self.end:%Y-%m-%dT%H:%M}Z"
 
 
-def instant(text: str) -> datetime:
+def parse_instant(text: str) -> datetime:
     """Return an ISO 8601 instant in UTC; raises InvalidInputError when it is none."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidInputError(f"expected an instant such as 2026-11-10T07:00, got {text!r}.") from error
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def folders_of(template: Path, interval: Interval) -> list[Path]:
@@ -63,21 +63,22 @@ def folders_of(template: Path, interval: Interval) -> list[Path]:
     A template without parts of a date is one folder, which every interval has.
 
     Raises:
-        InvalidInputError: the interval has too many folders to look into.
+        InvalidInputError: the interval has too many folders.
     """
-    found: dict[Path, None] = {}
+    folders: dict[Path, None] = {}
     for moment in _moments(str(template), interval):
-        found[Path(moment.strftime(str(template)))] = None
-        if len(found) > _FOLDERS_MAX:
+        folders[Path(moment.strftime(str(template)))] = None
+        if len(folders) > _FOLDERS_MAX:
             raise InvalidInputError(
                 f"interval {interval}: expected at most {_FOLDERS_MAX} landing folders. Name a shorter interval."
             )
-    return list(found)
+    return list(folders)
 
 
 def _moments(template: str, interval: Interval) -> Iterator[datetime]:
-    """Yield a moment in each folder: the start, then the beginning of every finest part up to the end."""
+    """Yield a moment in each folder: the start, then the beginning of every minute, hour or day up to the end."""
     parts = date_parts(template)
+    # The start is seldom the beginning of a part, and its folder belongs to the interval too.
     yield interval.start
     if not parts:
         return
@@ -91,7 +92,7 @@ def _moments(template: str, interval: Interval) -> Iterator[datetime]:
         yield moment
 
 
-class Landed(msgspec.Struct, frozen=True, kw_only=True):
+class LandedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file in a landing folder."""
 
     file: str
@@ -99,24 +100,24 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     modified_ms: int
     is_quiet: bool
-    taken: Taken | None
+    taken: LedgerEntry | None
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """The path of the file."""
         return Path(text_as_name(self.file))
 
     @property
     def waits(self) -> bool:
-        """Whether the file is whole and was not ingested as it is now."""
+        """Whether the file is complete, and was not ingested in its present state."""
         same = self.taken is not None and (self.taken.bytes, self.taken.modified_ms) == (self.bytes, self.modified_ms)
         return self.is_quiet and not same
 
 
-def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms: int) -> list[Landed]:
+def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms: int) -> list[LandedFile]:
     """Return the files of events in an interval's landing folders, in the order in which they are ingested.
 
-    The folders of `landing.late_minutes` before the interval are looked into, too.
+    The folders of the `landing.late_minutes` before the interval are scanned, too.
 
     Raises:
         ConfigurationError: the repository has no landing folder.
@@ -126,10 +127,11 @@ def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms:
         raise ConfigurationError(
             "landing.folder: expected the folder in which files of events land, found none. Set it in custody.toml."
         )
-    ledger = Ledger(fs, settings.landed)
+    ledger = LandingLedger(fs, settings.landed)
     quiet_ms = int(settings.landing.quiet_seconds * 1000)
     suffixes = tuple(settings.landing.suffixes)
-    found = []
+    files = []
+    # A file may land in the folder of an hour that is over; the ledger keeps the wider scan from reading twice.
     late = timedelta(minutes=settings.landing.late_minutes)
     wider = Interval(interval.start - late, interval.end)
     for folder in folders_of(settings.root / settings.landing.folder, wider):
@@ -137,13 +139,14 @@ def landed_files(fs: FileSystem, settings: Settings, interval: Interval, now_ms:
             path = folder / name
             if not name.endswith(suffixes) or name.startswith(".") or fs.is_directory(path):
                 continue
+            # Producers do not say when a file is complete: one that was not written to for a while counts as quiet.
             modified = fs.modified_ms(path)
-            entry = Landed(
+            entry = LandedFile(
                 file=name_as_text(str(path)),
                 bytes=fs.size(path),
                 modified_ms=modified,
                 is_quiet=now_ms - modified >= quiet_ms,
                 taken=ledger.find(path),
             )
-            found.append(entry)
-    return found
+            files.append(entry)
+    return files

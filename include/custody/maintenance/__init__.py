@@ -1,36 +1,43 @@
-"""Room `maintenance`: logs written anew without what was forgotten; everything looked at, and mended.
+"""Room `maintenance`: compaction, verification, the scrub, and repair.
 
-Looking and mending are in `verification`, `scrub` and `repair`, the steps of the maintenance in `steps`.
+`compaction` erases forgotten events and joins small logs (`rewriting`); `verification` checks everything, `scrub` a
+part of it each day, and `repair` mends what they report (`findings`). The steps of a run are in `maintenance_steps`.
 """
 
-from custody.maintenance.claim_refs import References, all_references, in_journals, log_tables, references_of
-from custody.maintenance.compaction import Compacted, Unit, compact, run, waiting
+from custody.maintenance.claim_refs import (
+    ClaimReferences,
+    all_references,
+    log_claims,
+    references_in_journals,
+    references_of,
+)
+from custody.maintenance.compaction import CompactionReport, CompactionUnit, compact, compact_unit, waiting_compactions
 from custody.maintenance.rewriting import (
-    Rewriting,
-    conditions_for,
+    RewritePlan,
     groups_on_disk,
+    hold_conditions,
     leftover_shards,
-    open_file,
-    planned,
-    retire,
+    open_event_log,
+    plan_rewrites,
+    remove_folder,
 )
 
 __all__ = [
-    "Compacted",
-    "References",
-    "Rewriting",
-    "Unit",
+    "ClaimReferences",
+    "CompactionReport",
+    "CompactionUnit",
+    "RewritePlan",
     "all_references",
     "compact",
-    "conditions_for",
+    "compact_unit",
     "groups_on_disk",
-    "in_journals",
+    "hold_conditions",
     "leftover_shards",
-    "log_tables",
-    "open_file",
-    "planned",
+    "log_claims",
+    "open_event_log",
+    "plan_rewrites",
+    "references_in_journals",
     "references_of",
-    "retire",
-    "run",
-    "waiting",
+    "remove_folder",
+    "waiting_compactions",
 ]

@@ -1,7 +1,7 @@
-"""Which resource claims events speak of: those of journals, and of every log that a kept revision lists.
+"""References of events to resource claims, from journals and from every log that a kept revision lists.
 
-A content is kept as long as one of them speaks of it. Whoever wants to remove one asks here, and an event that cannot
-be read answers with an error: nobody knows what it speaks of.
+A content is kept as long as one event refers to it. Before a content is removed, its references are counted here; an
+event that cannot be read is an error, because nobody knows what it refers to.
 """
 
 from __future__ import annotations
@@ -25,76 +25,77 @@ _KEY = ["container", "section", "identifier"]
 _TRIES = 5
 
 
-class Reference(NamedTuple):
-    """How many events speak of a resource claim, and up to which byte of it."""
+class ClaimReference(NamedTuple):
+    """How many events refer to a resource claim, and up to which byte of it."""
 
     events: int
     end: int
 
 
-References = dict[ResourceClaim, Reference]
+ClaimReferences = dict[ResourceClaim, ClaimReference]
 
 
-def references_of(tables: Iterable[pa.Table]) -> References:
-    """Return what the events of some tables speak of; columns of claims are enough."""
-    found: References = {}
+def references_of(tables: Iterable[pa.Table]) -> ClaimReferences:
+    """Return the references of the events in some tables; the columns of claims are enough."""
+    references: ClaimReferences = {}
     for table in tables:
         for column in COLUMNS:
             for container, section, identifier, end, events in _grouped(table.column(column)):
                 resource = ResourceClaim.parse(container, section, identifier)
                 if resource is not None:
-                    _add(found, resource, Reference(events, end))
-    return found
+                    _add(references, resource, ClaimReference(events, end))
+    return references
 
 
-def all_references(workspaces: Iterable[Workspace]) -> References:
-    """Return what is spoken of by any event that is acknowledged, live, or listed by a kept revision.
+def all_references(workspaces: Iterable[Workspace]) -> ClaimReferences:
+    """Return the references of all events that are acknowledged, live, or listed by a kept revision.
 
     Raises:
         CorruptionError, NotFoundError, FormatVersionError: an event cannot be read; or a container of a writer is not
             there, or on another machine: its events may speak of any content.
         StorageError: the disk refuses, or journals change all the time.
     """
-    found: References = {}
+    references: ClaimReferences = {}
     for workspace in workspaces:
         for missing in workspace.missing():
             raise NotFoundError(str(missing))
-        for part in (in_journals(workspace), in_kept_logs(workspace)):  # in this order: no event falls in between
+        # Journals first: an event that is rolled over in between is then seen twice, never not at all.
+        for part in (references_in_journals(workspace), references_in_kept_logs(workspace)):
             for resource, reference in part.items():
-                _add(found, resource, reference)
-    return found
+                _add(references, resource, reference)
+    return references
 
 
-def in_journals(workspace: Workspace) -> References:
-    """Return what the events speak of that are not swept yet, those of other incarnations included.
+def references_in_journals(workspace: Workspace) -> ClaimReferences:
+    """Return the references of events whose journals are on disk, those of other incarnations included.
 
-    Raises as `all_references` does, but for containers that are not there.
+    Raises as `all_references` does, except for missing containers.
     """
     for _ in range(_TRIES):
         try:
             return references_of(_journal_tables(workspace))
         except StorageError as error:
             if error.errno != errno.ENOENT:
-                raise  # else one was sealed or swept in this moment
+                raise  # a journal that is gone was just sealed or swept: list them again
     raise StorageError(f"writer {workspace.writer!r}: its journals change all the time. Try again.")
 
 
-def in_kept_logs(workspace: Workspace) -> References:
-    """Return what the events of all kept revisions speak of; raises as `all_references` does."""
+def references_in_kept_logs(workspace: Workspace) -> ClaimReferences:
+    """Return the references of the events of all kept revisions; raises as `all_references` does."""
     paths = sorted(path for path in kept_files(workspace.catalog) if path.endswith(".parquet"))
     return references_of(
-        table for path in paths for table in log_tables(EventLog(workspace.fs, workspace.paths.home / path))
+        table for path in paths for table in log_claims(EventLog(workspace.fs, workspace.paths.home / path))
     )
 
 
-def log_tables(log: EventLog) -> Iterator[pa.Table]:
+def log_claims(log: EventLog) -> Iterator[pa.Table]:
     """Yield the claims of a log's events, some blocks at a time."""
     return log.tables(range(len(log.toc.blocks)), list(COLUMNS))
 
 
 def readable_tables(workspace: Workspace, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield some columns of what can be read of journals and kept logs; what cannot be read is found elsewhere."""
-    for group in workspace.groups_of_all_incarnations():
+    """Yield some columns of all readable journals and kept logs; the checks of logs and journals report the others."""
+    for group in workspace.ownership.on_disk():
         for path in (*group.sealed, *group.open):
             try:
                 yield JournalFile.read(workspace.fs, path).table().select(columns)
@@ -110,11 +111,11 @@ def readable_tables(workspace: Workspace, columns: Sequence[str]) -> Iterator[pa
 
 
 def _listed(workspace: Workspace) -> set[str]:
-    """Return the files of all kept revisions; where one cannot be read, those of the newest, if that can."""
+    """Return the files of all kept revisions; when one is unreadable, those of the newest, if it can be read."""
     try:
         return set(kept_files(workspace.catalog))
     except CustodyError:
-        pass  # found elsewhere
+        pass  # the check of the catalog reports it
     try:
         return set(workspace.catalog.load().files)
     except CustodyError:
@@ -131,7 +132,7 @@ def _journal_tables(workspace: Workspace) -> Iterator[pa.Table]:
 
 
 def _grouped(claims: pa.ChunkedArray) -> Iterator[tuple[str, str, str, int, int]]:
-    """Yield (container, section, identifier, greatest end, events) of the claims that are custody's."""
+    """Yield (container, section, identifier, greatest end, events) of custody's own claims."""
     if claims.null_count == len(claims):
         return
     parts = pa.chunked_array(claims.chunks).combine_chunks() if claims.num_chunks != 1 else claims.chunk(0)
@@ -144,6 +145,6 @@ def _grouped(claims: pa.ChunkedArray) -> Iterator[tuple[str, str, str, int, int]
         yield from zip(*columns, strict=True)
 
 
-def _add(found: References, resource: ResourceClaim, reference: Reference) -> None:
-    former = found.get(resource, Reference(0, 0))
-    found[resource] = Reference(former.events + reference.events, max(former.end, reference.end))
+def _add(references: ClaimReferences, resource: ResourceClaim, reference: ClaimReference) -> None:
+    former = references.get(resource, ClaimReference(0, 0))
+    references[resource] = ClaimReference(former.events + reference.events, max(former.end, reference.end))

@@ -1,9 +1,12 @@
-"""Compaction: its units, listed from disk, and what is done with one. Each can be done again with the same result.
+"""Compaction: small logs become one, forgotten events are erased, tombstones without effect and old shards go.
+
+Its units are listed from disk, and each can be done again with the same result. `replace_logs` is also how a repair
+puts a new log in the place of a damaged one.
 
 | unit | reads | writes |
 |---|---|---|
 | some live logs | these logs, the tombstones | one log, its shard, one transaction that replaces the old ones |
-| none | catalog, index folders | one transaction without the tombstones that mean nothing any more; old shards go |
+| none | catalog, index folders | one transaction without the tombstones that have no effect any more; old shards go |
 """
 
 from __future__ import annotations
@@ -31,32 +34,32 @@ from custody.catalog import (
 from custody.errors import ConflictError, CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import OnDamage, refuse
 from custody.maintenance.rewriting import (
-    Survey,
-    conditions_for,
+    RewriteSurvey,
     count_forgotten,
     groups_on_disk,
+    hold_conditions,
     leftover_shards,
-    meaning,
-    metadata_of,
-    planned,
-    retire,
-    survey,
-    write_anew,
+    new_log_metadata,
+    plan_rewrites,
+    remove_folder,
+    rewrite_logs,
+    survey_logs,
+    tombstones_for,
 )
 from custody.model import is_newer
 from custody.rollover import add_file, add_shard
 from custody.workspace import LogFiles, Workspace
 
 
-class Unit(msgspec.Struct, frozen=True):
-    """A writer, and the live logs of it that become one; without logs: its tombstones and leftover shards."""
+class CompactionUnit(msgspec.Struct, frozen=True):
+    """Live logs of a writer that become one; without logs, its tombstones and leftover shards."""
 
     writer: str
     paths: tuple[str, ...] = ()
 
 
-class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done with a unit: live logs before and after, events that are erased, bytes of logs before and after."""
+class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a unit: live logs before and after, erased events, bytes of logs before and after."""
 
     writer: str
     logs_before: int = 0
@@ -70,117 +73,118 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-def waiting(workspace: Workspace) -> Iterator[Unit]:
-    """Yield one writer's units; the one without logs only when there is something to do for it now."""
-    for found in planned(workspace):
-        yield Unit(workspace.writer, found.paths)
+def waiting_compactions(workspace: Workspace) -> Iterator[CompactionUnit]:
+    """Yield one writer's units; the one without logs only when it has something to do now."""
+    for rewrite in plan_rewrites(workspace):
+        yield CompactionUnit(workspace.writer, rewrite.paths)
     if _settling(workspace)[0] or any(leftover_shards(workspace, workspace.catalog.load())):
-        yield Unit(workspace.writer)
+        yield CompactionUnit(workspace.writer)
 
 
-def run(workspace: Workspace, unit: Unit) -> Compacted:
+def compact_unit(workspace: Workspace, unit: CompactionUnit) -> CompactionReport:
     """Do one unit.
 
     Durability: on return the new files and the transaction survive power loss.
 
     Raises:
-        ConflictError: another process replaced a log, or removed a tombstone, in the meantime: nothing was changed.
-        CorruptionError: a log is damaged: it stays as it is.
-        StorageError: a container of the writer is missing, which may have journals of groups between these logs.
+        ConflictError: another process replaced a log or removed a tombstone in the meantime; nothing was changed.
+        CorruptionError: a log is damaged; it stays as it is.
+        StorageError: a container of the writer is missing; it may hold journals of groups between these logs.
     """
     workspace.require_containers()
     return _rewrite(workspace, unit.paths) if unit.paths else _settle(workspace)
 
 
-def compact(workspace: Workspace) -> Iterator[Compacted]:
-    """Do all units of a writer, the logs first; an error stands in the report of its unit."""
-    for unit in [Unit(workspace.writer, found.paths) for found in planned(workspace)]:
+def compact(workspace: Workspace) -> Iterator[CompactionReport]:
+    """Do all units of a writer, the logs first; an error is in the report of its unit."""
+    for unit in [CompactionUnit(workspace.writer, rewrite.paths) for rewrite in plan_rewrites(workspace)]:
         yield _tried(workspace, unit)
-    for unit in [unit for unit in waiting(workspace) if not unit.paths]:
+    for unit in [unit for unit in waiting_compactions(workspace) if not unit.paths]:
         yield _tried(workspace, unit)
 
 
-def _tried(workspace: Workspace, unit: Unit) -> Compacted:
+def _tried(workspace: Workspace, unit: CompactionUnit) -> CompactionReport:
     try:
-        return run(workspace, unit)
+        return compact_unit(workspace, unit)
     except CustodyError as error:
-        return Compacted(writer=unit.writer, error=str(error))
+        return CompactionReport(writer=unit.writer, error=str(error))
 
 
-def _rewrite(workspace: Workspace, paths: Sequence[str]) -> Compacted:
+def _rewrite(workspace: Workspace, paths: Sequence[str]) -> CompactionReport:
     on_disk = groups_on_disk(workspace)
     state = workspace.catalog.settle()
     files = [state.files[path] for path in paths if path in state.files]
     if len(files) < len(paths):
-        return Compacted(writer=workspace.writer, note="replaced already")
+        return CompactionReport(writer=workspace.writer, note="replaced already")
     if any(on_disk.intersection(file.groups) for file in files):
-        return Compacted(writer=workspace.writer, note="its journals are not swept yet")
+        return CompactionReport(writer=workspace.writer, note="its journals are not swept yet")
     if any(is_newer(file.schema_version) for file in files):
-        return Compacted(writer=workspace.writer, note="left to the newer custody whose columns would be lost")
-    held = conditions_for(workspace)
-    found = survey(workspace, state, files, held)
-    if len(files) == 1 and not found.erased:
-        return Compacted(writer=workspace.writer, note="nothing to erase")
-    return replace(workspace, state, files, found, held)
+        return CompactionReport(writer=workspace.writer, note="left to the newer custody whose columns would be lost")
+    holds = hold_conditions(workspace)
+    survey = survey_logs(workspace, state, files, holds)
+    if len(files) == 1 and not survey.erased:
+        return CompactionReport(writer=workspace.writer, note="nothing to erase")
+    return replace_logs(workspace, state, files, survey, holds)
 
 
-def replace(
+def replace_logs(
     workspace: Workspace,
     state: CatalogState,
     files: Sequence[AddFile],
-    found: Survey,
-    held: Mapping[str, Condition],
+    survey: RewriteSurvey,
+    holds: Mapping[str, Condition],
     more: Sequence[Action] = (),
     on_damage: OnDamage = refuse,
-) -> Compacted:
-    """Let one new log, or none, take the place of live logs of which `found` says what stays, in one transaction.
+) -> CompactionReport:
+    """Replace live logs by one new log, or by none, in one transaction; `survey` says which events stay.
 
-    `held` is what was surveyed with; `more` goes into the same transaction; `on_damage` was told of the same damage
-    when the logs were surveyed.
+    `holds` and `on_damage` are those of the survey; `more` goes into the same transaction.
 
     Durability: on return the new files and the transaction survive power loss.
 
     Raises:
-        ConflictError: another process replaced one of the logs in the meantime: nothing was changed.
+        ConflictError: another process replaced one of the logs in the meantime; nothing was changed.
     """
     paths = [file.path for file in files]
-    shards = shards_of(state, paths)
+    shards = shards_covering(state, paths)
     attempt = uuid.uuid4()
     actions = [Action(remove_file=RemoveFile(path=path)) for path in paths]
     actions += [Action(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
-    made: LogFiles | None = None
+    new_files: LogFiles | None = None
     size = 0
-    if found.rows:
-        metadata = metadata_of(workspace, files, found, attempt)
-        made = write_anew(workspace, state, files, metadata, held, on_damage=on_damage)
+    if survey.rows:
+        metadata = new_log_metadata(workspace, files, survey, attempt)
+        new_files = rewrite_logs(workspace, state, files, metadata, holds, on_damage=on_damage)
         incarnations = {file.incarnation for file in files}
         known = incarnations.pop() if len(incarnations) == 1 else b""
-        file = add_file(workspace, made, metadata, found.sources, known)
+        file = add_file(workspace, new_files, metadata, survey.sources, known)
         size = file.size_bytes
-        actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, made, metadata))]
-    actions += [*_remnant(workspace, state, files, found), *more]
-    if found.erased:
+        actions += [Action(add_file=file), Action(add_shard=add_shard(workspace, new_files, metadata))]
+    actions += [*_remnant(workspace, state, files, survey), *more]
+    if survey.erased:
+        # The transaction does not apply when a hold was made that the survey did not know.
         actions.append(Action(respect_holds=RespectHolds(names=sorted(state.holds))))
     try:
         after = workspace.catalog.commit(actions, attempt=attempt)
     except CommitConflictError:
-        if made is not None:
-            _discard(workspace, made)
+        if new_files is not None:
+            _discard(workspace, new_files)
         raise
+    # Last: until the transaction is durable, searches need the old shards.
     for shard in shards:
-        retire(workspace, workspace.shard_path(shard))
-    return Compacted(
+        remove_folder(workspace, workspace.shard_path(shard))
+    return CompactionReport(
         writer=workspace.writer,
         logs_before=len(files),
-        logs_after=int(made is not None),
-        erased=found.erased,
+        logs_after=int(new_files is not None),
+        erased=survey.erased,
         bytes_before=sum(file.size_bytes for file in files),
         bytes_after=size,
         revision=after.revision,
     )
 
 
-def shards_of(state: CatalogState, paths: Sequence[str]) -> list[AddShard]:
+def shards_covering(state: CatalogState, paths: Sequence[str]) -> list[AddShard]:
     """Return the shards that index these logs, and no others."""
     shards = [shard for shard in state.shards.values() if set(shard.log_paths).intersection(paths)]
     for shard in shards:
@@ -191,43 +195,45 @@ def shards_of(state: CatalogState, paths: Sequence[str]) -> list[AddShard]:
     return shards
 
 
-def _remnant(workspace: Workspace, state: CatalogState, files: Sequence[AddFile], found: Survey) -> list[Action]:
-    """Return what has to be known of the erased events: an ingest must not store them again, nor a late rollover."""
+def _remnant(
+    workspace: Workspace, state: CatalogState, files: Sequence[AddFile], survey: RewriteSurvey
+) -> list[Action]:
+    """Return the tombstone that outlives erased events: no ingest and no late rollover may bring them back."""
     groups: set[int] = set()
-    if not found.rows:
+    if not survey.rows:
         replaced = {file.path for file in files}
         elsewhere = {group for path, file in state.files.items() if path not in replaced for group in file.groups}
         groups = {group for file in files for group in file.groups} - elsewhere
-    if not (found.keys or groups):
+    if not (survey.keys or groups):
         return []
-    stone = AddTombstone(erased=found.keys, erased_groups=sorted(groups))
+    stone = AddTombstone(erased=survey.keys, erased_groups=sorted(groups))
     return [Action(add_tombstone=merged_remnant([stone], workspace.clock.now_ms()))]
 
 
-def _discard(workspace: Workspace, made: LogFiles) -> None:
+def _discard(workspace: Workspace, new_files: LogFiles) -> None:
     """Remove the files of an attempt that lost."""
-    for path in (made.log, made.toc):
+    for path in (new_files.log, new_files.toc):
         workspace.fs.remove(path)
-    workspace.fs.sync_directory(made.log.parent)
-    retire(workspace, made.shard)
+    workspace.fs.sync_directory(new_files.log.parent)
+    remove_folder(workspace, new_files.shard)
 
 
-def _settle(workspace: Workspace) -> Compacted:
+def _settle(workspace: Workspace) -> CompactionReport:
     actions, removed = _settling(workspace)
     revision = workspace.catalog.commit(actions).revision if actions else None
     leftovers = list(leftover_shards(workspace, workspace.catalog.settle()))
     for folder in leftovers:
-        retire(workspace, folder)
+        remove_folder(workspace, folder)
     note = f"{len(leftovers)} old shards removed" if leftovers else None
-    return Compacted(writer=workspace.writer, tombstones_removed=removed, revision=revision, note=note)
+    return CompactionReport(writer=workspace.writer, tombstones_removed=removed, revision=revision, note=note)
 
 
 def _settling(workspace: Workspace) -> tuple[list[Action], int]:
-    """Return the actions that take away the tombstones which mean nothing any more, and how many those are.
+    """Return the actions that remove tombstones without effect, and how many those are.
 
-    What several compactions left to be known becomes one tombstone.
+    The remnants of several compactions become one tombstone.
     """
-    on_disk = groups_on_disk(workspace)  # before the catalog, so that no event falls in between
+    on_disk = groups_on_disk(workspace)  # before the catalog: a group that is committed in between is seen twice
     state = workspace.catalog.load()
     if state.seal is not None:
         return [], 0
@@ -242,10 +248,10 @@ def _settling(workspace: Workspace) -> tuple[list[Action], int]:
 
 
 def _is_done(workspace: Workspace, state: CatalogState, on_disk: frozenset[int], stone: AddTombstone) -> bool:
-    """Whether nothing that a tombstone means is on disk, and nothing can come: it says before which id it ends."""
+    """Whether no event that a tombstone means is on disk, and none can come: it ends before a certain id."""
     if not stone.before_event_id or any(group < stone.before_event_id for group in on_disk):
         return False
-    means = [file for file in state.files.values() if stone in meaning(state, file)]
+    means = [file for file in state.files.values() if stone in tombstones_for(state, file)]
     try:
         return not any(count_forgotten(workspace, file, [stone]) for file in means)
     except (CorruptionError, NotFoundError):

@@ -1,4 +1,8 @@
-"""What can be found wrong with a repository: one word a kind, what it means, what it costs and what mends it."""
+"""Findings of verification: the kinds of damage, loss, notice and orphan, with what mends each.
+
+A kind is a word for machines. Its severity and its remedy follow from the table FINDING_KINDS, so that a finding that
+was kept by an older release is explained by the present one.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,15 @@ from typing import Any, Literal
 
 import msgspec
 
-Severity = Literal["damage", "loss", "notice", "orphan"]
-"""damage: something is not what was written. loss: known to be gone. notice: to know. orphan: belongs to nothing."""
+FindingSeverity = Literal["damage", "loss", "notice", "orphan"]
+"""damage: something is not as it was written. loss: known to be gone. notice: good to know. orphan: of no use."""
 
 
 class Level(StrEnum):
-    """How thoroughly is looked."""
+    """How thorough a verification is."""
 
     QUICK = "quick"
-    """Names, sizes, ends and heads; the whole catalog."""
+    """Names, sizes, headers and end records; the whole catalog."""
     DEFAULT = "default"
     """Also every byte against its checksum."""
     DEEP = "deep"
@@ -25,78 +29,92 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of finding; texts for people."""
+class FindingKind:
+    """One kind of finding; the texts are for people."""
 
-    severity: Severity
+    severity: FindingSeverity
     repair: str
-    """What mends it, or takes it away."""
+    """What mends it, or removes it."""
 
 
 _ROLLOVER = "the rollover keeps the damaged bytes in the quarantine and takes all other records: custody repair"
 _REBUILD = "the shard is made anew from its logs: custody repair"
-KINDS: Mapping[str, Kind] = {
-    "journal-damaged": Kind("damage", _ROLLOVER),
-    "journal-foreign": Kind("damage", "it gets the name that its header says: custody repair"),
-    "journal-torn": Kind("notice", "custody recover, or the next writer, cuts it and keeps it in the quarantine"),
-    "journal-of-others": Kind("damage", "they are brought in under another writer name: custody recover --adopt"),
-    "container-missing": Kind("damage", "mount it; if it is lost for good: custody containers drop"),
-    "container-elsewhere": Kind("notice", "what waits there is seen on that machine only"),
-    "incarnation-damaged": Kind("damage", "move the file away: the next start of the writer claims its name anew"),
-    "state-damaged": Kind("damage", "it is made anew from the other containers, or at the next start: custody repair"),
-    "ids-doubled": Kind("damage", "look at both files; one was copied here by hand and has to go"),
-    "ids-missing": Kind("notice", "nothing to do; custody repair --accept-loss takes note of it"),
-    "unit-damaged": Kind("damage", "it is made again from its journals: custody repair"),
-    "log-missing": Kind("damage", "taken from the trash, the staged unit or the journals: custody repair"),
-    "log-foreign": Kind("damage", "the files change places: custody repair"),
-    "log-damaged": Kind("damage", "its whole blocks become a new log: custody repair"),
-    "log-changed": Kind("damage", "all its events become a new log: custody repair"),
-    "log-newer": Kind("notice", "nothing to do: a newer custody reads all of it"),
-    "toc-damaged": Kind("damage", "it is written anew from the log: custody repair"),
-    "shard-missing": Kind("damage", _REBUILD),
-    "shard-damaged": Kind("damage", _REBUILD),
-    "shard-different": Kind("damage", _REBUILD),
-    "catalog-damaged": Kind("damage", "what can be read is kept, the rest is moved aside: custody repair"),
-    "catalog-object": Kind("damage", "it is moved aside: custody repair"),
-    "catalog-history": Kind("damage", "the revision is noted as lost: custody repair"),
-    "catalog-tail": Kind("damage", "the log is listed again from its footer: custody repair"),
-    "catalog-attested": Kind("damage", "no repair brings the attested history back; use a backup"),
-    "catalog-notice": Kind("notice", "the next checkpoint mends it: custody repair"),
-    "forgotten-damaged": Kind("damage", "it is moved aside and written anew from the catalog: custody repair"),
-    "forgotten-missing": Kind("damage", "it is written from the catalog: custody repair"),
-    "forgotten-lost": Kind("damage", "the catalog is told again: custody repair"),
-    "content-damaged": Kind("damage", "head and records are written anew: custody repair; contents: use a backup"),
-    "content-missing": Kind("damage", "no other copy is kept: put the file back from a backup"),
-    "content-inherited": Kind("notice", "nothing to do: the content is whole, its event states another's digest"),
-    "content-exchanged": Kind("damage", "no other copy is kept: put the file back from a backup"),
-    "quarantine-damaged": Kind("damage", "what can be read is kept under a new entry: custody repair"),
-    "quarantine-missing": Kind("damage", "the entry goes: custody repair --accept-loss"),
-    "destination-damaged": Kind(
+FINDING_KINDS: Mapping[str, FindingKind] = {
+    "journal-damaged": FindingKind("damage", _ROLLOVER),
+    "journal-foreign": FindingKind("damage", "it gets the name that its header says: custody repair"),
+    "journal-torn": FindingKind(
+        "notice", "custody recover, or the next writer, cuts it and keeps it in the quarantine"
+    ),
+    "journal-of-others": FindingKind(
+        "damage", "they are brought in under another writer name: custody recover --adopt"
+    ),
+    "container-missing": FindingKind("damage", "mount it; if it is lost for good: custody containers drop"),
+    "container-elsewhere": FindingKind("notice", "what waits there is seen on that machine only"),
+    "incarnation-damaged": FindingKind(
+        "damage", "move the file away: the next start of the writer claims its name anew"
+    ),
+    "state-damaged": FindingKind(
+        "damage", "it is made anew from the other containers, or at the next start: custody repair"
+    ),
+    "ids-doubled": FindingKind("damage", "look at both files; one was copied here by hand and has to go"),
+    "ids-missing": FindingKind("notice", "nothing to do; custody repair --accept-loss takes note of it"),
+    "unit-damaged": FindingKind("damage", "it is made again from its journals: custody repair"),
+    "log-missing": FindingKind("damage", "taken from the trash, the staged unit or the journals: custody repair"),
+    "log-foreign": FindingKind("damage", "the files change places: custody repair"),
+    "log-damaged": FindingKind("damage", "its whole blocks become a new log: custody repair"),
+    "log-changed": FindingKind("damage", "all its events become a new log: custody repair"),
+    "log-newer": FindingKind("notice", "nothing to do: a newer custody reads all of it"),
+    "toc-damaged": FindingKind("damage", "it is written anew from the log: custody repair"),
+    "shard-missing": FindingKind("damage", _REBUILD),
+    "shard-damaged": FindingKind("damage", _REBUILD),
+    "shard-different": FindingKind("damage", _REBUILD),
+    "catalog-damaged": FindingKind("damage", "what can be read is kept, the rest is moved aside: custody repair"),
+    "catalog-object": FindingKind("damage", "it is moved aside: custody repair"),
+    "catalog-history": FindingKind("damage", "the revision is noted as lost: custody repair"),
+    "catalog-tail": FindingKind("damage", "the log is listed again from its footer: custody repair"),
+    "catalog-attested": FindingKind("damage", "no repair brings the attested history back; use a backup"),
+    "catalog-notice": FindingKind("notice", "the next checkpoint mends it: custody repair"),
+    "forgotten-damaged": FindingKind("damage", "it is moved aside and written anew from the catalog: custody repair"),
+    "forgotten-missing": FindingKind("damage", "it is written from the catalog: custody repair"),
+    "forgotten-lost": FindingKind("damage", "the catalog is told again: custody repair"),
+    "content-damaged": FindingKind(
+        "damage", "head and records are written anew: custody repair; contents: use a backup"
+    ),
+    "content-missing": FindingKind("damage", "no other copy is kept: put the file back from a backup"),
+    "content-inherited": FindingKind(
+        "notice", "nothing to do: the content is whole, its event states another's digest"
+    ),
+    "content-exchanged": FindingKind("damage", "no other copy is kept: put the file back from a backup"),
+    "quarantine-damaged": FindingKind("damage", "what can be read is kept under a new entry: custody repair"),
+    "quarantine-missing": FindingKind("damage", "the entry goes: custody repair --accept-loss"),
+    "destination-damaged": FindingKind(
         "damage", "move away what is no file, or bring the file back from a backup; custody quarantine resubmit"
     ),
-    "destination-longer": Kind("notice", "see who else writes to it; custody leaves these bytes alone"),
-    "record-damaged": Kind("damage", "its bytes go to the quarantine, what it remembers is lost: custody repair"),
-    "lease-damaged": Kind("notice", "the next attempts at the writer's files take its place"),
-    "build-damaged": Kind("damage", "build the tables of software again"),
-    "sink-damaged": Kind("damage", "put the object back from a backup"),
-    "software-damaged": Kind("damage", "build the tables of software again, or put the file back from a backup"),
-    "unreadable": Kind("damage", "look at the disk: rights, mount, hardware"),
-    "known-loss": Kind("loss", ""),
-    "unlisted-log": Kind("orphan", "custody catalog gc"),
-    "unlisted-shard": Kind("orphan", "custody compact"),
-    "attempt": Kind("orphan", "custody recover"),
-    "removal": Kind("orphan", "custody run sweep, custody compact"),
-    "temporary": Kind("orphan", "custody recover"),
-    "trash": Kind("orphan", "custody catalog gc"),
-    "set-aside": Kind("orphan", "yours, when you need it no more"),
-    "piece": Kind("orphan", "the same input, ingested again, completes it"),
-    "foreign": Kind("orphan", "yours: custody does not know it and leaves it alone"),
+    "destination-longer": FindingKind("notice", "see who else writes to it; custody leaves these bytes alone"),
+    "record-damaged": FindingKind(
+        "damage", "its bytes go to the quarantine, what it remembers is lost: custody repair"
+    ),
+    "lease-damaged": FindingKind("notice", "the next attempts at the writer's files take its place"),
+    "build-damaged": FindingKind("damage", "build the tables of software again"),
+    "sink-damaged": FindingKind("damage", "put the object back from a backup"),
+    "software-damaged": FindingKind("damage", "build the tables of software again, or put the file back from a backup"),
+    "unreadable": FindingKind("damage", "look at the disk: rights, mount, hardware"),
+    "known-loss": FindingKind("loss", ""),
+    "unlisted-log": FindingKind("orphan", "custody catalog gc"),
+    "unlisted-shard": FindingKind("orphan", "custody compact"),
+    "attempt": FindingKind("orphan", "custody recover"),
+    "removal": FindingKind("orphan", "custody run sweep, custody compact"),
+    "temporary": FindingKind("orphan", "custody recover"),
+    "trash": FindingKind("orphan", "custody catalog gc"),
+    "set-aside": FindingKind("orphan", "yours, when you need it no more"),
+    "piece": FindingKind("orphan", "the same input, ingested again, completes it"),
+    "foreign": FindingKind("orphan", "yours: custody does not know it and leaves it alone"),
 }
-"""All kinds. Words for machines: they stay the same between releases."""
+"""All kinds. The words are for machines: they stay the same between releases."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was found: where, what, how many events it concerns; sizes and offsets in bytes."""
+    """One finding: where, what, how many events it concerns; sizes and offsets in bytes."""
 
     kind: str
     path: str
@@ -104,20 +122,48 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     offset: int | None = None
     writer: str | None = None
     events: int = 0
-    """How many events cannot be read because of it, as far as that is known."""
+    """How many events cannot be read because of it, as far as is known."""
     first_event_id: int | None = None
     last_event_id: int | None = None
     size_bytes: int = 0
     name: str = ""
-    """What a repair looks up: a path of the catalog, a shard's name, a revision, a key."""
+    """The target of a repair: a path of the catalog, a shard's name, a revision, a key."""
+
+    @classmethod
+    def of(
+        cls,
+        kind: str,
+        path: object,
+        message: object,
+        *,
+        writer: str | None = None,
+        offset: int | None = None,
+        events: int = 0,
+        ids: tuple[int | None, int | None] = (None, None),
+        size_bytes: int = 0,
+        name: str = "",
+    ) -> Finding:
+        """Return a finding of a kind; path and message may be anything that has a text, `ids` are first and last."""
+        return cls(
+            kind=kind,
+            path=str(path),
+            message=str(message),
+            offset=offset,
+            writer=writer,
+            events=events,
+            first_event_id=ids[0],
+            last_event_id=ids[1],
+            size_bytes=size_bytes,
+            name=name,
+        )
 
     @property
-    def _kind(self) -> Kind:
-        # A newer custody may have kept kinds that this one does not know.
-        return KINDS.get(self.kind, KINDS["unreadable"])
+    def _kind(self) -> FindingKind:
+        # A newer custody may have kept findings of kinds that this one does not know.
+        return FINDING_KINDS.get(self.kind, FINDING_KINDS["unreadable"])
 
     @property
-    def severity(self) -> Severity:
+    def severity(self) -> FindingSeverity:
         """How bad it is."""
         return self._kind.severity
 
@@ -132,5 +178,5 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def damages(findings: Iterable[Finding]) -> list[Finding]:
-    """Return what is not as it should be: not known losses, not notices, not orphans."""
-    return [found for found in findings if found.severity == "damage"]
+    """Return the findings that are damage: no known losses, notices or orphans."""
+    return [finding for finding in findings if finding.severity == "damage"]

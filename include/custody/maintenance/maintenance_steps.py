@@ -4,7 +4,7 @@
 |---|---|---|---|
 | compact | live logs, or a writer | logs, tombstones | logs, shards, one transaction; old shards go |
 | rebuild | shard | logs | the shard, with the settings of today |
-| scrub | piece | all that is due | nothing; the driver keeps how far it is and what was found |
+| scrub | check unit | all that is due | nothing; the driver saves the position and the findings |
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from custody.errors import NotFoundError
 from custody.format.names import COMPACT_LEASE
 from custody.maintenance import compaction
 from custody.maintenance.findings import Finding, damages
-from custody.maintenance.scrub import Slice, advance, check, next_slice
-from custody.maintenance.verification import Piece
-from custody.rollover import is_stale, rebuild_shard
+from custody.maintenance.scrub import ScrubSlice, next_slice, save_progress, scrub_unit
+from custody.maintenance.verification import CheckUnit
+from custody.rollover import Step, Unit, is_stale, rebuild_shard
 from custody.vfs import FileSystem, PosixFileSystem
 from custody.workspace import Step, Unit, UnitReport, Workspace
 
 
 class MaintenanceUnit(Unit, frozen=True):
-    """A unit that is told by names: paths of logs, a shard, or a piece of a slice of the scrub."""
+    """A unit with the names of what it works on: paths of logs, a shard, or a check unit of a scrub's slice."""
 
     names: tuple[str, ...] = ()
-    piece: Piece | None = None
-    slice: Slice | None = None
+    piece: CheckUnit | None = None
+    slice: ScrubSlice | None = None
 
     def __str__(self) -> str:
         names = self.names if self.piece is None else (self.piece.kind, self.piece.name)
@@ -39,12 +39,25 @@ class MaintenanceUnit(Unit, frozen=True):
 
 
 class MaintenanceReport(UnitReport, frozen=True, kw_only=True):
-    """What became of a unit, and what was found wrong on the way."""
+    """The outcome of a unit, with the findings on the way."""
 
     findings: tuple[Finding, ...] = ()
 
 
-class Compact(Step):
+class MaintenanceStep(Step):
+    """A step of the maintenance; its driver may save something in the end."""
+
+    unit_type: ClassVar[type[MaintenanceUnit]] = MaintenanceUnit
+    report_type: ClassVar[type[MaintenanceReport]] = MaintenanceReport
+
+    def finish(
+        self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
+    ) -> list[UnitReport]:
+        """Finish the step once all units were tried; return their reports for the run's history."""
+        return list(reports)
+
+
+class Compact(MaintenanceStep):
     """Erases forgotten events and joins small logs."""
 
     name = "compact"
@@ -53,20 +66,20 @@ class Compact(Step):
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Logs that become one, and tombstones and old shards that are to go."""
-        for found in compaction.waiting(workspace):
-            yield MaintenanceUnit(found.writer, names=found.paths)
+        for unit in compaction.waiting_compactions(workspace):
+            yield MaintenanceUnit(unit.writer, names=unit.paths)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Write the logs anew; raises as `compaction.run` does."""
-        done = compaction.run(workspace, compaction.Unit(unit.writer, _names(unit)))
+        done = compaction.compact_unit(workspace, compaction.CompactionUnit(unit.writer, _names(unit)))
         note = done.note or f"{done.logs_before} logs became {done.logs_after}, revision {done.revision}"
         return UnitReport(
             unit=str(unit), events=done.erased, bytes_in=done.bytes_before, bytes=done.bytes_after, note=note
         )
 
 
-class Rebuild(Step):
-    """Builds shards anew that are gone, damaged at their begin, or of other settings."""
+class Rebuild(MaintenanceStep):
+    """Rebuilds shards that are gone, whose header is damaged, or that have other settings."""
 
     name = "rebuild"
     unit_type = MaintenanceUnit
@@ -79,7 +92,7 @@ class Rebuild(Step):
                 yield MaintenanceUnit(workspace.writer, names=(name,))
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
-        """Build one, unless it was built meanwhile."""
+        """Rebuild one shard, unless another process did."""
         [name] = _names(unit)
         shard = workspace.catalog.settle().shards.get(name)
         if shard is None:
@@ -90,8 +103,8 @@ class Rebuild(Step):
         return UnitReport(unit=str(unit), events=built.documents, bytes=built.size_bytes, note=built.path.name)
 
 
-class ScrubStep(Step):
-    """Reads what is due of everything."""
+class ScrubStep(MaintenanceStep):
+    """Verifies the check units that are due."""
 
     name = "scrub"
     unit_type = MaintenanceUnit
@@ -100,19 +113,19 @@ class ScrubStep(Step):
 
     def units(self, settings: Settings, fs: FileSystem | None = None) -> list[Unit]:
         """Return the pieces that are due, of all writers."""
-        _, begun = next_slice(settings, fs or PosixFileSystem(), SystemClock())
-        told = Slice(begun.round, begun.after, (), begun.is_last)
-        return [MaintenanceUnit(piece.writer, piece=piece, slice=told) for piece in begun.pieces]
+        _, slice = next_slice(settings, fs or PosixFileSystem(), SystemClock())
+        position = ScrubSlice(slice.round, slice.after, (), slice.is_last)
+        return [MaintenanceUnit(piece.writer, piece=piece, slice=position) for piece in slice.pieces]
 
     def waiting(self, workspace: Workspace) -> Iterator[Unit]:
         """Yield one writer's pieces that are due."""
-        found = self.units(workspace.settings, workspace.fs)
-        yield from (unit for unit in found if unit.writer == workspace.writer)
+        units = self.units(workspace.settings, workspace.fs)
+        yield from (unit for unit in units if unit.writer == workspace.writer)
 
     def run(self, workspace: Workspace, unit: Unit) -> UnitReport:
         """Look at one piece; what is wrong with it is no failure of the step."""
         piece = _piece(unit)
-        found = check(workspace.settings, workspace.fs, workspace.clock, piece)
+        found = scrub_unit(workspace.settings, workspace.fs, workspace.clock, piece)
         wrong = damages(found)
         note = None if not wrong else f"{len(wrong)} damaged: {wrong[0].message}"
         return MaintenanceReport(unit=str(unit), bytes_in=piece.bytes, note=note, findings=tuple(found))
@@ -120,20 +133,20 @@ class ScrubStep(Step):
     def finish(
         self, settings: Settings, units: Sequence[Unit], reports: Sequence[UnitReport], fs: FileSystem | None = None
     ) -> list[UnitReport]:
-        """Keep how far it is and what was found, up to the first piece that could not be looked at."""
-        done: list[Piece] = []
-        found: list[Finding] = []
-        begun: Slice | None = None
+        """Save the scrub's position and the findings, up to the first unit that could not be checked."""
+        done: list[CheckUnit] = []
+        findings: list[Finding] = []
+        slice: ScrubSlice | None = None
         for unit, report in zip(units, reports, strict=True):
             if report.error is not None:
                 break
             done.append(_piece(unit))
-            found += report.findings if isinstance(report, MaintenanceReport) else ()
-            begun = begun or (unit.slice if isinstance(unit, MaintenanceUnit) else None)
-        if begun is not None:
-            is_end = begun.is_last and len(done) == len(units)
-            advance(settings, fs or PosixFileSystem(), SystemClock(), begun, done, found, is_end=is_end)
-        # The findings have a place of their own; a report stays a line.
+            findings += report.findings if isinstance(report, MaintenanceReport) else ()
+            slice = slice or (unit.slice if isinstance(unit, MaintenanceUnit) else None)
+        if slice is not None:
+            is_end = slice.is_last and len(done) == len(units)
+            save_progress(settings, fs or PosixFileSystem(), SystemClock(), slice, done, findings, is_end=is_end)
+        # The findings are kept in the scrub's file; a report stays a line.
         return [msgspec.convert(msgspec.to_builtins(report), UnitReport) for report in reports]
 
 
@@ -145,7 +158,7 @@ def _names(unit: Unit) -> tuple[str, ...]:
     return unit.names if isinstance(unit, MaintenanceUnit) else ()
 
 
-def _piece(unit: Unit) -> Piece:
+def _piece(unit: Unit) -> CheckUnit:
     if not isinstance(unit, MaintenanceUnit) or unit.piece is None:
         raise ValueError(f"unit {unit} names no piece")
     return unit.piece

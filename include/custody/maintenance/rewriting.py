@@ -1,20 +1,17 @@
-"""What holds mean for a writer: its events are neither expired nor erased while a hold stands.
+"""Rewriting live logs as one log without the events that tombstones mean; every other event keeps its id.
 
-Which live logs are written anew: those that hold forgotten events, and small neighbours, which become one log.
+`plan_rewrites` chooses the logs: those with forgotten events, and small neighbours, which become one log. A log waits
+while journals or a staged unit of its groups are on disk, for its events would stay there. No log reaches over a group
+that is not live, because the id ranges of logs do not overlap. A log is small up to half of a log's target size, so an
+event is rewritten a bounded number of times.
 
-A log waits while journals or a staged unit of its groups are on disk: the events would stay there. No log reaches over
-a group that is not live, as the id ranges of logs do not overlap. Small is what has at most half of a log's target
-size; so an event is written anew a bounded number of times, and a log that was joined enough is left in peace.
+Logs are read twice, a few blocks at a time: few columns first (`survey_logs`), for what the new log says of itself,
+then all of them (`rewrite_logs`). The new files have names of their own, so that readers of the old ones go on and two
+attempts never meet. Events that a hold means are neither erased nor expired (`hold_conditions`).
 
-Index shards that no catalog lists any more. They hold words of the events, so they go at once.
-
-Nobody needs an old shard: who searches in it in this moment is told that it is gone, and reads the log instead, which
-stays. The folder loses its name before its files go, so that a folder with a shard's name is always a whole shard.
-
-Writing live logs anew as one log without the events that tombstones mean; every other event keeps its id.
-
-The logs are read twice, a few blocks at a time: few columns first, for what the new log says of itself, then all of
-them. The new files have names of their own, so that who reads the old ones goes on, and two attempts never meet.
+Index shards that no catalog lists any more hold words of the events, so they are removed at once. A search in such a
+shard fails over to the log. `remove_folder` renames a folder before it deletes the files, so that a folder with a
+shard's name is always a whole shard.
 """
 
 from __future__ import annotations
@@ -51,24 +48,28 @@ from custody.index import build_shard
 from custody.model import is_newer, require_keeping
 from custody.workspace import LogFiles, Workspace
 
+UNLISTED_SHARD_AGE_MS = 24 * 3_600_000
+"""A younger shard that was never listed may belong to a job that goes on."""
+_SURVEY_COLUMNS = ("event_id", "event_time", "source_node", "source_ordinal")
 
-def conditions_for(workspace: Workspace, others: Iterable[Workspace] | None = None) -> dict[str, Condition]:
-    """Return by name what a writer's events are held by: its own holds, and others' that name no event ids.
+
+def hold_conditions(workspace: Workspace, others: Iterable[Workspace] | None = None) -> dict[str, Condition]:
+    """Return, by name, the holds on a writer's events: its own, and those of others that name no event ids.
 
     So a hold that was made before a writer had a catalog counts for that writer too. `others` are all writers of the
-    repository when they are at hand.
+    repository, if the caller has them at hand.
     """
-    found: dict[str, Condition] = {}
+    conditions: dict[str, Condition] = {}
     for other in Workspace.all(workspace.settings, workspace.fs) if others is None else others:
         for name, hold in other.catalog.load().holds.items():
             if other.writer != workspace.writer and not hold.condition.event_ids:
-                found.setdefault(name, hold.condition)
-    found.update((name, hold.condition) for name, hold in workspace.catalog.load().holds.items())
-    return dict(sorted(found.items()))
+                conditions.setdefault(name, hold.condition)
+    conditions.update((name, hold.condition) for name, hold in workspace.catalog.load().holds.items())
+    return dict(sorted(conditions.items()))
 
 
-class Rewriting(msgspec.Struct, frozen=True, kw_only=True):
-    """Live logs, neighbours in the order of their ids, that become one log, or none; `bytes` are those on disk."""
+class RewritePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Live logs that become one log, or none; they are neighbours in the order of ids; `bytes` are those on disk."""
 
     writer: str
     paths: tuple[str, ...]
@@ -86,108 +87,108 @@ class _Candidate:
     forgotten: int
 
 
-def planned(workspace: Workspace) -> Iterator[Rewriting]:
-    """Yield what is to be written anew, by first event id. Logs that a tombstone may mean are read in few columns."""
-    on_disk = groups_on_disk(workspace)  # before the catalog, so that no group falls in between
+def plan_rewrites(workspace: Workspace) -> Iterator[RewritePlan]:
+    """Yield the rewrites, by first event id. Logs that a tombstone may mean are read in few columns."""
+    on_disk = groups_on_disk(workspace)  # before the catalog: a group that is committed in between is seen twice
     state = workspace.catalog.load()
     if state.seal is not None:
         return
     target = workspace.settings.eventlog.log_bytes_target
-    held = conditions_for(workspace)
+    holds = hold_conditions(workspace)
     waiting = sorted(on_disk - live_groups(state))
     run: list[_Candidate] = []
     for file in sorted(state.files.values(), key=lambda file: file.first_event_id):
         if on_disk.intersection(file.groups):
-            yield from _chosen(workspace, run)
+            yield from _rewrite_of(workspace, run)
             run = []
             continue
-        found = _candidate(workspace, state, file, target, held)
-        if run and not _fits(run, found, waiting, target):
-            yield from _chosen(workspace, run)
+        candidate = _candidate(workspace, state, file, target, holds)
+        if run and not _fits(run, candidate, waiting, target):
+            yield from _rewrite_of(workspace, run)
             run = []
-        run.append(found)
-    yield from _chosen(workspace, run)
+        run.append(candidate)
+    yield from _rewrite_of(workspace, run)
 
 
 def groups_on_disk(workspace: Workspace) -> frozenset[int]:
-    """Return the groups of which journals or a staged unit are there, live or not."""
+    """Return the groups that have journals or a staged unit on disk, live or not."""
     journals = {group.first_event_id for group in workspace.groups()}
     return frozenset(journals.union(*(manifest.groups for manifest in workspace.manifests())))
 
 
-def meaning(state: CatalogState, file: AddFile) -> list[AddTombstone]:
+def tombstones_for(state: CatalogState, file: AddFile) -> list[AddTombstone]:
     """Return the tombstones that may mean an event of a log, in a fixed order."""
     bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
     return [stone for _, stone in sorted(state.tombstones.items()) if may_match(stone, *bounds)]
 
 
-def open_file(workspace: Workspace, file: AddFile) -> EventLog:
+def open_event_log(workspace: Workspace, file: AddFile) -> EventLog:
     """Return a live log."""
     path = workspace.paths.home / file.path
     return EventLog(workspace.fs, path, sha256=file.sha256, toc_sha256=file.toc_sha256)
 
 
-def erasable(stones: Sequence[AddTombstone], held: Sequence[Condition], table: pa.Table) -> pa.ChunkedArray | pa.Array:
+def erasable(stones: Sequence[AddTombstone], holds: Sequence[Condition], table: pa.Table) -> pa.ChunkedArray | pa.Array:
     """Return which events of a table tombstones mean and no hold does: booleans, shape (rows,)."""
     hidden = pc.invert(visible(stones, table))
-    return pc.and_not(hidden, matching_rows(held, table)) if held else hidden
+    return pc.and_not(hidden, meant(holds, table)) if holds else hidden
 
 
-def held_in(held: Mapping[str, Condition], file: AddFile) -> list[Condition]:
+def holds_for(holds: Mapping[str, Condition], file: AddFile) -> list[Condition]:
     """Return the conditions of holds that may mean an event of a log."""
     bounds = (file.first_event_id, file.last_event_id, file.first_event_time_ms, file.last_event_time_ms)
-    return [part for part in held.values() if may_match(part, *bounds)]
+    return [condition for condition in holds.values() if may_mean(condition, *bounds)]
 
 
 def count_forgotten(
-    workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone], held: Sequence[Condition] = ()
+    workspace: Workspace, file: AddFile, stones: Sequence[AddTombstone], holds: Sequence[Condition] = ()
 ) -> int:
-    """Return how many events of a log tombstones mean and holds do not; only the columns that these ask for are read.
+    """Return how many events of a log tombstones mean and holds do not; only the columns that these need are read.
 
     Raises:
         CorruptionError, NotFoundError: a block is damaged, or the log is gone.
     """
     if not stones:
         return 0
-    log = open_file(workspace, file)
-    columns = sorted({"event_id", *columns_needed([*stones, *held])})
+    log = open_event_log(workspace, file)
+    columns = sorted({"event_id", *columns_needed([*stones, *holds])})
     tables = log.tables(range(len(log.toc.blocks)), columns)
-    return sum(pc.sum(erasable(stones, held, table)).as_py() or 0 for table in tables)
+    return sum(pc.sum(erasable(stones, holds, table)).as_py() or 0 for table in tables)
 
 
 def _candidate(
-    workspace: Workspace, state: CatalogState, file: AddFile, target: int, held: Mapping[str, Condition]
+    workspace: Workspace, state: CatalogState, file: AddFile, target: int, holds: Mapping[str, Condition]
 ) -> _Candidate:
     try:
-        forgotten = count_forgotten(workspace, file, meaning(state, file), held_in(held, file))
+        forgotten = count_forgotten(workspace, file, tombstones_for(state, file), holds_for(holds, file))
     except (CorruptionError, NotFoundError):
-        return _Candidate(file, math.inf, 1)  # the attempt to write it anew says what is damaged
-    # What a newer custody wrote is not joined: its columns would be lost.
+        return _Candidate(file, math.inf, 1)  # the attempt to rewrite it reports the damage
+    # A log of a newer custody is not joined: the columns that this one does not know would be lost.
     is_joined = file.size_bytes <= target and not is_newer(file.schema_version)
     size = _plain_bytes(file) if is_joined else math.inf
     return _Candidate(file, size if size <= target / 2 else math.inf, forgotten)
 
 
 def _plain_bytes(file: AddFile) -> float:
-    """Return the uncompressed size as the footer tells it; a log whose footer is too large for the catalog is large."""
+    """Return the uncompressed size in the footer; a log whose footer is too large for the catalog counts as large."""
     footer = stored_footer(file)
     if footer is None:
         return math.inf
     return float(sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)))
 
 
-def _fits(run: Sequence[_Candidate], found: _Candidate, waiting: Sequence[int], target: int) -> bool:
-    first, last = run[-1].file, found.file
+def _fits(run: Sequence[_Candidate], candidate: _Candidate, waiting: Sequence[int], target: int) -> bool:
+    first, last = run[-1].file, candidate.file
     return (
-        sum(item.size for item in run) + found.size <= target
+        sum(item.size for item in run) + candidate.size <= target
         and (first.table, first.partition) == (last.table, last.partition)
         and not any(first.first_event_id < group < last.first_event_id for group in waiting)
     )
 
 
-def _chosen(workspace: Workspace, run: Sequence[_Candidate]) -> Iterator[Rewriting]:
+def _rewrite_of(workspace: Workspace, run: Sequence[_Candidate]) -> Iterator[RewritePlan]:
     if len(run) > 1 or any(item.forgotten for item in run):
-        yield Rewriting(
+        yield RewritePlan(
             writer=workspace.writer,
             paths=tuple(item.file.path for item in run),
             events=sum(item.file.rows for item in run),
@@ -196,18 +197,15 @@ def _chosen(workspace: Workspace, run: Sequence[_Candidate]) -> Iterator[Rewriti
         )
 
 
-YOUNG_MS = 24 * 3_600_000
-"""A shard that nothing listed yet may be of a job that goes on, until it is as old as this."""
+def remove_folder(workspace: Workspace, folder: Path) -> None:
+    """Remove the folder of a shard or a staged unit; one that is gone is no error.
 
-
-def retire(workspace: Workspace, folder: Path) -> None:
-    """Remove a shard's folder; one that is gone is no error.
-
-    Durability: on return it is gone for good, or a later call for `leftover_shards` finds the rest.
+    Durability: on return it is gone for good; on raise `leftover_shards` finds the rest later.
     """
     fs = workspace.fs
     if not fs.exists(folder):
         return
+    # The name goes first: a folder with a shard's name is always whole, and a crash leaves one that says it is going.
     gone = folder.with_name(f"{REMOVING_PREFIX}{folder.name}-{uuid.uuid4().hex}")
     fs.rename(folder, gone)
     fs.sync_directory(folder.parent)
@@ -216,7 +214,7 @@ def retire(workspace: Workspace, folder: Path) -> None:
 
 
 def leftover_shards(workspace: Workspace, state: CatalogState) -> Iterator[Path]:
-    """Yield the folders of shards that were listed once and are not now, and what removals and attempts left."""
+    """Yield the folders of shards that are listed no longer, and what interrupted removals and attempts left."""
     staged = {
         workspace.files(manifest.metadata(log)).shard for manifest in workspace.manifests() for log in manifest.logs
     }
@@ -231,12 +229,12 @@ def leftover_shards(workspace: Workspace, state: CatalogState) -> Iterator[Path]
                 yield path
             elif path not in live | staged and (name.startswith(BUILDING_PREFIX) or parse_shard(name) is not None):
                 removed = _removed(workspace, state) if removed is None else removed
-                if name in removed or _is_old(workspace, path, now - YOUNG_MS):
+                if name in removed or _is_old(workspace, path, now - UNLISTED_SHARD_AGE_MS):
                     yield path
 
 
 def _is_old(workspace: Workspace, folder: Path, before_ms: int) -> bool:
-    """Whether the files of a folder were last changed before a time; one without files may just have been made."""
+    """Whether the files of a folder were last changed before a time; an empty folder may just have been made."""
     fs = workspace.fs
     changed = [fs.modified_ms(folder / name) for name in fs.list(folder)]
     return bool(changed) and max(changed) <= before_ms
@@ -250,12 +248,9 @@ def _removed(workspace: Workspace, state: CatalogState) -> set[str]:
     return {action.remove_shard.name for action in actions if action.HasField("remove_shard")}
 
 
-_LOOKED_AT = ("event_id", "event_time", "source_node", "source_ordinal")
-
-
 @dataclass(slots=True)
-class Survey:
-    """What stays of some logs, and the keys of what does not; times in ms, UTC."""
+class RewriteSurvey:
+    """The events of some logs that stay, and the keys of those that do not; times in ms, UTC."""
 
     rows: int = 0
     erased: int = 0
@@ -266,20 +261,20 @@ class Survey:
     bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     keys: list[SourceKeys] = field(default_factory=list)
 
-    def add(self, kept: pa.Table) -> None:
-        """Count events that stay; they follow those before."""
-        if not kept.num_rows:
+    def add(self, rows: pa.Table) -> None:
+        """Count events that stay; they follow those of the calls before."""
+        if not rows.num_rows:
             return
-        times = kept.column("event_time").cast(pa.int64())
+        times = rows.column("event_time").cast(pa.int64())
         low, high = pc.min_max(times).as_py().values()
         if self.rows == 0:
-            self.first_event_id = kept.column("event_id")[0].as_py()
+            self.first_event_id = rows.column("event_id")[0].as_py()
             self.partition = str(np.datetime64(times[0].as_py(), "ms").astype("datetime64[D]"))
             self.times = (low, high)
         self.times = (min(self.times[0], low), max(self.times[1], high))
-        self.last_event_id = kept.column("event_id")[-1].as_py()
-        self.rows += kept.num_rows
-        [batch] = kept.combine_chunks().to_batches()
+        self.last_event_id = rows.column("event_id")[-1].as_py()
+        self.rows += rows.num_rows
+        [batch] = rows.combine_chunks().to_batches()
         for node, first, last in source_bounds(batch):
             known = self.bounds.get(node, (first, last))
             self.bounds[node] = (min(known[0], first), max(known[1], last))
@@ -293,98 +288,101 @@ class Survey:
         ]
 
 
-def survey(
+def survey_logs(
     workspace: Workspace,
     state: CatalogState,
     files: Sequence[AddFile],
-    held: Mapping[str, Condition],
+    holds: Mapping[str, Condition],
     on_damage: OnDamage = refuse,
-) -> Survey:
-    """Look at what stays of some logs, which are neighbours in the order of their ids; what is held stays.
+) -> RewriteSurvey:
+    """Find out what stays of some logs, which are neighbours in the order of their ids; held events stay.
 
-    Keys are kept of what somebody forgot. What a rule of the retention took is not remembered: that would grow for
-    ever, and an event that comes again is taken by the rule again.
+    Keys are kept of events that a user forgot. Those that a rule of the retention erased are not remembered: the list
+    would grow for ever, and the rule erases an event that comes again.
 
     Raises:
         CorruptionError: a block is damaged, and `on_damage` does not pass it over.
     """
-    found = Survey()
+    survey = RewriteSurvey()
     for file in files:
-        stones, kept = meaning(state, file), held_in(held, file)
-        asked_for = [stone for stone in stones if not stone.by_retention]
-        columns = sorted({*_LOOKED_AT, *columns_needed([*stones, *kept])})
+        stones, held = tombstones_for(state, file), holds_for(holds, file)
+        by_users = [stone for stone in stones if not stone.by_retention]
+        columns = sorted({*_SURVEY_COLUMNS, *columns_needed([*stones, *held])})
         for table in _tables(workspace, file, columns, on_damage):
-            goes = erasable(stones, kept, table)
-            found.add(table.filter(pc.invert(goes)))
-            gone = table.filter(goes)
-            found.erased += gone.num_rows
-            found.keys += source_keys(gone.filter(pc.invert(visible(asked_for, gone))))
-    return found
+            is_erased = erasable(stones, held, table)
+            survey.add(table.filter(pc.invert(is_erased)))
+            erased = table.filter(is_erased)
+            survey.erased += erased.num_rows
+            survey.keys += source_keys(erased.filter(pc.invert(visible(by_users, erased))))
+    return survey
 
 
-def metadata_of(workspace: Workspace, files: Sequence[AddFile], found: Survey, attempt: uuid.UUID) -> LogMetadata:
-    """Return what the new log says of itself."""
+def new_log_metadata(
+    workspace: Workspace, files: Sequence[AddFile], survey: RewriteSurvey, attempt: uuid.UUID
+) -> LogMetadata:
+    """Return the metadata of the new log."""
     return LogMetadata(
         writer=workspace.writer,
         database=workspace.database,
         table=files[0].table,
-        partition=found.partition,
-        first_event_id=found.first_event_id,
-        last_event_id=found.last_event_id,
-        first_event_time_ms=found.times[0],
-        last_event_time_ms=found.times[1],
-        rows=found.rows,
+        partition=survey.partition,
+        first_event_id=survey.first_event_id,
+        last_event_id=survey.last_event_id,
+        first_event_time_ms=survey.times[0],
+        last_event_time_ms=survey.times[1],
+        rows=survey.rows,
         groups=tuple(sorted({group for file in files for group in file.groups})),
         transaction=attempt,
     )
 
 
-def write_anew(
+def rewrite_logs(
     workspace: Workspace,
     state: CatalogState,
     files: Sequence[AddFile],
     metadata: LogMetadata,
-    held: Mapping[str, Condition],
+    holds: Mapping[str, Condition],
     on_damage: OnDamage = refuse,
 ) -> LogFiles:
-    """Write the new log, its table of contents and its shard; return where they are.
+    """Write the new log, its table of contents and its shard; return their paths.
 
     Durability: on return they survive power loss; nothing lists them yet.
 
     Raises:
         FormatVersionError: a newer custody wrote a log, with columns that would be lost.
     """
+    # Columns that this custody does not know would be lost.
     for file in files:
         require_keeping(file.schema_version, file.path)
-    made = workspace.files(metadata, attempt_suffix(metadata.transaction))
+    new_files = workspace.files(metadata, attempt_suffix(metadata.transaction))
 
     def events() -> Iterator[pa.Table]:
         return (
             table
             for file in files
-            for table in _kept(workspace, file, meaning(state, file), held_in(held, file), on_damage)
+            for table in _remaining(workspace, file, tombstones_for(state, file), holds_for(holds, file), on_damage)
         )
 
-    write_log(workspace.fs, made.log, events, metadata, workspace.log_options)
-    log, index = EventLog(workspace.fs, made.log), workspace.settings.index
+    write_log(workspace.fs, new_files.log, events, metadata, workspace.log_options)
+    log, index = EventLog(workspace.fs, new_files.log), workspace.settings.index
     tables = log.tables(range(len(log.toc.blocks)))
-    build_shard(workspace.fs, made.shard, tables, index.attributes, standard=index.fields, ranges=index.ranges)
-    return made
+    build_shard(workspace.fs, new_files.shard, tables, index.attributes, standard=index.fields, ranges=index.ranges)
+    return new_files
 
 
-def _kept(
+def _remaining(
     workspace: Workspace,
     file: AddFile,
     stones: Sequence[AddTombstone],
-    held: Sequence[Condition],
+    holds: Sequence[Condition],
     on_damage: OnDamage,
 ) -> Iterator[pa.Table]:
     for table in _tables(workspace, file, None, on_damage):
-        yield table.filter(pc.invert(erasable(stones, held, table))) if stones else table
+        yield table.filter(pc.invert(erasable(stones, holds, table))) if stones else table
 
 
 def _tables(
     workspace: Workspace, file: AddFile, columns: Sequence[str] | None, on_damage: OnDamage
 ) -> Iterator[pa.Table]:
-    log = open_file(workspace, file)
+    log = open_event_log(workspace, file)
     yield from log.tables(range(len(log.toc.blocks)), columns, on_damage)

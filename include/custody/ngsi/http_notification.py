@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from custody.capture import Accepted, Context, Place, Rejected
+from custody.capture import Accepted, Context, InputPlace, Rejected
 from custody.capture.ngsi_attributes import Shape
-from custody.capture.ngsi_events import Arrived, arrived_events, laid_apart
-from custody.capture.ngsi_notification import Notification, Version, check_shared, open_notification
+from custody.capture.ngsi_events import ArrivedNotification, arrived_events, split_envelope
+from custody.capture.ngsi_notification import NgsiVersion, Notification, check_shared, open_notification
 from custody.capture.raw_json import check_depth
-from custody.capture.validate import NOT_JSON, checked
+from custody.capture.validate import NOT_JSON, validate_event
 from custody.config.ngsi import (
     CORRELATOR_CHARACTERS_MAX,
     LEVEL_CHARACTERS_MAX,
@@ -62,7 +62,7 @@ class Accepts:
     entities_max: int = 1000
     is_strict: bool = False
     """Nothing but `application/json; charset=utf-8`."""
-    assumed: Version = Version.V2
+    assumed: NgsiVersion = NgsiVersion.V2
     """The language of a bare entity."""
 
     @classmethod
@@ -74,7 +74,7 @@ class Accepts:
             section.attrs_formats,
             section.notification_entities_max,
             section.strict_content_type,
-            Version.LD if section.ngsi_version == "ld" else Version.V2,
+            NgsiVersion.LD if section.ngsi_version == "ld" else NgsiVersion.V2,
         )
 
 
@@ -178,7 +178,7 @@ def _said_format(headers: Mapping[str, str]) -> str | None:
 def _shown_format(notification: Notification) -> str:
     if any(entity.shape is Shape.KEY_VALUES for entity in notification.entities):
         return _KEY_VALUES
-    return _LEGACY if notification.version is Version.V1 else _NORMALIZED
+    return _LEGACY if notification.version is NgsiVersion.V1 else _NORMALIZED
 
 
 def _entity_refusal(notification: Notification) -> Refusal:
@@ -222,7 +222,7 @@ want, or what holds nothing, is not."""
 RECEIVED = "ngsi.received_ms"
 """The attribute of an event that says when it arrived, by our clock, where its time is another one: the broker's."""
 _BLANKS = b" \t\r\n"
-_PLACE = Place(None, 0)
+_PLACE = InputPlace(None, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +254,10 @@ def read_arrival(arrival: Arrival, accepts: Accepts) -> Read:
         problem = EventProblem(Severity.ERROR, found.code, found.message)
         return Read((), _kept(arrival, [problem] if found.code in KEPT_CODES else []), found)
     events: list[Event] = []
-    problems: list[EventProblem] = []
-    arrived = Arrived(arrival.body.strip(_BLANKS), found, url=arrival.url)
+    problems: list[Problem] = []
+    arrived = ArrivedNotification(arrival.body.strip(_BLANKS), found, url=arrival.url)
     for item in arrived_events(arrived, Context(received_ms=arrival.received_ms)):
-        outcome = item if isinstance(item, EventProblem) else checked(item, _PLACE, b"")
+        outcome = item if isinstance(item, Problem) else validate_event(item, _PLACE, b"")
         if isinstance(outcome, Accepted):
             events.append(told(outcome.event, arrival))
         else:
@@ -290,7 +290,7 @@ def kept_arrival(raw: bytes, url: str, received_ms: int) -> Arrival | None:
     Who sent it was not kept.
     """
     try:
-        body, headers = laid_apart(raw)
+        body, headers = split_envelope(raw)
     except (*NOT_JSON, InvalidInputError):
         return None
     return Arrival(body, headers, url, None, received_ms)

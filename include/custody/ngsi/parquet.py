@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.capture.ngsi_attributes import Attribute
-from custody.capture.raw_json import Kind
+from custody.capture.raw_json import JsonKind
 from custody.capture.values import parse_iso
 from custody.errors import InvalidInputError
 from custody.ngsi.parameters import Parameters
@@ -70,7 +70,7 @@ def _rows(record: Record, parameters: Parameters) -> Iterator[tuple[object, ...]
         yield (
             *(int(arrival.timestamp), arrival.received_ms, _observed(attribute) or event_ms),
             *(record.service, record.path, entity.id, entity.type, attribute.name, attribute.type),
-            *(None if value.kind is Kind.NULL else value.plain, value.kind.value),
+            *(None if value.kind is JsonKind.NULL else value.plain, value.kind.value),
             _metadata(attribute) if parameters.values.attr_metadata_store else None,
             *(record.subscription, record.notification),
         )
@@ -81,7 +81,7 @@ def _metadata(attribute: Attribute) -> list[dict[str, str | None]]:
         {
             "name": item.name,
             "type": item.type,
-            "value": None if item.value.kind is Kind.NULL else item.value.plain,
+            "value": None if item.value.kind is JsonKind.NULL else item.value.plain,
         }
         for item in attribute.metadata
     ]

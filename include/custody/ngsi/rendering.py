@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from custody.capture.ngsi_attributes import Attribute
-from custody.capture.raw_json import Exact, Kind, exact_text
+from custody.capture.raw_json import JsonKind, RawJson, exact_text
 from custody.errors import InvalidInputError
 from custody.ngsi import parquet
 from custody.ngsi.naming import metadata_file
@@ -278,34 +278,34 @@ def _reference(file: str | None, parameters: Parameters) -> list[str | None]:
     return [None if file is None else f"{_SCHEME}{file}"]
 
 
-def _csv_value(value: Exact) -> str | None:
-    return None if value.kind is Kind.NULL else value.plain
+def _csv_value(value: RawJson) -> str | None:
+    return None if value.kind is JsonKind.NULL else value.plain
 
 
-def _json_value(value: Exact, parameters: Parameters) -> Exact:
+def _json_value(value: RawJson, parameters: Parameters) -> RawJson:
     if (
         value.is_composite
-        or value.kind is Kind.NULL
-        or (parameters.values.native_types and value.kind is not Kind.STRING)
+        or value.kind is JsonKind.NULL
+        or (parameters.values.native_types and value.kind is not JsonKind.STRING)
     ):
         return value
     return exact_text(value.plain)
 
 
-def metadata_json(attribute: Attribute) -> Exact:
+def metadata_json(attribute: Attribute) -> RawJson:
     """Return an attribute's metadata as an array of objects whose values are texts, or null."""
     items = (
         _object(
             [
                 ("name", exact_text(item.name)),
                 ("type", exact_text(item.type)),
-                ("value", item.value if item.value.kind is Kind.NULL else exact_text(item.value.plain)),
+                ("value", item.value if item.value.kind is JsonKind.NULL else exact_text(item.value.plain)),
             ]
         )
         for item in attribute.metadata
     )
-    return Exact(f"[{','.join(items)}]")
+    return RawJson(f"[{','.join(items)}]")
 
 
-def _object(members: Iterable[tuple[str, Exact]]) -> str:
+def _object(members: Iterable[tuple[str, RawJson]]) -> str:
     return "{" + ",".join(f"{exact_text(name).json}:{value.json}" for name, value in members) + "}"

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from custody.capture import ngsi_events
 from custody.capture.ngsi_attributes import Shape
-from custody.capture.ngsi_notification import Notification, Opened, Version, open_notification
+from custody.capture.ngsi_notification import NgsiVersion, Notification, OpenedNotification, open_notification
 from custody.capture.validate import NOT_JSON
 from custody.errors import CorruptionError, InvalidInputError, NotFoundError
 from custody.eventlog import Damage
@@ -45,7 +45,7 @@ class NotificationReader:
         self._parameters = parameters
         self._claim: tuple[ContentClaim | None, str | None] = (None, None)
         self._body: bytes | NotFoundError | CorruptionError = b""
-        self._opened: dict[Version, Opened] = {}
+        self._opened: dict[NgsiVersion, OpenedNotification] = {}
 
     def body(self, event: Event) -> bytes:
         """Return the body that an event received; raises as `Content`."""
@@ -74,7 +74,7 @@ class NotificationReader:
             return
         body = self.body(event)
         try:
-            version = Version(event.updated_attributes[ngsi_events.VERSION] or "")
+            version = NgsiVersion(event.updated_attributes[ngsi_events.VERSION] or "")
             if version not in self._opened:
                 self._opened[version] = open_notification(body, assumed=version)
             notification = _only(event, self._opened[version])
@@ -99,7 +99,7 @@ def received_ms(event: Event) -> int:
     return int(stamp) if stamp.isascii() and stamp.isdigit() and len(stamp) < _DIGITS_MAX else event.event_time
 
 
-def _only(event: Event, opened: Opened) -> Notification:
+def _only(event: Event, opened: OpenedNotification) -> Notification:
     """Return the notification of an event as if it had this one entity only."""
     attributes = event.updated_attributes
     unnamed = (attributes.get(ngsi_events.UNNAMED) or "").split(",")

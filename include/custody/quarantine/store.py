@@ -1,15 +1,12 @@
-"""How much a quarantine may hold: bad input that somebody sends for ever fills no disk, and none is lost silently.
+"""The quarantine: for each rejection an envelope (`<key>.json`) and the rejected piece as it was (`<key>.raw`).
 
-The quarantine: one envelope (`<key>.json`) and one piece of input as it was (`<key>.raw`) for each rejection.
+The key is a digest of the piece, its place and the reason, so that the same bad file ingested again adds nothing. An
+envelope is written after its piece, so that every listed entry can be read, and ends with a checksum. No entry leaves
+by itself.
 
-The key is a digest of the piece, its place and the reason, so that the same bad file ingested again adds nothing.
-An envelope is written after its piece, so that what is listed can be read, and ends with the checksum of all that is
-before it. Nothing leaves by itself.
-
-What custody itself puts aside: bytes that cannot be read, or that it is about to cut, as they were.
-
-There is always room for them, whatever `repository.quarantine_bytes_max` says: what is not kept here is gone. They are
-bounded by what they come from, a block, a record, a write, and are kept once, however often they are put aside.
+Bad input from outside is bounded by a quota: it fills no disk, and is refused rather than lost silently. What custody
+itself puts aside (unreadable bytes, a torn tail before it is cut: `keep_evidence`, `keep_cut`) is always kept, because
+it would be gone otherwise. It is bounded by its origin, a block, a record or a write, and is kept once.
 """
 
 from __future__ import annotations
@@ -26,14 +23,14 @@ from custody.errors import BackpressureError, CorruptionError, NotFoundError, St
 from custody.format.checked_json import has_right_checksum, with_checksum
 from custody.vfs import FileSystem
 
-_LOOK_PART = 64
-"""After this part of all room was given away it is looked at again: other processes add, too."""
-_LOOK_SECONDS = 1.0
-"""Nobody who sends bad input makes a full folder be looked at more often."""
+_MEASURE_PART = 64
+"""The folder is measured again after this part of the quota was used: other processes add entries, too."""
+_MEASURE_SECONDS = 1.0
+"""A full folder is not measured more often than this, however much bad input comes."""
 
 
-class Room:
-    """The bytes of a folder, with a bound that each of several processes may pass by a sixty-fourth.
+class Quota:
+    """A bound on the bytes of a folder, which each of several processes may exceed by a sixty-fourth.
 
     Args:
         fs: holds the folder.
@@ -47,48 +44,48 @@ class Room:
         self._folder = folder
         self._bytes_max = bytes_max
         self._now = now
-        self._there: int | None = None
-        self._given = 0
-        self._looked = 0.0
+        self._measured: int | None = None
+        self._reserved = 0
+        self._measured_at = 0.0
 
     def take(self, size: int) -> None:
-        """Count a piece in that is about to be kept.
+        """Reserve room for a piece that is about to be kept.
 
         Raises:
             BackpressureError: it does not fit; nothing was counted.
         """
-        if self._there is None or self._given * _LOOK_PART > self._bytes_max:
-            self._look()
-        if self._used + size > self._bytes_max and self._now() - self._looked >= _LOOK_SECONDS:
-            self._look()  # somebody may have removed something
+        if self._measured is None or self._reserved * _MEASURE_PART > self._bytes_max:
+            self._measure()
+        if self._used + size > self._bytes_max and self._now() - self._measured_at >= _MEASURE_SECONDS:
+            self._measure()  # entries may have been removed
         if self._used + size > self._bytes_max:
             raise BackpressureError(
                 f"{self._folder}: expected room for {size} bytes, got {self._used} of {self._bytes_max} in use "
                 "(repository.quarantine_bytes_max). Look at what is there with custody quarantine list, resubmit or "
                 "remove it, or raise the limit."
             )
-        self._given += size
+        self._reserved += size
 
     @property
     def _used(self) -> int:
-        return (self._there or 0) + self._given
+        return (self._measured or 0) + self._reserved
 
-    def _look(self) -> None:
-        there = sum(self._size(name) for name in self._fs.list(self._folder))
-        self._there, self._given, self._looked = there, 0, self._now()
+    def _measure(self) -> None:
+        used = sum(self._size(name) for name in self._fs.list(self._folder))
+        self._measured, self._reserved, self._measured_at = used, 0, self._now()
 
     def _size(self, name: str) -> int:
         try:
             return self._fs.size(self._folder / name)
         except StorageError:
-            return 0  # somebody has just removed it
+            return 0  # it has just been removed
 
 
 _KEY = re.compile(r"[0-9a-f]{16}")
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a piece of input is here, and where it came from."""
+class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The envelope of a piece: why it was rejected, and where it came from."""
 
     key: str
     severity: str
@@ -102,7 +99,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None
     received_ms: int
     format: str = "nifi"
-    """What the file was read as."""
+    """The format that the file was read as."""
 
     @property
     def kept(self) -> bool:
@@ -114,10 +111,10 @@ class Quarantine:
     """The rejected input of one repository."""
 
     def __init__(self, fs: FileSystem, folder: Path, bytes_max: int | None = None) -> None:
-        """Keep entries in a folder; with `bytes_max`, no more than that of what others send."""
+        """Keep entries in a folder; `bytes_max` bounds input from outside."""
         self._fs = fs
         self._folder = folder
-        self._room = None if bytes_max is None else Room(fs, folder, bytes_max)
+        self._quota = None if bytes_max is None else Quota(fs, folder, bytes_max)
 
     def add(
         self,
@@ -133,24 +130,24 @@ class Quarantine:
         received_ms: int,
         format: str = "nifi",
         always: bool = False,
-    ) -> Entry:
-        """Keep a piece; one that is here already, for the same reason and from the same place, stays as it is.
+    ) -> QuarantineEntry:
+        """Keep a piece; the same piece from the same place, rejected for the same reason, is kept once.
 
-        With `always`, also where there is no room: for what custody itself puts aside, which is bounded elsewhere.
+        With `always`, it is kept beyond the quota: for what custody itself puts aside, which is bounded elsewhere.
 
         Durability: on return the piece survives power loss.
 
         Raises:
-            BackpressureError: it holds as much as it may; nothing was kept.
+            BackpressureError: the quota is used up; nothing was kept.
         """
         digest = hashlib.sha256(raw).hexdigest()
-        key = key_of(digest, code, file, index, offset)
+        key = entry_key(digest, code, file, index, offset)
         envelope = self._folder / f"{key}.json"
         if self._fs.exists(envelope):
-            # Who put it here may have died before its name was durable.
+            # Its first writer may have died before the name was durable.
             self._fs.sync_directory(self._folder)
             return self.get(key)
-        entry = Entry(
+        entry = QuarantineEntry(
             key=key,
             severity=severity,
             code=code,
@@ -165,25 +162,26 @@ class Quarantine:
             format=format,
         )
         encoded = encode_entry(entry)
-        if self._room is not None and not always:
-            self._room.take(len(raw) + len(encoded))
+        if self._quota is not None and not always:
+            self._quota.take(len(raw) + len(encoded))
         self._fs.make_directory(self._folder)
+        # The piece first: after a crash in between, nothing is listed that cannot be read.
         self._fs.write_durably(self._folder / f"{key}.raw", raw)
         self._fs.write_durably(envelope, encoded)
         return entry
 
-    def entries(self) -> Iterator[Entry]:
-        """Yield what is here, by key."""
+    def entries(self) -> Iterator[QuarantineEntry]:
+        """Yield all entries, by key."""
         for key in self.known_keys():
             yield self.get(key)
 
     def known_keys(self) -> Iterator[str]:
-        """Yield the keys of what is here, also of envelopes that are damaged."""
+        """Yield the keys of all entries, those of damaged envelopes included."""
         for name in self._fs.list(self._folder):
             if name.endswith(".json") and _KEY.fullmatch(name.removesuffix(".json")):
                 yield name.removesuffix(".json")
 
-    def get(self, key: str) -> Entry:
+    def get(self, key: str) -> QuarantineEntry:
         """Return one envelope.
 
         Raises:
@@ -197,7 +195,7 @@ class Quarantine:
         return entry
 
     def raw(self, key: str) -> bytes:
-        """Return the piece as it was; raises CorruptionError when its bytes have changed since."""
+        """Return the piece as it was; raises CorruptionError when its bytes have changed."""
         data = self._fs.read(self._path(key, "raw"))
         entry = self.get(key)
         if hashlib.sha256(data).hexdigest() != entry.sha256:
@@ -205,14 +203,15 @@ class Quarantine:
         return data
 
     def remove(self, key: str) -> None:
-        """Forget an entry; called when its piece was stored, or when a user says so."""
+        """Remove an entry, because its piece was stored or a user wants it gone."""
         self._path(key, "json")
         self.discard(key)
 
     def discard(self, key: str) -> None:
-        """Remove whatever there is under a key, also what cannot be read; the envelope goes first."""
+        """Remove all files of a key, unreadable ones too."""
         if not _KEY.fullmatch(key):
             raise NotFoundError(f"no quarantine entry {key!r}. List them: custody quarantine list")
+        # The envelope first: an entry that is listed never lacks its piece.
         self._fs.remove(self._folder / f"{key}.json")
         self._fs.remove(self._folder / f"{key}.raw")
         self._fs.sync_directory(self._folder)
@@ -224,18 +223,18 @@ class Quarantine:
         return path
 
 
-def key_of(sha256: str, code: str, file: str, index: int | None, offset: int) -> str:
-    """Return the key of a piece with this digest, rejected for this reason, from this place."""
+def entry_key(sha256: str, code: str, file: str, index: int | None, offset: int) -> str:
+    """Return the key of a piece with this digest, rejected for this reason, at this place."""
     identity = msgspec.json.encode([sha256, code, Path(file).name, index, offset])
     return hashlib.sha256(identity).hexdigest()[:16]
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: QuarantineEntry) -> bytes:
     """Return an envelope's bytes."""
     return with_checksum(msgspec.json.encode(entry))
 
 
-def decode_entry(data: bytes, path: Path) -> Entry:
+def decode_entry(data: bytes, path: Path) -> QuarantineEntry:
     """Return an envelope.
 
     Raises:
@@ -244,7 +243,7 @@ def decode_entry(data: bytes, path: Path) -> Entry:
     if not has_right_checksum(data):
         raise CorruptionError(f"{path}: expected an envelope with its checksum, got other bytes.")
     try:
-        return msgspec.json.decode(data, type=Entry)
+        return msgspec.json.decode(data, type=QuarantineEntry)
     except msgspec.DecodeError as error:
         raise CorruptionError(f"{path}: expected an envelope, got {error}") from error
 
@@ -260,8 +259,8 @@ def keep_evidence(
     offset: int,
     now_ms: int,
     format: str = "damage",
-) -> Entry:
-    """Put bytes into the quarantine in a folder; those that are there already stay as they are.
+) -> QuarantineEntry:
+    """Put bytes into the quarantine of a folder; the same bytes from the same place are kept once.
 
     Durability: on return they survive power loss.
     """
@@ -279,7 +278,9 @@ def keep_evidence(
     )
 
 
-def keep_cut(fs: FileSystem, folder: Path, now_ms: int, path: Path, offset: int, data: bytes, what: str) -> Entry:
+def keep_cut(
+    fs: FileSystem, folder: Path, now_ms: int, path: Path, offset: int, data: bytes, what: str
+) -> QuarantineEntry:
     """Put the end of a journal into the quarantine, before it is cut.
 
     Durability: on return it survives power loss.

@@ -1,8 +1,8 @@
 """Room `recovery`: leftovers of interrupted work are found by what lies on disk alone, and dealt with."""
 
-from custody.recovery.adoption import AdoptedJournal, adopt, foreign_journals
+from custody.recovery.adoption import AdoptedJournal, adopt, list_foreign_journals
 from custody.recovery.leftovers import Leftover, LeftoverPaths, find_leftovers, peek_leftovers
-from custody.recovery.recover import STEPS, Recover, RecoveryReport, recover, seal
+from custody.recovery.recover import STEPS, Recover, RecoveryReport, recover, seal_dead_journals
 
 __all__ = [
     "STEPS",
@@ -13,8 +13,8 @@ __all__ = [
     "RecoveryReport",
     "adopt",
     "find_leftovers",
-    "foreign_journals",
+    "list_foreign_journals",
     "peek_leftovers",
     "recover",
-    "seal",
+    "seal_dead_journals",
 ]

@@ -37,7 +37,7 @@ class AdoptedJournal(msgspec.Struct, frozen=True, kw_only=True):
     """Where it lies now."""
 
 
-def foreign_journals(workspace: Workspace, state: CatalogState) -> Iterator[Path]:
+def list_foreign_journals(workspace: Workspace, state: CatalogState) -> Iterator[Path]:
     """Yield the journals of other incarnations, and those of live groups whose events no live log has."""
     yield from (path for group in workspace.foreign_groups() for path in (*group.sealed, *group.open))
     yield from stray_journals(workspace, state, workspace.groups())
@@ -55,7 +55,7 @@ def adopt(workspace: Workspace) -> list[AdoptedJournal]:
         LockedError: a process holds one of the new writer names.
     """
     by_writer: dict[str, list[Path]] = defaultdict(list)
-    for path in foreign_journals(workspace, workspace.catalog.settle()):
+    for path in list_foreign_journals(workspace, workspace.catalog.settle()):
         name = JournalName.parse(path.name)
         if name is not None and name.sealed:
             by_writer[_new_name(workspace, path)].append(path)

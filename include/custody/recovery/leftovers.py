@@ -38,8 +38,8 @@ from custody.format.names import (
     parse_written_anew,
 )
 from custody.lease import is_dead, lease_status, read_holder
-from custody.recovery.adoption import foreign_journals
-from custody.rollover import swept_groups
+from custody.recovery.adoption import list_foreign_journals
+from custody.rollover import is_live, swept_groups
 from custody.vfs import TEMPORARY_SUFFIX, FileSystem, PosixFileSystem
 from custody.workspace import ROLLOVER_LEASE, Workspace, lease_folder, name_before_removal
 
@@ -338,7 +338,7 @@ class LeftoverScan:
 
     def _foreign_journals(self) -> Iterator[Leftover]:
         why = "no answer gives its events out: custody recover --adopt"
-        for path in foreign_journals(self.workspace, self._state):
+        for path in list_foreign_journals(self.workspace, self._state):
             yield self._leftover(path, "journal of another incarnation", "adopt", why)
 
     def _is_uncommitted(self, first_event_id: int) -> bool:

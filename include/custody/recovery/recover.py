@@ -72,11 +72,11 @@ def recover(workspace: Workspace) -> RecoveryReport:
     Raises:
         SupersededError: another attempt took over.
     """
-    found = find(workspace)
-    sealed: list[SealedJournal] = []
-    # What is dealt with all at once, under a lock or with a look at the catalog.
-    at_once: dict[Action, Callable[[], object]] = {
-        "seal": lambda: sealed.extend(seal(workspace)),
+    leftovers = find_leftovers(workspace)
+    sealed: list[Sealed] = []
+    # These are done once for all leftovers: under one lock, or with one look at the catalog.
+    at_once: dict[LeftoverAction, Callable[[], object]] = {
+        "seal": lambda: sealed.extend(seal_dead_journals(workspace)),
         "sweep": lambda: _sweep(workspace),
     }
     problems = {
@@ -91,14 +91,15 @@ def recover(workspace: Workspace) -> RecoveryReport:
     )
 
 
-def seal(workspace: Workspace) -> list[SealedJournal]:
-    """Seal the journals of a dead writer, and remove what it never gave a name.
+def seal_dead_journals(workspace: Workspace) -> list[Sealed]:
+    """Seal the journals of a dead writer, and remove its temporary files.
 
     Raises:
         LockedError: the writer is alive again, and has sealed them itself.
         StorageError: ids may be lost, and a container that knows which were reserved is missing.
     """
     fs, containers = workspace.fs, workspace.settings.containers
+    # The writer's own lock: while this process holds it, no writer of the name can start and open these journals.
     with fs.lock(lock_path(containers, workspace.writer)):
         for root in containers:
             home = ContainerPaths(root, workspace.writer).home
@@ -109,7 +110,8 @@ def seal(workspace: Workspace) -> list[SealedJournal]:
         keep = partial(keep_cut, fs, workspace.settings.quarantine, workspace.clock.now_ms())
 
         def keep_ids() -> None:
-            membership = WriterContainers(fs, containers, workspace.writer)
+            # Ids that were reserved may have been acknowledged in the bytes that are lost: none is given out again.
+            membership = Membership(fs, containers, workspace.writer)
             membership.raise_floor(membership.reserved)
 
         return seal_abandoned(fs, containers, workspace.writer, keep, keep_ids)
@@ -119,7 +121,7 @@ def _problem(work: Callable[[], object]) -> str | None:
     try:
         work()
     except SupersededError:
-        raise
+        raise  # another attempt works on these files now: nothing more may be touched
     except CustodyError as error:
         return str(error)
     return None
@@ -137,7 +139,8 @@ def _deal(workspace: Workspace, item: Leftover) -> None:
     elif item.action == "discard":
         discard(workspace, path)
     elif item.action == "put back":
-        put_back(workspace, path, path.with_name(name_before_removal(path.name)))
+        # A file gets its listed name as a second one; the name of the removal goes once that is durable.
+        put_back(workspace, path, path.with_name(name_before(path.name)))
         remove(workspace.fs, path)
     elif item.action == "close":
         epoch = parse_epoch(path.name)

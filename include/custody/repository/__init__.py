@@ -4,7 +4,7 @@ from custody.flow import Component, FlowFile, Session
 from custody.flow.content import Content, StoredContent
 from custody.ingest.ingest import FileReport, Ingest
 from custody.ingest.slots import SlotWriter
-from custody.maintenance import Compacted, Rewriting
+from custody.maintenance import CompactionReport, RewritePlan
 from custody.model import Acknowledged
 from custody.read.results import Events, EventStream, Notices
 from custody.read.search import SearchResult, StoredEvent
@@ -12,12 +12,12 @@ from custody.repository.repository import Repository
 from custody.repository.retention_api import RetentionResult
 from custody.repository.soft_delete import EventSelection, ForgetResult
 from custody.repository.status import BudgetStatus, DiskStatus, RepositoryStatus, WriterStatus
-from custody.retention import Expiring, Hold, Plan
+from custody.retention import Expiring, Hold, RetentionPlan
 
 __all__ = [
     "Acknowledged",
     "BudgetStatus",
-    "Compacted",
+    "CompactionReport",
     "Component",
     "Content",
     "DiskStatus",
@@ -31,7 +31,6 @@ __all__ = [
     "Hold",
     "Ingest",
     "Notices",
-    "Plan",
     "Repository",
     "RepositoryStatus",
     "RetentionResult",

@@ -14,21 +14,21 @@ from functools import partial
 from custody.clock import Clock
 from custody.errors import CustodyError
 from custody.ingest.ingest import FileReport, Ingest
-from custody.landing import Interval, Landed, Ledger, Taken, landed_files
+from custody.landing import Interval, LandedFile, LandingLedger, LedgerEntry, landed_files
 from custody.repository.repository import Repository
 from custody.workspace import UnitReport
 
 _log = logging.getLogger(__name__)
 
 
-def waiting_files(repository: Repository, interval: Interval) -> list[Landed]:
+def waiting_files(repository: Repository, interval: Interval) -> list[LandedFile]:
     """Return the files of an interval that wait to be ingested; raises as `landed_files` does."""
     workspace = repository.workspace()
     files = landed_files(workspace.fs, repository.settings, interval, workspace.clock.now_ms())
     return [file for file in files if file.waits]
 
 
-def shares(files: Sequence[Landed], count: int) -> list[list[Landed]]:
+def shares(files: Sequence[LandedFile], count: int) -> list[list[LandedFile]]:
     """Deal files out to at most `count` workers, so that each gets about as many bytes; each keeps their order."""
     dealt: list[list[int]] = [[] for _ in range(min(count, len(files)))]
     sizes = [0] * len(dealt)
@@ -39,7 +39,7 @@ def shares(files: Sequence[Landed], count: int) -> list[list[Landed]]:
     return [[files[place] for place in sorted(places)] for places in dealt]
 
 
-def ingest_landed(repository: Repository, files: Sequence[Landed], run_id: str | None) -> list[UnitReport]:
+def ingest_landed(repository: Repository, files: Sequence[LandedFile], run_id: str | None) -> list[UnitReport]:
     """Ingest files one after the other, and return a report of each; one that fails does not stop the others.
 
     Doing it again stores nothing twice: an event is known by its identity, whatever the ledger says. Where no writer
@@ -48,7 +48,7 @@ def ingest_landed(repository: Repository, files: Sequence[Landed], run_id: str |
     Durability: the events of a file are acknowledged before the ledger says that it was taken.
     """
     workspace = repository.workspace()
-    ledger = Ledger(workspace.fs, repository.settings.landed)
+    ledger = LandingLedger(workspace.fs, repository.settings.landed)
     node = repository.settings.landing.node
     reports: list[UnitReport] = []
     try:
@@ -63,7 +63,7 @@ def ingest_landed(repository: Repository, files: Sequence[Landed], run_id: str |
 
 
 def _ingest_one(
-    work: Ingest, ledger: Ledger, file: Landed, *, clock: Clock, node: str | None, run_id: str | None
+    work: Ingest, ledger: LandingLedger, file: LandedFile, *, clock: Clock, node: str | None, run_id: str | None
 ) -> UnitReport:
     started = time.monotonic()
     try:
@@ -77,12 +77,12 @@ def _ingest_one(
     return UnitReport(unit=file.file, events=report.stored, bytes_in=file.bytes, seconds=seconds, note=_note(report))
 
 
-def _failed(file: Landed, error: CustodyError) -> UnitReport:
+def _failed(file: LandedFile, error: CustodyError) -> UnitReport:
     return UnitReport(unit=file.file, error=f"{type(error).__name__}: {error}")
 
 
-def _entry(file: Landed, report: FileReport, now_ms: int, run_id: str | None) -> Taken:
-    return Taken(
+def _entry(file: LandedFile, report: FileReport, now_ms: int, run_id: str | None) -> LedgerEntry:
+    return LedgerEntry(
         file=file.file,
         bytes=file.bytes,
         modified_ms=file.modified_ms,

@@ -422,8 +422,8 @@ class Repository:
         return Counts(counts, notices)
 
     def compact(
-        self, writer: str | None = None, *, on_done: Callable[[Compacted], None] = lambda _: None
-    ) -> list[Compacted]:
+        self, writer: str | None = None, *, on_done: Callable[[CompactionReport], None] = lambda _: None
+    ) -> list[CompactionReport]:
         """Erase forgotten events from the live logs of a writer, or of all of them, and join small logs.
 
         The old logs stay, unlisted, until the catalog is pruned and its garbage collected. Events that are not live
@@ -472,7 +472,7 @@ class Repository:
         """Return what `compact` would write anew; the logs that tombstones may affect are read for it."""
         return [unit for workspace in self._chosen(writer) for unit in planned(workspace)]
 
-    def plan_retention(self) -> Plan:
+    def plan_retention(self) -> RetentionPlan:
         """Return what would expire now, why, and what is held; nothing is changed."""
         return choose(self.settings, self._fs, self._clock, self.workspaces()).plan
 

@@ -21,7 +21,7 @@ _AFTER_THE_MARK = (
 class RetentionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The plan that a pass of retention carried out, and the reports of the later steps, by step."""
 
-    plan: Plan
+    plan: RetentionPlan
     steps: dict[str, tuple[UnitReport, ...]]
 
 

@@ -14,7 +14,7 @@ from custody.format.names import ContainerPaths
 from custody.ingest.slots import taken_slots
 from custody.journal import ROOM_BYTES_MIN, count_pending
 from custody.maintenance.findings import damages
-from custody.maintenance.scrub import is_behind, read_scrub
+from custody.maintenance.scrub import is_scrub_behind, read_scrub
 from custody.quarantine import Quarantine
 from custody.read.results import Notices, report_absent
 from custody.recovery import foreign_journals
@@ -45,7 +45,7 @@ class WriterStatus(msgspec.Struct, frozen=True, kw_only=True):
     transactions_since_checkpoint: int
     missing_containers: tuple[str, ...] = ()
     """Where containers of the writer were last seen that are not there: what waits on them is not counted."""
-    foreign_journals: int = 0
+    journals_of_others: int = 0
     """Journals of other incarnations of the name, whose events no answer has."""
 
 
@@ -140,7 +140,7 @@ def _scrub_status(settings: Settings, fs: FileSystem, clock: Clock) -> ScrubStat
         bytes=scrub.current.bytes,
         last_run_ms=scrub.last_run_ms,
         last_round_ms=None if scrub.former is None else scrub.former.finished_ms,
-        is_behind=is_behind(settings, scrub, clock.now_ms()),
+        is_behind=is_scrub_behind(settings, scrub, clock.now_ms()),
         damaged=len(damages(scrub.latest())),
     )
 
@@ -174,7 +174,7 @@ def disk_status(fs: FileSystem, folder: Path, *, is_used: bool = True) -> DiskSt
 
 
 def _budget(settings: Settings, fs: FileSystem, workspaces: Sequence[Workspace]) -> BudgetStatus:
-    use = measure(settings, fs)
+    use = measure_disk(settings, fs)
     return BudgetStatus(
         used_bytes=use.total_bytes,
         kinds=use.kinds,
@@ -202,5 +202,5 @@ def _writer_status(workspace: Workspace) -> WriterStatus:
         last_commit_ms=state.commit_time_ms if state.revision >= 0 else None,
         transactions_since_checkpoint=workspace.catalog.checkpoint_age(),
         missing_containers=tuple(str(missing.place) for missing in workspace.missing() if not missing.host),
-        foreign_journals=sum(1 for _ in foreign_journals(workspace, state)),
+        journals_of_others=sum(1 for _ in list_foreign_journals(workspace, state)),
     )

@@ -1,27 +1,38 @@
-"""Room `retention`: what is too old, or has no room, goes; what is held stays."""
+"""Room `retention`: events expire by age or for want of room, unless a hold keeps them.
+
+`planning` chooses what expires (`rules`, `candidates`, `disk_usage`) and marks it in the catalog; `deletion`,
+`unused_contents` and `swh_builds` delete files afterwards. The steps of a pass are in `retention_steps`.
+"""
 
 from custody.retention.candidates import HeldLog
-from custody.retention.disk_usage import DiskUse, measure
+from custody.retention.disk_usage import DiskUse, measure_disk
 from custody.retention.holds import Hold, add_hold, release_hold, standing_holds
-from custody.retention.planning import Choice, Expiring, Plan, choose, mark, waiting_bytes
+from custody.retention.planning import (
+    Expiring,
+    ExpiryChoice,
+    RetentionPlan,
+    choose_expired,
+    mark_expired,
+    waiting_bytes,
+)
 from custody.retention.retention_steps import RETENTION_STEPS
 from custody.retention.rules import Hiding
 from custody.retention.unused_contents import drop_unused, unused_claims
 
 __all__ = [
     "RETENTION_STEPS",
-    "Choice",
     "DiskUse",
     "Expiring",
+    "ExpiryChoice",
     "HeldLog",
     "Hiding",
     "Hold",
-    "Plan",
+    "RetentionPlan",
     "add_hold",
-    "choose",
+    "choose_expired",
     "drop_unused",
-    "mark",
-    "measure",
+    "mark_expired",
+    "measure_disk",
     "release_hold",
     "standing_holds",
     "unused_claims",

@@ -1,7 +1,7 @@
-"""Deleting what was marked, once nobody reads it any longer. Each part can be done again from any crash.
+"""Deletion of marked files, once the grace for their readers is over. Each part can be repeated after any crash.
 
-Earlier revisions of the catalog still list the files. So the floor is raised first: who asks for such a revision is
-told that it was pruned and which one is the earliest, and never finds a hole. A checkpoint at the floor and a later one
+Earlier revisions of the catalog still list the files. So the floor is raised first: a query for such a revision is
+refused with the earliest one that is kept, and never meets a missing file. A checkpoint at the floor and a later one
 are there before the floor moves.
 """
 
@@ -23,12 +23,12 @@ from custody.catalog import (
     readable_checkpoints,
 )
 from custody.format.names import ContainerPaths
-from custody.maintenance import retire
-from custody.retention.disk_usage import allocated, folder_bytes
+from custody.maintenance import remove_folder
+from custody.retention.disk_usage import allocated_bytes, allocated_folder_bytes
 from custody.workspace import Workspace
 
 GROUPS_KEPT_MS = 7 * 86_400_000
-"""How long a mark remembers its journal groups: longer than any rollover can be held up."""
+"""How long a mark remembers its journal groups: longer than any rollover can be delayed."""
 _LATER_CHECKPOINTS = 1
 
 
@@ -36,12 +36,12 @@ def due_marks(workspace: Workspace) -> list[AddMark]:
     """Return the marks whose files may be deleted now, oldest first."""
     before = workspace.clock.now_ms() - workspace.settings.retention.grace_ms
     state = workspace.catalog.load()
-    found = [mark for mark in state.marks.values() if (mark.paths or mark.shards) and mark.created_ms <= before]
-    return sorted(found, key=lambda mark: (mark.created_ms, mark.id))
+    due = [mark for mark in state.marks.values() if (mark.paths or mark.shards) and mark.created_ms <= before]
+    return sorted(due, key=lambda mark: (mark.created_ms, mark.id))
 
 
 def delete_logs(workspace: Workspace) -> tuple[int, int]:
-    """Delete the logs and tables of contents of the marks that are due; return how many files, and their bytes.
+    """Delete the logs and tables of contents of due marks; return how many files, and their bytes.
 
     Durability: on return the floor and the deletions survive power loss.
     """
@@ -49,47 +49,49 @@ def delete_logs(workspace: Workspace) -> tuple[int, int]:
     if not marks:
         return 0, 0
     catalog = workspace.catalog
-    catalog.settle()  # the mark may be of a process that died before it was durable
+    catalog.settle()  # the mark may come from a process that died before it was durable
+    # The floor first: no revision that can still be asked for may list a file that is gone.
     keep_from(catalog, _revision_of(catalog, marks))
-    # Invariant: what is live is never deleted, whatever a mark says.
+    # Invariant: a live file is never deleted, whatever a mark says.
     live = {path for file in catalog.load().files.values() for path in (file.path, file.toc_path)}
-    objects, gone = catalog.objects, {path for mark in marks for path in mark.paths} - live
-    found = [info for info in objects.store.list(f"{objects.home}data/") if info.key[len(objects.home) :] in gone]
+    objects, marked = catalog.objects, {path for mark in marks for path in mark.paths} - live
+    files = [info for info in objects.store.list(f"{objects.home}data/") if info.key[len(objects.home) :] in marked]
     trash = f"{objects.home}trash/"  # the garbage collection may have been faster
-    found += [info for info in objects.store.list(trash) if info.key.removeprefix(trash).partition("/")[2] in gone]
-    for info in found:
+    files += [info for info in objects.store.list(trash) if info.key.removeprefix(trash).partition("/")[2] in marked]
+    for info in files:
         objects.store.delete(info.key)
-    for folder in sorted({info.key.rpartition("/")[0] for info in found}):
+    for folder in sorted({info.key.rpartition("/")[0] for info in files}):
         objects.store.drop_folder(f"{folder}/")
-    return len(found), sum(allocated(info.size_bytes) for info in found)
+    return len(files), sum(allocated_bytes(info.size_bytes) for info in files)
 
 
 def delete_shards(workspace: Workspace) -> tuple[int, int]:
-    """Delete the shards of the marks that are due; return how many, and their bytes.
+    """Delete the shards of due marks; return how many, and their bytes.
 
-    Durability: on return they are gone for good, or `leftover_shards` finds the rest.
+    Durability: on return they are gone for good; on raise `leftover_shards` finds the rest later.
     """
     live = {workspace.shard_path(shard) for shard in workspace.catalog.settle().shards.values()}
     folders = [folder for mark in due_marks(workspace) for folder in _folders(workspace, mark)]
-    there = [folder for folder in folders if workspace.fs.exists(folder) and folder not in live]
-    size = sum(folder_bytes(workspace.fs, folder) for folder in there)
-    for folder in there:
-        retire(workspace, folder)
-    return len(there), size
+    present = [folder for folder in folders if workspace.fs.exists(folder) and folder not in live]
+    size = sum(allocated_folder_bytes(workspace.fs, folder) for folder in present)
+    for folder in present:
+        remove_folder(workspace, folder)
+    return len(present), size
 
 
 def settle_marks(workspace: Workspace) -> int:
-    """Shorten the marks of which all is deleted, and drop those that need not be known any more; return how many.
+    """Shorten the marks whose files are deleted, and drop those that are no longer needed; return how many.
 
     Durability: on return the transaction survives power loss.
     """
     actions: list[Action] = []
     for mark in _settled(workspace):
+        # Before the mark is shortened: it is the only list of the files that have to be gone.
         _settle_deletion(workspace, mark)
         actions.append(Action(remove_mark=RemoveMark(id=mark.id)))
         if mark.groups and not _is_forgotten(workspace, mark):
-            kept = AddMark(id=mark.id, groups=mark.groups, events=mark.events, created_ms=mark.created_ms)
-            actions.append(Action(add_mark=kept))
+            shortened = AddMark(id=mark.id, groups=mark.groups, events=mark.events, created_ms=mark.created_ms)
+            actions.append(Action(add_mark=shortened))
     if actions:
         workspace.catalog.commit(actions)
     return sum(action.HasField("remove_mark") for action in actions)
@@ -101,13 +103,13 @@ def has_settled(workspace: Workspace) -> bool:
 
 
 def keep_from(catalog: Catalog, revision: int) -> None:
-    """Raise the floor to a revision at or behind this one, with a readable checkpoint at it and a later one.
+    """Raise the floor to this revision or a later one, with a readable checkpoint at it and another one later.
 
     Durability: on return the floor survives power loss.
     """
     if catalog.load().floor >= revision:
         return
-    at = [found for found in readable_checkpoints(catalog) if found >= revision]
+    at = [checkpoint for checkpoint in readable_checkpoints(catalog) if checkpoint >= revision]
     if not at:
         catalog.write_checkpoint()
         at = [catalog.load().revision]
@@ -129,20 +131,20 @@ def delete_revisions(catalog: Catalog) -> int:
 
 
 def _revision_of(catalog: Catalog, marks: Iterable[AddMark]) -> int:
-    """Return the last revision in which one of some marks was made; 0 when those are behind the floor already."""
-    wanted = {mark.id for mark in marks}
+    """Return the last revision that made one of some marks; 0 when the floor is behind it already."""
+    mark_ids = {mark.id for mark in marks}
     revision = 0
     for transaction in catalog.timeline():
-        if any(action.HasField("add_mark") and action.add_mark.id in wanted for action in transaction.actions):
+        if any(action.HasField("add_mark") and action.add_mark.id in mark_ids for action in transaction.actions):
             revision = transaction.revision
     return revision
 
 
 def _settled(workspace: Workspace) -> list[AddMark]:
-    """Return the marks whose files are all gone, and that say more than they have to."""
+    """Return the marks whose files are all gone, and that can be shortened or dropped."""
     state, objects = workspace.catalog.load(), workspace.catalog.objects
     due = {mark.id for mark in due_marks(workspace)}
-    found = []
+    settled = []
     for _, mark in sorted(state.marks.items()):
         is_short = not (mark.paths or mark.shards)
         if is_short and not _is_forgotten(workspace, mark):
@@ -151,18 +153,17 @@ def _settled(workspace: Workspace) -> list[AddMark]:
             continue
         is_left = any(objects.store.head(objects.home + path) is not None for path in mark.paths)
         if not is_left and not any(workspace.fs.exists(folder) for folder in _folders(workspace, mark)):
-            found.append(mark)
-    return found
+            settled.append(mark)
+    return settled
 
 
 def _settle_deletion(workspace: Workspace, mark: AddMark) -> None:
-    """Make durable that a mark's files are gone: the process that deleted them may have died before it was."""
+    """Make the deletion of a mark's files durable: the process that deleted them may have died before it was."""
     folders = {(workspace.paths.home / path).parent for path in mark.paths}
     folders |= {folder.parent for folder in _folders(workspace, mark)}
     for folder in sorted(folders):
-        while not workspace.fs.exists(
-            folder
-        ):  # a day without logs has no folder: then its name has to be gone for good
+        # A day without logs has no folder: then it is the removal of the folder's name that has to be durable.
+        while not workspace.fs.exists(folder):
             folder = folder.parent
         workspace.fs.sync_directory(folder)
 

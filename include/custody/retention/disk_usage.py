@@ -1,4 +1,4 @@
-"""What a repository takes on its disks: every file and folder of the containers and the store, as `du` counts them."""
+"""Disk usage of a repository: every file and folder of containers and store, counted as `du` does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from custody.errors import StorageError
 from custody.vfs import FileSystem
 
 BLOCK_BYTES = 4096
-"""Disks give room in blocks: a file of one byte takes a block, and so does a folder."""
+"""Disks allocate blocks: a file of one byte takes a block, and so does a folder."""
 _CONTAINER_KINDS = {"journals": "journals", "index": "index"}
 _DATABASE_KINDS = {
     "staging": "staging",
@@ -27,7 +27,7 @@ _DATABASE_DEPTH = 3  # <store>/<writer>/<database>/<what>
 
 
 class DiskUse(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes on disk, all together and by what they are for."""
+    """Bytes on disk, in total and by purpose."""
 
     total_bytes: int
     kinds: dict[str, int]
@@ -38,32 +38,32 @@ class DiskUse(msgspec.Struct, frozen=True, kw_only=True):
         return cls(total_bytes=sum(kinds.values()), kinds=dict(sorted(kinds.items())))
 
 
-def allocated(size: int) -> int:
+def allocated_bytes(size: int) -> int:
     """Return the room that a file of a size takes."""
     return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 
-def measure(settings: Settings, fs: FileSystem) -> DiskUse:
-    """Look at every file of the containers and the store; what vanishes meanwhile counts nothing."""
-    found: Counter[str] = Counter()
+def measure_disk(settings: Settings, fs: FileSystem) -> DiskUse:
+    """Measure every file of containers and store; one that vanishes meanwhile counts nothing."""
+    kinds: Counter[str] = Counter()
     roots = {*settings.containers, settings.store}
     for root in sorted(roots):
         if any(root != other and root.is_relative_to(other) for other in roots):
-            continue  # it lies in another one
+            continue  # the other one counts it
         for path, size in _walk(fs, root):
-            found[_kind(path.relative_to(root).parts, is_store=root == settings.store)] += size
-    return DiskUse.of(found)
+            kinds[_kind(path.relative_to(root).parts, is_store=root == settings.store)] += size
+    return DiskUse.of(kinds)
 
 
-def folder_bytes(fs: FileSystem, folder: Path) -> int:
-    """Return the room that a folder takes with all in it; 0 for one that is not there."""
+def allocated_folder_bytes(fs: FileSystem, folder: Path) -> int:
+    """Return the room that a folder takes with its content; 0 for one that does not exist."""
     return sum(size for _, size in _walk(fs, folder)) if fs.exists(folder) else 0
 
 
-def file_bytes(fs: FileSystem, path: Path) -> int:
-    """Return the room that a file takes; 0 for one that is not there."""
+def allocated_file_bytes(fs: FileSystem, path: Path) -> int:
+    """Return the room that a file takes; 0 for one that does not exist."""
     try:
-        return allocated(fs.size(path))
+        return allocated_bytes(fs.size(path))
     except StorageError:
         return 0
 
@@ -78,7 +78,7 @@ def _walk(fs: FileSystem, root: Path) -> Iterator[tuple[Path, int]]:
             if fs.is_directory(path):
                 waiting.append(path)
             else:
-                yield path, file_bytes(fs, path)
+                yield path, allocated_file_bytes(fs, path)
 
 
 def _kind(parts: tuple[str, ...], *, is_store: bool) -> str:

@@ -1,4 +1,7 @@
-"""Legal holds: what they mean is neither expired nor erased. A hold is a fact of each writer's catalog."""
+"""Legal holds: events that a hold means are neither expired nor erased.
+
+A hold is an entry of each writer's catalog, so that it is respected by every process that reads the catalog.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from custody.workspace import Workspace
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
-    """A hold as people see it; times in ms since the epoch."""
+    """A hold with the writers that have it; times in ms since the epoch."""
 
     name: str
     reason: str
@@ -29,9 +32,9 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_hold(workspaces: Sequence[Workspace], name: str, condition: Condition, reason: str, who: str) -> None:
-    """Let a hold stand in some catalogs; where the same one stands already nothing is changed.
+    """Add a hold to some catalogs; one that has it already is not changed.
 
-    Durability: on return it survives power loss in all of them. On raise it may stand in some: do it again.
+    Durability: on return it survives power loss in all of them. On raise some may have it: repeat the call.
 
     Raises:
         InvalidInputError: it has no name, would mean every event, or a text is no valid Unicode.
@@ -42,7 +45,7 @@ def add_hold(workspaces: Sequence[Workspace], name: str, condition: Condition, r
         state = workspace.catalog.load()
         standing = state.holds.get(name)
         if state.seal is not None:
-            continue  # of a writer that was retired nothing goes
+            continue  # nothing of a retired writer expires
         if standing is not None:
             if standing.condition != condition:
                 raise ConflictError(
@@ -55,9 +58,9 @@ def add_hold(workspaces: Sequence[Workspace], name: str, condition: Condition, r
 
 
 def release_hold(workspaces: Sequence[Workspace], name: str, reason: str, who: str) -> list[str]:
-    """Let a hold stand no more in any of some catalogs; return their writers. What expired meanwhile goes then.
+    """Remove a hold from some catalogs; return their writers. The next pass takes what expired meanwhile.
 
-    Durability: on return this survives power loss. On raise it may still stand in some: do it again.
+    Durability: on return this survives power loss. On raise some may still have it: repeat the call.
 
     Raises:
         NotFoundError: no catalog has a hold of this name.
@@ -77,16 +80,16 @@ def release_hold(workspaces: Sequence[Workspace], name: str, reason: str, who: s
 
 
 def standing_holds(workspaces: Iterable[Workspace]) -> list[Hold]:
-    """Return the holds of some catalogs, by name; one that means the same in several catalogs is one."""
-    found: dict[tuple[str, bytes], tuple[AddHold, list[str]]] = {}
+    """Return the holds of some catalogs, by name; equal holds of several catalogs are one."""
+    by_meaning: dict[tuple[str, bytes], tuple[AddHold, list[str]]] = {}
     for workspace in workspaces:
         for name, hold in workspace.catalog.load().holds.items():
             key = name, hold.condition.SerializeToString(deterministic=True)
-            found.setdefault(key, (hold, []))[1].append(workspace.writer)
-    return [_shown(hold, writers) for _, (hold, writers) in sorted(found.items())]
+            by_meaning.setdefault(key, (hold, []))[1].append(workspace.writer)
+    return [_hold(hold, writers) for _, (hold, writers) in sorted(by_meaning.items())]
 
 
-def _shown(hold: AddHold, writers: Sequence[str]) -> Hold:
+def _hold(hold: AddHold, writers: Sequence[str]) -> Hold:
     condition = hold.condition
     return Hold(
         name=hold.name,

@@ -1,15 +1,14 @@
-"""The plan: which live logs go, and why. Looking changes nothing; what is applied is this plan.
+"""The retention plan: which live logs expire, and why; and marking, which carries it out in the catalog.
 
-First go the logs of which every event is too old. If that leaves more on disk than the limit, the oldest ones go, each
-writer's in the order of their ids and the writers merged by time, until the lower mark is reached. A log with a held
-event stays, and so does one whose journals or staged unit are still there. Files that wait for their deletion count as
-gone already: no event goes in their place.
+First go the logs of which every event is too old. If more than the limit is left on disk, the oldest logs go, each
+writer's in the order of their ids and the writers merged by time, until the lower watermark is reached. A log with a
+held event stays, and so does one whose journals or staged unit are still there. Files that wait for their deletion
+count as gone already: no event goes in their place.
 
-Marking: one transaction a writer takes what the plan chose out of the catalog. Nothing is deleted here.
-
-From that transaction on no reader finds the events; one that has begun still finds the files. The transaction says
-which holds it knew, so that it does not apply when another was made meanwhile. Its mark names the files until they are
-deleted, and the journal groups for as long as a rollover that was held up could bring them back.
+Marking takes the chosen logs out of the catalog, in one transaction a writer; no file is deleted here. From then on no
+reader finds the events; a reader that has begun still finds the files. The transaction names the holds that it knew, so
+that it does not apply when another was made meanwhile. Its mark names the files until they are deleted, and the journal
+groups for as long as a delayed rollover could bring them back.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from custody.catalog.garbage import OLDER_THAN_MS
 from custody.clock import Clock
 from custody.config import Settings
 from custody.format.names import ContainerPaths
-from custody.maintenance import conditions_for
-from custody.retention.candidates import HeldLog, Surveyed, files_of
-from custody.retention.disk_usage import DiskUse, allocated, folder_bytes, measure
-from custody.retention.rules import Hiding, Keeping
+from custody.maintenance import hold_conditions
+from custody.retention.candidates import ExpiryCandidates, HeldLog, log_files
+from custody.retention.disk_usage import DiskUse, allocated_bytes, allocated_folder_bytes, measure_disk
+from custody.retention.rules import AgePolicy, Hiding
 from custody.retention.swh_builds import former_builds
 from custody.retention.unused_contents import ContentUse
 from custody.vfs import FileSystem
@@ -50,12 +49,12 @@ BY_SIZE = "size"
 
 
 class Expiring(msgspec.Struct, frozen=True, kw_only=True):
-    """A live log that goes; times in ms since the epoch, bytes on disk with its shards and contents."""
+    """A live log that expires; times in ms since the epoch, bytes on disk with its shards and contents."""
 
     writer: str
     path: str
     why: str
-    """`age`: every event of it is too old; `size`: it is among the oldest, and room is needed."""
+    """`age`: all its events are too old; `size`: it is among the oldest, and room is needed."""
     events: int
     first_event_id: int
     last_event_id: int
@@ -64,22 +63,22 @@ class Expiring(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass of retention would do at `now_ms`; sizes in bytes."""
+class RetentionPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect of a retention pass at `now_ms`; sizes in bytes."""
 
     now_ms: int
     limit_bytes: int | None
     used_bytes: int
     """On disk now, everything counted."""
     waiting_bytes: int
-    """Of these, what is not live any more and waits for its deletion."""
+    """The part of it that is live no longer and waits for its deletion."""
     after_bytes: int
-    """On disk when the plan was carried out and what waits is deleted."""
+    """On disk once the plan is carried out and the waiting files are deleted."""
     expiring: tuple[Expiring, ...]
     held: tuple[HeldLog, ...]
-    """Logs that would have gone but for a hold."""
+    """Logs that would expire but for a hold."""
     hiding: tuple[Hiding, ...]
-    """Rules from which on events are hidden that lie in logs which stay."""
+    """Rules that begin to hide events of logs that stay."""
     problem: str | None = None
     """Why the limit cannot be kept, None when it can."""
 
@@ -90,34 +89,36 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class Choice:
-    """What was chosen: the logs that go by writer, and the writers as they were looked at."""
+class ExpiryChoice:
+    """The plan, and what it was made from: the logs that go by writer, and the candidates of each writer."""
 
-    plan: Plan
-    writers: dict[str, Surveyed]
+    plan: RetentionPlan
+    writers: dict[str, ExpiryCandidates]
     gone: dict[str, dict[str, AddFile]] = field(default_factory=dict)
 
 
-def choose(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequence[Workspace]) -> Choice:
-    """Look at everything and choose what goes."""
+def choose_expired(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequence[Workspace]) -> ExpiryChoice:
+    """Look at all writers and choose what expires."""
     now_ms = clock.now_ms()
     chosen = settings.retention
-    keeping = Keeping(now_ms, chosen.age_max_ms, chosen.keep_rules)
-    surveyed = [Surveyed.of(item, keeping, conditions_for(item, workspaces)) for item in workspaces]
-    use = measure(settings, fs)
+    policy = AgePolicy(now_ms, chosen.age_max_ms, chosen.keep_rules)
+    surveyed = [ExpiryCandidates.of(item, policy, hold_conditions(item, workspaces)) for item in workspaces]
+    use = measure_disk(settings, fs)
     contents = ContentUse(settings, fs, clock, surveyed)
     waiting = sum(waiting_bytes(item, now_ms) for item in workspaces)
     is_over = chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max
-    if is_over and use.kinds.get("content"):  # all claims are read: not as long as there is room
+    if is_over and use.kinds.get("content"):  # reads the claims of all events, so only when room is needed
         waiting += contents.unused_bytes
     if is_over and use.kinds.get("software"):
-        waiting += sum(folder_bytes(fs, folder) for folder in former_builds(settings, fs, clock, needs_room=True))
+        waiting += sum(
+            allocated_folder_bytes(fs, folder) for folder in former_builds(settings, fs, clock, needs_room=True)
+        )
     chooser = _Chooser(surveyed, contents)
     chooser.by_age()
     if chosen.bytes_max is not None and use.total_bytes - waiting > chosen.bytes_max:
         chooser.by_size(use.total_bytes - waiting - chosen.bytes_max * chosen.purge_percent // 100)
     after = use.total_bytes - waiting - chooser.freed
-    plan = Plan(
+    plan = RetentionPlan(
         now_ms=now_ms,
         limit_bytes=chosen.bytes_max,
         used_bytes=use.total_bytes,
@@ -128,30 +129,30 @@ def choose(settings: Settings, fs: FileSystem, clock: Clock, workspaces: Sequenc
         hiding=tuple(_hiding(surveyed)),
         problem=_problem(chosen.bytes_max, after, use, tuple(chooser.held.values())),
     )
-    return Choice(plan, {item.workspace.writer: item for item in surveyed}, chooser.gone)
+    return ExpiryChoice(plan, {item.workspace.writer: item for item in surveyed}, chooser.gone)
 
 
 def waiting_bytes(workspace: Workspace, now_ms: int) -> int:
-    """Return the bytes of a writer that are not live any more and will be deleted: marked, in the trash, or garbage."""
+    """Return the bytes of a writer's files that are live no longer and will be deleted: marked, trash, or garbage."""
     state, objects = workspace.catalog.load(), workspace.catalog.objects
     live = {path for file in state.files.values() for path in (file.path, file.toc_path)}
-    marked = {path for mark in state.marks.values() for path in mark.paths}
-    size = sum(allocated(info.size_bytes) for info in objects.store.list(f"{objects.home}trash/"))
+    marked = {path for mark_expired in state.marks.values() for path in mark_expired.paths}
+    size = sum(allocated_bytes(info.size_bytes) for info in objects.store.list(f"{objects.home}trash/"))
     for info in objects.store.list(f"{objects.home}data/"):
         path = info.key.removeprefix(objects.home)
         if path in marked or (path not in live and info.modified_ms <= now_ms - OLDER_THAN_MS):
-            size += allocated(info.size_bytes)
-    for mark in state.marks.values():
-        for shard in mark.shards:
+            size += allocated_bytes(info.size_bytes)
+    for mark_expired in state.marks.values():
+        for shard in mark_expired.shards:
             index = ContainerPaths(workspace.settings.root / shard.container, workspace.writer).index
-            size += folder_bytes(workspace.fs, index / shard.name)
+            size += allocated_folder_bytes(workspace.fs, index / shard.name)
     return size
 
 
 class _Chooser:
-    """Chooses logs of several writers; the room of a shard, or of contents, counts with the last log that leaves it."""
+    """Chooses logs of several writers; the room of a shard, or of contents, counts with its last log."""
 
-    def __init__(self, writers: Sequence[Surveyed], contents: ContentUse) -> None:
+    def __init__(self, writers: Sequence[ExpiryCandidates], contents: ContentUse) -> None:
         self._writers = writers
         self._contents = contents
         self.gone: dict[str, dict[str, AddFile]] = {item.workspace.writer: {} for item in writers}
@@ -160,21 +161,21 @@ class _Chooser:
         self.freed = 0
 
     def by_age(self) -> None:
-        """Choose the logs of which every event is too old."""
+        """Choose the logs whose events are all too old."""
         for writer in self._writers:
             for file in writer.candidates:
                 if writer.is_expired(file):
                     self._try(writer, file, BY_AGE)
 
-    def by_size(self, wanted_bytes: int) -> None:
+    def by_size(self, needed_bytes: int) -> None:
         """Choose the oldest logs until so many bytes are freed."""
         queues = [self._queue(number, writer) for number, writer in enumerate(self._writers)]
         for _, number, _, file in heapq.merge(*queues):
-            if self.freed >= wanted_bytes:
+            if self.freed >= needed_bytes:
                 return
             self._try(self._writers[number], file, BY_SIZE)
 
-    def _queue(self, number: int, writer: Surveyed) -> Iterator[tuple[int, int, int, AddFile]]:
+    def _queue(self, number: int, writer: ExpiryCandidates) -> Iterator[tuple[int, int, int, AddFile]]:
         """Yield a writer's logs in the order of their ids; times that go back do not change that order."""
         time = -(1 << 63)
         for file in writer.candidates:
@@ -182,7 +183,7 @@ class _Chooser:
             if file.path not in self.gone[writer.workspace.writer]:
                 yield time, number, file.first_event_id, file
 
-    def _try(self, writer: Surveyed, file: AddFile, why: str) -> None:
+    def _try(self, writer: ExpiryCandidates, file: AddFile, why: str) -> None:
         name = writer.workspace.writer
         if writer.holders(file):
             self.held.setdefault((name, file.path), writer.held_log(file))
@@ -206,11 +207,11 @@ class _Chooser:
         )
 
 
-def _hiding(writers: Sequence[Surveyed]) -> Iterator[Hiding]:
-    found = {(stone.reason, stone.to_time_ms) for writer in writers for stone in writer.hiding[1]}
+def _hiding(writers: Sequence[ExpiryCandidates]) -> Iterator[Hiding]:
+    added = {(stone.reason, stone.to_time_ms) for writer in writers for stone in writer.hiding[1]}
     dropped = {(stone.reason, 0) for writer in writers for stone in writer.hiding[0]}
-    dropped -= {(reason, 0) for reason, _ in found}
-    for reason, before_ms in sorted(found | dropped):
+    dropped -= {(reason, 0) for reason, _ in added}
+    for reason, before_ms in sorted(added | dropped):
         yield Hiding(rule=reason.removeprefix("retention: "), before_ms=before_ms)
 
 
@@ -226,8 +227,8 @@ def _problem(limit: int | None, after: int, use: DiskUse, held: Sequence[HeldLog
     )
 
 
-def mark(choice: Choice) -> dict[str, int]:
-    """Carry out what was chosen; return the revision of each writer's transaction.
+def mark_expired(choice: ExpiryChoice) -> dict[str, int]:
+    """Carry out a choice; return the revision of each writer's transaction.
 
     Durability: on return the transactions survive power loss. On raise some writers may be done: plan again.
 
@@ -236,15 +237,16 @@ def mark(choice: Choice) -> dict[str, int]:
     """
     revisions = {}
     for name, writer in choice.writers.items():
-        writer.workspace.catalog.settle()  # what a process committed that died may be all that there is to do
+        writer.workspace.catalog.settle()  # a transaction of a process that died may have done all this already
         actions = list(_actions(writer, choice.gone.get(name, {}), choice.plan.now_ms))
         if actions:
+            # A hold that was made since the plan makes the commit fail instead of losing the held events.
             respected = Action(respect_holds=RespectHolds(names=sorted(writer.state.holds)))
             revisions[name] = writer.workspace.catalog.commit([*actions, respected]).revision
     return revisions
 
 
-def _actions(writer: Surveyed, gone: Mapping[str, AddFile], now_ms: int) -> Iterator[Action]:
+def _actions(writer: ExpiryCandidates, gone: Mapping[str, AddFile], now_ms: int) -> Iterator[Action]:
     if gone:
         shards = writer.leaving(list(gone), gone)
         yield from (Action(remove_file=RemoveFile(path=path, reason=EXPIRED)) for path in sorted(gone))
@@ -253,7 +255,7 @@ def _actions(writer: Surveyed, gone: Mapping[str, AddFile], now_ms: int) -> Iter
         yield Action(
             add_mark=AddMark(
                 id=uuid.uuid4().bytes,
-                paths=sorted(path for file in gone.values() for path in files_of(file)),
+                paths=sorted(path for file in gone.values() for path in log_files(file)),
                 shards=[MarkedShard(name=shard.name, container=shard.container) for shard in shards],
                 groups=sorted({group for file in gone.values() for group in file.groups} - left),
                 events=sum(file.rows for file in gone.values()),

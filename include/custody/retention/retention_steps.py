@@ -1,11 +1,11 @@
-"""The steps of retention, in the manner of the rollover's: units listed from disk, each can be done again.
+"""The steps of a retention pass. Like those of the rollover, they list their units from disk and can be repeated.
 
 | step | unit | reads | writes |
 |---|---|---|---|
 | retention_plan | repository | catalogs, disk | nothing; its report is the plan |
-| retention_mark | repository | the same | one transaction a writer: what expired is live no more |
+| retention_mark | repository | the same | one transaction a writer: expired logs are live no longer |
 | retention_expire | writer | marks older than the grace | the catalog's floor; deletes event logs |
-| retention_drop_shards | writer | the same | deletes index shards of which no log is left |
+| retention_drop_shards | writer | the same | deletes index shards without logs |
 | retention_prune | writer | catalog | deletes revisions before the floor |
 | retention_collect_garbage | writer | catalog, store | shortens marks; deletes unlisted files, contents, builds |
 | retention_check | repository | catalogs, disk | nothing; fails when the limit cannot be kept |
@@ -33,8 +33,8 @@ from custody.retention.deletion import (
     keep_from,
     settle_marks,
 )
-from custody.retention.disk_usage import measure
-from custody.retention.planning import Choice, Plan, choose, mark, waiting_bytes
+from custody.retention.disk_usage import measure_disk
+from custody.retention.planning import ExpiryChoice, RetentionPlan, choose_expired, mark_expired, waiting_bytes
 from custody.retention.swh_builds import former_builds, remove_former
 from custody.retention.unused_contents import drop_unused
 from custody.vfs import FileSystem
@@ -67,11 +67,11 @@ class _WholeRepository(RetentionStep):
         """Return the one unit."""
         yield Unit(workspace.settings.repository.writer)
 
-    def choose(self, workspace: Workspace) -> Choice:
+    def choose(self, workspace: Workspace) -> ExpiryChoice:
         """Look at everything."""
         settings, fs = workspace.settings, workspace.fs
         writers = [Workspace(settings, found.writer, fs, workspace.clock) for found in Workspace.all(settings, fs)]
-        return choose(settings, fs, workspace.clock, writers)
+        return choose_expired(settings, fs, workspace.clock, writers)
 
 
 class MakePlan(_WholeRepository):
@@ -93,7 +93,7 @@ class Mark(_WholeRepository):
     def work(self, workspace: Workspace, unit: str) -> UnitReport:
         """Plan and carry it out; the report is the plan that was carried out."""
         choice = self.choose(workspace)
-        mark(choice)
+        mark_expired(choice)
         return _planned(unit, choice.plan)
 
 
@@ -222,7 +222,7 @@ RETENTION_STEPS: Mapping[str, Step] = {
 """All steps of retention by name, in the order in which a pass runs them."""
 
 
-def _planned(unit: str, plan: Plan) -> UnitReport:
+def _planned(unit: str, plan: RetentionPlan) -> UnitReport:
     events = sum(log.events for log in plan.expiring)
     freed = sum(log.bytes for log in plan.expiring)
     return UnitReport(unit=unit, events=events, bytes=freed, note=msgspec.json.encode(plan).decode())
@@ -239,4 +239,4 @@ def _is_asked_for(settings: Settings, workspaces: list[Workspace]) -> bool:
 
 def _is_over(workspace: Workspace) -> bool:
     limit = workspace.settings.retention.bytes_max
-    return limit is not None and measure(workspace.settings, workspace.fs).total_bytes > limit
+    return limit is not None and measure_disk(workspace.settings, workspace.fs).total_bytes > limit

@@ -1,8 +1,8 @@
-"""Which events are too old: the general age and the rules, as conditions that the catalog can hold and columns answer.
+"""Age rules: the general age and the rules of the settings, as conditions for catalog and columns.
 
-Of several rules for an event the longest counts; a rule counts instead of the general age, be it longer or shorter.
-Times are cut down to a granule, so that a rule gives the same answer for a while: an event goes at most a thirty-second
-of its time later than it could, and at most a day.
+Of several rules for an event the longest counts; a rule replaces the general age, be it longer or shorter. Times are
+rounded down to a granule, so that a rule gives the same answer for a while: an event expires at most 1/32 of its time
+later than it could, and at most a day.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def cutoff_ms(now_ms: int, keep_ms: int) -> int:
 
 
 @dataclass(frozen=True)
-class Keeping:
-    """What is too old at `now_ms`; `age_max_ms` None keeps all for ever that no rule means."""
+class AgePolicy:
+    """The rules at `now_ms`; with `age_max_ms` None, events that no rule means are kept for ever."""
 
     now_ms: int
     age_max_ms: int | None
@@ -57,24 +57,24 @@ class Keeping:
 
     @cached_property
     def expired(self) -> list[AddTombstone]:
-        """What is too old: an event that one of these means."""
+        """Conditions of which each event that is too old meets one."""
         return self._stones(self.age_max_ms, ())
 
     def hiding(self, holds: Iterable[Condition]) -> list[AddTombstone]:
-        """Return what has to be hidden while its logs stay, which is none without rules; held events are not."""
+        """Return the tombstones that hide expired events in logs that stay; none without rules, nor for held events."""
         if not self.rules:
             return []
         has_longer = self.age_max_ms is not None and any(rule.keep_ms > self.age_max_ms for rule in self.rules)
         return self._stones(self.age_max_ms if has_longer else None, tuple(holds))
 
     def _stones(self, age_max_ms: int | None, excepted: Sequence[Condition]) -> list[AddTombstone]:
-        made = [
+        stones = [
             self._stone(rule.keep_ms, _described(rule), _condition(rule), excepted)
             for rule in dict.fromkeys(self.rules)
         ]
         if age_max_ms is not None:
-            made.append(self._stone(age_max_ms, "age_max", Condition(), excepted))
-        return [stone for stone in made if stone.to_time_ms > 0]
+            stones.append(self._stone(age_max_ms, "age_max", Condition(), excepted))
+        return [stone for stone in stones if stone.to_time_ms > 0]
 
     def _stone(self, keep_ms: int, reason: str, condition: Condition, excepted: Sequence[Condition]) -> AddTombstone:
         longer = [_condition(rule) for rule in dict.fromkeys(self.rules) if rule.keep_ms > keep_ms]

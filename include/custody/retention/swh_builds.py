@@ -1,8 +1,8 @@
-"""Builds of the software tables that answer no longer: they go after the grace, or when the limit needs their room.
+"""Replaced builds of the software tables: they are removed after the grace, or when the limit needs their room.
 
-Earlier revisions of their catalog still list them. So, as with event logs, the floor is raised first: who asks for
-such a revision is told that it was pruned, and never finds a hole. What no revision lists is a build that goes on or
-was given up; it goes when nothing in it was touched for the grace, and never for want of room.
+Earlier revisions of their catalog still list them. So, as with event logs, the floor is raised first: a query for such
+a revision is refused, and never meets a missing file. A build that no revision lists is under way or was abandoned; it
+goes when nothing in it was touched for the grace, and never for want of room.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from custody.catalog import Catalog
 from custody.clock import Clock
 from custody.config import Settings
 from custody.retention.deletion import delete_revisions, keep_from
-from custody.retention.disk_usage import folder_bytes
+from custody.retention.disk_usage import allocated_folder_bytes
 from custody.swh.build import BUILDS
 from custody.swh.publishing import database_catalog, database_folder
 from custody.vfs import FileSystem
@@ -25,7 +25,7 @@ _REMOVING = ".removing-"
 
 
 def former_builds(settings: Settings, fs: FileSystem, clock: Clock, *, needs_room: bool) -> list[Path]:
-    """Return the folders of builds that may go now, and what is left of those that were going.
+    """Return the folders of builds that may go now, and the rest of those whose removal was interrupted.
 
     Args:
         settings: of the repository.
@@ -42,7 +42,7 @@ def former_builds(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
     replaced = {name: at_ms for name, (_, at_ms) in _replaced(catalog).items()}
     now = clock.now_ms()
     before = now - settings.retention.grace_ms
-    found = []
+    folders = []
     for name in names:
         if name.startswith(_REMOVING):
             is_former = True
@@ -51,10 +51,10 @@ def former_builds(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
         elif name in replaced:
             is_former = replaced[name] <= (now if needs_room else before)
         else:
-            # One without any file is about to begin.
+            # A build without any file is about to begin.
             is_former = max(_touched(fs, folder / name), default=now) <= before
-        found += [folder / name] if is_former else []
-    return found
+        folders += [folder / name] if is_former else []
+    return folders
 
 
 def remove_former(settings: Settings, fs: FileSystem, clock: Clock, *, needs_room: bool) -> tuple[int, int]:
@@ -66,15 +66,16 @@ def remove_former(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
     if not folders:
         return 0, 0
     catalog = database_catalog(settings, fs, clock)
-    catalog.settle()  # the one that replaced a build may be of a process that died before it was durable
+    catalog.settle()  # the transaction that replaced a build may come from a process that died before it was durable
     replaced = _replaced(catalog)
     revisions = [replaced[folder.name][0] for folder in folders if folder.name in replaced]
     if revisions:
         keep_from(catalog, max(revisions))
         delete_revisions(catalog)
-    size = sum(folder_bytes(fs, folder) for folder in folders)
+    size = sum(allocated_folder_bytes(fs, folder) for folder in folders)
     for folder in folders:
         gone = folder
+        # Renamed before it is deleted: a build under its own name is always whole.
         if not folder.name.startswith(_REMOVING):
             gone = folder.with_name(f"{_REMOVING}{uuid.uuid4().hex}")
             fs.rename(folder, gone)
@@ -85,16 +86,16 @@ def remove_former(settings: Settings, fs: FileSystem, clock: Clock, *, needs_roo
 
 
 def _replaced(catalog: Catalog) -> dict[str, tuple[int, int]]:
-    """By build, which kept revision took the last of its files out of the database, and when (ms since the epoch)."""
-    found: dict[str, tuple[int, int]] = {}
+    """Return, by build, the kept revision that removed the last of its files, and its time (ms since the epoch)."""
+    removals: dict[str, tuple[int, int]] = {}
     if catalog.load().revision < 0:
-        return found
+        return removals
     for transaction in catalog.timeline():
         for action in transaction.actions:
             if action.HasField("remove_file"):
                 name = Path(action.remove_file.path).parts[1]
-                found[name] = (transaction.revision, transaction.commit_time_ms)
-    return found
+                removals[name] = (transaction.revision, transaction.commit_time_ms)
+    return removals
 
 
 def _touched(fs: FileSystem, folder: Path) -> Iterator[int]:

@@ -1,8 +1,8 @@
-"""Contents go when no event speaks of them any more: how much room goes with which logs, and the deletion.
+"""Unused contents: how much room contents free with which logs, and their deletion.
 
-A resource claim is deleted as a whole, once no journal and no log that a kept revision lists speaks of any of its
-contents. So the events go first, in their own transaction, then their logs, then the contents. What a producer has
-stored and not yet told of is kept for `content.unused_minutes`.
+A resource claim is deleted as a whole, once no journal and no log that a kept revision lists refers to any of its
+contents. So the events go first, in their own transaction, then their logs, then the contents. A content that no event
+refers to yet is kept for `content.unused_minutes`: its producer may be about to send the event.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from custody.config import Settings
 from custody.errors import CustodyError, StorageError
 from custody.flow.content import OPEN_SECONDS_MAX, ResourceClaim, claims_on_disk, sections_of
 from custody.format.names import ContentPaths
-from custody.maintenance import all_references, in_journals, log_tables, open_file, references_of
-from custody.retention.candidates import Surveyed
-from custody.retention.disk_usage import file_bytes
+from custody.maintenance import all_references, log_claims, open_event_log, references_in_journals, references_of
+from custody.retention.candidates import ExpiryCandidates
+from custody.retention.disk_usage import allocated_file_bytes
+from custody.rollover import is_live
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
@@ -29,7 +30,7 @@ _WRITTEN_MS = int(2 * OPEN_SECONDS_MAX * 1000)
 
 
 class ContentUse:
-    """How many of the logs of a plan speak of each resource claim. Nothing is read before the first question.
+    """How many logs refer to each resource claim. Nothing is read before the first question.
 
     Args:
         settings: those of the repository.
@@ -38,14 +39,14 @@ class ContentUse:
         writers: all writers, as the plan looks at them.
     """
 
-    def __init__(self, settings: Settings, fs: FileSystem, clock: Clock, writers: Sequence[Surveyed]) -> None:
+    def __init__(self, settings: Settings, fs: FileSystem, clock: Clock, writers: Sequence[ExpiryCandidates]) -> None:
         self._settings = settings
         self._fs = fs
         self._clock = clock
         self._writers = writers
 
     def released(self, writer: str, path: str) -> int:
-        """Return the bytes of contents that go when a log goes too; ask once a log."""
+        """Count a log as gone, and return the bytes of contents that go with it; call it once a log."""
         size = 0
         for resource in self._claims.get((writer, path), ()) if self._removable else ():
             self._logs[resource] -= 1
@@ -55,23 +56,23 @@ class ContentUse:
 
     @cached_property
     def unused_bytes(self) -> int:
-        """The bytes of contents that no event speaks of and that go with the next pass."""
+        """The bytes of contents that no event refers to and that the next pass deletes."""
         return sum(size for resource, size in self._removable.items() if not self._logs[resource])
 
     @cached_property
     def _removable(self) -> dict[ResourceClaim, int]:
-        """Room of the files that may go as far as their age and the journals say; none when that cannot be told."""
+        """Room of the files that may go by their age and the journals; none when that cannot be known."""
         workspaces = [item.workspace for item in self._writers]
         if any(workspace.missing() for workspace in workspaces):
             return {}
         try:
-            pinned = {resource for workspace in workspaces for resource in in_journals(workspace)}
+            pinned = {resource for workspace in workspaces for resource in references_in_journals(workspace)}
             self._logs  # noqa: B018 - may fail too
         except CustodyError:
             return {}
         store = self._settings.store
         old = old_claims(workspaces, self._settings, self._clock)
-        return {item: file_bytes(self._fs, item.path(store)) for item in old if item not in pinned}
+        return {item: allocated_file_bytes(self._fs, item.path(store)) for item in old if item not in pinned}
 
     @cached_property
     def _claims(self) -> dict[tuple[str, str], frozenset[ResourceClaim]]:
@@ -79,7 +80,7 @@ class ContentUse:
         if not any(_has_contents(item.workspace.fs, store, item.workspace.writer) for item in self._writers):
             return {}
         return {
-            (item.workspace.writer, path): frozenset(references_of(log_tables(open_file(item.workspace, file))))
+            (item.workspace.writer, path): frozenset(references_of(log_claims(open_event_log(item.workspace, file))))
             for item in self._writers
             for path, file in item.state.files.items()
         }
@@ -90,24 +91,24 @@ class ContentUse:
 
 
 def drop_unused(workspaces: Sequence[Workspace], settings: Settings, fs: FileSystem, clock: Clock) -> tuple[int, int]:
-    """Delete the resource claims that no event speaks of and that are old enough; return how many, and their bytes.
+    """Delete the resource claims that no event refers to and that are old enough; return how many, and their bytes.
 
-    Durability: on return the deletions survive power loss. Can be done again from any crash.
+    Durability: on return the deletions survive power loss. Can be repeated after any crash.
 
     Raises:
-        CustodyError: an event cannot be read, so that nobody knows what it speaks of; nothing was deleted.
+        CustodyError: an event cannot be read, so nobody knows what it refers to; nothing was deleted.
     """
-    gone = unused_claims(workspaces, settings, clock)
+    unused = unused_claims(workspaces, settings, clock)
     size = 0
-    for resource in gone:
+    for resource in unused:
         path = resource.path(settings.store)
-        size += file_bytes(fs, path)
+        size += allocated_file_bytes(fs, path)
         fs.remove(path)
-    # Of all sections: a process that died may have removed files and not have made that durable.
+    # All sections are synced: a process that died may have removed files without making that durable.
     for workspace in workspaces:
         for container, section in sections_of(fs, settings.store, workspace.writer):
             fs.sync_directory(ContentPaths(settings.store, workspace.writer).section(container, section))
-    return len(gone), size
+    return len(unused), size
 
 
 def unused_claims(workspaces: Sequence[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:
@@ -118,21 +119,22 @@ def unused_claims(workspaces: Sequence[Workspace], settings: Settings, clock: Cl
 
 
 def old_claims(workspaces: Iterable[Workspace], settings: Settings, clock: Clock) -> list[ResourceClaim]:
-    """Return the resource claims that nobody appends to, and whose events would have come by now."""
-    found = []
+    """Return the resource claims that nobody appends to, and whose events would have arrived by now."""
+    old = []
     for workspace in workspaces:
         fs, writer = workspace.fs, workspace.writer
         kept_ms = int(settings.content.unused_minutes * _MINUTE_MS)
-        if workspace.is_held():
+        # A live writer may still append to younger files than this, whatever the setting says.
+        if is_live(fs, settings, writer):
             kept_ms = max(kept_ms, _WRITTEN_MS)
         before = clock.now_ms() - kept_ms
         for resource in claims_on_disk(fs, settings.store, writer):
             try:
                 if fs.modified_ms(resource.path(settings.store)) <= before:
-                    found.append(resource)
+                    old.append(resource)
             except StorageError:
-                continue  # gone in this moment
-    return found
+                continue  # it has just gone
+    return old
 
 
 def _has_contents(fs: FileSystem, store: Path, writer: str) -> bool:

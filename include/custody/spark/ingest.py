@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from custody.config import Settings
-from custody.errors import CustodyError, ExitCode
-from custody.landing import Interval, Landed
+from custody.errors import CustodyError
+from custody.landing import Interval, LandedFile
 from custody.repository import Repository
 from custody.repository.landing_ingest import ingest_landed, shares, waiting_files
 from custody.spark.environment import seconds_since_submit
@@ -75,7 +75,7 @@ _Reports = list[UnitReport]
 def _execute(settings_json: str, run_id: str | None, share: bytes) -> bytes:
     """Ingest one task's files in a Python worker; return their reports as JSON."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    files = msgspec.json.decode(share, type=list[Landed])
+    files = msgspec.json.decode(share, type=list[LandedFile])
     return msgspec.json.encode(ingest_landed(Repository(Settings.from_json(settings_json)), files, run_id))
 
 

@@ -15,8 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from custody.errors import CustodyError, ExitCode
-from custody.landing import instant
+from custody.errors import CustodyError
+from custody.landing import parse_instant
 from custody.lease import Attempt
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.batch_plan import BatchResult
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     started = time.monotonic()
     try:
-        until_ms = _milliseconds(instant(arguments.until)) if arguments.until else None
+        until_ms = _milliseconds(parse_instant(arguments.until)) if arguments.until else None
         repository = Repository.open(arguments.repository)
         attempt = Attempt.parse(arguments.attempt) if arguments.attempt else Attempt.new("spark")
         details, session_seconds = _work(repository, attempt, until_ms, take_over=arguments.take_over)

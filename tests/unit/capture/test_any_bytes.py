@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from custody.capture import Accepted, Context, Format, Outcome, Rejected, read_piece
 from custody.model import to_batch
-from tests.unit.capture.captured import LIMITS, one_of_each, read
+from tests.unit.capture.sample_inputs import LIMITS, one_of_each, read
 
 FORMATS = st.sampled_from([None, *Format])
 GOOD = one_of_each()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from custody.capture import Format, detect, detect_file
 from custody.capture.formats import DETECT_BYTES
-from tests.unit.capture.captured import (
+from tests.unit.capture.sample_inputs import (
     array,
     avro_file,
     dto,
@@ -24,7 +24,7 @@ from tests.unit.capture.captured import (
     payloads,
     run_event,
 )
-from tests.unit.capture.test_ngsi import LD, V1
+from tests.unit.capture.test_ngsi_events import LD, V1
 
 NAMES = {"runId": "1", "run": "2", "subscriptionId": "3", "data": "4", "provenanceEvents": "5", "job": "6"}
 CASES = [

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.capture import Accepted, Format, contradictions, is_same, told_anew
+from custody.capture import Accepted, Format, contradictions, harmless_differences, is_same
 from custody.capture.identity import digest_ordinal
 from custody.model import INT64_MAX, Event
-from tests.unit.capture.captured import Json, array, avro_file, dto, entity, notification, payloads, read
+from tests.unit.capture.sample_inputs import Json, array, avro_file, dto, entity, notification, payloads, read
 
 PARTS = st.lists(st.none() | st.text(max_size=5), max_size=4)
 
@@ -80,7 +80,7 @@ def test_every_format_of_nifi_may_tell_names_anew(source: str) -> None:
         one = msgspec.structs.replace(event_of(payloads(1)[0], Format.NIFI), source_format=source)
     other = msgspec.structs.replace(one, component_name="new", process_group_id=None, source_host="elsewhere")
     assert is_same(one, other)
-    assert told_anew(one, other) == ["component_name", "process_group_id", "source_host"]
+    assert harmless_differences(one, other) == ["component_name", "process_group_id", "source_host"]
     assert contradictions(one, msgspec.structs.replace(other, component_type="new")) == ["component_type"]
 
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.capture import Accepted, Context, Format, Limits, Place, Rejected, read_piece
-from custody.capture.avro import BLOCK_BYTES_MAX, compile_schema, decompress, read_long, read_record, write_long
+from custody.capture import Accepted, CaptureLimits, Context, Format, InputPlace, Rejected, read_piece
+from custody.capture.avro import BLOCK_BYTES_MAX, compile_schema, decompress, read_long, write_long
 from custody.errors import InvalidInputError
-from tests.unit.capture.captured import AVRO_SCHEMA, LIMITS, Json, array, avro_file, payloads, read
+from tests.unit.capture.sample_inputs import AVRO_SCHEMA, LIMITS, Json, array, avro_file, payloads, read
 
 EVENTS = payloads(20)
 REMOVED = {**EVENTS[0], "updatedAttributes": {"shade": None, "näme": "wärt"}, "eventOrdinal": 7}
@@ -82,7 +82,7 @@ def test_the_piece_of_a_record_can_be_read_again() -> None:
 
 def test_a_record_that_is_too_large_costs_itself_only() -> None:
     large = {**EVENTS[0], "details": "x" * 5000}
-    found = read(avro_file([EVENTS[1], large, EVENTS[2]]), limits=Limits(4096))
+    found = read(avro_file([EVENTS[1], large, EVENTS[2]]), limits=CaptureLimits(4096))
     assert [type(outcome) for outcome in found] == [Accepted, Rejected, Accepted]
     assert isinstance(found[1], Rejected)
     assert found[1].problem.code == "event-too-large"
@@ -93,7 +93,7 @@ def test_a_block_that_breaks_off_ends_the_file_at_its_place() -> None:
     for damage in (whole[: len(first) + 40], first + b"\x0a\x08abcd" + b"t" * 16 + whole[len(first) :]):
         found = read(damage)
         assert [type(outcome) for outcome in found] == 10 * [Accepted] + [Rejected]
-        assert found[-1].place == Place(10, len(first))
+        assert found[-1].place == InputPlace(10, len(first))
         assert found[-1].raw == damage[len(first) :]
 
 
@@ -101,7 +101,7 @@ def test_a_file_that_is_not_avro_is_rejected_whole() -> None:
     for data in (b"", b"[]", b"Obj\x01", b"Obj\x02" + b"x" * 100, avro_file(EVENTS)[:500]):
         [found] = read(data, Format.NIFI_AVRO)
         assert isinstance(found, Rejected)
-        assert (found.place, found.raw) == (Place(None, 0), data)
+        assert (found.place, found.raw) == (InputPlace(None, 0), data)
         assert "expected an Avro file of provenance events" in found.problem.message
 
 
@@ -136,7 +136,7 @@ def test_a_block_that_claims_terabytes_is_refused_before_it_is_read() -> None:
     [*accepted, last] = read(good + write_long(5) + write_long(1 << 42) + b"x" * 50)
     assert len(accepted) == len(EVENTS)
     assert isinstance(last, Rejected)
-    assert last.place == Place(len(EVENTS), len(good))
+    assert last.place == InputPlace(len(EVENTS), len(good))
     assert f"expected a block of at most {BLOCK_BYTES_MAX} bytes, got {1 << 42}" in last.problem.message
 
 
@@ -152,6 +152,6 @@ def test_logical_types_are_left_as_numbers_and_bytes_become_hex() -> None:
         {"type": "bytes", "logicalType": "decimal", "precision": 4},
     ]
     fields = [{"name": f"x{number}", "type": kind} for number, kind in enumerate(types)]
-    schema = compile_schema(json.dumps({"type": "record", "name": "r", "fields": fields}).encode())
-    record = read_record(schema, io.BytesIO(write_long(5) + write_long(2) + b"\x01\xff"))
+    read_record = compile_schema(json.dumps({"type": "record", "name": "r", "fields": fields}).encode())
+    record = read_record(io.BytesIO(write_long(5) + write_long(2) + b"\x01\xff"))
     assert record == {"x0": 5, "x1": "01ff"}

@@ -12,7 +12,7 @@ from custody.capture.nifi_json import event_from_json
 from custody.capture.values import format_time
 from custody.errors import InvalidInputError
 from custody.model import EventType, check_event
-from tests.unit.capture.documents import KINDS, NODE, document
+from tests.unit.capture.json_documents import KINDS, NODE, document
 
 REQUIRED = ["eventOrdinal", "eventType", "timestampMillis", "componentId", "componentType", "entityId", "entitySize"]
 OPTIONAL = [key for key in document("SEND") if key not in REQUIRED]

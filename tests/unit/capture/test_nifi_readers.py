@@ -13,7 +13,7 @@ from custody.capture import Accepted, event_to_json
 from custody.capture.nifi_json import KEYS, event_from_bytes, event_from_json
 from custody.errors import InvalidInputError
 from custody.sample import SampleOptions, sample_events
-from tests.unit.capture.captured import Json, array, payloads, read
+from tests.unit.capture.sample_inputs import Json, array, payloads, read
 
 EVENTS = payloads(30)
 VALUES = (

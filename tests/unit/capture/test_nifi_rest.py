@@ -11,7 +11,7 @@ from custody.capture import Accepted, Format, Rejected
 from custody.capture.values import parse_shown
 from custody.errors import InvalidInputError
 from custody.model import ContentClaim, Event
-from tests.unit.capture.captured import array, dto, lines, read
+from tests.unit.capture.sample_inputs import array, dto, lines, read
 
 
 def event_of(document: object) -> Event:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.capture import Accepted, Outcome, Place, Rejected, read_file
-from tests.unit.capture.documents import KINDS, document
+from custody.capture import Accepted, InputPlace, Outcome, Rejected, read_file
+from tests.unit.capture.json_documents import KINDS, document
 
 EVENT_BYTES_MAX = 1 << 20
 DOCUMENTS = [document(kind) for kind in KINDS]
@@ -44,7 +44,7 @@ def test_places_are_right_whatever_space_lies_between(elements: list[bytes], spa
         data += raw + next(gap)
     data += b"]"
     outcomes = read(data)
-    assert [outcome.place for outcome in outcomes] == [Place(n, offset) for n, offset in enumerate(offsets)]
+    assert [outcome.place for outcome in outcomes] == [InputPlace(n, offset) for n, offset in enumerate(offsets)]
     assert [outcome.raw for outcome in outcomes] == elements
 
 
@@ -87,7 +87,7 @@ def test_a_bad_element_costs_itself_only(element: bytes, code: str) -> None:
     assert isinstance(before, Accepted)
     assert isinstance(after, Accepted)
     assert isinstance(bad, Rejected)
-    assert (bad.problem.code, bad.place, bad.raw) == (code, Place(1, 2 + len(RAW[0])), element)
+    assert (bad.problem.code, bad.place, bad.raw) == (code, InputPlace(1, 2 + len(RAW[0])), element)
     assert str(bad.place) == f"event 1 at byte {2 + len(RAW[0])}"
 
 

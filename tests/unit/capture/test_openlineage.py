@@ -11,7 +11,7 @@ import pytest
 from custody.capture import Accepted, Format, Rejected, dataset_uuid
 from custody.lineage import Lineage, trace
 from custody.model import Event, EventType
-from tests.unit.capture.captured import Json, array, dataset, lines, read, run_event
+from tests.unit.capture.sample_inputs import Json, array, dataset, lines, read, run_event
 
 SEED, TREE = dataset_uuid("lake://east", "seed"), dataset_uuid("lake://east", "tree")
 

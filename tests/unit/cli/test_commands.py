@@ -21,7 +21,7 @@ from custody.errors import (
 from custody.repository import Repository
 from tests.docs.update import commands
 from tests.support import append, event, flipped, run_steps, sample, write_samples
-from tests.unit.capture.documents import document
+from tests.unit.capture.json_documents import document
 
 
 def run(root: Path | None, *arguments: object) -> Result:

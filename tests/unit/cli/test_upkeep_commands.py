@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from custody.cli.main import cli
 from tests.support import files_below
-from tests.unit.maintenance.damaged import STORE, Sample, build, flip
+from tests.unit.maintenance.damaged_samples import STORE, Sample, build, flip
 
 
 @pytest.fixture(scope="module")

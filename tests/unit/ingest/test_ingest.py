@@ -11,7 +11,7 @@ from custody.errors import InvalidInputError, NotFoundError
 from custody.model import Event
 from custody.repository import FileReport, Repository
 from tests.support import run_steps, unnumbered, write_samples
-from tests.unit.capture.documents import KINDS, document
+from tests.unit.capture.json_documents import KINDS, document
 
 
 def write(path: Path, *documents: dict[str, object]) -> Path:

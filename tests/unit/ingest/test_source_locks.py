@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from custody.capture import Accepted, Context, Format, Limits, read_stream
+from custody.capture import Accepted, CaptureLimits, Context, Format, read_stream
 from custody.clock import ManualClock
 from custody.config import Settings
 from custody.errors import LockedError, StorageError
@@ -208,7 +208,7 @@ def test_events_that_another_process_stored_survive_power_loss(tmp_path: Path, m
 
 def _read(path: Path) -> list[Event]:
     """The events of a file, as an ingest reads them."""
-    limits = Limits(event_bytes_max=1 << 20, file_bytes_max=1 << 30)
+    limits = CaptureLimits(event_bytes_max=1 << 20, file_bytes_max=1 << 30)
     context = Context(ONE, received_ms=int(path.stat().st_mtime * 1000))
     with path.open("rb", buffering=0) as stream:
         found = list(read_stream(stream, limits, format=Format.NIFI, context=context))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from custody.config import date_parts
 from custody.errors import ConfigurationError, CorruptionError, FormatVersionError, InvalidInputError
 from custody.format.checked_json import with_checksum
-from custody.landing import Interval, Landed, Ledger, Taken, folders_of, landed_files
+from custody.landing import Interval, LandedFile, LandingLedger, LedgerEntry, folders_of, landed_files
 from custody.repository import Repository
 from custody.repository.landing_ingest import ingest_landed, shares, waiting_files
 from custody.sample import SampleOptions, sample_files
@@ -92,7 +92,7 @@ def test_a_file_waits_until_it_is_whole_and_until_it_was_taken(tmp_path: Path) -
         (path.parent / name).write_text("[]")
     interval = Interval(NOON, NOON + HOUR)
 
-    def seen(now_ms: int) -> list[Landed]:
+    def seen(now_ms: int) -> list[LandedFile]:
         return landed_files(PosixFileSystem(), repository.settings, interval, now_ms)
 
     written = path.stat().st_mtime_ns // 1_000_000
@@ -167,8 +167,8 @@ def test_when_no_slot_comes_free_every_file_says_so_and_waits(tmp_path: Path) ->
 
 
 def test_files_are_dealt_out_by_their_size_in_their_order() -> None:
-    def file(name: str, size: int) -> Landed:
-        return Landed(file=name, bytes=size, modified_ms=0, is_quiet=True, taken=None)
+    def file(name: str, size: int) -> LandedFile:
+        return LandedFile(file=name, bytes=size, modified_ms=0, is_quiet=True, taken=None)
 
     files = [file("a", 10), file("b", 70), file("c", 20), file("d", 40)]
     assert [[item.path.name for item in share] for share in shares(files, 2)] == [["b"], ["a", "c", "d"]]
@@ -183,7 +183,7 @@ def test_a_damaged_entry_of_the_ledger_is_named_and_what_to_do(tmp_path: Path) -
     interval = Interval(NOON, NOON + HOUR)
     [file] = waiting_files(repository, interval)
     ingest_landed(repository, [file], None)
-    entry = Ledger(PosixFileSystem(), repository.settings.landed).path(file.path)
+    entry = LandingLedger(PosixFileSystem(), repository.settings.landed).path(file.path)
     written = entry.read_bytes()
     entry.write_bytes(b"{")
     with pytest.raises(CorruptionError, match="Remove it"):
@@ -200,8 +200,8 @@ def test_a_damaged_entry_of_the_ledger_is_named_and_what_to_do(tmp_path: Path) -
 
 def test_the_page_of_the_format_says_its_keys_and_where_an_entry_lies(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs/formats/ledger.md").read_text()
-    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [*Taken.__struct_fields__, "checksum"]
-    path = Ledger(PosixFileSystem(), tmp_path).path(Path("/landing/2026-11-10/07/part-1.json"))
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [*LedgerEntry.__struct_fields__, "checksum"]
+    path = LandingLedger(PosixFileSystem(), tmp_path).path(Path("/landing/2026-11-10/07/part-1.json"))
     digest = hashlib.sha256(b"/landing/2026-11-10/07/part-1.json").hexdigest()[:32]
     assert path == tmp_path / digest[:2] / f"{digest}.json"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.maintenance.damaged import Sample, build
+from tests.unit.maintenance.damaged_samples import Sample, build
 
 
 @pytest.fixture(scope="session")

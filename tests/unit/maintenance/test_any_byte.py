@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from custody.eventlog import StagedLog
 from custody.maintenance.findings import damages
-from tests.unit.maintenance.damaged import Sample, flip
+from tests.unit.maintenance.damaged_samples import Sample, flip
 
 WITHOUT_MEANING = ("custody.toml", "LOCK", ".statistics.parquet")
 BLOCK_EVENTS_MAX = 20

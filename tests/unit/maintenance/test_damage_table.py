@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from custody.landing import Ledger, Taken
+from custody.landing import LandingLedger, LedgerEntry
 from custody.lease import Attempt
-from custody.maintenance.findings import KINDS, Level
-from custody.maintenance.repair import ORDER
-from custody.repository import EventSelection
+from custody.maintenance.findings import FINDING_KINDS, Level
+from custody.maintenance.repair import ACTION_ORDER
+from custody.repository import Meant
 from custody.workspace import rollover_lease
 from tests.docs.pages import read, table
 from tests.support import event
-from tests.unit.maintenance.damaged import STORE, Damage, Sample, cut, flip, swap
+from tests.unit.maintenance.damaged_samples import STORE, Damage, Sample, cut, flip, swap
 
 LEVELS = list(Level)
 
@@ -41,9 +41,9 @@ def _block(sample: Sample, number: int = 0) -> tuple[Path, int]:
     """A log and the place of a byte in the middle of one of its blocks."""
     log = sample.logs()[1]
     found = sample.workspace().catalog.load().files[str(log.relative_to(sample.root / STORE))]
-    from custody.maintenance.rewriting import open_file
+    from custody.maintenance.rewriting import open_event_log
 
-    block = open_file(sample.workspace(), found).toc.blocks[number]
+    block = open_event_log(sample.workspace(), found).toc.blocks[number]
     return log, int(block["offset"]) + int(block["length"]) // 2
 
 
@@ -162,10 +162,10 @@ def _copy_of_forgotten(sample: Sample) -> Path:
 
 
 def _entry_of_ledger(sample: Sample) -> Path:
-    taken = Taken(
+    taken = LedgerEntry(
         file="a.json", bytes=1, modified_ms=1, writer="main", read=1, stored=1, repeated=0, rejected=0, taken_ms=2
     )
-    Ledger(sample.fs, sample.root / "landed").add(Path("/landing/a.json"), taken)
+    LandingLedger(sample.fs, sample.root / "landed").add(Path("/landing/a.json"), taken)
     return _first(sample, "landed/*/*.json")
 
 
@@ -331,9 +331,9 @@ def test_the_table_of_the_documentation_has_these_rows() -> None:
         assert ("--accept-loss" in row[4]) == case.accept_loss, row
         assert not (row[3] == "nothing" and case.lost), row
         named = row[4].partition(":")[0].partition(",")[0]
-        assert named in ORDER or named.startswith("none"), row
+        assert named in ACTION_ORDER or named.startswith("none"), row
 
 
 def test_every_kind_is_in_the_documentation() -> None:
     text = read("damage.md")
-    assert not [kind for kind in KINDS if f"`{kind}`" not in text]
+    assert not [kind for kind in FINDING_KINDS if f"`{kind}`" not in text]

@@ -15,8 +15,8 @@ import pytest
 
 from custody.maintenance.findings import Finding, damages
 from tests.support import flipped
-from tests.unit.maintenance.damaged import Sample
-from tests.unit.maintenance.every_file import add_all, has_meaning, kind_of, looked_at, piece_of
+from tests.unit.maintenance.damaged_samples import Sample
+from tests.unit.maintenance.sample_with_every_file import add_all, has_meaning, kind_of, looked_at, piece_of
 
 SMALL_BYTES = 2048
 KINDS_MIN = 30

@@ -19,12 +19,12 @@ from custody.catalog import live_groups
 from custody.errors import CustodyError
 from custody.journal import JournalFile, decode_state
 from custody.lease import Attempt
-from custody.maintenance.findings import KINDS
+from custody.maintenance.findings import FINDING_KINDS
 from custody.recovery import recover
 from custody.workspace import rollover_lease
 from tests.support import files_below
-from tests.unit.maintenance.damaged import Sample
-from tests.unit.maintenance.every_file import add_all, has_meaning, kind_of
+from tests.unit.maintenance.damaged_samples import Sample
+from tests.unit.maintenance.sample_with_every_file import add_all, has_meaning, kind_of
 
 MADE_AGAIN = re.compile(
     r".*/(index/.*|staging/.*|leases/.*|[^/]*\.toc|newest-checkpoint|[^/]*\.statistics\.parquet|LOCK)|maintenance/.*"
@@ -104,7 +104,7 @@ def check(sample: Sample, folder: Path, path: Path, damage: str, seed: int) -> N
         assert not owed, f"{damage} {inner}: no copy of {owed}"
     left = {item.kind for item in copy.damage()}
     assert answered(copy) is not None, f"{damage} {inner}: nothing is given out any more"
-    assert all(not KINDS[kind].repair.startswith("it is moved aside") for kind in left), left
+    assert all(not FINDING_KINDS[kind].repair.startswith("it is moved aside") for kind in left), left
     missing = set(allowed) - set(answered(copy) or {})
     assert not missing or speaks_of_loss(copy) or is_traceless(inner, damage), f"{damage} {inner}: nobody tells"
 

@@ -12,15 +12,15 @@ from custody.catalog import prune
 from custody.config import load_settings
 from custody.errors import LockedError, NotFoundError
 from custody.index import build_shard
-from custody.maintenance.findings import KINDS, Finding, Level, damages
+from custody.maintenance.findings import FINDING_KINDS, Finding, Level, damages
 from custody.maintenance.repair import repair_journals, repair_logs
-from custody.maintenance.rewriting import open_file
-from custody.maintenance.verification.check_ids import without
+from custody.maintenance.rewriting import open_event_log
+from custody.maintenance.verification.check_ids import subtract_ranges
 from custody.model import Event, to_batch, to_events
 from custody.repository import EventSelection
 from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
-from tests.unit.maintenance.damaged import STORE, Sample, flip
+from tests.unit.maintenance.damaged_samples import STORE, Sample, flip
 
 
 def _step(sample: Sample, name: str) -> None:
@@ -46,7 +46,7 @@ def test_a_shard_that_answers_otherwise_than_its_logs_is_found_by_comparing(samp
     workspace = sample.workspace()
     state = workspace.catalog.load()
     shard = state.shards[min(state.shards)]
-    log = open_file(workspace, state.files[shard.log_paths[0]])
+    log = open_event_log(workspace, state.files[shard.log_paths[0]])
     events = [msgspec.structs.replace(item, event_type="DROP") for item in to_events(log.read())]
     shutil.rmtree(workspace.shard_path(shard))
     build_shard(PosixFileSystem(), workspace.shard_path(shard), _table(events), workspace.settings.index.attributes)
@@ -114,7 +114,7 @@ def test_what_is_gone_meanwhile_needs_no_repair(sample: Sample) -> None:
     with pytest.raises(NotFoundError, match="Nothing is left to do"):
         repair_logs.rewrite(workspace, "data/2026-03-02/events/00000000000000000999.parquet")
     with pytest.raises(NotFoundError, match="Nothing is left to do"):
-        repair_journals.rebuild(workspace, "nothing")
+        repair_logs.rebuild_index_shard(workspace, "nothing")
     with pytest.raises(NotFoundError, match="Nothing is left to do"):
         repair_journals.roll_over(workspace, 999)
 
@@ -129,11 +129,11 @@ def test_a_staged_unit_whose_journals_are_gone_is_not_removed(sample: Sample) ->
 
 
 def test_ids_without_known_ones() -> None:
-    assert without([(0, 9)], [(3, 4), (9, 20)]) == [(0, 2), (5, 8)]
-    assert without([(0, 9), (20, 21)], [(0, 30)]) == []
-    assert without([(5, 5)], [(4, 4), (6, 6)]) == [(5, 5)]
+    assert subtract_ranges([(0, 9)], [(3, 4), (9, 20)]) == [(0, 2), (5, 8)]
+    assert subtract_ranges([(0, 9), (20, 21)], [(0, 30)]) == []
+    assert subtract_ranges([(5, 5)], [(4, 4), (6, 6)]) == [(5, 5)]
 
 
 def test_a_kind_of_a_newer_custody_is_shown_all_the_same() -> None:
     found = Finding(kind="of-tomorrow", path="p", message="m")
-    assert found.document()["severity"] == KINDS["unreadable"].severity == "damage"
+    assert found.document()["severity"] == FINDING_KINDS["unreadable"].severity == "damage"

@@ -13,25 +13,25 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.maintenance.findings import Finding, damages
 from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS, MaintenanceReport, MaintenanceUnit
 from custody.maintenance.scrub import (
-    DAY_MS,
+    _DAY_MS,
     FINDINGS_MAX,
-    NAME,
-    Round,
-    Scrub,
-    Slice,
-    advance,
+    SCRUB_FILE,
+    ScrubRound,
+    ScrubSlice,
+    ScrubState,
     decode_scrub,
     encode_scrub,
-    is_behind,
+    is_scrub_behind,
     next_slice,
     read_scrub,
+    save_progress,
     scrub_once,
 )
-from custody.maintenance.verification import Piece
+from custody.maintenance.verification import CheckUnit
 from custody.vfs import PosixFileSystem
 from custody.workspace import UnitReport, Workspace
 from tests.support import flipped
-from tests.unit.maintenance.damaged import NOW_MS, Sample, flip
+from tests.unit.maintenance.damaged_samples import NOW_MS, Sample, flip
 
 FS = PosixFileSystem()
 
@@ -42,14 +42,14 @@ def _settings(sample: Sample, days: float = 5, bytes_per_run: int = 1 << 30) -> 
     return load_settings(sample.root)
 
 
-def _daily(settings: Settings, clock: ManualClock, runs_max: int = 100) -> list[Scrub]:
+def _daily(settings: Settings, clock: ManualClock, runs_max: int = 100) -> list[ScrubState]:
     """Run once a day until the round is over."""
     seen = []
     for _ in range(runs_max):
         seen.append(scrub_once(settings, FS, clock))
         if seen[-1].former is not None:
             return seen
-        clock.advance(DAY_MS)
+        clock.advance(_DAY_MS)
     raise AssertionError("the round does not end")
 
 
@@ -69,7 +69,7 @@ def test_a_daily_run_reads_everything_once_in_the_days_that_are_set(sample: Samp
 def test_a_run_that_was_left_out_is_made_up_for(sample: Sample) -> None:
     settings, clock = _settings(sample, days=5), ManualClock(NOW_MS)
     first = scrub_once(settings, FS, clock)
-    clock.advance(4 * DAY_MS)
+    clock.advance(4 * _DAY_MS)
     assert scrub_once(settings, FS, clock).former is not None
     assert first.former is None
 
@@ -81,7 +81,9 @@ def test_a_run_reads_no_more_than_is_allowed_and_says_when_that_is_too_little(sa
     for item in _daily(settings, clock)[:-1]:
         assert item.current.bytes - before <= 40_000 + largest
         before = item.current.bytes
-        assert is_behind(settings, item, clock.now_ms()) == (clock.now_ms() > item.current.started_ms + DAY_MS // 2)
+        assert is_scrub_behind(settings, item, clock.now_ms()) == (
+            clock.now_ms() > item.current.started_ms + _DAY_MS // 2
+        )
 
 
 def test_what_is_found_is_kept_until_a_later_round_finds_it_no_more(sample: Sample) -> None:
@@ -117,14 +119,16 @@ def test_a_second_run_goes_on_where_the_first_was_killed(sample: Sample, monkeyp
 def test_of_two_runs_at_once_one_counts(sample: Sample) -> None:
     settings, clock = _settings(sample), ManualClock(NOW_MS)
     _, begun = next_slice(settings, FS, clock)
-    first = advance(settings, FS, clock, begun, begun.pieces, (), is_end=False)
-    assert advance(settings, FS, clock, begun, begun.pieces, (), is_end=False) == first == read_scrub(settings, FS)
+    first = save_progress(settings, FS, clock, begun, begun.pieces, (), is_end=False)
+    assert (
+        save_progress(settings, FS, clock, begun, begun.pieces, (), is_end=False) == first == read_scrub(settings, FS)
+    )
 
 
 def test_a_damaged_file_of_the_scrub_is_told_and_begins_a_new_round(sample: Sample) -> None:
     settings, clock = _settings(sample), ManualClock(NOW_MS)
     scrub_once(settings, FS, clock, bytes_max=1)
-    path = settings.maintenance_folder / NAME
+    path = settings.maintenance_folder / SCRUB_FILE
     good = path.read_bytes()
     for bit in range(8 * len(good)):
         with pytest.raises((CorruptionError, FormatVersionError)):
@@ -137,9 +141,9 @@ def test_a_damaged_file_of_the_scrub_is_told_and_begins_a_new_round(sample: Samp
 
 def test_the_file_does_not_grow_without_bounds() -> None:
     finding = Finding(kind="log-missing", path="a", message="b")
-    made = Round().with_found((), [finding] * (FINDINGS_MAX + 7))
+    made = ScrubRound().with_found((), [finding] * (FINDINGS_MAX + 7))
     assert (len(made.findings), made.left_out) == (FINDINGS_MAX, 7)
-    scrub = Scrub(current=made, after="x", last_run_ms=3)
+    scrub = ScrubState(current=made, after="x", last_run_ms=3)
     assert decode_scrub(encode_scrub(scrub), "here") == scrub
 
 
@@ -189,10 +193,10 @@ def test_the_other_steps_do_what_waits(sample: Sample) -> None:
 
 
 def test_a_slice_names_its_round_and_place() -> None:
-    assert Slice(1, "a", (Piece("log", "main", "x", 3),), True).pieces[0].key == "main/4/x"
+    assert ScrubSlice(1, "a", (CheckUnit("log", "main", "x", 3),), True).pieces[0].key == "main/4/x"
 
 
 def test_the_folder_of_the_scrub_is_no_orphan(sample: Sample) -> None:
     scrub_once(load_settings(sample.root), FS, ManualClock(NOW_MS))
     assert not sample.verify().findings
-    assert Path(sample.root / "maintenance" / NAME).is_file()
+    assert Path(sample.root / "maintenance" / SCRUB_FILE).is_file()

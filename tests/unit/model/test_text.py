@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from custody.cli.main import cli
 from custody.errors import ConfigurationError, InvalidInputError
 from custody.format.names import name_as_text, text_as_name
-from custody.landing import Interval, Landed, instant
+from custody.landing import Interval, LandedFile, parse_instant
 from custody.model import ContentClaim, Event, require_text, require_valid, to_batch
 from custody.repository import Component, EventSelection, Repository, SlotWriter
 from custody.repository.landing_ingest import ingest_landed, waiting_files
@@ -173,10 +173,10 @@ def test_a_landed_file_of_any_name_is_taken_once(odd_file: Path, tmp_path: Path)
     Repository.create(root)
     (root / "custody.toml").write_text(f'[landing]\nfolder = "{odd_file.parent}"\nquiet_seconds = 0\n')
     repository = Repository.open(root)
-    interval = Interval(instant("2026-03-01T00:00"), instant("2026-03-01T01:00"))
+    interval = Interval(parse_instant("2026-03-01T00:00"), parse_instant("2026-03-01T01:00"))
     [landed] = waiting_files(repository, interval)
     again = json.loads(json.dumps({"file": landed.file}))["file"]
-    assert Landed(file=again, bytes=0, modified_ms=0, is_quiet=True, taken=None).path == odd_file
+    assert LandedFile(file=again, bytes=0, modified_ms=0, is_quiet=True, taken=None).path == odd_file
     [report] = ingest_landed(repository, [landed], "run")
     assert (report.events, report.error) == (20, None)
     assert waiting_files(repository, interval) == []

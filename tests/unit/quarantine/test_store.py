@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from custody.errors import CorruptionError, NotFoundError
-from custody.quarantine import Entry, Quarantine
+from custody.quarantine import Quarantine, QuarantineEntry
 from custody.vfs import PosixFileSystem
 from tests.support import files_below
 
@@ -20,7 +20,7 @@ def quarantine(tmp_path: Path) -> Quarantine:
     return Quarantine(PosixFileSystem(), tmp_path / "quarantine")
 
 
-def add(quarantine: Quarantine, raw: bytes = RAW, **changes: Any) -> Entry:
+def add(quarantine: Quarantine, raw: bytes = RAW, **changes: Any) -> QuarantineEntry:
     values: dict[str, Any] = {
         "severity": "error",
         "code": "not-json",

@@ -14,9 +14,9 @@ from custody.clock import ManualClock
 from custody.config import Settings
 from custody.config.sections import RetentionSection
 from custody.format.names import event_log_path, toc_path
-from custody.retention import Plan, choose, mark, measure
-from custody.retention.candidates import Surveyed
-from custody.retention.disk_usage import allocated
+from custody.retention import RetentionPlan, choose_expired, mark_expired, measure_disk
+from custody.retention.candidates import ExpiryCandidates
+from custody.retention.disk_usage import allocated_bytes
 from custody.retention.rules import cutoff_ms
 from custody.vfs.memory import MemoryFileSystem
 from custody.workspace import Workspace
@@ -85,7 +85,7 @@ def naive(found: list[Log], used: int, age_max_ms: int | None, percent: int) -> 
     why = [(log.writer, log.path, "age") for log in gone]
 
     def left() -> int:
-        return used - sum(allocated(log.size) + allocated(100) for log in gone)
+        return used - sum(allocated_bytes(log.size) + allocated_bytes(100) for log in gone)
 
     if used <= LIMIT:
         return why
@@ -102,17 +102,17 @@ def naive(found: list[Log], used: int, age_max_ms: int | None, percent: int) -> 
     return why
 
 
-def plan_of(fs: MemoryFileSystem, found: list[Log], settings: Settings) -> Plan:
+def plan_of(fs: MemoryFileSystem, found: list[Log], settings: Settings) -> RetentionPlan:
     held = {(log.writer, log.path) for log in found if log.is_held}
 
-    def holders(self: Surveyed, file: AddFile) -> tuple[str, ...]:
+    def holders(self: ExpiryCandidates, file: AddFile) -> tuple[str, ...]:
         # The logs have no events that a hold could mean; tests/behaviour holds real ones.
         return ("case",) if (self.workspace.writer, file.path) in held else ()
 
     workspaces = Workspace.all(settings, fs)
-    with patch.object(Surveyed, "holders", holders):
-        choice = choose(settings, fs, ManualClock(NOW_MS), workspaces)
-        mark(choice)
+    with patch.object(ExpiryCandidates, "holders", holders):
+        choice = choose_expired(settings, fs, ManualClock(NOW_MS), workspaces)
+        mark_expired(choice)
     return choice.plan
 
 
@@ -125,7 +125,7 @@ def test_the_plan_is_the_naive_one_and_what_is_marked_is_the_plan(
     limit = LIMIT if is_limited else None
     section = RetentionSection(age_max=age, bytes_max=limit, purge_percent=percent)
     settings = Settings.model_validate({"root": ROOT}).model_copy(update={"retention": section})
-    used = measure(settings, fs).total_bytes
+    used = measure_disk(settings, fs).total_bytes
     plan = plan_of(fs, found, settings)
     expected = naive(found, used if is_limited else 0, None if age_max is None else age_max * DAY_MS, percent)
     assert [(log.writer, log.path, log.why) for log in plan.expiring] == expected

@@ -1,7 +1,18 @@
-"""Room `maintenance`, repair: check first, say what would be done, do it when asked, keep what was done."""
+"""Room `maintenance`, repair: verify, plan the actions, do them on request, report what was done.
 
-from custody.maintenance.repair.actions import Action
-from custody.maintenance.repair.executor import ORDER, Repaired, plan_repair, repair
-from custody.maintenance.repair.repair_catalog import coming_logs, refuse_more
+`executor` plans and does; a `repair_*` module holds the actions on one kind of file, as `check_*` holds its checks.
+"""
 
-__all__ = ["ORDER", "Action", "Repaired", "coming_logs", "plan_repair", "refuse_more", "repair"]
+from custody.maintenance.repair.actions import RepairAction
+from custody.maintenance.repair.executor import ACTION_ORDER, RepairReport, plan_repairs, repair_repository
+from custody.maintenance.repair.repair_catalog import require_accepted, unpublished_logs
+
+__all__ = [
+    "ACTION_ORDER",
+    "RepairAction",
+    "RepairReport",
+    "plan_repairs",
+    "repair_repository",
+    "require_accepted",
+    "unpublished_logs",
+]

@@ -1,4 +1,4 @@
-"""What a repair would do, and what became of it; and what several kinds of repair share."""
+"""The action of a repair with its outcome, and two things that many actions do: note a loss, keep damaged bytes."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import msgspec
 
 from custody import quarantine
 from custody.catalog import AddLoss
-from custody.quarantine import Entry
+from custody.quarantine import QuarantineEntry
 from custody.workspace import Workspace
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to do; `outcome` and `error` say what became of it, both None when it was not done."""
+class RepairAction(msgspec.Struct, frozen=True, kw_only=True):
+    """One action; `outcome` or `error` say what became of it, both are None when it was not done."""
 
     what: str
     writer: str | None
     target: str
-    """A path, a name, a revision: what it is done to."""
+    """A path, a name or a revision."""
     reason: str
     events: int = 0
-    """How many events are given up by it."""
+    """How many events it gives up."""
     accept_loss: bool = False
-    """Whether it is done only when asked for with --accept-loss."""
+    """Whether it is done only with --accept-loss."""
     outcome: str | None = None
     error: str | None = None
 
     @property
     def key(self) -> tuple[str, str | None, str]:
-        """What tells it from other actions."""
+        """Identifies the action in a plan."""
         return self.what, self.writer, self.target
 
 
-def loss(ranges: Sequence[tuple[int, int]], events: int, path: str, reason: str, now_ms: int) -> AddLoss:
-    """Return what the catalog is told of lost events; `ranges` are runs of ids, first and last."""
+def loss_action(ranges: Sequence[tuple[int, int]], events: int, path: str, reason: str, now_ms: int) -> AddLoss:
+    """Return the entry that tells the catalog of lost events; `ranges` are runs of ids, first and last."""
     return AddLoss(
         id=uuid.uuid4().bytes,
         firsts=[first for first, _ in ranges],
@@ -47,8 +47,10 @@ def loss(ranges: Sequence[tuple[int, int]], events: int, path: str, reason: str,
     )
 
 
-def keep_evidence(workspace: Workspace, data: bytes, *, code: str, message: str, path: str, offset: int) -> Entry:
-    """Put bytes that cannot be read into the quarantine, durably; those that are there already stay as they are."""
+def quarantine_bytes(
+    workspace: Workspace, data: bytes, *, code: str, message: str, path: str, offset: int
+) -> QuarantineEntry:
+    """Put unreadable bytes into the quarantine, durably; the same bytes are kept once."""
     return quarantine.keep_evidence(
         workspace.fs,
         workspace.settings.quarantine,

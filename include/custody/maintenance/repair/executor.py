@@ -1,9 +1,8 @@
-"""From what was found wrong to what would mend it. Nothing is changed here.
+"""Repair: findings become actions, and actions are done one after the other and reported.
 
-Doing what was planned, one action after the other, and keeping a report of it in the folder of runs.
-
-Each action can be done again, and each leaves what a second repair goes on from. After a round everything is looked at
-again, because one repair shows what the damage before it hid.
+`plan_repairs` looks at everything and changes nothing. `repair_repository` does what was planned and keeps a report in
+the folder of runs. Each action can be repeated, and each leaves what a second repair goes on from. After a round
+everything is looked at again, because one repair uncovers damage that another one hid.
 """
 
 from __future__ import annotations
@@ -20,40 +19,43 @@ from custody.clock import Clock
 from custody.config import Settings
 from custody.errors import CustodyError
 from custody.maintenance.findings import Finding, Level
-from custody.maintenance.repair import repair_catalog, repair_contents, repair_journals, repair_logs
-from custody.maintenance.repair.actions import Action
-from custody.maintenance.repair.repair_catalog import chain_plan
+from custody.maintenance.repair import repair_catalog, repair_contents, repair_journals, repair_logs, repair_records
+from custody.maintenance.repair.actions import RepairAction
+from custody.maintenance.repair.repair_catalog import plan_chain_repair
 from custody.maintenance.repair.repair_logs import source_of
 from custody.maintenance.verification import verify_repository
 from custody.maintenance.verification.check_logs import damaged_blocks
 from custody.vfs import FileSystem
 from custody.workspace import StepReport, UnitReport, Workspace, write_report
 
-ORDER = (
-    "mend-catalog",
-    "set-object-aside",
-    "note-history",
-    "write-copies",
-    "forget-again",
-    "list-again",
-    "write-checkpoint",
-    "restore-state",
-    "rename-journal",
-    "redo-unit",
-    "restore-log",
-    "roll-over",
-    "rewrite-log",
-    "give-up-log",
-    "rewrite-toc",
-    "rebuild-shard",
-    "mend-content",
-    "mend-quarantine",
-    "drop-record",
-    "drop-entry",
-    "note-ids",
-)
-"""The actions, in the order in which they are done: what others build on comes first."""
+_ACTIONS: dict[str, Callable[[Workspace, RepairAction], str]] = {
+    # The order is that of the repair: what others build on comes first.
+    "mend-catalog": lambda at, action: repair_catalog.mend_chain(at, accept_loss=action.accept_loss),
+    "set-object-aside": lambda at, action: repair_catalog.set_object_aside(at, action.target),
+    "note-history": lambda at, action: repair_catalog.note_history(at, [int(n) for n in action.target.split(",")]),
+    "write-copies": lambda at, action: repair_catalog.write_copies(at),
+    "forget-again": lambda at, action: repair_catalog.forget_again(at, action.target.split(",")),
+    "list-again": lambda at, action: repair_catalog.list_again(at, action.target.split(",")),
+    "write-checkpoint": lambda at, action: repair_catalog.write_new_checkpoint(at),
+    "restore-state": lambda at, action: repair_journals.restore_state(at, Path(action.target)),
+    "rename-journal": lambda at, action: repair_journals.rename_journal(at, Path(action.target)),
+    "redo-unit": lambda at, action: repair_journals.redo_unit(at, int(action.target)),
+    "restore-log": lambda at, action: repair_logs.restore(at, action.target),
+    "roll-over": lambda at, action: repair_journals.roll_over(at, int(action.target)),
+    "rewrite-log": lambda at, action: repair_logs.rewrite(at, action.target),
+    "give-up-log": lambda at, action: repair_logs.give_up(at, action.target),
+    "rewrite-toc": lambda at, action: repair_logs.rewrite_toc(at, action.target),
+    "rebuild-shard": lambda at, action: repair_logs.rebuild_index_shard(at, action.target),
+    "mend-content": lambda at, action: repair_contents.mend_claim(at, action.target),
+    "mend-quarantine": lambda at, action: repair_records.mend_quarantine(at, action.target, action.reason),
+    "drop-record": lambda at, action: repair_records.drop_record(at, Path(action.target), action.reason),
+    "drop-entry": lambda at, action: repair_records.drop_entry(at, action.target, action.reason),
+    "note-ids": lambda at, action: repair_catalog.note_ids(at),
+}
+ACTION_ORDER = tuple(_ACTIONS)
+"""The actions, in the order in which they are done."""
 
+_ROUNDS_MAX = 5
 _ONE_BY_ONE = {
     "catalog-object": ("set-object-aside", "path"),
     "state-damaged": ("restore-state", "path"),
@@ -71,61 +73,121 @@ _ONE_BY_ONE = {
     "quarantine-damaged": ("mend-quarantine", "name"),
     "quarantine-missing": ("drop-entry", "name"),
 }
+"""By kind of finding: the action, and the field of the finding that names its target. One action a finding."""
 _JOINED = {"catalog-history": "note-history", "catalog-tail": "list-again", "forgotten-lost": "forget-again"}
+"""By kind of finding: one action for all findings of a writer."""
 _NEEDS_ACCEPTING = ("drop-entry",)
 
 
-def plan(findings: Iterable[Finding], workspace_of: Callable[[str], Workspace]) -> list[Action]:
-    """Return what would be done about findings, each thing once, in the order in which it would be done."""
+class RepairReport(msgspec.Struct, kw_only=True):
+    """The actions planned or done, the findings before, and, when something was done, the findings that are left."""
+
+    actions: list[RepairAction]
+    before: list[Finding]
+    after: list[Finding] | None = None
+    report: str | None = None
+    """Where the outcomes are kept."""
+
+
+def plan_repairs(settings: Settings, fs: FileSystem, clock: Clock, level: Level = Level.DEFAULT) -> RepairReport:
+    """Look at everything and return what would be done; changes nothing."""
+    findings = _verify(settings, fs, clock, level)
+    return RepairReport(actions=plan_actions(findings, partial(_workspace, settings, fs, clock)), before=findings)
+
+
+def repair_repository(
+    settings: Settings,
+    fs: FileSystem,
+    clock: Clock,
+    level: Level = Level.DEFAULT,
+    *,
+    accept_loss: bool = False,
+    on_done: Callable[[RepairAction], None] = lambda action: None,
+) -> RepairReport:
+    """Do all actions; those that give up lost events only with `accept_loss`.
+
+    Durability: on return what the outcomes say survives power loss, and so does the report.
+
+    Raises:
+        LockedError: another repair goes on.
+    """
+    fs.make_directory(settings.maintenance_folder)
+    with fs.lock(settings.maintenance_folder / "LOCK"):
+        result = plan_repairs(settings, fs, clock, level)
+        run_id, started = f"repair-{clock.now_ms()}", time.monotonic()
+        done: list[RepairAction] = []
+        planned = result.actions
+        # An action that failed is not tried again in the same repair, so that this ends.
+        for _ in range(_ROUNDS_MAX):
+            known = {action.key for action in done}
+            todo = [action for action in planned if action.key not in known and (accept_loss or not action.accept_loss)]
+            if not todo:
+                break
+            for action in todo:
+                done.append(_do(_workspace(settings, fs, clock, action.writer), action))
+                on_done(done[-1])
+                # After each action: a repair that is killed has told what it did.
+                result.report = str(_write_report(settings, fs, run_id, done, time.monotonic() - started))
+            result.after = _verify(settings, fs, clock, level)
+            planned = plan_actions(result.after, partial(_workspace, settings, fs, clock))
+        left = [action for action in planned if action.key not in {item.key for item in done}]
+        result.actions = [*done, *left]
+        return result
+
+
+def plan_actions(findings: Iterable[Finding], workspace_of: Callable[[str], Workspace]) -> list[RepairAction]:
+    """Return the actions that answer findings, each once, in the order in which they are done."""
     by_kind: dict[tuple[str, str | None], list[Finding]] = defaultdict(list)
-    made: dict[tuple[str, str | None, str], Action] = {}
-    for found in findings:
-        by_kind[found.kind, found.writer].append(found)
-        if found.kind in _ONE_BY_ONE:
-            what, field = _ONE_BY_ONE[found.kind]
-            action = _action(what, found, getattr(found, field))
-            made.setdefault(action.key, action)
+    actions: dict[tuple[str, str | None, str], RepairAction] = {}
+    for finding in findings:
+        by_kind[finding.kind, finding.writer].append(finding)
+        if finding.kind in _ONE_BY_ONE:
+            what, field = _ONE_BY_ONE[finding.kind]
+            action = _action(what, finding, getattr(finding, field))
+            actions.setdefault(action.key, action)
     for (kind, writer), several in by_kind.items():
         if writer is not None:
-            for action in _together(kind, several, lambda writer=writer: workspace_of(writer)):  # type: ignore[misc]
-                made.setdefault(action.key, action)
-    return sorted(made.values(), key=lambda action: (ORDER.index(action.what), action.writer or "", action.target))
+            for action in _joined_actions(kind, several, lambda writer=writer: workspace_of(writer)):  # type: ignore[misc]
+                actions.setdefault(action.key, action)
+    return sorted(
+        actions.values(), key=lambda action: (ACTION_ORDER.index(action.what), action.writer or "", action.target)
+    )
 
 
-def _together(kind: str, found: list[Finding], workspace: Callable[[], Workspace]) -> Iterator[Action]:
-    """Yield the actions that answer several findings of one kind, of one writer, at once."""
-    first = found[0]
+def _joined_actions(kind: str, findings: list[Finding], workspace: Callable[[], Workspace]) -> Iterator[RepairAction]:
+    """Yield the actions that answer all findings of one kind, of one writer, at once."""
+    first = findings[0]
     if kind == "catalog-damaged":
-        yield _chain(first, workspace())
+        yield _chain_action(first, workspace())
     elif kind in _JOINED:
-        names = sorted({item.name for item in found}, key=lambda name: (len(name), name))
+        names = sorted({item.name for item in findings}, key=lambda name: (len(name), name))
         yield _action(_JOINED[kind], first, ",".join(names))
     elif kind == "catalog-notice":
-        mended = [item for item in found if "the next checkpoint" in item.message]
+        mended = [item for item in findings if "the next checkpoint" in item.message]
         if mended:
             yield _action("write-checkpoint", mended[0], "catalog")
     elif kind == "ids-missing":
         yield _action("note-ids", first, "catalog", accept_loss=True)
     elif kind.startswith("log-"):
-        yield from _logs(found, workspace())
+        yield from _log_actions(findings, workspace())
 
 
-def _chain(found: Finding, workspace: Workspace) -> Action:
-    planned = chain_plan(workspace)
+def _chain_action(finding: Finding, workspace: Workspace) -> RepairAction:
+    planned = plan_chain_repair(workspace)
     if not planned.is_needed:
-        return _action("write-checkpoint", found, "catalog")
+        return _action("write-checkpoint", finding, "catalog")
     more = "".join(f" {text}." for text in planned.more)
-    return _action("mend-catalog", found, "catalog", accept_loss=bool(planned.more), detail=more)
+    return _action("mend-catalog", finding, "catalog", accept_loss=bool(planned.more), detail=more)
 
 
-def _logs(found: list[Finding], workspace: Workspace) -> Iterator[Action]:
+def _log_actions(findings: list[Finding], workspace: Workspace) -> Iterator[RepairAction]:
     by_path: dict[str, list[Finding]] = defaultdict(list)
-    for item in found:
+    for item in findings:
         by_path[item.name].append(item)
     try:
         state = workspace.catalog.load()
     except CustodyError:
-        return  # the catalog comes first
+        return  # the catalog is mended first; the next round sees which logs are live
     for path, items in by_path.items():
         if path not in state.files:
             continue
@@ -145,117 +207,36 @@ def _logs(found: list[Finding], workspace: Workspace) -> Iterator[Action]:
 
 
 def _action(
-    what: str, found: Finding, target: str, *, events: int = 0, accept_loss: bool = False, detail: str = ""
-) -> Action:
-    return Action(
+    what: str, finding: Finding, target: str, *, events: int = 0, accept_loss: bool = False, detail: str = ""
+) -> RepairAction:
+    return RepairAction(
         what=what,
-        writer=found.writer,
+        writer=finding.writer,
         target=target,
-        reason=found.message + detail,
+        reason=finding.message + detail,
         events=events,
         accept_loss=accept_loss or what in _NEEDS_ACCEPTING,
     )
 
 
-_ROUNDS_MAX = 5
-_DO: dict[str, Callable[[Workspace, Action], str]] = {
-    # What needs accepting is done only when it was accepted.
-    "mend-catalog": lambda at, action: repair_catalog.mend_chain(at, accept_loss=action.accept_loss),
-    "write-copies": lambda at, action: repair_catalog.write_copies(at),
-    "forget-again": lambda at, action: repair_catalog.forget_again(at, action.target.split(",")),
-    "set-object-aside": lambda at, action: repair_catalog.set_object_aside(at, action.target),
-    "note-history": lambda at, action: repair_catalog.note_history(at, [int(n) for n in action.target.split(",")]),
-    "list-again": lambda at, action: repair_catalog.list_again(at, action.target.split(",")),
-    "write-checkpoint": lambda at, action: repair_catalog.write_checkpoint(at),
-    "restore-state": lambda at, action: repair_journals.restore_state(at, Path(action.target)),
-    "rename-journal": lambda at, action: repair_journals.rename_journal(at, Path(action.target)),
-    "redo-unit": lambda at, action: repair_journals.redo_unit(at, int(action.target)),
-    "restore-log": lambda at, action: repair_logs.restore(at, action.target),
-    "roll-over": lambda at, action: repair_journals.roll_over(at, int(action.target)),
-    "rewrite-log": lambda at, action: repair_logs.rewrite(at, action.target),
-    "give-up-log": lambda at, action: repair_logs.give_up(at, action.target),
-    "rewrite-toc": lambda at, action: repair_logs.rewrite_toc(at, action.target),
-    "rebuild-shard": lambda at, action: repair_journals.rebuild(at, action.target),
-    "mend-content": lambda at, action: repair_contents.mend(at, action.target),
-    "mend-quarantine": lambda at, action: repair_journals.mend_quarantine(at, action.target, action.reason),
-    "drop-record": lambda at, action: repair_journals.drop_record(at, Path(action.target), action.reason),
-    "drop-entry": lambda at, action: repair_journals.drop_entry(at, action.target, action.reason),
-    "note-ids": lambda at, action: repair_catalog.note_ids(at),
-}
-
-
-class Repaired(msgspec.Struct, kw_only=True):
-    """What was planned or done, what was found before, and, when something was done, what is left."""
-
-    actions: list[Action]
-    before: list[Finding]
-    after: list[Finding] | None = None
-    report: str | None = None
-    """Where the outcomes are kept."""
-
-
-def plan_repair(settings: Settings, fs: FileSystem, clock: Clock, level: Level = Level.DEFAULT) -> Repaired:
-    """Look at everything and say what would be done; changes nothing."""
-    found = _found(settings, fs, clock, level)
-    return Repaired(actions=plan(found, partial(_workspace, settings, fs, clock)), before=found)
-
-
-def repair(
-    settings: Settings,
-    fs: FileSystem,
-    clock: Clock,
-    level: Level = Level.DEFAULT,
-    *,
-    accept_loss: bool = False,
-    on_done: Callable[[Action], None] = lambda action: None,
-) -> Repaired:
-    """Do what can be done; only with `accept_loss` also what gives up events that are lost.
-
-    Durability: on return what the outcomes say survives power loss, and so does the report.
-
-    Raises:
-        LockedError: another repair goes on.
-    """
-    fs.make_directory(settings.maintenance_folder)
-    with fs.lock(settings.maintenance_folder / "LOCK"):
-        result = plan_repair(settings, fs, clock, level)
-        run_id, started = f"repair-{clock.now_ms()}", time.monotonic()
-        done: list[Action] = []
-        planned = result.actions
-        for _ in range(_ROUNDS_MAX):
-            known = {action.key for action in done}
-            todo = [action for action in planned if action.key not in known and (accept_loss or not action.accept_loss)]
-            if not todo:
-                break
-            for action in todo:
-                done.append(_done(_workspace(settings, fs, clock, action.writer), action))
-                on_done(done[-1])
-                result.report = str(_keep(settings, fs, run_id, done, time.monotonic() - started))
-            result.after = _found(settings, fs, clock, level)
-            planned = plan(result.after, partial(_workspace, settings, fs, clock))
-        left = [action for action in planned if action.key not in {item.key for item in done}]
-        result.actions = [*done, *left]
-        return result
-
-
-def _found(settings: Settings, fs: FileSystem, clock: Clock, level: Level) -> list[Finding]:
+def _verify(settings: Settings, fs: FileSystem, clock: Clock, level: Level) -> list[Finding]:
     workspaces = [Workspace(settings, item.writer, fs, clock) for item in Workspace.all(settings, fs)]
     return verify_repository(workspaces, settings, fs, level).findings
 
 
 def _workspace(settings: Settings, fs: FileSystem, clock: Clock, writer: str | None) -> Workspace:
-    """Return a workspace that knows nothing from before: an action may have changed what was read."""
+    """Return a workspace without caches: an action may have changed what was read."""
     return Workspace(settings, writer or settings.repository.writer, fs, clock)
 
 
-def _done(workspace: Workspace, action: Action) -> Action:
+def _do(workspace: Workspace, action: RepairAction) -> RepairAction:
     try:
-        return msgspec.structs.replace(action, outcome=_DO[action.what](workspace, action))
+        return msgspec.structs.replace(action, outcome=_ACTIONS[action.what](workspace, action))
     except (CustodyError, OSError) as error:
         return msgspec.structs.replace(action, error=str(error))
 
 
-def _keep(settings: Settings, fs: FileSystem, run_id: str, done: list[Action], seconds: float) -> Path:
+def _write_report(settings: Settings, fs: FileSystem, run_id: str, done: list[RepairAction], seconds: float) -> Path:
     units = [
         UnitReport(
             unit=f"{action.what} {action.writer or ''} {action.target}",

@@ -1,4 +1,8 @@
-"""Repairs of a catalog, so that it can be read and says what of it was lost."""
+"""Repairs of a catalog: afterwards it can be read, and says what of it was lost.
+
+An answer may give out more than before when transactions that forgot or expired something are lost. Such a repair is
+refused unless it is accepted explicitly.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +24,23 @@ from custody.catalog import (
 from custody.catalog.second_copies import copied_entry
 from custody.errors import ConflictError, NotFoundError
 from custody.format.names import TIME_DIGITS
-from custody.maintenance.repair.actions import loss
+from custody.maintenance.repair.actions import loss_action
 from custody.maintenance.verification.check_catalog import lost_copies
 from custody.maintenance.verification.check_ids import missing_ids
 from custody.workspace import Workspace
 
 
 def mend_chain(workspace: Workspace, *, accept_loss: bool) -> str:
-    """Let the catalog end where it can be read, with what of the rest still applies, and write a checkpoint.
+    """End the catalog where it can be read, apply again what of the rest still applies, and write a checkpoint.
 
     Logs that the pipeline has yet to publish are left to it: one of them alone would make its whole group live.
 
     Raises:
-        ConflictError: an answer may give out more afterwards, and `accept_loss` does not say that this is accepted.
+        ConflictError: answers may give out more afterwards, and `accept_loss` is not set.
     """
-    refuse_more(chain_plan(workspace).more, accept_loss=accept_loss)
+    require_accepted(plan_chain_repair(workspace).more, accept_loss=accept_loss)
     containers = [str(path) for path in workspace.settings.repository.containers]
-    plan, state = repair(workspace.catalog, workspace.clock, containers, coming_logs(workspace))
+    plan, state = repair(workspace.catalog, workspace.clock, containers, unpublished_logs(workspace))
     if not plan.is_needed:
         return "nothing is left to do"
     kept = f"{len(plan.lost)} revisions lost, {len(plan.actions)} changes kept"
@@ -45,13 +49,13 @@ def mend_chain(workspace: Workspace, *, accept_loss: bool) -> str:
     return f"revision {state.revision}; {kept}{again}{more}"
 
 
-def chain_plan(workspace: Workspace) -> RepairPlan:
-    """Return what `mend_chain` would do."""
-    return plan_repair(workspace.catalog, coming_logs(workspace))
+def plan_chain_repair(workspace: Workspace) -> RepairPlan:
+    """Return the plan of `mend_chain`."""
+    return plan_repair(workspace.catalog, unpublished_logs(workspace))
 
 
-def refuse_more(more: Sequence[str], *, accept_loss: bool) -> None:
-    """Raise ConflictError when answers may give out more afterwards, and nobody says that this is accepted."""
+def require_accepted(more: Sequence[str], *, accept_loss: bool) -> None:
+    """Raise ConflictError when answers may give out more afterwards and this is not accepted."""
     if more and not accept_loss:
         raise ConflictError(
             f"what was forgotten or expired may be given out again: {'; '.join(more)}. "
@@ -60,7 +64,7 @@ def refuse_more(more: Sequence[str], *, accept_loss: bool) -> None:
 
 
 def forget_again(workspace: Workspace, names: list[str]) -> str:
-    """Tell the catalog again what it lost: tombstones and marks of which only the second copies know."""
+    """Add to the catalog the tombstones and marks that it lost and of which only the second copies know."""
     catalog = workspace.catalog
     state = catalog.settle()
     copies = SecondCopyStore(catalog.objects).read()
@@ -76,7 +80,7 @@ def forget_again(workspace: Workspace, names: list[str]) -> str:
 
 
 def write_copies(workspace: Workspace) -> str:
-    """Write the second copies that are missing or damaged from what the catalog says; damaged ones are moved aside."""
+    """Write missing and damaged second copies anew from the catalog; damaged ones are moved aside."""
     catalog = workspace.catalog
     state, forgotten = catalog.settle(), SecondCopyStore(catalog.objects)
     copies = forgotten.read()
@@ -89,14 +93,16 @@ def write_copies(workspace: Workspace) -> str:
     damaged = [*copies.unreadable, *other]
     target = f"{catalog.objects.home}transactions-damaged-{workspace.clock.now_ms():0{TIME_DIGITS}d}/"
     forgotten.set_aside(damaged, target)
-    made = forgotten.complete(state)
+    written = forgotten.complete(state)
     if copies.since is None:
         forgotten.settle_since(state)
-    return f"{made} written, {len(damaged)} moved to {target}" if damaged else f"{made} written"
+    return f"{written} written, {len(damaged)} moved to {target}" if damaged else f"{written} written"
 
 
-def coming_logs(workspace: Workspace) -> set[str]:
-    """Return the paths of logs whose groups have journals or a staged unit on disk: nothing committed them yet."""
+def unpublished_logs(workspace: Workspace) -> set[str]:
+    """Return the paths of uncommitted logs: those whose groups have journals or a staged unit on disk."""
+    # A log whose group still has journals is left to the pipeline: listed alone, it would make the whole group live,
+    # and the sweep would remove journals whose other events no log holds yet.
     on_disk = {group.first_event_id for group in workspace.groups()}
     for manifest in workspace.manifests():
         on_disk.update(manifest.groups)
@@ -109,33 +115,33 @@ def coming_logs(workspace: Workspace) -> set[str]:
 def set_object_aside(workspace: Workspace, where: str) -> str:
     """Move an object that does not belong to the catalog out of it."""
     objects = workspace.catalog.objects
-    found = [key for key in objects.store.keys(objects.prefix) if objects.store.locate(key) == where]
-    if not found:
+    keys = [key for key in objects.store.keys(objects.prefix) if objects.store.locate(key) == where]
+    if not keys:
         raise NotFoundError(f"{where}: is gone. Nothing is left to do.")
     target = f"{objects.home}transactions-damaged-{workspace.clock.now_ms():0{TIME_DIGITS}d}/"
-    objects.store.move(found[0], target + found[0].removeprefix(objects.prefix))
+    objects.store.move(keys[0], target + keys[0].removeprefix(objects.prefix))
     return f"moved to {target}"
 
 
 def note_history(workspace: Workspace, revisions: list[int]) -> str:
-    """Say in the catalog that old transactions cannot be read any more; their objects stay as they are."""
+    """Note in the catalog that old transactions are unreadable; their objects stay as they are."""
     named = ", ".join(map(str, revisions))
     note = Note(kind=Note.REPAIRED, text=f"the transactions {named} are damaged or missing", lost_revisions=revisions)
     workspace.catalog.settle()
     return f"revision {workspace.catalog.commit([CatalogAction(note=note)]).revision}"
 
 
-def write_checkpoint(workspace: Workspace) -> str:
+def write_new_checkpoint(workspace: Workspace) -> str:
     """Write a checkpoint of the newest revision, its table of statistics and the hint."""
     workspace.catalog.settle()
     return workspace.catalog.write_checkpoint().key
 
 
 def list_again(workspace: Workspace, paths: list[str]) -> str:
-    """List logs whose transactions are lost, from their footers, with shards that the index step builds."""
+    """List logs of lost transactions again, from their footers, with shards that the index step builds."""
     state = workspace.catalog.settle()
-    ready = {path for path in paths if path not in state.files} - coming_logs(workspace)
-    scanned = scan_footers(workspace.catalog.objects, hashes=True, leave_out=set(state.files))
+    ready = {path for path in paths if path not in state.files} - unpublished_logs(workspace)
+    scanned = scan(workspace.catalog.objects, hashes=True, leave_out=set(state.files))
     files = [file for file in scanned.files if file.path in ready]
     if not files:
         return "nothing is left to do"
@@ -150,16 +156,16 @@ def list_again(workspace: Workspace, paths: list[str]) -> str:
 
 
 def note_ids(workspace: Workspace) -> str:
-    """Say in the catalog that ids which nothing holds and nothing explains are lost.
+    """Note in the catalog that ids which nothing holds and nothing explains are lost.
 
     Raises:
         StorageError: a container is missing, which may hold them.
     """
-    workspace.require_containers()
+    workspace.require_containers()  # a missing container may hold the ids
     state = workspace.catalog.settle()
     gaps = list(missing_ids(workspace, state))
     if not gaps:
         return "nothing is left to do"
     events = sum(last - first + 1 for first, last in gaps)
-    made = loss(gaps, events, "", "nothing holds these ids; their loss was accepted", workspace.clock.now_ms())
-    return f"revision {workspace.catalog.commit([CatalogAction(add_loss=made)]).revision}: {events} ids"
+    loss = loss_action(gaps, events, "", "nothing holds these ids; their loss was accepted", workspace.clock.now_ms())
+    return f"revision {workspace.catalog.commit([CatalogAction(add_loss=loss)]).revision}: {events} ids"

@@ -1,7 +1,7 @@
-"""Repairs of resource claims: a content that its event vouches for gets its record back, and a file its head.
+"""Repairs of resource claims: headers and records are written anew around contents that events vouch for.
 
-Of a content there is one copy, so that damaged bytes of it stay damaged. What surrounds contents can be written anew:
-the digest in the event says that the content is whole, and its checksums follow from it.
+There is one copy of a content, so its damaged bytes stay damaged. What surrounds it can be written anew: the digest in
+an event proves that the content is whole, and its checksums follow from it.
 """
 
 from __future__ import annotations
@@ -18,32 +18,34 @@ from custody.flow.content.claim_file import NONCE_BYTES, ClaimHeader, Digest, he
 from custody.format.framing import whole_record
 from custody.journal import lock_path
 from custody.maintenance.claim_refs import readable_tables
-from custody.maintenance.repair.actions import keep_evidence
+from custody.maintenance.repair.actions import quarantine_bytes
 from custody.workspace import Workspace
 
 _COLUMNS = ["content_claim", "updated_attributes"]
 Voucher = tuple[int, int, str]
-"""Offset, length and SHA-256 of a content, as an event says."""
+"""Offset, length and SHA-256 of a content, as an event states them."""
 
 
-def mend(workspace: Workspace, name: str) -> str:
-    """Write a resource claim anew, with the head and the records that it lacks; `name` is its path on the store.
+def mend_claim(workspace: Workspace, name: str) -> str:
+    """Write a resource claim anew with the header and the records that it lacks; `name` is its path on the store.
 
-    Durability: on return the file survives power loss, and what it had in their place, in the quarantine; its contents
-    lie where they lay.
+    Contents keep their places. The bytes that are overwritten go to the quarantine first.
+
+    Durability: on return the file and the entries of the quarantine survive power loss.
 
     Raises:
         NotFoundError: no event vouches for anything that could be mended; the file is as it was.
-        LockedError: the writer that may append to the file lives.
+        LockedError: the writer that may append to the file is alive.
     """
     writer, _, container, section, identifier = PurePath(name).parts
     resource = ResourceClaim(writer, container, section, identifier)
     fs, settings = workspace.fs, workspace.settings
     path = resource.path(settings.store)
+    # The writer's lock: a live writer may be appending to this file.
     with fs.lock(lock_path(settings.containers, writer)):
         data = fs.read(path)
         vouched = [item for item in sorted(_vouchers(workspace, resource)) if _is_whole(data, item)]
-        made, key = bytearray(data), _key(data, path, vouched)
+        mended, key = bytearray(data), _key(data, path, vouched)
         pieces: list[tuple[int, bytes]] = []
         first = head(_header(resource, key))
         if vouched and len(first) <= vouched[0][0]:
@@ -53,28 +55,28 @@ def mend(workspace: Workspace, name: str) -> str:
             digest.update(memoryview(data)[offset : offset + length])
             pieces.append((offset + length, digest.record(offset).encode(key)))
         for at, piece in pieces:
-            made[at : at + len(piece)] = piece
-        if bytes(made) == data:
+            mended[at : at + len(piece)] = piece
+        if bytes(mended) == data:
             raise NotFoundError(f"{path}: nothing that an event vouches for can be mended. Use a backup of the file.")
         for at, piece in pieces:
             before = data[at : at + len(piece)]
             if before != piece:
                 text = f"{path} @{at}: what was here before the record was written anew"
-                keep_evidence(workspace, before, code="content-damage", message=text, path=str(path), offset=at)
-        fs.write_durably(path, bytes(made))
+                quarantine_bytes(workspace, before, code="content-damage", message=text, path=str(path), offset=at)
+        fs.write_durably(path, bytes(mended))
     return f"{len(vouched)} contents are whole and have their records"
 
 
 def _vouchers(workspace: Workspace, resource: ResourceClaim) -> set[Voucher]:
-    """Return what readable events say of the contents of a file."""
-    found: set[Voucher] = set()
+    """Return the vouchers of readable events for the contents of a file."""
+    vouchers: set[Voucher] = set()
     for other in Workspace.all(workspace.settings, workspace.fs):
         for table in readable_tables(other, _COLUMNS):
             for row in table.filter(_speaks_of(table.column("content_claim"), resource)).to_pylist():
                 claim, sha256 = row["content_claim"], dict(row["updated_attributes"]).get(DIGEST_ATTRIBUTE)
                 if sha256 is not None and claim["offset"] is not None and claim["size"] is not None:
-                    found.add((claim["offset"], claim["size"], sha256))
-    return found
+                    vouchers.add((claim["offset"], claim["size"], sha256))
+    return vouchers
 
 
 def _speaks_of(claims: pa.ChunkedArray, resource: ResourceClaim) -> pa.ChunkedArray:
@@ -94,7 +96,7 @@ def _is_whole(data: bytes, voucher: Voucher) -> bool:
 
 
 def _key(data: bytes, path: Path, vouched: list[Voucher]) -> bytes:
-    """Return what the records of a file begin with: as its head says, or one of them."""
+    """Return the bytes that each record of a file begins with: from its header, or from a whole record."""
     try:
         return read_header(memoryview(data), path)[0].key
     except CorruptionError:

@@ -1,4 +1,8 @@
-"""Repairs of what is not live yet, or is no event: journals, states, staged units, shards, the quarantine."""
+"""Repairs of what is not live yet: journals, writer states and staged units.
+
+Journals are the only copy of their events until their logs are live. So nothing here drops a record that can be read,
+and the catalog is told which ids are lost before anything is removed.
+"""
 
 from __future__ import annotations
 
@@ -11,37 +15,37 @@ from custody.errors import ConflictError, CustodyError, NotFoundError
 from custody.format.names import ContainerPaths, JournalName
 from custody.journal import Group, decode_state, encode_state, lock_path, read_end
 from custody.lease import Attempt
-from custody.maintenance.repair.actions import keep_evidence, loss
-from custody.maintenance.rewriting import retire
-from custody.maintenance.verification.check_ids import lost_ranges, without
-from custody.maintenance.verification.check_journals import read_journal, records_of
-from custody.quarantine import Quarantine
-from custody.recovery import seal
-from custody.rollover import STEPS, rebuild_shard
-from custody.workspace import Step, Workspace, rollover_lease
+from custody.maintenance.repair.actions import loss_action, quarantine_bytes
+from custody.maintenance.rewriting import remove_folder
+from custody.maintenance.verification.check_ids import lost_ranges, subtract_ranges
+from custody.maintenance.verification.check_journals import read_journal, record_ranges
+from custody.recovery import seal_dead_journals
+from custody.rollover import STEPS
+from custody.rollover.steps import Step
+from custody.workspace import Workspace, rollover_lease
 
 
 def roll_over(workspace: Workspace, first_event_id: int) -> str:
-    """Take a damaged group through the pipeline: its damaged bytes go to the quarantine, its other events become live.
+    """Roll over a damaged group: its damaged bytes go to the quarantine, its other events become live.
 
-    First the catalog is told which ids are lost.
+    First the loss is noted in the catalog.
 
     Raises:
         LockedError: a live writer holds the group's open journal, or another attempt works on the writer's files.
     """
     group = _group(workspace, first_event_id)
     if group.open:
-        seal(workspace)  # refused while the writer lives: it seals its journals itself
+        seal_dead_journals(workspace)  # refused while the writer lives: it seals its journals itself
         group = _group(workspace, first_event_id)
     state = workspace.catalog.settle()
     noted = 0
     if not workspace.is_committed(state, first_event_id):
-        gaps = without(_missing(workspace, group), lost_ranges(state))
+        gaps = subtract_ranges(_missing(workspace, group), lost_ranges(state))
         noted = sum(last - first + 1 for first, last in gaps)
         if gaps:
             where = str(group.sealed[0])
-            made = loss(gaps, noted, "", f"records of {where} were damaged", workspace.clock.now_ms())
-            workspace.catalog.commit([CatalogAction(add_loss=made)])
+            loss = loss_action(gaps, noted, "", f"records of {where} were damaged", workspace.clock.now_ms())
+            workspace.catalog.commit([CatalogAction(add_loss=loss)])
     with rollover_lease(workspace, Attempt.new("repair")) as fenced:
         for step in STEPS.values():
             _run(fenced, step)
@@ -49,7 +53,7 @@ def roll_over(workspace: Workspace, first_event_id: int) -> str:
 
 
 def rename_journal(workspace: Workspace, path: Path) -> str:
-    """Give a journal the name of the group that its header names; its number becomes one that is free.
+    """Rename a journal to the group that its header names, with the next free number.
 
     Raises:
         NotFoundError: it is gone, or its header cannot be read.
@@ -63,6 +67,7 @@ def rename_journal(workspace: Workspace, path: Path) -> str:
         raise ConflictError(f"{path}: is a journal of writer {journal.header.writer!r}. Move it to where it belongs.")
     first_event_id = journal.header.first_event_id
     with workspace.fs.lock(lock_path(workspace.settings.containers, workspace.writer)):
+        # The number must be free in both forms, open and sealed: sealing keeps it.
         number = name.number
         folder = path.parent
         while any(workspace.fs.exists(folder / str(JournalName(first_event_id, number, s))) for s in (True, False)):
@@ -74,26 +79,28 @@ def rename_journal(workspace: Workspace, path: Path) -> str:
 
 
 def restore_state(workspace: Workspace, path: Path) -> str:
-    """Write a container's STATE anew from what the other containers know; without any it is made at the next start.
+    """Write a container's STATE anew from those of the other containers; without any, the next start makes it.
 
     Raises:
-        LockedError: the writer lives.
-        ConflictError: several containers are missing, so that nobody knows which one this is.
+        LockedError: the writer is alive.
+        ConflictError: several containers are missing, so that this one cannot be told from the others.
     """
     fs, roots = workspace.fs, workspace.settings.containers
     with fs.lock(lock_path(roots, workspace.writer)):
         others = [ContainerPaths(root, workspace.writer).state for root in roots]
-        found = [decode_state(fs.read(other), other) for other in others if other != path and fs.exists(other)]
-        known = {identity for state in found for identity in state.containers}
-        missing = sorted(known.difference(state.container for state in found))
+        states = [decode_state(fs.read(other), other) for other in others if other != path and fs.exists(other)]
+        known = {identity for state in states for identity in state.containers}
+        missing = sorted(known.difference(state.container for state in states))
         if len(missing) > 1:
             raise ConflictError(
                 f"{path}: one of the containers {', '.join(missing)}. Mount the others, then try again."
             )
         text = f"{path}: a damaged writer state."
-        keep_evidence(workspace, fs.read(path), code="state-damage", message=text, path=str(path), offset=0)
+        # Before anything is overwritten, so that a crash loses nothing.
+        quarantine_bytes(workspace, fs.read(path), code="state-damage", message=text, path=str(path), offset=0)
         if missing:
-            newest = max(found, key=lambda state: (state.reserved, state.floor))
+            # The state that reserved most: an id that was given out must not be given out again.
+            newest = max(states, key=lambda state: (state.reserved, state.floor))
             fs.write_durably(path, encode_state(msgspec.structs.replace(newest, container=missing[0])))
             return "written anew"
         fs.remove(path)
@@ -102,7 +109,7 @@ def restore_state(workspace: Workspace, path: Path) -> str:
 
 
 def redo_unit(workspace: Workspace, first_group: int) -> str:
-    """Remove a damaged staged unit: its journals, which stay until its logs are live, make it again.
+    """Remove a damaged staged unit; the rollover makes it again from its journals, which stay until its logs are live.
 
     Raises:
         NotFoundError: its journals are gone; nothing was removed.
@@ -114,52 +121,11 @@ def redo_unit(workspace: Workspace, first_group: int) -> str:
         wanted = {first_group}
     there = {group.first_event_id for group in workspace.groups() if group.is_sealed}
     state = workspace.catalog.settle()
+    # The staged unit is the last copy of a group that has neither journals nor live logs.
     if not all(group in there or workspace.is_committed(state, group) for group in wanted):
         raise NotFoundError(f"{folder}: its journals are gone. Take what can be read of it by hand.")
-    retire(workspace, folder)
+    remove_folder(workspace, folder)
     return "removed; the rollover makes it again"
-
-
-def rebuild(workspace: Workspace, name: str) -> str:
-    """Make a shard anew from its logs."""
-    state = workspace.catalog.settle()
-    if name not in state.shards:
-        raise NotFoundError(f"shard {name}: is not live any more. Nothing is left to do.")
-    built = rebuild_shard(workspace, state.shards[name])
-    return f"{built.documents} events"
-
-
-def mend_quarantine(workspace: Workspace, key: str, reason: str) -> str:
-    """Keep the piece of a damaged entry, and its envelope, each under a new one, then remove it."""
-    fs, folder = workspace.fs, workspace.settings.quarantine
-    raw = folder / f"{key}.raw"
-    data = fs.read(raw) if fs.exists(raw) else b""
-    made = keep_evidence(workspace, data, code="quarantine-damage", message=reason, path=str(raw), offset=0)
-    _keep_envelope(workspace, key, reason)
-    Quarantine(fs, folder).discard(key)
-    return f"kept as {made.key}"
-
-
-def drop_entry(workspace: Workspace, key: str, reason: str) -> str:
-    """Remove an entry whose piece is gone; its envelope becomes a piece."""
-    _keep_envelope(workspace, key, reason)
-    Quarantine(workspace.fs, workspace.settings.quarantine).discard(key)
-    return "removed; its envelope is kept as a piece"
-
-
-def drop_record(workspace: Workspace, path: Path, reason: str) -> str:
-    """Remove a small file that remembers something and cannot be read; its bytes are kept in the quarantine."""
-    fs = workspace.fs
-    made = keep_evidence(workspace, fs.read(path), code="record-damage", message=reason, path=str(path), offset=0)
-    fs.remove(path)
-    fs.sync_directory(path.parent)
-    return f"kept as {made.key}, and removed"
-
-
-def _keep_envelope(workspace: Workspace, key: str, reason: str) -> None:
-    path = workspace.settings.quarantine / f"{key}.json"
-    data = workspace.fs.read(path)
-    keep_evidence(workspace, data, code="quarantine-envelope", message=reason, path=str(path), offset=0)
 
 
 def _run(workspace: Workspace, step: Step) -> None:
@@ -175,11 +141,11 @@ def _group(workspace: Workspace, first_event_id: int) -> Group:
 
 
 def _missing(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
-    """Return the ids between a group's first and last one that no record holds, as far as its journals tell the last.
+    """Return the ids between a group's first and last one that no record holds.
 
-    The last one is told by the end records, and by the group that follows when an end record is damaged.
+    The end records tell the last one; when one of them is damaged, the group that follows does.
     """
-    held = [(first, first + count - 1) for first, count in records_of(workspace, group)]
+    held = [(first, first + count - 1) for first, count in record_ranges(workspace, group)]
     ends = [read_end(workspace.fs, path) for path in group.sealed]
     last = max([last for _, last in held] + [end.last_event_id or 0 for end in ends if end is not None], default=-1)
     if any(end is None for end in ends):
@@ -187,4 +153,4 @@ def _missing(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
         later += [f.first_event_id for f in workspace.catalog.load().files.values()]
         behind = [first for first in later if first > group.first_event_id]
         last = min(behind) - 1 if behind else last
-    return without([(group.first_event_id, last)], held) if last >= group.first_event_id else []
+    return subtract_ranges([(group.first_event_id, last)], held) if last >= group.first_event_id else []

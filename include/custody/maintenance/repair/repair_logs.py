@@ -1,9 +1,9 @@
-"""Repairs of live logs, from the best to the last: found elsewhere, written from what is staged or in journals,
-its whole blocks written as a new log, and, only when asked, given up.
+"""Repairs of live logs and their shards.
 
-A log that is brought back is the file that the catalog lists; a log that is written anew takes the old one's place by
-a transaction, which says what was lost. The damaged file stays where it is, unlisted, for as long as an earlier
-revision lists it; its damaged bytes go to the quarantine.
+From best to last resort, a log is restored from a copy elsewhere, written again from its staged unit or its journals,
+rewritten with its whole blocks, or, only on request, given up. A restored log is the very file that the catalog lists;
+a rewritten one replaces it by a transaction that says what was lost. The damaged file stays where it is as long as an
+earlier revision lists it; its damaged bytes go to the quarantine.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from custody.errors import CorruptionError, CustodyError, NotFoundError
 from custody.eventlog import Damage, EventLog
 from custody.format.names import TIME_DIGITS
 from custody.journal import Group
-from custody.maintenance.compaction import replace, shards_of
-from custody.maintenance.repair.actions import keep_evidence, loss
-from custody.maintenance.rewriting import conditions_for, open_file, retire, survey
+from custody.maintenance.compaction import replace_logs, shards_covering
+from custody.maintenance.repair.actions import loss_action, quarantine_bytes
+from custody.maintenance.rewriting import hold_conditions, open_event_log, remove_folder, survey_logs
 from custody.maintenance.verification.check_logs import sha256_of
+from custody.rollover import rebuild_shard
 from custody.rollover.merge import merge_unit
 from custody.rollover.publish import compress_log, find_staged
 from custody.workspace import Workspace
@@ -36,7 +37,7 @@ def live_file(workspace: Workspace, path: str) -> tuple[CatalogState, AddFile]:
 
 
 def source_of(workspace: Workspace, state: CatalogState, file: AddFile) -> str | None:
-    """Return where a whole copy of a log comes from: `elsewhere <path>`, `staged`, `journals`; None for nowhere."""
+    """Return the source of a whole copy of a log: `elsewhere <path>`, `staged`, `journals`; None if there is none."""
     elsewhere = next(_copies(workspace, file), None)
     if elsewhere is not None:
         return f"elsewhere {elsewhere.relative_to(workspace.paths.home)}"
@@ -46,10 +47,10 @@ def source_of(workspace: Workspace, state: CatalogState, file: AddFile) -> str |
 
 
 def restore(workspace: Workspace, path: str) -> str:
-    """Bring back the very file that the catalog lists; return from where.
+    """Restore the very file that the catalog lists; return its source.
 
     Durability: on return it survives power loss. Another log's bytes in its place go to the trash under that log's
-    name, which is where that log is looked for.
+    name, where the restoration of that log finds them.
 
     Raises:
         NotFoundError: there is no copy, or the log is not live.
@@ -60,9 +61,11 @@ def restore(workspace: Workspace, path: str) -> str:
         raise NotFoundError(f"{workspace.paths.home / path}: no copy, staged unit or journals are left.")
     objects = workspace.catalog.objects
     if source.startswith("elsewhere "):
+        # Another log's bytes in its place go to the trash under that log's name: a crash in between loses neither.
         _make_room(workspace, state, file)
         objects.store.move(objects.home + source.removeprefix("elsewhere "), objects.home + path)
         return source
+    # The same events and settings give the same bytes; with other settings the next round lists the log anew.
     if source == "journals":
         merge_unit(workspace, path, _journals(workspace, state, file))
     compress_log(workspace, path, file.first_event_id, is_listed=True)
@@ -72,7 +75,7 @@ def restore(workspace: Workspace, path: str) -> str:
 
 
 def rewrite(workspace: Workspace, path: str) -> str:
-    """Write the whole blocks of a log as a new one; return what was lost.
+    """Rewrite a log with its whole blocks; return what was lost.
 
     Durability: on return the new log, the transaction and the damaged bytes in the quarantine survive power loss.
 
@@ -81,31 +84,34 @@ def rewrite(workspace: Workspace, path: str) -> str:
         CorruptionError: no block of it can be found.
     """
     state, file = live_file(workspace, path)
-    seen: list[Damage] = []
-    held = conditions_for(workspace)
-    found = survey(workspace, state, [file], held, on_damage=seen.append)
-    damaged = {damage.block: damage for damage in seen}
-    log = open_file(workspace, file)
+    damages: list[Damage] = []
+    holds = hold_conditions(workspace)
+    survey = survey_logs(workspace, state, [file], holds, on_damage=damages.append)
+    damaged = {damage.block: damage for damage in damages}
+    log = open_event_log(workspace, file)
     events = sum(_keep_block(workspace, file, log, damage) for damage in damaged.values())
     ranges = [(damage.first_event_id or 0, damage.last_event_id or 0) for damage in damaged.values()]
-    noted: list[CatalogAction] = []
+    losses: list[CatalogAction] = []
     if damaged:
         blocks = ", ".join(str(number) for number in damaged)
-        made = loss(ranges, events, path, f"blocks {blocks} were damaged", workspace.clock.now_ms())
-        noted.append(CatalogAction(add_loss=made))
-    if not found.rows:
-        return _remove(workspace, state, file, noted)
-    done = replace(workspace, state, [file], found, held, noted, on_damage=lambda damage: _expect(damage, damaged))
-    return f"revision {done.revision}: {found.rows} events in a new log, {events} lost"
+        loss = loss_action(ranges, events, path, f"blocks {blocks} were damaged", workspace.clock.now_ms())
+        losses.append(CatalogAction(add_loss=loss))
+    if not survey.rows:
+        return _remove(workspace, state, file, losses)
+    # The loss is noted in the transaction that replaces the log: never one without the other.
+    report = replace_logs(
+        workspace, state, [file], survey, holds, losses, on_damage=lambda damage: _expect(damage, damaged)
+    )
+    return f"revision {report.revision}: {survey.rows} events in a new log, {events} lost"
 
 
 def give_up(workspace: Workspace, path: str) -> str:
-    """List a log no more of which nothing can be read, and say so in the catalog."""
+    """Remove an unreadable log from the catalog, and note its loss there."""
     state, file = live_file(workspace, path)
     ranges = [(file.first_event_id, file.last_event_id)]
     reason = "the log is gone, or none of its blocks can be found; its loss was accepted"
-    made = loss(ranges, file.rows, path, reason, workspace.clock.now_ms())
-    return _remove(workspace, state, file, [CatalogAction(add_loss=made)])
+    loss = loss_action(ranges, file.rows, path, reason, workspace.clock.now_ms())
+    return _remove(workspace, state, file, [CatalogAction(add_loss=loss)])
 
 
 def rewrite_toc(workspace: Workspace, path: str) -> str:
@@ -123,16 +129,26 @@ def rewrite_toc(workspace: Workspace, path: str) -> str:
     return f"{len(data)} bytes written"
 
 
+def rebuild_index_shard(workspace: Workspace, name: str) -> str:
+    """Rebuild a shard from its logs."""
+    state = workspace.catalog.settle()
+    if name not in state.shards:
+        raise NotFoundError(f"shard {name}: is not live any more. Nothing is left to do.")
+    built = rebuild_shard(workspace, state.shards[name])
+    return f"{built.documents} events"
+
+
 def _remove(workspace: Workspace, state: CatalogState, file: AddFile, noted: list[CatalogAction]) -> str:
-    """Take a log and its shard off the list, without a successor. Its groups are live no more: should their journals
-    come back, they are rolled over again.
+    """Remove a log and its shard from the catalog, without a successor.
+
+    Its groups are live no longer: should their journals come back, they are rolled over again.
     """
-    shards = shards_of(state, [file.path])
+    shards = shards_covering(state, [file.path])
     actions = [CatalogAction(remove_file=RemoveFile(path=file.path))]
     actions += [CatalogAction(remove_shard=RemoveShard(name=shard.name)) for shard in shards]
     after = workspace.catalog.commit([*actions, *noted])
     for shard in shards:
-        retire(workspace, workspace.shard_path(shard))
+        remove_folder(workspace, workspace.shard_path(shard))
     return f"revision {after.revision}: listed no more, {file.rows} events lost"
 
 
@@ -142,7 +158,7 @@ def _keep_block(workspace: Workspace, file: AddFile, log: EventLog, damage: Dama
     start = int(block["offset"])
     data = bytes(log.data[start : start + int(block["length"])])
     where = str(workspace.paths.home / file.path)
-    keep_evidence(workspace, data, code="log-damage", message=str(damage), path=where, offset=start)
+    quarantine_bytes(workspace, data, code="log-damage", message=str(damage), path=where, offset=start)
     return int(block["rows"])
 
 
@@ -183,7 +199,7 @@ def _make_room(workspace: Workspace, state: CatalogState, file: AddFile) -> None
         objects.store.move(objects.home + file.path, f"{objects.home}trash/{now}/{other}")
         return
     text = f"{path}: other bytes in the place of a live log."
-    keep_evidence(workspace, workspace.fs.read(path), code="log-damage", message=text, path=str(path), offset=0)
+    quarantine_bytes(workspace, workspace.fs.read(path), code="log-damage", message=text, path=str(path), offset=0)
 
 
 def _path_of_staged(workspace: Workspace, file: AddFile) -> str | None:
@@ -205,5 +221,5 @@ def _journals(workspace: Workspace, state: CatalogState, file: AddFile) -> list[
         for item in state.files.values():
             if wanted.intersection(item.groups):
                 wanted.update(item.groups)
-    found = [group for group in workspace.groups() if group.first_event_id in wanted and group.is_sealed]
-    return found if wanted and {group.first_event_id for group in found} == wanted else []
+    groups = [group for group in workspace.groups() if group.first_event_id in wanted and group.is_sealed]
+    return groups if wanted and {group.first_event_id for group in groups} == wanted else []

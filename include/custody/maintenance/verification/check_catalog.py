@@ -1,8 +1,7 @@
-"""One writer's catalog: chain, checkpoints, statistics, hint, and what it knows to be lost.
+"""Checks of catalogs: a writer's own, the second copies of its tombstones and marks, the sink's and the software's.
 
-The second copies of tombstones and marks: all there, whole, and none that the catalog has lost.
-
-Catalogs beside that of the event logs: of what the sink of NGSI keeps, and of the provenance tables of software.
+Of a writer's catalog the whole chain is walked, with checkpoints, statistics and hint; the losses that it knows are
+reported too. Of the second copies all must be there and whole, and none may say what the catalog has lost.
 """
 
 from __future__ import annotations
@@ -38,51 +37,43 @@ from custody.workspace import Workspace
 
 
 def check_catalog(workspace: Workspace) -> tuple[list[Finding], Verification]:
-    """Walk the whole chain; return what was found, and the counts of the walk."""
-    found = verify(workspace.catalog, files=False)
-    good = _readable_revision(workspace)
-    findings = [_finding(workspace, defect, good) for defect in found.defects]
+    """Walk the whole chain; return the findings, and the counts of the walk."""
+    walk = verify(workspace.catalog, files=False)
+    readable = _readable_revision(workspace)
+    findings = [_from_defect(workspace, defect, readable) for defect in walk.defects]
     findings += [
-        Finding(kind="catalog-notice", writer=workspace.writer, path=str(workspace.catalog.objects), message=text)
-        for text in found.notices
+        Finding.of("catalog-notice", workspace.catalog.objects, text, writer=workspace.writer) for text in walk.notices
     ]
-    if found.state is not None:
-        findings += [_known(workspace, loss) for _, loss in sorted(found.state.losses.items())]
-    return findings, found
+    if walk.state is not None:
+        findings += [_known_loss(workspace, loss) for _, loss in sorted(walk.state.losses.items())]
+    return findings, walk
 
 
-def _known(workspace: Workspace, loss: AddLoss) -> Finding:
-    where = str(workspace.paths.home / loss.path) if loss.path else str(workspace.catalog.objects)
-    return Finding(
-        kind="known-loss",
+def _known_loss(workspace: Workspace, loss: AddLoss) -> Finding:
+    return Finding.of(
+        "known-loss",
+        workspace.paths.home / loss.path if loss.path else workspace.catalog.objects,
+        f"{loss.events} events are known to be lost: {loss.reason}",
         writer=workspace.writer,
-        path=where,
-        message=f"{loss.events} events are known to be lost: {loss.reason}",
         events=loss.events,
-        first_event_id=loss.firsts[0] if loss.firsts else None,
-        last_event_id=loss.firsts[-1] + loss.counts[-1] - 1 if loss.firsts else None,
+        ids=(loss.firsts[0], loss.firsts[-1] + loss.counts[-1] - 1) if loss.firsts else (None, None),
     )
 
 
-def _finding(workspace: Workspace, defect: Defect, good: int | None) -> Finding:
+def _from_defect(workspace: Workspace, defect: Defect, readable: int | None) -> Finding:
     revision = defect.revision
     kind = "catalog-damaged"
     if defect.part == "object":
         kind = "catalog-object"
-    elif defect.part == "transaction" and revision is not None and good is not None and revision <= good:
+    elif defect.part == "transaction" and revision is not None and readable is not None and revision <= readable:
+        # A checkpoint behind it still tells the state: only the history has a hole.
         kind = "catalog-history"
-    return Finding(
-        kind=kind,
-        writer=workspace.writer,
-        path=defect.file,
-        offset=defect.offset,
-        message=str(defect),
-        name="" if revision is None else str(revision),
-    )
+    name = "" if revision is None else str(revision)
+    return Finding.of(kind, defect.file, defect, writer=workspace.writer, offset=defect.offset, name=name)
 
 
 def _readable_revision(workspace: Workspace) -> int | None:
-    """Return up to which revision the state can be told in spite of damage; None when it cannot be told at all."""
+    """Return the newest revision whose state can be read in spite of damage; None when there is none."""
     try:
         return workspace.catalog.load().revision
     except CustodyError:
@@ -90,8 +81,8 @@ def _readable_revision(workspace: Workspace) -> int | None:
 
 
 def check_forgotten(workspace: Workspace, state: CatalogState) -> Iterator[Finding]:
-    """Yield the copies that are missing, cannot be read, or say what no kept revision says."""
-    forgotten = SecondCopyStore(workspace.catalog.objects)
+    """Yield the second copies that are missing, cannot be read, or differ from every kept revision."""
+    forgotten = Forgotten(workspace.catalog.objects)
     copies = forgotten.read()
     for key, text in sorted(copies.unreadable.items()):
         yield _copy_finding(workspace, "forgotten-damaged", key, text, key)
@@ -110,9 +101,9 @@ def check_forgotten(workspace: Workspace, state: CatalogState) -> Iterator[Findi
     yield from _lost(workspace, state, copies)
 
 
-def lost_copies(workspace: Workspace, state: CatalogState, copies: SecondCopies) -> list[str]:
-    """Return the ids of what was to be let go and stands in no kept revision; none when the history cannot be read."""
-    left = {name for name, copy in copies.by_id.items() if copy.revision >= state.floor} - copied_ids(state)
+def lost_copies(workspace: Workspace, state: CatalogState, copies: Copies) -> list[str]:
+    """Return the ids of copies of which no kept revision knows; none when the history cannot be read."""
+    left = {name for name, copy in copies.found.items() if copy.revision >= state.floor} - names_in(state)
     if not left:
         return []
     try:
@@ -134,8 +125,8 @@ def _lost(workspace: Workspace, state: CatalogState, copies: SecondCopies) -> It
 
 
 def _copy_finding(workspace: Workspace, kind: str, key: str, text: str, name: str) -> Finding:
-    where = str(Path(workspace.catalog.objects.store.locate(key)))
-    return Finding(kind=kind, writer=workspace.writer, path=where, message=text, name=name)
+    where = Path(workspace.catalog.objects.store.locate(key))
+    return Finding.of(kind, where, text, writer=workspace.writer, name=name)
 
 
 def check_sink(settings: Settings, fs: FileSystem, clock: Clock, level: Level) -> Iterator[Finding]:
@@ -153,16 +144,16 @@ def check_software(settings: Settings, writer: str, fs: FileSystem, clock: Clock
 
 
 def _check(catalog: Catalog, kind: str, level: Level, writer: str | None = None) -> Iterator[Finding]:
-    found = verify(catalog, files=False)
-    for defect in found.defects:
-        yield Finding(kind=kind, path=defect.file, offset=defect.offset, message=str(defect), writer=writer)
-    for text in found.notices:
-        yield Finding(kind="catalog-notice", path=str(catalog.objects), message=text, writer=writer)
-    state = found.state
+    walk = verify(catalog, files=False)
+    for defect in walk.defects:
+        yield Finding.of(kind, defect.file, defect, offset=defect.offset, writer=writer)
+    for text in walk.notices:
+        yield Finding.of("catalog-notice", catalog.objects, text, writer=writer)
+    state = walk.state
     for path in sorted(state.files) if state is not None and level is not Level.QUICK else ():
         for text in _wrong(catalog, state.files[path] if state is not None else AddFile()):
             where = catalog.objects.store.locate(catalog.objects.home + path)
-            yield Finding(kind=kind, path=where, message=text, writer=writer)
+            yield Finding.of(kind, where, text, writer=writer)
 
 
 def _wrong(catalog: Catalog, file: AddFile) -> Iterator[str]:

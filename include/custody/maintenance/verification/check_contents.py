@@ -1,10 +1,8 @@
-"""The digests that events state of their contents, compared with the contents.
+"""Checks of contents: every byte against its checksum, and what events refer to against what is there.
 
-An event that states another digest than its content has is told with both. Where other events state the same digest
-of another content, the event took it over from its parent, as sessions of older releases let children do; what it says
-is wrong, and nothing was changed since. Otherwise the content was exchanged together with its record.
-
-Contents: every byte against its checksum, and what events speak of against what is there.
+A deep check also compares the digests that events state with the contents. Where they differ and other events state
+the same digest for another content, the event inherited it from its parent, as sessions of older releases let children
+do: the statement is wrong, and the content is whole. Otherwise the content was exchanged together with its record.
 """
 
 from __future__ import annotations
@@ -18,9 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from custody.errors import CorruptionError, CustodyError
-from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ClaimFile, Content, ContentReader, claims_in
-from custody.flow.content.claim_file import read_header
-from custody.maintenance.claim_refs import Reference, in_journals, in_kept_logs, readable_tables
+from custody.flow.content import CLAIM_SCHEME, DIGEST_ATTRIBUTE, ClaimFile, Content, Contents, claims_in
+from custody.flow.content.file import read_header
+from custody.maintenance.claim_refs import (
+    ClaimReference,
+    readable_tables,
+    references_in_journals,
+    references_in_kept_logs,
+)
 from custody.maintenance.findings import Finding, Level
 from custody.model import ContentClaim
 from custody.workspace import Workspace
@@ -32,7 +35,7 @@ _COLUMNS = ["event_id", "source_format", *(name for side in _SIDES for name in s
 
 
 class _Statement(NamedTuple):
-    """Which content has which digest, as events say."""
+    """The digest of a content, as events state it."""
 
     claim: ContentClaim
     sha256: str
@@ -40,16 +43,16 @@ class _Statement(NamedTuple):
     """Whether the events were captured, and not made by a producer."""
 
 
-class _Said(NamedTuple):
-    """How many events say it, and the least id of them."""
+class _Events(NamedTuple):
+    """How many events make a statement, and the least id of them."""
 
     events: int
     first_event_id: int
 
 
 def check_digests(workspace: Workspace) -> Iterator[Finding]:
-    """Yield what events of a writer state wrongly; contents that are missing or damaged are found elsewhere."""
-    contents = ContentReader(workspace.fs, workspace.settings.store)
+    """Yield wrong statements of a writer's events; missing and damaged contents are reported by other checks."""
+    contents = Contents(workspace.fs, workspace.settings.store)
     said = _statements(workspace)
     wrong = []
     for statement in sorted(said, key=_place):
@@ -65,20 +68,20 @@ def check_digests(workspace: Workspace) -> Iterator[Finding]:
         for statement, content, sha256 in wrong:
             is_inherited = not statement.is_captured and others[statement.sha256] - {statement.claim}
             kind = "content-inherited" if is_inherited else "content-exchanged"
-            yield _finding(workspace, kind, statement, said[statement], content, sha256)
+            yield _digest_finding(workspace, kind, statement, said[statement], content, sha256)
 
 
-def _statements(workspace: Workspace) -> dict[_Statement, _Said]:
-    found: dict[_Statement, _Said] = {}
+def _statements(workspace: Workspace) -> dict[_Statement, _Events]:
+    statements: dict[_Statement, _Events] = {}
     for table in readable_tables(workspace, _COLUMNS):
         for statement, said in _in_table(table):
-            former = found.get(statement, _Said(0, said.first_event_id))
+            former = statements.get(statement, _Events(0, said.first_event_id))
             first = min(former.first_event_id, said.first_event_id)
-            found[statement] = _Said(former.events + said.events, first)
-    return found
+            statements[statement] = _Events(former.events + said.events, first)
+    return statements
 
 
-def _in_table(table: pa.Table) -> Iterator[tuple[_Statement, _Said]]:
+def _in_table(table: pa.Table) -> Iterator[tuple[_Statement, _Events]]:
     for claims, attributes in _SIDES:
         column = table.column(claims)
         sha256 = pc.map_lookup(table.column(attributes), DIGEST_ATTRIBUTE, "last")
@@ -92,20 +95,20 @@ def _in_table(table: pa.Table) -> Iterator[tuple[_Statement, _Said]]:
             for row in grouped.to_pylist():
                 claim = ContentClaim(**{name: row[name] for name in _CLAIM})
                 statement = _Statement(claim, row["sha256"], row["source_format"] is not None)
-                yield statement, _Said(row["event_id_count"], row["event_id_min"])
+                yield statement, _Events(row["event_id_count"], row["event_id_min"])
 
 
 def _digests_of_others(
     workspace: Workspace, said: Iterable[_Statement], wanted: set[str]
 ) -> dict[str, set[ContentClaim]]:
-    """Return by digest of which contents it is stated, by the events of any writer."""
-    found: dict[str, set[ContentClaim]] = {sha256: set() for sha256 in wanted}
+    """Return, by digest, the contents for which events of any writer state it."""
+    claims: dict[str, set[ContentClaim]] = {sha256: set() for sha256 in wanted}
     others = [other for other in Workspace.all(workspace.settings, workspace.fs) if other.writer != workspace.writer]
     for statements in (said, *map(_statements, others)):
         for statement in statements:
             if statement.sha256 in wanted:
-                found[statement.sha256].add(statement.claim)
-    return found
+                claims[statement.sha256].add(statement.claim)
+    return claims
 
 
 def _digest(content: Content) -> str:
@@ -122,8 +125,8 @@ def _place(statement: _Statement) -> tuple[object, ...]:
     return (claim.container, claim.section, claim.identifier, claim.offset or 0, claim.size or 0, statement.sha256)
 
 
-def _finding(
-    workspace: Workspace, kind: str, statement: _Statement, said: _Said, content: Content, sha256: str
+def _digest_finding(
+    workspace: Workspace, kind: str, statement: _Statement, said: _Events, content: Content, sha256: str
 ) -> Finding:
     offset, more = statement.claim.offset or 0, said.events - 1
     who = f"event {said.first_event_id}" + (f" and {more} more" if more else "")
@@ -164,17 +167,17 @@ def check_section(workspace: Workspace, name: str, level: Level) -> Iterator[Fin
 
 
 def check_claims(workspace: Workspace, level: Level) -> Iterator[Finding]:
-    """Yield the contents that events of a writer speak of and that are not there, or break off; quick looks at none.
+    """Yield the contents that events of a writer refer to and that are missing or cut off; a quick check reads none.
 
-    Deep also compares the digests that events state.
-    What cannot be read of logs and journals is found elsewhere, and so is what is damaged inside of a file.
+    A deep check also compares the digests that events state. Unreadable logs and journals, and damage inside of a
+    file, are reported by other checks.
     """
     if level is Level.QUICK:
         return
     if level is Level.DEEP:
         yield from check_digests(workspace)
     fs, store = workspace.fs, workspace.settings.store
-    for read in (in_journals, in_kept_logs):
+    for read in (references_in_journals, references_in_kept_logs):
         try:
             references = read(workspace)
         except CustodyError:
@@ -188,7 +191,7 @@ def check_claims(workspace: Workspace, level: Level) -> Iterator[Finding]:
             yield from _short(workspace, path, reference)
 
 
-def _short(workspace: Workspace, path: Path, reference: Reference) -> Iterator[Finding]:
+def _short(workspace: Workspace, path: Path, reference: ClaimReference) -> Iterator[Finding]:
     try:
         file = ClaimFile.read(workspace.fs, path)
     except CustodyError:

@@ -1,8 +1,8 @@
-"""The ids of one writer over logs and journals: none is there twice, and those that nothing holds are told.
+"""Checks of a writer's event ids over logs and journals: none is there twice, and missing ones are reported.
 
-An id that nothing holds is no damage by itself: a crash of a writer with several threads leaves ids that were promised
-to nobody, and a compaction erases events. But of a journal that was removed before it was rolled over it is the only
-trace. So such ids are a notice, as far as neither a known loss nor the catalog's history explains them.
+A missing id is no damage by itself: a crash of a writer with several threads leaves ids that were never acknowledged,
+and a compaction erases events. But it is the only trace of a journal that was removed before its rollover. So missing
+ids are a notice, unless a known loss or the catalog's history explains them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,12 +18,12 @@ from custody.errors import CustodyError
 from custody.format.names import parse_event_log
 from custody.journal import Group, read_end, writer_states
 from custody.maintenance.findings import Finding, Level
-from custody.maintenance.verification.check_journals import records_of
+from custody.maintenance.verification.check_journals import record_ranges
 from custody.workspace import Workspace
 
-Range = tuple[int, int]
+EventIdRange = tuple[int, int]
 """The first and the last id of a run."""
-_TOLD_MAX = 100
+_REPORTED_MAX = 100
 _Ids = npt.NDArray[np.int64]
 
 
@@ -40,38 +39,40 @@ def check_ids(workspace: Workspace, state: CatalogState, level: Level) -> Iterat
     held = _held(workspace, state, level)
     yield from _doubled(workspace, held)
     gaps = list(missing_ids(workspace, state, held=held))
-    where = str(workspace.paths.home)
-    for first, last in gaps[:_TOLD_MAX]:
+    where, writer = workspace.paths.home, workspace.writer
+    for first, last in gaps[:_REPORTED_MAX]:
         text = f"{where}: nothing holds the ids {first} to {last}: never told, erased long ago, or lost."
-        yield _finding(workspace, "ids-missing", where, text, first, last)
-    if len(gaps) > _TOLD_MAX:
-        left = gaps[_TOLD_MAX:]
+        yield Finding.of("ids-missing", where, text, writer=writer, events=last - first + 1, ids=(first, last))
+    if len(gaps) > _REPORTED_MAX:
+        left = gaps[_REPORTED_MAX:]
         text = f"{where}: nothing holds ids in {len(left)} more stretches, the last one up to {left[-1][1]}."
-        yield _finding(workspace, "ids-missing", where, text, left[0][0], left[-1][1])
+        first, last = left[0][0], left[-1][1]
+        yield Finding.of("ids-missing", where, text, writer=writer, events=last - first + 1, ids=(first, last))
     for path in sorted(state.files):
         file = state.files[path]
         inside = file.last_event_id - file.first_event_id + 1 - file.rows
         noted = sum(_overlap(loss, (file.first_event_id, file.last_event_id)) for loss in lost_ranges(state))
         if inside > noted and parse_event_log(path) is not None and not _is_rewritten(path):
             text = f"{workspace.paths.home / path}: {inside} ids within it belong to no event: never told, or lost."
-            made = _finding(workspace, "ids-missing", path, text, file.first_event_id, file.last_event_id)
-            yield msgspec.structs.replace(made, events=inside)
+            ids = file.first_event_id, file.last_event_id
+            yield Finding.of("ids-missing", path, text, writer=writer, events=inside, ids=ids)
 
 
 def missing_ids(
     workspace: Workspace, state: CatalogState, level: Level = Level.DEFAULT, held: _Held | None = None
-) -> Iterator[Range]:
-    """Yield the runs of ids that nothing holds and that nothing explains."""
+) -> Iterator[EventIdRange]:
+    """Yield the runs of ids that nothing holds and nothing explains."""
     held = held or _held(workspace, state, level)
+    # Ranges may overlap (doubled ids): the running maximum of their ends is where each gap begins.
     ends = np.maximum.accumulate(held.last) if len(held.last) else held.last
     starts = [0, *(ends + 1).tolist()]
     stops = [*(held.first - 1).tolist(), max(state.next_event_id, _floor(workspace)) - 1]
     gaps = [(first, last) for first, last in zip(starts, stops, strict=True) if first <= last]
-    yield from without(gaps, [*lost_ranges(state), *_explained(workspace, state)] if gaps else [])
+    yield from subtract_ranges(gaps, [*lost_ranges(state), *_explained(workspace, state)] if gaps else [])
 
 
 def _floor(workspace: Workspace) -> int:
-    """Return the first id that may still be given out: it was raised where those before it may have been told."""
+    """Return the first id that may still be given out: it was raised where ids before it may have been acknowledged."""
     try:
         states = writer_states(workspace.fs, workspace.settings.containers, workspace.writer)
     except CustodyError:
@@ -79,7 +80,7 @@ def _floor(workspace: Workspace) -> int:
     return max((item.floor for item in states.values()), default=0)
 
 
-def lost_ranges(state: CatalogState) -> list[Range]:
+def lost_ranges(state: CatalogState) -> list[EventIdRange]:
     """Return the ids that the catalog knows to be lost."""
     return [
         (first, first + count - 1)
@@ -88,8 +89,8 @@ def lost_ranges(state: CatalogState) -> list[Range]:
     ]
 
 
-def without(ranges: Iterable[Range], known: Sequence[Range]) -> list[Range]:
-    """Return what of some runs lies in none of the others."""
+def subtract_ranges(ranges: Iterable[EventIdRange], known: Sequence[EventIdRange]) -> list[EventIdRange]:
+    """Return the parts of some runs that lie in none of the others."""
     left = list(ranges)
     for low, high in known:
         parts = [((first, min(last, low - 1)), (max(first, high + 1), last)) for first, last in left]
@@ -98,25 +99,25 @@ def without(ranges: Iterable[Range], known: Sequence[Range]) -> list[Range]:
 
 
 def _held(workspace: Workspace, state: CatalogState, level: Level) -> _Held:
-    """Return what holds ids, by first id: live logs, and of groups that are not live the records."""
-    found = [(file.first_event_id, file.last_event_id, path) for path, file in state.files.items()]
+    """Return the holders of ids, by first id: live logs, and the records of groups that are not live."""
+    holders = [(file.first_event_id, file.last_event_id, path) for path, file in state.files.items()]
     for group in workspace.groups():
         if not workspace.is_committed(state, group.first_event_id):
             where = str(group.sealed[0] if group.sealed else group.open[0])
-            ranges = _ends(workspace, group) if level is Level.QUICK else records_of(workspace, group)
-            found += [(first, first + count - 1, where) for first, count in ranges]
-    found.sort()
-    bounds = np.array([item[:2] for item in found], np.int64).reshape(-1, 2)
-    return _Held(bounds[:, 0], bounds[:, 1], [item[2] for item in found])
+            ranges = _ends(workspace, group) if level is Level.QUICK else record_ranges(workspace, group)
+            holders += [(first, first + count - 1, where) for first, count in ranges]
+    holders.sort()
+    bounds = np.array([holder[:2] for holder in holders], np.int64).reshape(-1, 2)
+    return _Held(bounds[:, 0], bounds[:, 1], [holder[2] for holder in holders])
 
 
 def _ends(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
-    """Return (first id, ids) of a group as its end records tell; open journals are read."""
+    """Return (first id, count) of a group from its end records; open journals are read."""
     ends = [read_end(workspace.fs, path) for path in group.sealed]
     known = [(end.first_event_id, end.last_event_id) for end in ends if end is not None]
     bounds = [(first, last) for first, last in known if first is not None and last is not None]
     if group.open or not bounds:
-        return records_of(workspace, group)
+        return record_ranges(workspace, group)
     first = min(low for low, _ in bounds)
     return [(first, max(high for _, high in bounds) - first + 1)]
 
@@ -130,11 +131,12 @@ def _doubled(workspace: Workspace, held: _Held) -> Iterator[Finding]:
         path = str(workspace.paths.home / held.paths[number])
         first = int(held.first[number])
         text = f"{path}: the ids {first} to {last} are in {held.paths[number - 1]}, or another file, too."
-        yield _finding(workspace, "ids-doubled", path, text, first, last)
+        ids, events = (first, last), last - first + 1
+        yield Finding.of("ids-doubled", path, text, writer=workspace.writer, events=events, ids=ids)
 
 
-def _explained(workspace: Workspace, state: CatalogState) -> Iterator[Range]:
-    """Yield the ids that were live once and are not any more on purpose, and those of which no history is kept."""
+def _explained(workspace: Workspace, state: CatalogState) -> Iterator[EventIdRange]:
+    """Yield the ids that were live once and went on purpose, and those of which no history is kept."""
     if state.revision < 0:
         return
     try:
@@ -153,17 +155,5 @@ def _is_rewritten(path: str) -> bool:
     return "." in path.rpartition("/")[2].removesuffix(".parquet")
 
 
-def _overlap(one: Range, other: Range) -> int:
+def _overlap(one: EventIdRange, other: EventIdRange) -> int:
     return max(0, min(one[1], other[1]) - max(one[0], other[0]) + 1)
-
-
-def _finding(workspace: Workspace, kind: str, path: str, text: str, first: int, last: int) -> Finding:
-    return Finding(
-        kind=kind,
-        writer=workspace.writer,
-        path=path,
-        message=text,
-        events=last - first + 1,
-        first_event_id=first,
-        last_event_id=last,
-    )

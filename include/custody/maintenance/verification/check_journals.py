@@ -1,10 +1,7 @@
-"""The STATE files of a writer, the claims of its name, and whether all its containers are there.
+"""Checks of what is not live yet: a writer's STATE files, containers and name claims, its journals, its staged units.
 
-Which containers are its own, which ids it reserved, under which incarnation; and journals that are not its own.
-
-One group of journals: whole records, an end record that counts them, names that say what the headers say.
-
-One staged unit: its manifest, and each batch of events against its checksum.
+Journals must consist of whole records, end with a record that counts them, and have names that agree with their
+headers. Of a staged unit the manifest and each batch of events are checked against their checksums.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ from custody.workspace.unit_manifest import PREAMBLE as UNIT_PREAMBLE
 
 
 def check_states(workspace: Workspace) -> Iterator[Finding]:
-    """Yield the STATE files that are not whole; an absent one is that of a container that was never written to."""
+    """Yield the STATE files that are not whole; a container that was never written to has none."""
     for root in workspace.settings.containers:
         path = ContainerPaths(root, workspace.writer).state
         if not workspace.fs.exists(path):
@@ -43,77 +40,66 @@ def check_states(workspace: Workspace) -> Iterator[Finding]:
         try:
             state = decode_state(data, path)
         except CustodyError as error:
-            yield _finding(workspace, str(path), str(error))
+            yield _damaged_state(workspace, path, error)
             continue
         if state.writer != workspace.writer:
             text = f"{path}: expected the state of writer {workspace.writer!r}, got that of {state.writer!r}."
-            yield _finding(workspace, str(path), text)
+            yield _damaged_state(workspace, path, text)
         elif any(misplaced_parts(data, len(STATE_PREAMBLE))) or _least_bytes(state) > len(data):
-            yield _finding(workspace, str(path), f"{path} @8: expected the mark of a record, got that of a part.")
+            yield _damaged_state(workspace, path, f"{path} @8: expected the mark of a record, got that of a part.")
 
 
 def _least_bytes(state: WriterState) -> int:
-    """Return how long a state is at least; that of an older custody lacks the incarnation."""
+    """Return the least length of a state's file; a state of an older custody lacks the incarnation."""
     return len(encode_state(state)) - (0 if state.incarnation else len(b',"incarnation":""'))
 
 
-def check_containers(workspace: Workspace) -> Iterator[Finding]:
-    """Yield the containers of the writer that are not there; nobody knows what they hold."""
+def check_missing_containers(workspace: Workspace) -> Iterator[Finding]:
+    """Yield the containers of the writer that are not mounted; nobody knows what they hold."""
     for missing in workspace.missing():
         if missing.host:
             kind, text = "container-elsewhere", f"container {missing.place} is on the machine {missing.host!r}."
         else:
             kind, text = "container-missing", f"{missing}. Acknowledged events may lie on it."
-        yield Finding(
-            kind=kind,
-            writer=workspace.writer,
-            path=str(missing.place),
-            message=text,
-            name=missing.container,
-        )
+        yield Finding.of(kind, missing.place, text, writer=workspace.writer, name=missing.container)
 
 
 def check_incarnations(workspace: Workspace, state: CatalogState | None) -> Iterator[Finding]:
-    """Yield claims of the name that are not whole, and journals of other incarnations."""
+    """Yield claims of the writer's name that are not whole, and journals of other incarnations."""
     store = workspace.catalog.objects.store
     for key in workspace.incarnations.objects():
         data, where = store.get(key), workspace.incarnations.locate(key)
         try:
             claim = decode_claim(data, where)
         except CustodyError as error:
-            yield Finding(kind="incarnation-damaged", writer=workspace.writer, path=where, offset=0, message=str(error))
+            yield Finding.of("incarnation-damaged", where, error, writer=workspace.writer, offset=0)
             continue
         if any(misplaced_parts(data, len(STATE_PREAMBLE))) or len(encode_claim(claim)) != len(data):
             text = f"{where} @8: expected the mark of a record, got that of a part."
-            yield Finding(kind="incarnation-damaged", writer=workspace.writer, path=where, offset=8, message=text)
+            yield Finding.of("incarnation-damaged", where, text, writer=workspace.writer, offset=8)
     foreign = [path for group in workspace.foreign_groups() for path in (*group.sealed, *group.open)]
     for path in foreign:
-        yield _of_others(workspace, path, "was written under another incarnation of the writer's name")
+        yield _foreign_journal(workspace, path, "was written under another incarnation of the writer's name")
     if state is not None:
-        for path in stray_journals(workspace, state, workspace.groups()):
-            yield _of_others(workspace, path, "has events of a live group that no live log has")
+        for path in strays(workspace, state, workspace.groups()):
+            yield _foreign_journal(workspace, path, "has events of a live group that no live log has")
 
 
-def _of_others(workspace: Workspace, path: Path, text: str) -> Finding:
+def _foreign_journal(workspace: Workspace, path: Path, text: str) -> Finding:
     try:
         events = count_pending(workspace.fs, [Group(workspace.writer, 0, (path,), ())]).events
     except (CustodyError, OSError):
         events = 0
-    return Finding(
-        kind="journal-of-others",
-        writer=workspace.writer,
-        path=str(path),
-        message=f"{path}: {text}; no answer gives its events out.",
-        events=events,
-    )
+    message = f"{path}: {text}; no answer gives its events out."
+    return Finding.of("journal-of-others", path, message, writer=workspace.writer, events=events)
 
 
-def _finding(workspace: Workspace, path: str, text: str) -> Finding:
-    return Finding(kind="state-damaged", writer=workspace.writer, path=path, offset=0, message=text)
+def _damaged_state(workspace: Workspace, path: Path, text: object) -> Finding:
+    return Finding.of("state-damaged", path, text, writer=workspace.writer, offset=0)
 
 
 def check_group(workspace: Workspace, first_event_id: int, level: Level) -> Iterator[Finding]:
-    """Yield what is wrong with the journals of a group; a group that was swept meanwhile has none."""
+    """Yield what is wrong with the journals of a group; nothing for one that was swept meanwhile."""
     group = next(iter(workspace.groups([first_event_id])), None)
     if group is None:
         return
@@ -125,14 +111,14 @@ def check_group(workspace: Workspace, first_event_id: int, level: Level) -> Iter
 
 
 def read_journal(workspace: Workspace, path: Path) -> JournalFile | None:
-    """Return a journal, None when it cannot be read at all, or was swept or sealed in this moment."""
+    """Return a journal; None when it cannot be read at all, or has just been swept or sealed."""
     try:
         return JournalFile.read(workspace.fs, path)
     except (CustodyError, msgspec.MsgspecError, pa.ArrowException, ValueError):
         return None
 
 
-def records_of(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
+def record_ranges(workspace: Workspace, group: Group) -> list[tuple[int, int]]:
     """Return (first id, events) of each whole record of a group's journals."""
     journals = [read_journal(workspace, path) for path in (*group.sealed, *group.open)]
     return [(record.first_event_id, record.count) for file in journals if file for record in file.records]
@@ -142,13 +128,13 @@ def _sealed(workspace: Workspace, path: Path, level: Level) -> Iterator[Finding]
     if level is Level.QUICK:
         if read_end(workspace.fs, path) is None:
             size = workspace.fs.size(path)
-            yield _journal_finding(workspace, path, size, "expected the end record of a sealed journal, got none.")
+            yield _damaged_journal(workspace, path, size, "expected the end record of a sealed journal, got none.")
         return
     try:
         journal = JournalFile.read(workspace.fs, path)
     except (CustodyError, msgspec.MsgspecError, pa.ArrowException, ValueError) as error:
         if workspace.fs.exists(path):
-            yield _journal_finding(workspace, path, None, str(error))
+            yield _damaged_journal(workspace, path, None, str(error))
         return
     yield from _damage(workspace, journal)
     yield from _header(workspace, journal)
@@ -157,18 +143,18 @@ def _sealed(workspace: Workspace, path: Path, level: Level) -> Iterator[Finding]
 
 
 def _damage(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
-    """Name damaged bytes; the end record tells how many events they held, all of them together."""
+    """Yield the damaged bytes; the end record tells how many events all of them held together."""
     known = sum(record.count for record in journal.records)
     lost = max(journal.end.events - known, 0) if journal.end is not None else 0
     for number, damage in enumerate(journal.damage):
         events = lost if number == 0 else 0
-        yield _journal_finding(workspace, journal.path, damage.offset, str(damage), events, damage.length)
+        yield _damaged_journal(workspace, journal.path, damage.offset, str(damage), events, damage.length)
     if not journal.damage:
         if journal.end is not None and journal.end.events != known:
             text = f"expected {journal.end.events} events, as its end record says, got {known}."
-            yield _journal_finding(workspace, journal.path, None, text, lost)
+            yield _damaged_journal(workspace, journal.path, None, text, lost)
         for offset in misplaced_parts(workspace.fs.read(journal.path), len(JOURNAL_PREAMBLE)):
-            yield _journal_finding(
+            yield _damaged_journal(
                 workspace, journal.path, offset, "expected the mark of a record, got that of a part."
             )
 
@@ -180,13 +166,8 @@ def _header(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
     said = (header.writer, header.database, header.first_event_id)
     if said != (workspace.writer, workspace.database, name.first_event_id):
         text = f"{journal.path}: expected a journal of this writer and group, got writer, database and group {said}."
-        yield Finding(
-            kind="journal-foreign",
-            writer=workspace.writer,
-            path=str(journal.path),
-            message=text,
-            name=str(header.first_event_id),
-        )
+        name_of_group = str(header.first_event_id)
+        yield Finding.of("journal-foreign", journal.path, text, writer=workspace.writer, name=name_of_group)
 
 
 def _decoded(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
@@ -194,48 +175,46 @@ def _decoded(workspace: Workspace, journal: JournalFile) -> Iterator[Finding]:
         try:
             decode([record])
         except (CustodyError, msgspec.MsgspecError, pa.ArrowException, ValueError) as error:
-            yield _journal_finding(workspace, journal.path, record.offset, str(error), record.count)
+            yield _damaged_journal(workspace, journal.path, record.offset, str(error), record.count)
 
 
 def _open(workspace: Workspace, path: Path) -> Iterator[Finding]:
-    """A dead writer's journal: the end of its last write was promised to nobody, as far as that can be told."""
+    """Check a dead writer's journal: a torn tail is, as far as can be told, an append that was never acknowledged."""
     try:
         journal = JournalFile.read(workspace.fs, path)
     except (CustodyError, msgspec.MsgspecError, pa.ArrowException, ValueError) as error:
         if workspace.fs.exists(path):
-            yield _journal_finding(workspace, path, None, str(error))
+            yield _damaged_journal(workspace, path, None, str(error))
         return
     for damage in journal.damage:
-        yield _journal_finding(workspace, path, damage.offset, str(damage), 0, damage.length)
+        yield _damaged_journal(workspace, path, damage.offset, str(damage), 0, damage.length)
     yield from _header(workspace, journal)
     if journal.torn is not None:
         text = f"{path} @{journal.torn.offset}: {journal.torn}."
-        yield Finding(
-            kind="journal-torn", writer=workspace.writer, path=str(path), offset=journal.torn.offset, message=text
-        )
+        yield Finding.of("journal-torn", path, text, writer=workspace.writer, offset=journal.torn.offset)
     elif not journal.damage:
         for offset in misplaced_parts(workspace.fs.read(path), len(JOURNAL_PREAMBLE)):
-            yield _journal_finding(workspace, path, offset, "expected the mark of a record, got that of a part.")
+            yield _damaged_journal(workspace, path, offset, "expected the mark of a record, got that of a part.")
 
 
-def _journal_finding(
+def _damaged_journal(
     workspace: Workspace, path: Path, offset: int | None, text: str, events: int = 0, size: int = 0
 ) -> Finding:
     place = str(path) if offset is None else f"{path} @{offset}"
-    return Finding(
-        kind="journal-damaged",
+    return Finding.of(
+        "journal-damaged",
+        path,
+        text if text.startswith(str(path)) else f"{place}: {text}",
         writer=workspace.writer,
-        path=str(path),
         offset=offset,
-        message=text if text.startswith(str(path)) else f"{place}: {text}",
         events=events,
         size_bytes=size,
         name=str(getattr(JournalName.parse(path.name), "first_event_id", "")),
     )
 
 
-def check_unit(workspace: Workspace, first_group: int, level: Level) -> Iterator[Finding]:
-    """Yield what is wrong with a staged unit; one that was swept meanwhile has nothing."""
+def check_staged_unit(workspace: Workspace, first_group: int, level: Level) -> Iterator[Finding]:
+    """Yield what is wrong with a staged unit; nothing for one that was swept meanwhile."""
     folder = workspace.paths.staged_unit(first_group)
     path = folder / UNIT_MANIFEST
     try:
@@ -251,7 +230,7 @@ def check_unit(workspace: Workspace, first_group: int, level: Level) -> Iterator
             raise CorruptionError(f"{path}: expected the unit of group {first_group}, got that of another one.")
     except (CustodyError, msgspec.MsgspecError) as error:
         if workspace.fs.exists(folder):
-            yield _unit_finding(workspace, first_group, path, str(error))
+            yield _damaged_unit(workspace, first_group, path, str(error))
         return
     for log in manifest.logs:
         staged = staged_path(folder, log)
@@ -259,7 +238,7 @@ def check_unit(workspace: Workspace, first_group: int, level: Level) -> Iterator
             _check(workspace, staged, log, level, manifest.schema_version)
         except (CustodyError, OSError, pa.ArrowException, ValueError) as error:
             if workspace.fs.exists(folder):
-                yield _unit_finding(workspace, first_group, staged, str(error), log)
+                yield _damaged_unit(workspace, first_group, staged, str(error), log)
 
 
 def _check(workspace: Workspace, path: Path, log: StagedLog, level: Level, version: int) -> None:
@@ -280,16 +259,9 @@ def _check(workspace: Workspace, path: Path, log: StagedLog, level: Level, versi
         raise CorruptionError(f"{path}: expected {log.rows} events up to {log.last_event_id}, got {rows} up to {last}.")
 
 
-def _unit_finding(
+def _damaged_unit(
     workspace: Workspace, first_group: int, path: Path, text: str, log: StagedLog | None = None
 ) -> Finding:
-    return Finding(
-        kind="unit-damaged",
-        writer=workspace.writer,
-        path=str(path),
-        message=text,
-        events=0,  # its journals are there until it is live
-        first_event_id=log.first_event_id if log else None,
-        last_event_id=log.last_event_id if log else None,
-        name=str(first_group),
-    )
+    # It costs no event: its journals are there until it is live.
+    ids = (log.first_event_id, log.last_event_id) if log else (None, None)
+    return Finding.of("unit-damaged", path, text, writer=workspace.writer, ids=ids, name=str(first_group))

@@ -1,6 +1,7 @@
-"""One live log: is it there, is it what the catalog says, which blocks are damaged, and which events they held.
+"""Checks of live event logs and index shards.
 
-One live shard: is it there, is it whole, and does it answer as its logs would.
+A log must be there and be what the catalog lists; else the damaged blocks are named, with the events that they held.
+A shard must be there and whole; a deep check compares its answers with those of its logs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from custody.index import ATTRIBUTE_PREFIX, DAY, IDENTIFIER_FIELDS, POINTER_COLU
 from custody.index.manifest import NAME as MANIFEST
 from custody.index.manifest import PREAMBLE
 from custody.maintenance.findings import Finding, Level
-from custody.maintenance.rewriting import open_file
+from custody.maintenance.rewriting import open_event_log
 from custody.model import is_newer
 from custody.query import SEVERAL_VALUES, facets_of_table
 from custody.workspace import Workspace
@@ -46,9 +47,7 @@ def check_log(workspace: Workspace, state: CatalogState, path: str, level: Level
         yield from _explained(workspace, state, file, verify_file(workspace.catalog.objects, file))
         tocs = verify_toc(workspace.catalog.objects, file)
     for defect in tocs:
-        yield Finding(
-            kind="toc-damaged", writer=workspace.writer, path=defect.file, message=str(defect), name=file.path
-        )
+        yield Finding.of("toc-damaged", defect.file, defect, writer=workspace.writer, name=file.path)
     if level is Level.DEEP:
         yield from _decoded(workspace, file)
 
@@ -60,31 +59,27 @@ def check_versions(workspace: Workspace, state: CatalogState) -> Iterator[Findin
         if is_newer(file.schema_version):
             newer.setdefault(file.schema_version, []).append(file)
     for version, files in sorted(newer.items()):
-        yield Finding(
-            kind="log-newer",
-            writer=workspace.writer,
-            path=str(workspace.paths.home / files[0].path),
-            message=(
-                f"{len(files)} logs were written by a newer custody, with schema version {version}; "
-                "columns that it added are not looked at, and the logs are not written anew."
-            ),
+        text = (
+            f"{len(files)} logs were written by a newer custody, with schema version {version}; "
+            "columns that it added are not looked at, and the logs are not written anew."
         )
+        yield Finding.of("log-newer", workspace.paths.home / files[0].path, text, writer=workspace.writer)
 
 
 def damaged_blocks(workspace: Workspace, file: AddFile) -> tuple[EventLog | None, list[Damage]]:
     """Return a live log and its damaged blocks; no log when none of its blocks can be found."""
-    log = open_file(workspace, file)
-    found: list[Damage] = []
+    log = open_event_log(workspace, file)
+    damaged: list[Damage] = []
     try:
         log.load()
-        log.whole_blocks(found.append)
+        log.whole_blocks(damaged.append)
     except (CustodyError, OSError, pa.ArrowException, ValueError):
         return None, []
-    return log, found
+    return log, damaged
 
 
 def sha256_of(workspace: Workspace, path: str) -> bytes:
-    """Return the digest of a file of the database's folder, of which a piece is in memory at a time."""
+    """Return the digest of a file of the database's folder; it is read in pieces."""
     whole = hashlib.sha256()
     view = workspace.fs.view(workspace.paths.home / path)
     for start in range(0, len(view), _READ_BYTES):
@@ -93,7 +88,7 @@ def sha256_of(workspace: Workspace, path: str) -> bytes:
 
 
 def _explained(workspace: Workspace, state: CatalogState, file: AddFile, defects: list[Defect]) -> Iterator[Finding]:
-    """Yield what a changed log means for its events."""
+    """Yield what the change of a log means for its events."""
     if not defects:
         return
     digest = sha256_of(workspace, file.path)
@@ -114,16 +109,15 @@ def _explained(workspace: Workspace, state: CatalogState, file: AddFile, defects
 def _block(workspace: Workspace, file: AddFile, log: EventLog, damage: Damage) -> Finding:
     block = log.toc.blocks[damage.block]
     text = f"block {damage.block} is damaged: {damage.problem}"
-    where = workspace.paths.home / file.path
-    return Finding(
-        kind="log-damaged",
+    where, offset = workspace.paths.home / file.path, int(block["offset"])
+    return Finding.of(
+        "log-damaged",
+        where,
+        f"{where} @{offset}: {text}.",
         writer=workspace.writer,
-        path=str(where),
-        offset=int(block["offset"]),
-        message=f"{where} @{int(block['offset'])}: {text}.",
+        offset=offset,
         events=int(block["rows"]),
-        first_event_id=damage.first_event_id,
-        last_event_id=damage.last_event_id,
+        ids=(damage.first_event_id, damage.last_event_id),
         name=file.path,
     )
 
@@ -131,22 +125,21 @@ def _block(workspace: Workspace, file: AddFile, log: EventLog, damage: Damage) -
 def _whole(
     workspace: Workspace, file: AddFile, kind: str, defect: Defect, what: str = "", events: int | None = None
 ) -> Finding:
-    return Finding(
-        kind=kind,
+    return Finding.of(
+        kind,
+        defect.file,
+        f"{defect} {what}".strip(),
         writer=workspace.writer,
-        path=defect.file,
         offset=defect.offset,
-        message=f"{defect} {what}".strip(),
         events=file.rows if events is None else events,
-        first_event_id=file.first_event_id if events is None else None,
-        last_event_id=file.last_event_id if events is None else None,
+        ids=(file.first_event_id, file.last_event_id) if events is None else (None, None),
         name=file.path,
     )
 
 
 def _decoded(workspace: Workspace, file: AddFile) -> Iterator[Finding]:
     """Decode all events and compare them with what the catalog says of them."""
-    log = open_file(workspace, file)
+    log = open_event_log(workspace, file)
     damaged: list[Damage] = []
     try:
         log.load()
@@ -177,7 +170,7 @@ def _contradictions(file: AddFile, log: EventLog, damaged: list[Damage]) -> list
 
 
 def check_shard(workspace: Workspace, state: CatalogState, name: str, level: Level) -> Iterator[Finding]:
-    """Yield what is wrong with a live shard; one that was built with other settings is not wrong."""
+    """Yield what is wrong with a live shard; a shard of other settings is not wrong."""
     shard = state.shards[name]
     try:
         opened = OpenShard(workspace.fs, workspace.shard_path(shard))
@@ -186,23 +179,25 @@ def check_shard(workspace: Workspace, state: CatalogState, name: str, level: Lev
             _check_marks(workspace, shard)
             opened.verify()
     except NotFoundError as error:
-        yield _finding(workspace, shard, "shard-missing", error)
+        yield _shard_finding(workspace, shard, "shard-missing", error)
         return
     except CustodyError as error:
-        yield _finding(workspace, shard, "shard-damaged", error)
+        yield _shard_finding(workspace, shard, "shard-damaged", error)
         return
     if level is Level.DEEP:
         yield from _compared(workspace, state, shard, opened)
 
 
 def _check_description(workspace: Workspace, shard: AddShard, opened: OpenShard) -> None:
-    """Raise CorruptionError unless the folder holds the shard that the catalog means, with files of the right sizes."""
-    found = opened.description
-    said = (shard.documents, shard.first_event_id, shard.last_event_id)
-    if (found.documents, found.first_event_id, found.last_event_id) != said:
-        got = (found.documents, found.first_event_id, found.last_event_id)
-        raise CorruptionError(f"{opened.path}: expected documents, first and last id {said}, got {got}: another shard.")
-    for file in found.files:
+    """Raise CorruptionError unless the folder holds the shard that the catalog lists, with files of the right sizes."""
+    description = opened.description
+    listed = (shard.documents, shard.first_event_id, shard.last_event_id)
+    got = (description.documents, description.first_event_id, description.last_event_id)
+    if got != listed:
+        raise CorruptionError(
+            f"{opened.path}: expected documents, first and last id {listed}, got {got}: another shard."
+        )
+    for file in description.files:
         path = opened.path / file.name
         size = workspace.fs.size(path) if workspace.fs.exists(path) else -1
         if size != file.size:
@@ -216,7 +211,7 @@ def _check_marks(workspace: Workspace, shard: AddShard) -> None:
 
 
 def _compared(workspace: Workspace, state: CatalogState, shard: AddShard, opened: OpenShard) -> Iterator[Finding]:
-    """Compare pointers and counted values with those of the logs; damaged logs are found by themselves."""
+    """Compare pointers and counts of values with those of the logs; damaged logs are reported by their own check."""
     fields = [DAY, *(field.name for field in IDENTIFIER_FIELDS if field.name not in SEVERAL_VALUES)]
     fields += [ATTRIBUTE_PREFIX + name for name in opened.description.attributes]
     fields = [name for name in fields if name == DAY or name in opened.description.fields]
@@ -224,7 +219,7 @@ def _compared(workspace: Workspace, state: CatalogState, shard: AddShard, opened
     parts = [np.empty(0, np.int64)]
     try:
         for path in shard.log_paths:
-            log = open_file(workspace, state.files[path])
+            log = open_event_log(workspace, state.files[path])
             for table in log.tables(range(len(log.toc.blocks))):
                 parts.append(np.asarray(table.column("event_id").combine_chunks()))
                 facets_of_table(counts, table, Every(), opened.description.attributes)
@@ -234,23 +229,16 @@ def _compared(workspace: Workspace, state: CatalogState, shard: AddShard, opened
         held = opened.numbers(POINTER_COLUMN).span(0, opened.documents)[::-1]
         wrong = [name for name in fields if opened.facet(Every(), name) != dict(counts[name])]
     except CustodyError as error:
-        yield _finding(workspace, shard, "shard-damaged", error)
+        yield _shard_finding(workspace, shard, "shard-damaged", error)
         return
     if not np.array_equal(held, np.concatenate(parts)):
         wrong.insert(0, "its pointers")
     if wrong:
         text = f"{opened.path}: expected the events of its logs, got others: {', '.join(wrong)}."
-        yield _finding(workspace, shard, "shard-different", text)
+        yield _shard_finding(workspace, shard, "shard-different", text)
 
 
-def _finding(workspace: Workspace, shard: AddShard, kind: str, text: object) -> Finding:
-    """A shard that is damaged costs no event: what it cannot answer is read from the logs."""
-    return Finding(
-        kind=kind,
-        writer=workspace.writer,
-        path=str(workspace.shard_path(shard)),
-        message=str(text),
-        first_event_id=shard.first_event_id,
-        last_event_id=shard.last_event_id,
-        name=shard.name,
-    )
+def _shard_finding(workspace: Workspace, shard: AddShard, kind: str, text: object) -> Finding:
+    """Return a finding without events: what a damaged shard cannot answer is read from the logs."""
+    ids = (shard.first_event_id, shard.last_event_id)
+    return Finding.of(kind, workspace.shard_path(shard), text, writer=workspace.writer, ids=ids, name=shard.name)

@@ -1,6 +1,7 @@
-"""Small files that remember something and hold no event: the ledger, reports, marks, the scrub, leases, builds.
+"""Checks of files that hold no live event: ledger, run reports, watch mark, scrub, leases, builds, and the quarantine.
 
-The quarantine: envelopes with their checksums, and the pieces that they speak of.
+Each of the small files can go, at the cost of what it remembers. Of the quarantine, envelopes and pieces are checked
+against their checksums.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from custody.errors import CustodyError
 from custody.format.checked_json import is_changed
 from custody.format.framing import misplaced_parts
 from custody.format.names import LEASES, SOFTWARE, parse_epoch
-from custody.landing import decode_taken
+from custody.landing import decode_ledger_entry
 from custody.lease import Holder
 from custody.maintenance.findings import Finding, Level
 from custody.quarantine import Quarantine
@@ -22,21 +23,23 @@ from custody.vfs import FileSystem
 from custody.workspace import Workspace
 from custody.workspace.run_reports import decode_report
 
-Check = Callable[[bytes, Path], object]
-"""Reads a file; raises CustodyError when it is not as it was written."""
+RecordCheck = Callable[[bytes, Path], object]
+"""Decodes a file; raises CustodyError when it is not as it was written."""
 _PREAMBLE_BYTES = 8
 
 
 def check_records(settings: Settings, fs: FileSystem) -> Iterator[Finding]:
     """Yield what is wrong with the repository's own small files; each can go, at the cost of what it remembers."""
-    from custody.maintenance.scrub import NAME, decode_scrub  # it needs this room
+    from custody.maintenance.scrub import SCRUB_FILE, decode_scrub  # the scrub imports this room
 
-    mark, scrub = settings.watch_mark, settings.maintenance_folder / NAME
-    found: list[tuple[Path, Check]] = [(path, decode_taken) for path in _below(fs, settings.landed, ".json")]
-    found += [(path, decode_report) for path in _below(fs, settings.runs, ".json")]
-    found += [(mark, lambda _, path: read_mark(fs, path))] if fs.exists(mark) else []
-    found += [(scrub, decode_scrub)] if fs.exists(scrub) else []
-    for path, check in found:
+    mark, scrub = settings.watch_mark, settings.maintenance_folder / SCRUB_FILE
+    checks: list[tuple[Path, RecordCheck]] = [
+        (path, decode_ledger_entry) for path in _below(fs, settings.landed, ".json")
+    ]
+    checks += [(path, decode_report) for path in _below(fs, settings.runs, ".json")]
+    checks += [(mark, lambda _, path: read_mark(fs, path))] if fs.exists(mark) else []
+    checks += [(scrub, decode_scrub)] if fs.exists(scrub) else []
+    for path, check in checks:
         yield from _checked(fs, path, check, "record-damaged")
     if fs.exists(scrub):
         yield from _marks(fs, scrub, "record-damaged")
@@ -66,18 +69,18 @@ def _unchanged(data: bytes, path: Path) -> None:
         raise CustodyError(f"{path}: expected a description with its checksum, got other bytes.")
 
 
-def _checked(fs: FileSystem, path: Path, check: Check, kind: str, writer: str | None = None) -> Iterator[Finding]:
+def _checked(fs: FileSystem, path: Path, check: RecordCheck, kind: str, writer: str | None = None) -> Iterator[Finding]:
     try:
         check(fs.read(path), path)
     except (CustodyError, ValueError) as error:
         if fs.exists(path):
-            yield Finding(kind=kind, path=str(path), writer=writer, message=str(error), name=str(path))
+            yield Finding.of(kind, path, error, writer=writer, name=str(path))
 
 
 def _marks(fs: FileSystem, path: Path, kind: str, writer: str | None = None) -> Iterator[Finding]:
     for offset in misplaced_parts(fs.read(path), _PREAMBLE_BYTES):
         text = f"{path} @{offset}: expected the mark of a record, got that of a part."
-        yield Finding(kind=kind, path=str(path), writer=writer, offset=offset, message=text, name=str(path))
+        yield Finding.of(kind, path, text, writer=writer, offset=offset, name=str(path))
 
 
 def _below(fs: FileSystem, folder: Path, suffix: str) -> Iterator[Path]:
@@ -97,21 +100,18 @@ def check_quarantine(fs: FileSystem, folder: Path, level: Level) -> Iterator[Fin
             entry = quarantine.get(key)
         except CustodyError as error:
             if fs.exists(folder / f"{key}.json"):
-                yield _finding("quarantine-damaged", folder / f"{key}.json", str(error), key)
+                yield Finding.of("quarantine-damaged", folder / f"{key}.json", error, name=key)
             continue
         path = folder / f"{key}.raw"
         if not fs.exists(path):
-            yield _finding("quarantine-missing", path, f"{path}: expected the piece of an entry, found no file.", key)
+            text = f"{path}: expected the piece of an entry, found no file."
+            yield Finding.of("quarantine-missing", path, text, name=key)
             continue
         try:
             if level is not Level.QUICK:
                 quarantine.raw(key)
             elif fs.size(path) != entry.size_bytes:
                 text = f"{path}: expected {entry.size_bytes} bytes, got {fs.size(path)}."
-                yield _finding("quarantine-damaged", path, text, key)
+                yield Finding.of("quarantine-damaged", path, text, name=key)
         except CustodyError as error:
-            yield _finding("quarantine-damaged", path, str(error), key)
-
-
-def _finding(kind: str, path: Path, text: str, key: str) -> Finding:
-    return Finding(kind=kind, path=str(path), message=text, name=key)
+            yield Finding.of("quarantine-damaged", path, error, name=key)

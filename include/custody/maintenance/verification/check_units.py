@@ -1,8 +1,8 @@
-"""The pieces of a repository that are looked at one by one, in a fixed order, with their sizes.
+"""Check units: the parts of a repository that are verified one by one, in a fixed order, with their sizes.
 
-A piece is what one worker looks at: a catalog, a group of journals, a staged unit, a log with its table of contents, a
-shard, a section of contents. Its key sorts as the walk goes and stays the same between walks, so that a walk can stop
-and go on behind it.
+A unit is what one worker checks: a catalog, a group of journals, a staged unit, a log with its table of contents, a
+shard, a section of contents. Its key sorts in the order of the walk and stays the same between walks, so that a walk
+can stop and go on behind it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
 QUARANTINE, RECORDS, SINK = "quarantine", "records", "sink"
-# The place of a kind is part of what a scrub remembers: add at the end.
+# The position of a kind is part of the keys that a scrub keeps on disk: add at the end, never change.
 _EVENTS = ("states", "catalog", "journals", "unit", "log", "shard", "ids", QUARANTINE, "content", "claims")
 _ORDER = (*_EVENTS, RECORDS, SINK, "leases", "software")
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """One piece; `name` is a path of the catalog, a shard's name, or a group's first id; `bytes` are those on disk."""
+class CheckUnit(msgspec.Struct, frozen=True):
+    """One unit; `name` is a path of the catalog, a shard's name, or a group's first id; `bytes` are those on disk."""
 
     kind: str
     writer: str
@@ -39,40 +39,40 @@ class Piece(msgspec.Struct, frozen=True):
         return f"{self.writer}/{_ORDER.index(self.kind)}/{self.name}"
 
 
-def pieces(workspace: Workspace) -> list[Piece]:
-    """Return the pieces of one writer in the order of their keys; of a catalog that cannot be read, the others.
+def writer_check_units(workspace: Workspace) -> list[CheckUnit]:
+    """Return the units of one writer in the order of their keys; without logs and shards if its catalog is unreadable.
 
-    Sizes are those that the catalog says, and of what it does not list those of the files.
+    Sizes are those in the catalog, or of the files where it does not list them.
     """
-    found = [
-        Piece("states", workspace.writer),
-        Piece("catalog", workspace.writer, bytes=_catalog_bytes(workspace)),
+    units = [
+        CheckUnit("states", workspace.writer),
+        CheckUnit("catalog", workspace.writer, bytes=_catalog_bytes(workspace)),
         *_journals(workspace),
         *_units(workspace),
         *_contents(workspace),
-        Piece("ids", workspace.writer),
-        Piece("claims", workspace.writer),
-        Piece("leases", workspace.writer),
-        Piece("software", workspace.writer),
+        CheckUnit("ids", workspace.writer),
+        CheckUnit("claims", workspace.writer),
+        CheckUnit("leases", workspace.writer),
+        CheckUnit("software", workspace.writer),
     ]
     try:
         state = workspace.catalog.load()
     except CustodyError:
-        return sorted(found, key=lambda piece: piece.key)  # the catalog's own piece says what is wrong with it
-    found += [Piece("log", workspace.writer, path, state.files[path].size_bytes) for path in state.files]
-    found += [Piece("shard", workspace.writer, name, shard.size_bytes) for name, shard in state.shards.items()]
-    return sorted(found, key=lambda piece: piece.key)
+        return sorted(units, key=lambda unit: unit.key)  # the check of the catalog reports what is wrong with it
+    units += [CheckUnit("log", workspace.writer, path, state.files[path].size_bytes) for path in state.files]
+    units += [CheckUnit("shard", workspace.writer, name, shard.size_bytes) for name, shard in state.shards.items()]
+    return sorted(units, key=lambda unit: unit.key)
 
 
-def shared_pieces(settings: Settings, fs: FileSystem) -> list[Piece]:
-    """Return the pieces that are the repository's and no writer's: what it put aside, remembers, and sank."""
+def shared_check_units(settings: Settings, fs: FileSystem) -> list[CheckUnit]:
+    """Return the units that belong to the repository and to no writer: quarantine, small records, and the sink."""
     folder = settings.quarantine
-    quarantine = Piece(QUARANTINE, "", bytes=sum(size_of(fs, folder / name) for name in fs.list(folder)))
-    return sorted([quarantine, Piece(RECORDS, ""), Piece(SINK, "")], key=lambda piece: piece.key)
+    quarantine = CheckUnit(QUARANTINE, "", bytes=sum(size_of(fs, folder / name) for name in fs.list(folder)))
+    return sorted([quarantine, CheckUnit(RECORDS, ""), CheckUnit(SINK, "")], key=lambda piece: piece.key)
 
 
 def size_of(fs: FileSystem, path: Path) -> int:
-    """Return a file's size, 0 of one that went meanwhile or is none."""
+    """Return a file's size; 0 for a path that is gone, or no file."""
     try:
         return fs.size(path)
     except StorageError:
@@ -84,22 +84,24 @@ def _catalog_bytes(workspace: Workspace) -> int:
     return sum(info.size_bytes for info in objects.store.list(objects.prefix))
 
 
-def _journals(workspace: Workspace) -> Iterator[Piece]:
+def _journals(workspace: Workspace) -> Iterator[CheckUnit]:
     for group in workspace.groups():
         size = sum(size_of(workspace.fs, path) for path in (*group.sealed, *group.open))
-        yield Piece("journals", workspace.writer, f"{group.first_event_id:0{ID_DIGITS}d}", size)
+        yield CheckUnit("journals", workspace.writer, f"{group.first_event_id:0{ID_DIGITS}d}", size)
 
 
-def _contents(workspace: Workspace) -> Iterator[Piece]:
+def _contents(workspace: Workspace) -> Iterator[CheckUnit]:
     fs, store, writer = workspace.fs, workspace.settings.store, workspace.writer
     for container, section in sections_of(fs, store, writer):
         claims = claims_in(fs, store, writer, container, section)
-        yield Piece("content", writer, f"{container}/{section}", sum(size_of(fs, item.path(store)) for item in claims))
+        yield CheckUnit(
+            "content", writer, f"{container}/{section}", sum(size_of(fs, item.path(store)) for item in claims)
+        )
 
 
-def _units(workspace: Workspace) -> Iterator[Piece]:
+def _units(workspace: Workspace) -> Iterator[CheckUnit]:
     fs = workspace.fs
     for first in workspace.staged():
         folder = workspace.paths.staged_unit(first)
         size = sum(size_of(fs, folder / name) for name in fs.list(folder))
-        yield Piece("unit", workspace.writer, f"{first:0{ID_DIGITS}d}", size)
+        yield CheckUnit("unit", workspace.writer, f"{first:0{ID_DIGITS}d}", size)

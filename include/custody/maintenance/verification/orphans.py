@@ -1,7 +1,7 @@
-"""What lies on containers, store and in the repository's folder, and belongs to nothing, with its size.
+"""Orphans: files on containers and store and in the repository's folder that belong to nothing, with their sizes.
 
-Nothing is read but names, sizes, and the footers of logs that nothing lists. A log behind the end of the catalog whose
-journals are gone is no leftover: journals go after their transaction is durable, so a transaction must be lost.
+Nothing is read but names, sizes, and the footers of unlisted logs. A log behind the end of the catalog whose journals
+are gone is no orphan: journals go after their transaction is durable, so a transaction must be lost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _OURS = (SETTINGS_FILE, "quarantine", "runs", "turns", "maintenance", "landed", 
 
 
 def orphans(workspaces: list[Workspace], settings: Settings, fs: FileSystem) -> Iterator[Finding]:
-    """Yield what belongs to nothing, of all writers and of the repository's own folders."""
+    """Yield the orphans of all writers and of the repository's own folders."""
     yield from _root(settings, fs)
     yield from _quarantine(settings, fs)
     writers = {workspace.writer for workspace in workspaces}
@@ -62,7 +62,7 @@ def orphans(workspaces: list[Workspace], settings: Settings, fs: FileSystem) -> 
 
 
 def of_writer(workspace: Workspace) -> Iterator[Finding]:
-    """Yield what belongs to nothing below one writer's folders."""
+    """Yield the orphans below one writer's folders."""
     try:
         state: CatalogState | None = workspace.catalog.load()
         kept = kept_files(workspace.catalog)
@@ -259,9 +259,7 @@ def _kind_of(name: str) -> str:
 
 
 def _orphan(fs: FileSystem, path: Path, kind: str, writer: str | None = None) -> Finding:
-    return Finding(
-        kind=kind, writer=writer, path=str(path), message=f"{path}: belongs to nothing.", size_bytes=_bytes(fs, path)
-    )
+    return Finding.of(kind, path, f"{path}: belongs to nothing.", writer=writer, size_bytes=_bytes(fs, path))
 
 
 def _bytes(fs: FileSystem, path: Path) -> int:

@@ -1,7 +1,7 @@
-"""The walk: each piece checked by what knows its kind, at a level, with findings and counts as the result.
+"""The verifier: walks over all check units and collects findings and counts.
 
-Something may be sealed, swept, compacted or expired while it is looked at. What was found wrong is therefore looked at
-a second time, with the catalog of that moment, and only what is still wrong is told.
+Files may be sealed, swept, compacted or expired while they are checked. So a unit with damage is checked a second
+time, with the catalog of that moment, and only what is wrong then is reported.
 """
 
 from __future__ import annotations
@@ -21,36 +21,42 @@ from custody.maintenance.verification.check_catalog import check_catalog, check_
 from custody.maintenance.verification.check_contents import check_claims, check_section
 from custody.maintenance.verification.check_ids import check_ids
 from custody.maintenance.verification.check_journals import (
-    check_containers,
     check_group,
     check_incarnations,
+    check_missing_containers,
+    check_staged_unit,
     check_states,
-    check_unit,
 )
 from custody.maintenance.verification.check_logs import check_log, check_shard, check_versions
 from custody.maintenance.verification.check_records import check_builds, check_leases, check_quarantine, check_records
-from custody.maintenance.verification.check_units import QUARANTINE, RECORDS, Piece, pieces, shared_pieces
+from custody.maintenance.verification.check_units import (
+    QUARANTINE,
+    RECORDS,
+    CheckUnit,
+    shared_check_units,
+    writer_check_units,
+)
 from custody.maintenance.verification.orphans import orphans
 from custody.vfs import FileSystem
 from custody.workspace import Workspace
 
-Progress = Callable[[str, int, int], None]
-"""Is told (writer, bytes done, bytes in all)."""
+VerifyProgress = Callable[[str, int, int], None]
+"""Called with (writer, bytes done, bytes in all)."""
 
 
-class Checked(msgspec.Struct, kw_only=True):
-    """What a walk found; `pieces` and `bytes` are what was looked at."""
+class VerificationReport(msgspec.Struct, kw_only=True):
+    """The result of a walk; `pieces` and `bytes` count what was checked."""
 
     level: Level
     findings: list[Finding] = msgspec.field(default_factory=list)
     pieces: int = 0
     bytes: int = 0
     catalogs: dict[str, Any] = msgspec.field(default_factory=dict)
-    """By writer, what was counted on the walk along its catalog."""
+    """By writer, the counts of the walk along its catalog."""
 
     def of(self, writer: str | None) -> list[Finding]:
         """Return the findings of one writer, or with None those of the repository itself."""
-        return [found for found in self.findings if found.writer == writer]
+        return [finding for finding in self.findings if finding.writer == writer]
 
 
 def verify_repository(
@@ -58,70 +64,71 @@ def verify_repository(
     settings: Settings,
     fs: FileSystem,
     level: Level = Level.DEFAULT,
-    progress: Progress = lambda writer, done, total: None,
-) -> Checked:
-    """Look at everything and change nothing; damage ends nothing and raises nothing."""
-    result = Checked(level=level)
-    found: list[tuple[Workspace | None, Piece]] = [(None, piece) for piece in shared_pieces(settings, fs)]
-    found += [(workspace, piece) for workspace in workspaces for piece in pieces(workspace)]
-    total = sum(piece.bytes for _, piece in found)
-    for workspace, piece in found:
-        progress(piece.writer, result.bytes, total)
-        counted = partial(result.catalogs.__setitem__, piece.writer)
-        result.findings += check_piece(workspace, piece, settings, fs, level, counted)
+    progress: VerifyProgress = lambda writer, done, total: None,
+) -> VerificationReport:
+    """Check everything and change nothing; damage neither ends the walk nor raises."""
+    result = VerificationReport(level=level)
+    units: list[tuple[Workspace | None, CheckUnit]] = [(None, unit) for unit in shared_check_units(settings, fs)]
+    units += [(workspace, unit) for workspace in workspaces for unit in writer_check_units(workspace)]
+    total = sum(unit.bytes for _, unit in units)
+    for workspace, unit in units:
+        progress(unit.writer, result.bytes, total)
+        counted = partial(result.catalogs.__setitem__, unit.writer)
+        result.findings += run_check(workspace, unit, settings, fs, level, counted)
         result.pieces += 1
-        result.bytes += piece.bytes
+        result.bytes += unit.bytes
     result.findings += orphans(workspaces, settings, fs)
     progress("", total, total)
     return result
 
 
-def check_piece(
+def run_check(
     workspace: Workspace | None,
-    piece: Piece,
+    unit: CheckUnit,
     settings: Settings,
     fs: FileSystem,
     level: Level,
-    counted: Callable[[Verification], None] = lambda found: None,
+    counted: Callable[[Verification], None] = lambda counts: None,
 ) -> list[Finding]:
-    """Return what is wrong with one piece, seen twice if it is damage."""
+    """Return what is wrong with one unit; damage is confirmed by a second check."""
     if workspace is None:
-        return list(_shared(piece, settings, fs, level))
-    found = _tried(workspace, piece, level, counted)
-    if damages(found) and piece.kind != "catalog":
-        found = _tried(workspace, piece, level, counted)
-    return found
+        return list(_shared(unit, settings, fs, level))
+    findings = _try(workspace, unit, level, counted)
+    if damages(findings) and unit.kind != "catalog":
+        # Another process may have changed the files during the check; the walk of a catalog allows for that itself.
+        findings = _try(workspace, unit, level, counted)
+    return findings
 
 
-def _shared(piece: Piece, settings: Settings, fs: FileSystem, level: Level) -> Iterator[Finding]:
-    if piece.kind == QUARANTINE:
+def _shared(unit: CheckUnit, settings: Settings, fs: FileSystem, level: Level) -> Iterator[Finding]:
+    if unit.kind == QUARANTINE:
         yield from check_quarantine(fs, settings.quarantine, level)
-    elif piece.kind == RECORDS:
+    elif unit.kind == RECORDS:
         yield from check_records(settings, fs)
     else:
         yield from check_sink(settings, fs, SystemClock(), level)
 
 
-def _tried(workspace: Workspace, piece: Piece, level: Level, counted: Callable[[Verification], None]) -> list[Finding]:
+def _try(workspace: Workspace, unit: CheckUnit, level: Level, counted: Callable[[Verification], None]) -> list[Finding]:
     try:
-        return list(_found(workspace, piece, level, counted))
+        return list(_check(workspace, unit, level, counted))
     except (CustodyError, OSError) as error:
-        return [Finding(kind="unreadable", writer=workspace.writer, path=piece.name, message=str(error))]
+        return [Finding.of("unreadable", unit.name, error, writer=workspace.writer)]
 
 
-def _found(
-    workspace: Workspace, piece: Piece, level: Level, counted: Callable[[Verification], None]
+def _check(
+    workspace: Workspace, unit: CheckUnit, level: Level, counted: Callable[[Verification], None]
 ) -> Iterator[Finding]:
-    if piece.kind == "catalog":
+    if unit.kind == "catalog":
         findings, counts = check_catalog(workspace)
         counted(counts)
         yield from findings
         if counts.state is not None:
             yield from check_forgotten(workspace, counts.state)
-    elif piece.kind in _OF_WRITER:
-        yield from _OF_WRITER[piece.kind](workspace, piece.name, level)
+    elif unit.kind in _OF_WRITER:
+        yield from _OF_WRITER[unit.kind](workspace, unit.name, level)
     else:
-        yield from _of_state(workspace, _state(workspace), piece, level)
+        yield from _of_state(workspace, _state(workspace), unit, level)
 
 
 _OF_WRITER: Mapping[str, Callable[[Workspace, str, Level], Iterator[Finding]]] = {
@@ -129,16 +136,16 @@ _OF_WRITER: Mapping[str, Callable[[Workspace, str, Level], Iterator[Finding]]] =
     "journals": lambda at, name, level: check_group(at, int(name), level),
     "content": check_section,
     "claims": lambda at, name, level: check_claims(at, level),
-    "unit": lambda at, name, level: check_unit(at, int(name), level),
+    "unit": lambda at, name, level: check_staged_unit(at, int(name), level),
     "leases": lambda at, name, level: check_leases(at),
     "software": lambda at, name, level: _software(at, level),
 }
-"""The pieces of a writer that need not be looked up in its catalog."""
+"""The units of a writer that need not be looked up in its catalog."""
 
 
 def _states(workspace: Workspace) -> Iterator[Finding]:
     yield from check_states(workspace)
-    yield from check_containers(workspace)
+    yield from check_missing_containers(workspace)
     yield from check_incarnations(workspace, _state(workspace))
 
 
@@ -147,15 +154,15 @@ def _software(workspace: Workspace, level: Level) -> Iterator[Finding]:
     yield from check_software(workspace.settings, workspace.writer, workspace.fs, workspace.clock, level)
 
 
-def _of_state(workspace: Workspace, state: CatalogState | None, piece: Piece, level: Level) -> Iterator[Finding]:
-    """Check what the catalog lists; what it does not list any more was removed meanwhile."""
+def _of_state(workspace: Workspace, state: CatalogState | None, unit: CheckUnit, level: Level) -> Iterator[Finding]:
+    """Check a unit that the catalog lists; one that it lists no longer was removed meanwhile."""
     if state is None:
         return
-    if piece.kind == "log" and piece.name in state.files:
-        yield from check_log(workspace, state, piece.name, level)
-    elif piece.kind == "shard" and piece.name in state.shards:
-        yield from check_shard(workspace, state, piece.name, level)
-    elif piece.kind == "ids":
+    if unit.kind == "log" and unit.name in state.files:
+        yield from check_log(workspace, state, unit.name, level)
+    elif unit.kind == "shard" and unit.name in state.shards:
+        yield from check_shard(workspace, state, unit.name, level)
+    elif unit.kind == "ids":
         yield from check_ids(workspace, state, level)
         yield from check_versions(workspace, state)
 
@@ -164,4 +171,4 @@ def _state(workspace: Workspace) -> CatalogState | None:
     try:
         return workspace.catalog.load()
     except CustodyError:
-        return None  # found by the check of the catalog
+        return None  # the check of the catalog reports it

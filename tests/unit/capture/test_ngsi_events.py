@@ -9,7 +9,7 @@ import pytest
 
 from custody.capture import Accepted, Format, Rejected
 from custody.model import Event
-from tests.unit.capture.captured import ARRIVED_MS, Json, array, entity, envelope, lines, notification, read
+from tests.unit.capture.sample_inputs import ARRIVED_MS, Json, array, entity, envelope, lines, notification, read
 
 V1 = {
     "subscriptionId": "60b0cccc0000000000000001",

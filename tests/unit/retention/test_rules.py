@@ -14,7 +14,7 @@ from custody.config import KeepRule
 from custody.config.parsing import duration_ms
 from custody.config.sections import keep_rule
 from custody.model import Event, to_batch
-from custody.retention.rules import Keeping, cutoff_ms, same_meaning
+from custody.retention.rules import AgePolicy, cutoff_ms, same_meaning
 from tests.support import event
 
 DAY_MS = 86_400_000
@@ -55,7 +55,7 @@ def too_old(found: Event, age_max: int | None, rules: list[KeepRule]) -> bool:
 
 @given(st.lists(EVENTS, min_size=1, max_size=30), st.none() | SPANS, st.lists(RULES, max_size=3))
 def test_the_columns_answer_as_the_rules_say(events: list[Event], age_max: int | None, rules: list[KeepRule]) -> None:
-    keeping = Keeping(NOW_MS, age_max, rules)
+    keeping = AgePolicy(NOW_MS, age_max, rules)
     expected = [too_old(found, age_max, rules) for found in events]
     assert matching_rows(keeping.expired, table_of(events)).to_pylist() == expected
     for found, is_old in zip(events, expected, strict=True):
@@ -71,11 +71,11 @@ def test_nothing_is_hidden_that_is_not_too_old_or_that_is_held(
 ) -> None:
     held = Condition(event_types=["SEND"], to_time_ms=NOW_MS - 9 * DAY_MS)
     table = table_of(events)
-    hidden = matching_rows(Keeping(NOW_MS, age_max, rules).hiding([held]), table)
-    old = matching_rows(Keeping(NOW_MS, age_max, rules).expired, table)
+    hidden = meant(AgePolicy(NOW_MS, age_max, rules).hiding([held]), table)
+    old = meant(AgePolicy(NOW_MS, age_max, rules).expired, table)
     assert not pc.any(pc.and_not(hidden, old)).as_py()
-    assert not pc.any(pc.and_(hidden, matching_rows([held], table))).as_py()
-    for stone in Keeping(NOW_MS, age_max, rules).hiding([held]):
+    assert not pc.any(pc.and_(hidden, meant([held], table))).as_py()
+    for stone in AgePolicy(NOW_MS, age_max, rules).hiding([held]):
         check_tombstone(stone)
 
 
@@ -89,13 +89,13 @@ def test_a_cutoff_never_goes_back_and_keeps_at_least_what_was_promised(now: int,
 
 def test_rules_hide_the_same_for_a_while() -> None:
     rules = [keep_rule("event_type:DROP keep 7 days"), keep_rule("attribute:x=y keep 5 years")]
-    first = Keeping(NOW_MS, 30 * DAY_MS, rules).hiding([])
-    soon = Keeping(NOW_MS + 60_000, 30 * DAY_MS, rules).hiding([])
+    first = AgePolicy(NOW_MS, 30 * DAY_MS, rules).hiding([])
+    soon = AgePolicy(NOW_MS + 60_000, 30 * DAY_MS, rules).hiding([])
     assert [same_meaning(one, other) for one, other in zip(first, soon, strict=True)] == [True] * 3
-    late = Keeping(NOW_MS + DAY_MS, 30 * DAY_MS, rules).hiding([])
+    late = AgePolicy(NOW_MS + DAY_MS, 30 * DAY_MS, rules).hiding([])
     assert not any(same_meaning(one, other) for one, other in zip(first, late, strict=True))
-    assert Keeping(NOW_MS, 30 * DAY_MS, []).hiding([]) == [], "an age alone takes whole logs"
-    assert len(Keeping(NOW_MS, 30 * DAY_MS, rules[:1]).hiding([])) == 1
+    assert AgePolicy(NOW_MS, 30 * DAY_MS, []).hiding([]) == [], "an age alone takes whole logs"
+    assert len(AgePolicy(NOW_MS, 30 * DAY_MS, rules[:1]).hiding([])) == 1
 
 
 @pytest.mark.parametrize(

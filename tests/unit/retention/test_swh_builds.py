@@ -11,7 +11,7 @@ import pytest
 from custody.catalog import PrunedError
 from custody.clock import ManualClock
 from custody.config import Settings
-from custody.retention import RETENTION_STEPS, measure
+from custody.retention import RETENTION_STEPS, measure_disk
 from custody.retention.swh_builds import former_builds, remove_former
 from custody.swh import ProvenanceDatabase
 from custody.swh.build import STEPS, Build, BuildDescription
@@ -99,7 +99,7 @@ def test_the_collection_of_garbage_takes_builds_along_when_the_repository_is_ove
     published: Settings,
 ) -> None:
     fs, clock = PosixFileSystem(), clock_after(published, days=0)
-    use = measure(published, fs)
+    use = measure_disk(published, fs)
     assert use.kinds["software"] > 0.9 * use.total_bytes
     step = RETENTION_STEPS["retention_collect_garbage"]
     writer = published.repository.writer
@@ -112,7 +112,7 @@ def test_the_collection_of_garbage_takes_builds_along_when_the_repository_is_ove
     report = step.run(workspace, Unit(writer))
     assert report.note is not None
     assert report.note.endswith("2 builds of software tables removed")
-    assert measure(tight, fs).kinds["software"] < use.kinds["software"] * 0.6
+    assert measure_disk(tight, fs).kinds["software"] < use.kinds["software"] * 0.6
     assert names(published) == ["three"]
 
 

@@ -13,8 +13,8 @@ from custody.config import Settings
 from custody.errors import NotFoundError
 from custody.flow.content import with_content
 from custody.model import Event
-from custody.repository import EventSelection, Repository
-from custody.retention import measure
+from custody.repository import Meant, Repository
+from custody.retention import measure_disk
 from custody.vfs import PosixFileSystem
 from tests.behaviour.retained import START_MS, ids, on_day, pass_of, repository_at
 
@@ -68,7 +68,7 @@ def test_by_size_no_more_logs_go_than_their_contents_need(tmp_path: Path) -> Non
     store_with_contents(tmp_path, *range(8))
     repository = at(tmp_path, 9, bytes_max=8 * BODY)
     settings = repository.settings
-    used = measure(settings, PosixFileSystem())
+    used = measure_disk(settings, PosixFileSystem())
     assert used.kinds["content"] > 8 * BODY
     assert used.total_bytes > 8 * BODY
     plan = repository.plan_retention()
@@ -76,7 +76,7 @@ def test_by_size_no_more_logs_go_than_their_contents_need(tmp_path: Path) -> Non
     assert len(plan.expiring) == -(-needed // plan.expiring[0].bytes)
     assert plan.problem is None
     repository.apply_retention()
-    after = measure(settings, PosixFileSystem()).total_bytes
+    after = measure_disk(settings, PosixFileSystem()).total_bytes
     assert after <= 8 * BODY
     assert abs(after - plan.after_bytes) < 100_000, "what the pass itself writes"
     assert len(claims(tmp_path)) == 8 - len(plan.expiring)

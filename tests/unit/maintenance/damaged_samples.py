@@ -9,8 +9,8 @@ from pathlib import Path
 from custody.clock import ManualClock
 from custody.config import load_settings
 from custody.maintenance.findings import Finding, Level, damages
-from custody.maintenance.repair import Repaired, repair
-from custody.maintenance.verification import Checked, verify_repository
+from custody.maintenance.repair import RepairReport, repair_repository
+from custody.maintenance.verification import VerificationReport, verify_repository
 from custody.repository import Repository
 from custody.rollover import STEPS
 from custody.vfs import PosixFileSystem
@@ -93,16 +93,16 @@ class Sample:
     def workspace(self) -> Workspace:
         return self.repository().workspace()
 
-    def verify(self, level: Level = Level.DEFAULT) -> Checked:
+    def verify(self, level: Level = Level.DEFAULT) -> VerificationReport:
         repository = self.repository()
         return verify_repository(repository.workspaces(), repository.settings, self.fs, level)
 
     def damage(self, level: Level = Level.DEFAULT) -> list[Finding]:
         return damages(self.verify(level).findings)
 
-    def repair(self, *, accept_loss: bool = False, level: Level = Level.DEFAULT) -> Repaired:
+    def repair(self, *, accept_loss: bool = False, level: Level = Level.DEFAULT) -> RepairReport:
         clock = ManualClock(NOW_MS + 2000)
-        return repair(load_settings(self.root), self.fs, clock, level, accept_loss=accept_loss)
+        return repair_repository(load_settings(self.root), self.fs, clock, level, accept_loss=accept_loss)
 
     def finish(self) -> None:
         """Do a whole pass, as the next run of the pipeline does."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from custody.errors import BackpressureError
-from custody.quarantine.store import Room
+from custody.quarantine.store import Quota
 from custody.vfs.memory import MemoryFileSystem
 
 FOLDER = Path("/quarantine")
@@ -32,7 +32,7 @@ def put(fs: MemoryFileSystem, name: str, size: int) -> None:
 def test_what_is_there_counts_and_the_bound_is_kept() -> None:
     fs = Counted()
     put(fs, "a", 600)
-    room = Room(fs, FOLDER, 1000, now=lambda: 0.0)
+    room = Quota(fs, FOLDER, 1000, now=lambda: 0.0)
     room.take(400)
     put(fs, "b", 400)
     with pytest.raises(BackpressureError, match="expected room for 1 bytes, got 1000 of 1000 in use"):
@@ -42,7 +42,7 @@ def test_what_is_there_counts_and_the_bound_is_kept() -> None:
 def test_room_that_somebody_makes_is_found_after_a_second() -> None:
     fs, clock = Counted(), [0.0]
     put(fs, "a", 1000)
-    room = Room(fs, FOLDER, 1000, now=lambda: clock[0])
+    room = Quota(fs, FOLDER, 1000, now=lambda: clock[0])
     for _ in range(100):
         with pytest.raises(BackpressureError):
             room.take(1)
@@ -55,7 +55,7 @@ def test_room_that_somebody_makes_is_found_after_a_second() -> None:
 
 def test_what_others_add_is_seen_before_a_sixty_fourth_more_is_given_away() -> None:
     fs = Counted()
-    room = Room(fs, FOLDER, 6400, now=lambda: 0.0)
+    room = Quota(fs, FOLDER, 6400, now=lambda: 0.0)
     room.take(1)
     put(fs, "of another", 6400)
     given = 0
@@ -68,7 +68,7 @@ def test_what_others_add_is_seen_before_a_sixty_fourth_more_is_given_away() -> N
 
 def test_looking_is_rare_while_there_is_room() -> None:
     fs = Counted()
-    room = Room(fs, FOLDER, 64_000, now=lambda: 0.0)
+    room = Quota(fs, FOLDER, 64_000, now=lambda: 0.0)
     for number in range(640):
         room.take(100)
         put(fs, str(number), 100)

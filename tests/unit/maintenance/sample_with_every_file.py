@@ -11,11 +11,11 @@ from custody.catalog import EXPIRED, Action, AddFile, AddMark, RemoveFile, Remov
 from custody.clock import ManualClock
 from custody.config import load_settings
 from custody.format.names import is_name
-from custody.landing import Ledger, Taken
+from custody.landing import LandingLedger, LedgerEntry
 from custody.lease import Attempt
 from custody.maintenance.findings import Finding, Level
 from custody.maintenance.scrub import scrub_once
-from custody.maintenance.verification import Piece, check_piece
+from custody.maintenance.verification import CheckUnit, run_check
 from custody.maintenance.verification.orphans import orphans
 from custody.repository import EventSelection
 from custody.rollover import GroupWatch, WaitingGroups
@@ -23,7 +23,7 @@ from custody.swh.build import Build, BuildDescription
 from custody.swh.publishing import database_catalog
 from custody.vfs import PosixFileSystem
 from custody.workspace import StepReport, UnitReport, Workspace, rollover_lease, write_report
-from tests.unit.maintenance.damaged import NOW_MS, STORE, Sample
+from tests.unit.maintenance.damaged_samples import NOW_MS, STORE, Sample
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "v1"
 TABLES = "swh_contents_in_revisions/tables/contents_in_revisions_without_frontiers"
@@ -42,10 +42,10 @@ def add_all(root: Path) -> None:
     repository.forget(EventSelection(event_ids=FORGOTTEN), "asked for")
     with rollover_lease(sample.workspace(), Attempt.new("test")):
         pass
-    taken = Taken(
+    taken = LedgerEntry(
         file="a.json", bytes=1, modified_ms=1, writer="main", read=1, stored=1, repeated=0, rejected=0, taken_ms=2
     )
-    Ledger(fs, settings.landed).add(Path("/landing/a.json"), taken)
+    LandingLedger(fs, settings.landed).add(Path("/landing/a.json"), taken)
     report = StepReport.of("index", "everything", 1.5, [UnitReport(unit="main", events=5, note="done")])
     write_report(fs, settings.runs, "scheduled__2026", report)
     GroupWatch(fs, settings, clock, 1).confirm(WaitingGroups(groups={"main": 115}, again=False))
@@ -124,35 +124,43 @@ def looked_at(sample: Sample, path: Path) -> list[Finding]:
     if piece is None:
         return list(orphans([sample.workspace()], settings, fs))
     workspace = None if not piece.writer else Workspace(settings, piece.writer, fs, ManualClock(NOW_MS))
-    found = check_piece(workspace, piece, settings, fs, Level.DEFAULT)
+    found = run_check(workspace, piece, settings, fs, Level.DEFAULT)
     if piece.kind == "content" and not found:
         # What lies behind the last content is damage only where an event speaks of it.
-        found = check_piece(workspace, Piece("claims", piece.writer), settings, fs, Level.DEFAULT)
+        found = run_check(workspace, CheckUnit("claims", piece.writer), settings, fs, Level.DEFAULT)
     return found
 
 
-def piece_of(sample: Sample, path: Path) -> Piece | None:
+def piece_of(sample: Sample, path: Path) -> CheckUnit | None:
     """Return the piece that has a file."""
     inner = path.relative_to(sample.root)
     parts = inner.parts
     if parts[0] == "quarantine":
-        return Piece("quarantine", "")
+        return CheckUnit("quarantine", "")
     if parts[0] in ("landed", "runs", "watch", "maintenance"):
-        return Piece("records", "")
+        return CheckUnit("records", "")
     if parts[0] == "ngsi":
-        return Piece("sink", "")
+        return CheckUnit("sink", "")
     if parts[0].startswith("disk"):
         if path.name == "STATE":
-            return Piece("states", "main")
-        return Piece("journals", "main", path.name[:20]) if "journals" in parts else Piece("shard", "main", parts[3])
+            return CheckUnit("states", "main")
+        return (
+            CheckUnit("journals", "main", path.name[:20])
+            if "journals" in parts
+            else CheckUnit("shard", "main", parts[3])
+        )
     writer, database = parts[1], parts[2]
     assert is_name(writer)
     if database in ("swh", "content"):
-        return Piece("software", "main") if database == "swh" else Piece("content", "main", f"{parts[3]}/{parts[4]}")
+        return (
+            CheckUnit("software", "main")
+            if database == "swh"
+            else CheckUnit("content", "main", f"{parts[3]}/{parts[4]}")
+        )
     relative = str(path.relative_to(sample.root / STORE))
     pieces = {"transactions": "catalog", "forgotten": "catalog", "incarnations": "states", "leases": "leases"}
     if parts[3] in pieces:
-        return Piece(pieces[parts[3]], "main")
+        return CheckUnit(pieces[parts[3]], "main")
     if parts[3] == "staging":
-        return Piece("unit", "main", parts[4])
-    return Piece("log", "main", relative.removesuffix(".toc").removesuffix(".parquet") + ".parquet")
+        return CheckUnit("unit", "main", parts[4])
+    return CheckUnit("log", "main", relative.removesuffix(".toc").removesuffix(".parquet") + ".parquet")

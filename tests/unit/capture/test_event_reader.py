@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from custody.capture import Accepted, Format, Limits, Outcome, Place, Rejected, read_stream
+from custody.capture import Accepted, CaptureLimits, Format, InputPlace, Outcome, Rejected, read_stream
 from custody.capture import json_splitter as pieces_module
 from custody.capture.nifi_json import read_element
-from custody.capture.validate import Context, judge
-from tests.unit.capture.captured import LIMITS, array, avro_file, dto, lines, payloads, read
+from custody.capture.validate import Context, validate_element
+from tests.unit.capture.sample_inputs import LIMITS, array, avro_file, dto, lines, payloads, read
 
 EVENTS = payloads(12)
 SPACE = st.text(" \t\r\n", max_size=4).map(str.encode)
@@ -56,7 +56,9 @@ def whole_file(data: bytes) -> Iterator[Outcome]:
         raw = bytes(element)
         offset = data.index(raw, end)
         end = offset + len(raw)
-        yield from judge(raw, Place(index, offset), read_element, Context(None), relationship_exported=False)
+        yield from validate_element(
+            raw, InputPlace(index, offset), read_element, Context(None), relationship_exported=False
+        )
 
 
 @given(arrays(), st.integers(1, 300))
@@ -104,8 +106,8 @@ def test_a_bad_line_costs_itself_only() -> None:
     good = lines(EVENTS[:2])
     found = read(good + b'{"eventOrdinal": 5, "detai\n\n' + good)
     assert [type(outcome) for outcome in found] == [Accepted, Accepted, Rejected, Accepted, Accepted]
-    assert found[2].place == Place(2, len(good))
-    assert found[3].place == Place(3, len(good) + len(b'{"eventOrdinal": 5, "detai\n\n'))
+    assert found[2].place == InputPlace(2, len(good))
+    assert found[3].place == InputPlace(3, len(good) + len(b'{"eventOrdinal": 5, "detai\n\n'))
 
 
 def test_a_first_line_that_is_bad_does_not_hide_the_others() -> None:
@@ -128,7 +130,7 @@ def test_arrays_that_were_put_together_are_read_one_after_the_other() -> None:
 def test_a_byte_order_mark_is_passed_over() -> None:
     [first, *_] = read(b"\xef\xbb\xbf" + array(EVENTS))
     assert isinstance(first, Accepted)
-    assert first.place == Place(0, 4)
+    assert first.place == InputPlace(0, 4)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_a_larger_event_is_held_once() -> None:
 
 def test_of_a_piece_beyond_all_measure_the_beginning_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces_module, "PIECE_BYTES_MAX", 5000)
-    found = read(array([{"details": "x" * 9000}, EVENTS[0]]), limits=Limits(6000), chunk_bytes=512)
+    found = read(array([{"details": "x" * 9000}, EVENTS[0]]), limits=CaptureLimits(6000), chunk_bytes=512)
     assert [len(outcome.raw) for outcome in found[:1]] == [5000]
     assert isinstance(found[0], Rejected)
     assert "the first 5000 of them are kept" in found[0].problem.message
@@ -203,7 +205,7 @@ def test_a_gzip_bomb_ends_with_a_clear_error_in_bounded_memory() -> None:
     bomb = gzip.compress(b'[{"details": "' + b"x" * 200_000_000)
     tracemalloc.start()
     try:
-        [found] = read(bomb, Format.NIFI, limits=Limits(1 << 20, 30_000_000))
+        [found] = read(bomb, Format.NIFI, limits=CaptureLimits(1 << 20, 30_000_000))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -215,7 +217,7 @@ def test_a_gzip_bomb_ends_with_a_clear_error_in_bounded_memory() -> None:
 
 def test_events_before_the_limit_of_a_file_are_kept() -> None:
     data = array(EVENTS)
-    found = read(gzip.compress(data), limits=Limits(1 << 20, len(data) - 10))
+    found = read(gzip.compress(data), limits=CaptureLimits(1 << 20, len(data) - 10))
     assert [type(outcome) for outcome in found] == 11 * [Accepted] + [Rejected]
 
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.capture.ngsi_attributes import Metadatum, Shape
-from custody.capture.ngsi_notification import Notification, Version, open_notification, read_notification
-from custody.capture.raw_json import Exact, Kind, exact, exact_text
+from custody.capture.ngsi_notification import NgsiVersion, Notification, open_notification, read_notification
+from custody.capture.raw_json import JsonKind, RawJson, exact_text, to_raw_json
 from custody.errors import InvalidInputError
-from tests.unit.capture.captured import Json, entity, envelope, notification
-from tests.unit.capture.test_ngsi import LD, events_of
+from tests.unit.capture.sample_inputs import Json, entity, envelope, notification
+from tests.unit.capture.test_ngsi_events import LD, events_of
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -32,7 +32,7 @@ def read(document: object, **headers: str) -> Notification:
 @given(VALUES, st.sampled_from([None, 1, 4, "\t"]), st.booleans())
 def test_a_value_loses_its_blanks_and_nothing_else(value: Any, indent: int | str | None, ascii_only: bool) -> None:
     written = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    kept = exact(msgspec.Raw(written.encode()))
+    kept = to_raw_json(msgspec.Raw(written.encode()))
     assert kept.json == json.dumps(value, separators=(",", ":"), ensure_ascii=ascii_only)
     assert json.loads(kept.json) == value
 
@@ -40,17 +40,17 @@ def test_a_value_loses_its_blanks_and_nothing_else(value: Any, indent: int | str
 @pytest.mark.parametrize(
     ("written", "kind", "plain"),
     [
-        ("null", Kind.NULL, "null"),
-        ("true", Kind.BOOLEAN, "true"),
-        ("-1.50E+3", Kind.NUMBER, "-1.50E+3"),
-        ('"a\\u00e9\\n"', Kind.STRING, "aé\n"),
-        ("[1, 2]", Kind.ARRAY, "[1,2]"),
-        ('{"a": " b "}', Kind.OBJECT, '{"a":" b "}'),
+        ("null", JsonKind.NULL, "null"),
+        ("true", JsonKind.BOOLEAN, "true"),
+        ("-1.50E+3", JsonKind.NUMBER, "-1.50E+3"),
+        ('"a\\u00e9\\n"', JsonKind.STRING, "aé\n"),
+        ("[1, 2]", JsonKind.ARRAY, "[1,2]"),
+        ('{"a": " b "}', JsonKind.OBJECT, '{"a":" b "}'),
     ],
 )
-def test_the_kinds_of_values(written: str, kind: Kind, plain: str) -> None:
-    kept = exact(msgspec.Raw(written.encode()))
-    assert (kept.kind, kept.plain, kept.is_composite) == (kind, plain, kind in (Kind.ARRAY, Kind.OBJECT))
+def test_the_kinds_of_values(written: str, kind: JsonKind, plain: str) -> None:
+    kept = to_raw_json(msgspec.Raw(written.encode()))
+    assert (kept.kind, kept.plain, kept.is_composite) == (kind, plain, kind in (JsonKind.ARRAY, JsonKind.OBJECT))
 
 
 @given(st.text())
@@ -66,11 +66,11 @@ def test_entities_attributes_and_metadata_are_in_their_order() -> None:
     )
     found = read_notification(body, {"Fiware-Correlator": "c", "NGSILD-Tenant": "t"})
     [one] = found.entities
-    assert (found.version, found.service, found.correlator, found.size) == (Version.V2, "t", "c", 1)
+    assert (found.version, found.service, found.correlator, found.size) == (NgsiVersion.V2, "t", "c", 1)
     assert (one.id, one.type, one.path, one.shape) == ("a", "X", None, Shape.NORMALIZED)
     first, second = one.attributes
-    assert (first.name, first.type, first.value) == ("z", "Number", Exact("1.0"))
-    assert first.metadata == (Metadatum("n", "T", Exact("[1]")), Metadatum("m", "", Exact("null")))
+    assert (first.name, first.type, first.value) == ("z", "Number", RawJson("1.0"))
+    assert first.metadata == (Metadatum("n", "T", RawJson("[1]")), Metadatum("m", "", RawJson("null")))
     assert (second.name, second.type, second.value.plain) == ("b", "", "v")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from custody.errors import CorruptionError, LockedError, NotFoundError
-from custody.maintenance.repair.repair_contents import mend
+from custody.maintenance.repair.repair_contents import mend_claim
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
@@ -43,10 +43,10 @@ def test_heads_and_records_come_back_as_they_were(repository: Repository) -> Non
     path.write_bytes(bytes(damaged[:-7]))  # and its end is gone
     with pytest.raises(CorruptionError):
         repository.content(repository.get(1))
-    assert "3 contents" in mend(at, name)
+    assert "3 contents" in mend_claim(at, name)
     assert path.read_bytes() == whole
     with pytest.raises(NotFoundError, match="nothing that an event vouches for"):
-        mend(at, name)
+        mend_claim(at, name)
 
 
 def test_a_damaged_content_stays_damaged_and_is_not_vouched_for(repository: Repository) -> None:
@@ -55,7 +55,7 @@ def test_a_damaged_content_stays_damaged_and_is_not_vouched_for(repository: Repo
     data[data.index(b"twotwo")] ^= 1
     data[9] ^= 1
     path.write_bytes(bytes(data))
-    mend(Workspace(repository.settings, "main", PosixFileSystem()), name)
+    mend_claim(Workspace(repository.settings, "main", PosixFileSystem()), name)
     assert repository.content(repository.get(0)).read() == BODIES[0]
     assert repository.content(repository.get(2)).read() == BODIES[2]
     with pytest.raises(CorruptionError):
@@ -65,4 +65,4 @@ def test_a_damaged_content_stays_damaged_and_is_not_vouched_for(repository: Repo
 def test_a_file_that_a_live_writer_may_append_to_is_left_alone(repository: Repository) -> None:
     _, name = claim_of(repository)
     with repository.writer(), pytest.raises(LockedError):
-        mend(Workspace(repository.settings, "main", PosixFileSystem()), name)
+        mend_claim(Workspace(repository.settings, "main", PosixFileSystem()), name)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from custody.capture.json_splitter import CLOSE, COMMA, OPEN, Structure
+from custody.capture.json_splitter import CLOSE, COMMA, OPEN, JsonStructure
 
 TEXTS = st.text(alphabet='ab"\\[]{},: ', max_size=60).map(str.encode)
 
 
 def in_chunks(data: bytes, size: int, level: int = 1) -> list[tuple[int, int]]:
-    structure = Structure()
+    structure = JsonStructure()
     return [
         (start + position, kind)
         for start in range(0, len(data), size)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from custody.capture.raw_json import DEPTH_MAX, check_depth
-from custody.capture.validate import Context, Place, Rejected, judge
+from custody.capture.validate import Context, InputPlace, Rejected, validate_element
 from custody.errors import InvalidInputError
 
 TEXTS = st.text(st.sampled_from('[]{}"\\,: aü'), max_size=8)
@@ -49,7 +49,7 @@ def test_any_bytes_are_looked_at(raw: bytes) -> None:
 
 def test_an_element_of_a_file_is_refused_as_a_request_is() -> None:
     deep = b'{"a":' * (DEPTH_MAX + 2) + b"1" + b"}" * (DEPTH_MAX + 2)
-    [outcome] = judge(deep, Place(None, 0), lambda raw, context: [], Context())
+    [outcome] = validate_element(deep, InputPlace(None, 0), lambda raw, context: [], Context())
     assert isinstance(outcome, Rejected)
     assert outcome.problem.code == "bad-value"
-    assert list(judge(deep[5:-1], Place(None, 0), lambda raw, context: [], Context())) == []
+    assert list(validate_element(deep[5:-1], InputPlace(None, 0), lambda raw, context: [], Context())) == []

@@ -9,12 +9,12 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from custody.capture import Context, Format, Limits, Outcome, read_stream
+from custody.capture import CaptureLimits, Context, Format, Outcome, read_stream
 from custody.capture.avro import write_long
 from custody.sample import SampleOptions, sample_events
 
 Json = dict[str, Any]
-LIMITS = Limits(1 << 20, 1 << 30)
+LIMITS = CaptureLimits(1 << 20, 1 << 30)
 ARRIVED_MS = 1_790_000_000_000
 
 
@@ -22,7 +22,7 @@ def read(
     data: bytes,
     format: Format | None = None,
     *,
-    limits: Limits = LIMITS,
+    limits: CaptureLimits = LIMITS,
     node: str | None = None,
     chunk_bytes: int = 1 << 16,
 ) -> list[Outcome]:
