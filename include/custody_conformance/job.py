@@ -18,7 +18,7 @@ from custody.config import load_settings
 from custody.errors import ConfigurationError, CustodyError
 from custody.spark.hdfs import rpc_files
 from custody.spark.session import start_session
-from custody.spark.submit import jobs_folder, run_submitted, submit_command
+from custody.spark.submit import run_submitted, step_command
 from custody_conformance.case import EXPECT, Case, read_cases
 from custody_conformance.checking import Verdict, check_cases, shipped_cases
 from custody_conformance.end_to_end import EndToEnd, FsUri
@@ -73,8 +73,7 @@ def submitted(
         f"--profile={profile}",
         *(f"--case={case.id}" for case in cases),
     ]
-    job = jobs_folder() / f"{NAME}.py"
-    command = submit_command(job, [*arguments, *(str(file.absolute()) for file in files)], master="local[1]")
+    command = step_command(NAME, [*arguments, *(str(file.absolute()) for file in files)], master="local[1]")
     found: dict[str, Verdict] = {}
 
     def read(line: str) -> None:

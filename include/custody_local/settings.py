@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml  # type: ignore[import-untyped]
 
 from custody.errors import ConfigurationError
-from custody.spark.submit import submit_environment
+from custody.spark.environment import submit_environment
 
 USER = "admin"
 LOOPBACK = "127.0.0.1"

@@ -10,6 +10,7 @@ from airflow.sdk import BaseHook, Context
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
 
 from custody.errors import ConfigurationError
+from custody.spark.environment import job_of
 from custody_airflow.assets import commits, commits_of_a_run
 from custody_airflow.environment import repository_folder, spark_pool
 from custody_airflow.sensors import as_dict
@@ -20,7 +21,7 @@ _EVENTS_LOOKED_AT = 100
 class SparkStepOperator(SparkSubmitOperator):
     """Submits the Spark job of a step and returns its report as XCom.
 
-    :param step: name of the step; the file of that name in `spark_jobs/` is submitted.
+    :param step: name of the step; its job in `spark_jobs/` is submitted.
     :param arguments: further arguments of the job (templated).
     :param wanted: the task is skipped when this is "False" (templated).
 
@@ -37,7 +38,7 @@ class SparkStepOperator(SparkSubmitOperator):
     def __init__(self, *, step: str, arguments: Sequence[str] = (), wanted: str = "True", **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
         kwargs.setdefault("name", f"custody-{step}")
         kwargs.setdefault("pool", spark_pool())
-        super().__init__(application=f"{step}.py", **kwargs)
+        super().__init__(application=job_of(step)[0], **kwargs)
         self.step = step
         self.arguments = list(arguments)
         self.wanted = wanted
@@ -46,7 +47,8 @@ class SparkStepOperator(SparkSubmitOperator):
         """Submit, wait, and return the report that the job left."""
         # Not when the module is imported: the library loads Arrow, which the parser of DAG files has no use for.
         from custody.config import load_settings
-        from custody.spark.submit import jobs_folder, spark_conf, submit_environment
+        from custody.spark.environment import jobs_folder, submit_environment
+        from custody.spark.submit import spark_conf
         from custody.vfs import PosixFileSystem
         from custody.workspace import read_report
 
@@ -54,9 +56,10 @@ class SparkStepOperator(SparkSubmitOperator):
             raise AirflowSkipException(f"{self.step}: not wanted by the parameters of this run")
         folder = repository_folder()
         run_id = context["run_id"]
-        self.application = str(jobs_folder() / f"{self.step}.py")
+        file, first = job_of(self.step)
+        self.application = str(jobs_folder() / file)
         identity = ["--run-id", run_id, "--attempt", attempt_name(context)]
-        self.application_args = ["--repository", str(folder), *identity, *filter(None, self.arguments)]
+        self.application_args = [*first, "--repository", str(folder), *identity, *filter(None, self.arguments)]
         self.conf = {**spark_conf(self._master(), job=self.step), **(self.conf or {})}
         self.env_vars = {**submit_environment(), **(self.env_vars or {})}
         super().execute(context)

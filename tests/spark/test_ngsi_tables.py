@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from custody.ngsi import rendering
-from custody.spark.submit import submit_command, submit_environment
+from custody.spark.environment import submit_environment
+from custody.spark.submit import submit_command
 from tests.unit.ngsi.notified import attribute, body
 
 HOSTILE: dict[str, Any] = {

@@ -26,7 +26,7 @@ from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
 from custody.recovery import STEPS, Recover
 from custody.retention import RETENTION_STEPS
 from custody.rollover import Step, Unit
-from custody.spark.environment import seconds_since_submit
+from custody.spark.environment import job_program, seconds_since_submit
 from custody.spark.session import start_session
 from custody.vfs import PosixFileSystem
 from custody.workspace import StepReport, UnitReport, Workspace, lease_folder, take_step_lease, write_report
@@ -167,7 +167,7 @@ def _release(name: str, leases: Mapping[str, Lease], failed: Collection[str]) ->
 
 def _parser(steps: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"spark-submit {steps[0] if len(steps) == 1 else 'all'}.py",
+        prog=job_program(steps[0] if len(steps) == 1 else "all"),
         description=f"custody, {', '.join(steps)}: prints one JSON report line a step.",
     )
     parser.add_argument("--repository", type=Path, required=True, help="folder of the repository")

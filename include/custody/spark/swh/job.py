@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from custody.clock import SystemClock
 from custody.config import Settings, load_settings
 from custody.errors import CustodyError
+from custody.spark.environment import job_program
 from custody.spark.session import start_session
 from custody.swh import open_graph
 from custody.swh.build import NODE_FILTERS, PUBLISH, STEPS, Build, BuildDescription, StepOutput
@@ -96,7 +97,7 @@ def _details(output: StepOutput, note: str) -> list[UnitReport]:
 
 def _parser(steps: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"spark-submit {steps[0] if len(steps) == 1 else 'swh_all'}.py",
+        prog=job_program(steps[0] if len(steps) == 1 else "swh_all"),
         description=f"custody, {', '.join(steps)}: prints one JSON report line a step.",
     )
     parser.add_argument("--repository", type=Path, required=True, help="folder of the repository")
