@@ -70,7 +70,7 @@ class Receiving:
         from custody.repository import Repository
         from custody.serving import Tokens
         from custody.serving.ngsi_intake import Intake
-        from custody.serving.ngsi_receiver import Receiver, create_app
+        from custody.serving.ngsi_receiver import Receiver, receiver_app
 
         at = Repository.open(self._folder)
         settings = at.settings
@@ -83,7 +83,7 @@ class Receiving:
         with ExitStack() as stack:
             writer = stack.enter_context(at.writer())
             intake = stack.enter_context(Intake(writer, settings.receiver.requests_max))
-            app = create_app(Receiver(settings, intake, at.quarantine, SystemClock(), tokens))
+            app = receiver_app(Receiver(settings, intake, at.quarantine, SystemClock(), tokens))
             self._held = stack.pop_all()
         return app
 

@@ -38,8 +38,8 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
     try:
         from custody.serving import checked_tokens
         from custody.serving import serve as serve_app
-        from custody.serving.published_database import Questions
-        from custody.serving.swh_rest import create_app
+        from custody.serving.published_database import PublishedDatabase
+        from custody.serving.swh_rest import swh_app
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"{error}. The service needs FastAPI and uvicorn: install custody[swh].") from None
 
@@ -50,7 +50,7 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
     chosen = at.settings.model_copy(update={"swh": at.settings.swh.model_copy(update=given)})
     tokens = checked_tokens(chosen.root, "swh", chosen.swh)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
-    questions = Questions(chosen, PosixFileSystem(), SystemClock(), _Contents(at).swhid)
+    questions = PublishedDatabase(chosen, PosixFileSystem(), SystemClock(), _Contents(at).swhid)
     talk = stderr()
     with ExitStack() as open_:
         if chosen.swh.grpc_port is not None:
@@ -60,7 +60,7 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
                 raise ConfigurationError(f"{error}. gRPC is not installed: install custody[grpc].") from None
             address = open_.enter_context(serving_rpc(questions, chosen, tokens))
             talk.print(clean(f"custody: gRPC is answered at {address}"))
-        app = create_app(questions, chosen, tokens)
+        app = swh_app(questions, chosen, tokens)
         serve_app(
             app,
             chosen.root,

@@ -1,7 +1,7 @@
-"""From notifications that wait to acknowledged events: one thread stores all that waits in one go.
+"""The intake of the receiver: one thread stores all notifications that wait, in one append.
 
-While it syncs, the next notifications queue; so the more come at once, the fewer syncs each of them costs. Contents are
-stored before the events that speak of them.
+While it syncs, the next notifications queue, so the more come at once, the fewer syncs each of them costs. Contents are
+stored before the events that refer to them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class ContentAppender(Protocol):
-    """What events with contents are appended to: a writer with a name."""
+    """A writer with a name, for events with contents."""
 
     @property
     def name(self) -> str:

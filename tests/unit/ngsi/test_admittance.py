@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.errors import ConfigurationError
 from custody.repository import Repository
-from custody.serving.ngsi_receiver import checked_tokens, is_loopback
+from custody.serving import checked_tokens, is_loopback
 from tests.unit.ngsi.receiving import Receiving, notification, receiving
 
 TOKENS = "# two, so that one can be replaced\nfirst-token-of-the-file\nsecond-token-of-the-file\n"
@@ -199,7 +199,7 @@ def test_a_receiver_that_would_be_open_does_not_start(tmp_path: Path, values: di
     update = {name: value if name == "host" else Path(value) for name, value in values.items()}
     chosen = settings.model_copy(update={"receiver": settings.receiver.model_copy(update=update)})
     with pytest.raises(ConfigurationError, match=said):
-        checked_tokens(chosen)
+        checked_tokens(chosen.root, "receiver", chosen.receiver)
 
 
 @pytest.mark.parametrize(

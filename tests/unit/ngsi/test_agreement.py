@@ -17,7 +17,7 @@ from custody.ngsi.http_notification import Accepts
 from custody.ngsi.parameters import Parameters, read_names
 from custody.repository import Repository
 from custody.serving.ngsi_intake import Intake
-from custody.serving.ngsi_receiver import Receiver, create_app
+from custody.serving.ngsi_receiver import Receiver, receiver_app
 from custody.vfs.memory import MemoryFileSystem
 from custody_conformance.case import Case
 from custody_conformance.checking import shipped_cases
@@ -28,7 +28,7 @@ from custody_conformance.in_memory import run
 def served(intake: Intake, repository: Repository, section: NgsiSection) -> Iterator[str]:
     """Serve a receiver with these parameters on a free port of this machine."""
     settings = repository.settings.model_copy(update={"ngsi": section})
-    app = create_app(Receiver(settings, intake, repository.quarantine, SystemClock()))
+    app = receiver_app(Receiver(settings, intake, repository.quarantine, SystemClock()))
     config = uvicorn.Config(app, port=0, http="h11", lifespan="off", log_config=None, access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

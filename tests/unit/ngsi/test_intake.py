@@ -20,7 +20,7 @@ from custody.ingest.slots import SlotWriter
 from custody.repository import Repository
 from custody.serving import Tokens
 from custody.serving.ngsi_intake import Intake
-from custody.serving.ngsi_receiver import Receiver, create_app
+from custody.serving.ngsi_receiver import Receiver, receiver_app
 from custody.vfs.faults import Fault, FaultyFileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.support import event
@@ -45,7 +45,7 @@ class Place:
         """Hold a writer and yield what runs a coroutine that posts."""
         with self.repository.writer() as writer, Intake(writer, 4) as intake:
             receiver = Receiver(self.settings, intake, self.repository.quarantine, SystemClock(), tokens)
-            app = create_app(receiver)
+            app = receiver_app(receiver)
 
             def run(work: Callable[[Post], Awaitable[None]]) -> None:
                 async def posting() -> None:
@@ -120,7 +120,7 @@ def test_the_application_can_be_mounted_in_another_one() -> None:
     with place.repository.writer() as writer, Intake(writer, 4) as intake:
         receiver = Receiver(place.settings, intake, place.repository.quarantine, SystemClock())
         outer = FastAPI()
-        outer.mount("/custody/ngsi", create_app(receiver))
+        outer.mount("/custody/ngsi", receiver_app(receiver))
 
         async def work() -> None:
             transport = httpx.ASGITransport(app=outer)

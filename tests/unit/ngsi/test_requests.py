@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from custody.clock import ManualClock
 from custody.repository import Repository
 from custody.serving.ngsi_intake import Intake
-from custody.serving.ngsi_receiver import Receiver, create_app
+from custody.serving.ngsi_receiver import Receiver, receiver_app
 from tests.fuzzing import HEADER_VALUES, ODD, Answered, Asked, asked, targets
 from tests.unit.ngsi.persisting import NOW_MS
 from tests.unit.ngsi.persisting import settings as repository_settings
@@ -83,7 +83,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
     with ExitStack() as held:
         writer = held.enter_context(at.writer())
         intake = held.enter_context(Intake(writer, 16))
-        app = create_app(Receiver(at.settings, intake, at.quarantine, ManualClock(NOW_MS)))
+        app = receiver_app(Receiver(at.settings, intake, at.quarantine, ManualClock(NOW_MS)))
         asking = Asking(intake, app)
         held.callback(asking.close)
         yield asking
