@@ -39,7 +39,7 @@ from custody.ingest.dedup import Key, KnownSources, Stored, key_of
 from custody.ingest.slots import SlotWriter
 from custody.ingest.source_locks import Turns
 from custody.model import UNASSIGNED, Event, Problem, Severity, require_text
-from custody.ngsi.http_notification import Arrival, kept_arrival, told
+from custody.ngsi.http_notification import Arrival, kept_arrival, with_arrival
 from custody.quarantine import Entry, Quarantine
 from custody.read.reader import get_many
 from custody.workspace import Workspace
@@ -197,7 +197,7 @@ class Ingest:
         """Append the events of a notification that a receiver had kept, as it would have: with the body as content."""
         if arrival is None or not events:
             return self._writer.append(events)
-        return self._writer.append_with_content([told(event, arrival) for event in events], arrival.body)
+        return self._writer.append_with_content([with_arrival(event, arrival) for event in events], arrival.body)
 
     @property
     def _limits(self) -> Limits:

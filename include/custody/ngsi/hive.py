@@ -119,7 +119,7 @@ def hive_table(
         f"location {literal(location)}"
     )
     statements = [statement for statement in (create_database, create) if statement]
-    made = HiveTable(
+    definition = HiveTable(
         database=destination.database,
         name=destination.table,
         columns=columns,
@@ -128,21 +128,21 @@ def hive_table(
         create_database=create_database,
         statements=tuple(statements),
     )
-    more = more_columns(made, len(_columns(parameters, had))) if had else None
-    return replace(made, statements=(*made.statements, more)) if more else made
+    more = more_columns(definition, len(_columns(parameters, had))) if had else None
+    return replace(definition, statements=(*definition.statements, more)) if more else definition
 
 
-def more_columns(made: HiveTable, had: int) -> str | None:
+def more_columns(definition: HiveTable, had: int) -> str | None:
     """Return the statement that adds the columns behind the first `had`, None where there are none."""
-    added = made.columns[had:]
+    added = definition.columns[had:]
     if not added:
         return None
-    return f"alter table {full_name(made)} add columns ({_list(added)})"
+    return f"alter table {full_name(definition)} add columns ({_list(added)})"
 
 
-def full_name(made: HiveTable) -> str:
+def full_name(definition: HiveTable) -> str:
     """Return database and table as they stand in a statement."""
-    return f"{word(made.database)}.{word(made.name)}"
+    return f"{word(definition.database)}.{word(definition.name)}"
 
 
 def _columns(parameters: Parameters, attributes: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -249,17 +249,17 @@ class Read:
 
 def read_arrival(arrival: Arrival, accepts: Accepts) -> Read:
     """Return the events of a notification, one an entity; nothing is raised, whatever the bytes are."""
-    found = judge_body(arrival.headers, arrival.body, accepts)
-    if isinstance(found, Refusal):
-        problem = Problem(Severity.ERROR, found.code, found.message)
-        return Read((), _kept(arrival, [problem] if found.code in KEPT_CODES else []), found)
+    judged = judge_body(arrival.headers, arrival.body, accepts)
+    if isinstance(judged, Refusal):
+        problem = Problem(Severity.ERROR, judged.code, judged.message)
+        return Read((), _kept(arrival, [problem] if judged.code in KEPT_CODES else []), judged)
     events: list[Event] = []
     problems: list[Problem] = []
-    arrived = Arrived(arrival.body.strip(_BLANKS), found, url=arrival.url)
+    arrived = Arrived(arrival.body.strip(_BLANKS), judged, url=arrival.url)
     for item in arrived_events(arrived, Context(received_ms=arrival.received_ms)):
         outcome = item if isinstance(item, Problem) else checked(item, _PLACE, b"")
         if isinstance(outcome, Accepted):
-            events.append(told(outcome.event, arrival))
+            events.append(with_arrival(outcome.event, arrival))
         else:
             problems.append(outcome if isinstance(outcome, Problem) else outcome.problem)
     refusal = None if events else Refusal(400, problems[0].code, problems[0].message)
@@ -271,7 +271,7 @@ def _kept(arrival: Arrival, problems: Sequence[Problem]) -> Sequence[Rejected]:
     return [Rejected(_PLACE, problem, raw) for problem in problems]
 
 
-def told(event: Event, arrival: Arrival) -> Event:
+def with_arrival(event: Event, arrival: Arrival) -> Event:
     """Return an event with what only the receiver knows: who sent it, when it came, and what the content is."""
     media_type = arrival.headers.get("content-type", "").partition(";")[0].strip().lower()
     added = {"mime.type": media_type} if media_type else {}

@@ -1,4 +1,4 @@
-"""What every Spark job does: list the units of its steps, do them in parallel, print one JSON report line a step.
+"""The program of a Spark job: lists the units of each step, does them in parallel, prints one JSON report line a step.
 
 The driver finds the units on disk and takes the leases of their writers, Spark hands each unit to a Python worker, each
 unit is idempotent. A unit that fails does not stop the others; the job then ends with exit code 1 and the report names
