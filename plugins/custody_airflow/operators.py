@@ -1,4 +1,4 @@
-"""One step of custody as one spark-submit."""
+"""Operators that submit the Spark job of a step, one step as one spark-submit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SparkStepOperator(SparkSubmitOperator):
     comes from the connection, which has to exist: without it the provider would submit to YARN. Drivers share the pool
     that the deployment names.
 
-    The job is told which attempt it is: should an earlier driver of this task have outlived its supervisor, the later
+    The job gets the name of its attempt: should an earlier driver of this task have outlived its supervisor, the later
     try takes the work over, and the earlier one ends with exit code 19.
     """
 
@@ -79,10 +79,10 @@ class SparkStepOperator(SparkSubmitOperator):
 
 
 class CommitOperator(SparkStepOperator):
-    """Submits the step `commit`, and tells of what became live since Airflow last told of it.
+    """Submits the step `commit`, and adds an event of the asset for what became live since the last such event.
 
-    What was told is read from the last event of the asset, which Airflow keeps together with the task's success. So a
-    try whose worker died after the commit costs no event, and a run that commits nothing makes none.
+    The last event is read from Airflow, which keeps it together with the task's success. So a try whose worker died
+    after the commit costs no event, and a run that commits nothing makes none.
     """
 
     def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
