@@ -12,7 +12,7 @@ import pytest
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow
 from custody_local.airflow_api import RestClient
-from tests.unit.ngsi.persisting import bench, receive
+from tests.unit.ngsi_sink.sink_repository import bench, receive
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 

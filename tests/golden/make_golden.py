@@ -51,7 +51,7 @@ from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
 from tests.crash.sinking import items
-from tests.unit.ngsi.notified import parameters
+from tests.unit.ngsi.notification_records import parameters
 
 HERE = Path(__file__).resolve().parent
 SETTINGS = "# The smallest block, so that three events fill two.\n[eventlog]\nblock_bytes_max = 4096\n"

@@ -14,7 +14,7 @@ from pyarrow import BufferReader
 from custody.ngsi import parquet, rendering
 from custody.ngsi.hive import PARQUET_COLUMNS
 from custody.ngsi.rendering import file_text, render
-from tests.unit.ngsi.notified import attribute, body, parameters, recorded
+from tests.unit.ngsi.notification_records import attribute, body, parameters, recorded
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES = st.recursive(

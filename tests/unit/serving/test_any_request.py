@@ -17,8 +17,8 @@ from custody.repository import Repository
 from custody.serving.ngsi_intake import Intake
 from custody.serving.ngsi_receiver import Receiver, receiver_app
 from tests.fuzzing import HEADER_VALUES, ODD, Answered, Asked, asked, targets
-from tests.unit.ngsi.persisting import NOW_MS
-from tests.unit.ngsi.persisting import settings as repository_settings
+from tests.unit.ngsi_sink.sink_repository import NOW_MS
+from tests.unit.ngsi_sink.sink_repository import settings as repository_settings
 
 NAMES = (
     *("host", "content-type", "content-length", "authorization", "x-auth-token", "link", "transfer-encoding"),

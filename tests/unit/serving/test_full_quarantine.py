@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.errors import InvalidInputError
 from custody.repository import Repository
-from tests.unit.ngsi.persisting import bench, opened, received
-from tests.unit.ngsi.receiving import Receiving, notification, receiving
+from tests.unit.ngsi_sink.sink_repository import bench, opened, received
+from tests.unit.serving.receiver_process import Receiving, notification, receiving
 
 LIMIT = 1 << 16
 TWO = json.dumps({"subscriptionId": "1", "data": [{"id": "A", "type": "B"}, {"id": ""}]}).encode()

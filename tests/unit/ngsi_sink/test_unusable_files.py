@@ -19,7 +19,7 @@ from custody.repository import Repository
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.support import run_steps
-from tests.unit.ngsi.persisting import (
+from tests.unit.ngsi_sink.sink_repository import (
     TREES,
     again,
     bench,

@@ -1,5 +1,7 @@
 """The receiver over real HTTP: what is answered, what is stored, what is kept in the quarantine."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +11,7 @@ import httpx
 import pytest
 
 from custody.repository import Repository
-from tests.unit.ngsi.receiving import JSON, Receiving, notification, receiving
+from tests.unit.serving.receiver_process import JSON, Receiving, notification, receiving
 
 V1 = json.dumps(
     {

@@ -16,7 +16,7 @@ import pytest
 
 from custody.repository import Repository
 from tests.docs.pages import read, table
-from tests.unit.ngsi.receiving import Receiving, notification, receiving
+from tests.unit.serving.receiver_process import Receiving, notification, receiving
 
 ROWS = table(read("receiver.md"), "what comes | status | error | kept")
 TOKEN = {"authorization": "Bearer a-token-for-this-test"}

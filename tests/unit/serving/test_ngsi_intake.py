@@ -24,7 +24,7 @@ from custody.serving.ngsi_receiver import Receiver, receiver_app
 from custody.vfs.faults import Fault, FaultyFileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.support import event
-from tests.unit.ngsi.receiving import JSON, notification
+from tests.unit.serving.receiver_process import JSON, notification
 
 Post = Callable[..., Awaitable[httpx.Response]]
 

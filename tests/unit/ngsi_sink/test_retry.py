@@ -17,8 +17,8 @@ from custody.ngsi_sink.local import LocalFiles
 from custody.ngsi_sink.retry import Failure, RetryPool
 from custody.ngsi_sink.target import DestinationError, FilesTarget
 from custody.vfs import PosixFileSystem
-from tests.unit.ngsi.notified import parameters
-from tests.unit.ngsi.persisting import bench, files, opened, received
+from tests.unit.ngsi.notification_records import parameters
+from tests.unit.ngsi_sink.sink_repository import bench, files, opened, received
 
 KEYS = list(range(40))
 

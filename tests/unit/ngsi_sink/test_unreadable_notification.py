@@ -12,8 +12,8 @@ from custody.ngsi import http_notification as arrivals
 from custody.ngsi.http_notification import Accepts, Arrival, Refusal, read_arrival
 from custody.repository import Repository
 from tests.support import run_steps
-from tests.unit.ngsi.notified import attribute
-from tests.unit.ngsi.persisting import HEADERS, NOW_MS, bench, files, opened, receive, settings
+from tests.unit.ngsi.notification_records import attribute
+from tests.unit.ngsi_sink.sink_repository import HEADERS, NOW_MS, bench, files, opened, receive, settings
 
 URL = "http://localhost/notify"
 """Where the notifications of `receive` are posted to."""

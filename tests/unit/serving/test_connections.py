@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from custody.repository import Repository
-from tests.unit.ngsi.receiving import Receiving, notification, receiving
+from tests.unit.serving.receiver_process import Receiving, notification, receiving
 
 IDLE = 2_100
 HEAD_BYTES = 4096

@@ -13,7 +13,7 @@ import pytest
 
 from custody.errors import ConfigurationError
 from custody.ngsi_sink.webhdfs import Call, PooledTransport
-from tests.unit.ngsi.notified import parameters
+from tests.unit.ngsi.notification_records import parameters
 
 Reply = Callable[[BaseHTTPRequestHandler, bytes], tuple[int, dict[str, str], bytes] | None]
 

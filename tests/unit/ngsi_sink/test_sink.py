@@ -25,7 +25,7 @@ from custody.vfs import FileSystem, PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
 from tests.crash.sinking import EVENTS, FOLDER, ROOT, WRITER, expected, items, notified, read_events
 from tests.support import event as other_event
-from tests.unit.ngsi.notified import parameters
+from tests.unit.ngsi.notification_records import parameters
 
 USED = parameters(file_format="csv-column")
 ROWS = ROOT / "user/warden/parks/north/Bench1_T/Bench1_T.txt"

@@ -18,7 +18,7 @@ from custody.ngsi_sink.persist import open_target
 from custody.ngsi_sink.target import BusyError, FilesTarget
 from custody.vfs import PosixFileSystem
 from custody.vfs.memory import MemoryFileSystem
-from tests.unit.ngsi.notified import parameters
+from tests.unit.ngsi.notification_records import parameters
 
 PATH = "/user/warden/a b/ä.txt"
 

@@ -15,7 +15,7 @@ from custody.errors import NotFoundError
 from custody.ngsi_sink.persist import resubmit_entry, sink_backlog
 from custody.repository import Repository
 from tests.support import run_steps
-from tests.unit.ngsi.persisting import (
+from tests.unit.ngsi_sink.sink_repository import (
     NOW_MS,
     TREES,
     again,

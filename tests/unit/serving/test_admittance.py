@@ -22,7 +22,7 @@ from custody.cli.main import cli
 from custody.errors import ConfigurationError
 from custody.repository import Repository
 from custody.serving import checked_tokens, is_loopback
-from tests.unit.ngsi.receiving import Receiving, notification, receiving
+from tests.unit.serving.receiver_process import Receiving, notification, receiving
 
 TOKENS = "# two, so that one can be replaced\nfirst-token-of-the-file\nsecond-token-of-the-file\n"
 FIRST = {"authorization": "Bearer first-token-of-the-file"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from custody.capture.notification import Notification
 from custody.ngsi.http_notification import Accepts, Refusal, judge_head, judge_request
 from custody.ngsi.records import ReceiveTime, Record, Unplaced, records
-from tests.unit.ngsi.notified import HEADERS, NOW_MS, attribute, body, parameters
+from tests.unit.ngsi.notification_records import HEADERS, NOW_MS, attribute, body, parameters
 
 USED = parameters(attrs_formats=["normalized", "legacy", "keyValues", "simplifiedNormalized", "simplifiedKeyValues"])
 ANY = Accepts.of(USED.values)

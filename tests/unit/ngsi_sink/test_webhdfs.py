@@ -10,7 +10,7 @@ import pytest
 from custody.errors import StorageError
 from custody.ngsi_sink.target import BusyError, DestinationError
 from custody.ngsi_sink.webhdfs import Answer, Call, WebHdfsFiles, authority
-from tests.unit.ngsi.notified import parameters
+from tests.unit.ngsi.notification_records import parameters
 
 PATH = "/user/warden/a b/é.txt"
 DATA_NODE = "http://dn:9864/webhdfs/v1/x?op=Y"

@@ -16,7 +16,7 @@ from custody.ngsi_sink.persist import sink_backlog
 from custody.repository import Repository
 from tests.support import event as other_event
 from tests.support import run_steps
-from tests.unit.ngsi.persisting import (
+from tests.unit.ngsi_sink.sink_repository import (
     NOW_MS,
     ROWS,
     TREES,

@@ -22,7 +22,7 @@ from custody.ngsi_sink.tables import (
 )
 from custody.spark.hive import ensure_tables, session_options
 from custody.vfs.memory import MemoryFileSystem
-from tests.unit.ngsi.notified import attribute, body, parameters, recorded
+from tests.unit.ngsi.notification_records import attribute, body, parameters, recorded
 
 FOLDER = Path("/repository/hive")
 DEAD = "thrift://127.0.0.1:1"

@@ -8,7 +8,7 @@ from custody.errors import StorageError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi_sink.webhdfs import Answer, Call, Endpoints, converse
 from custody_conformance.in_memory import Faults, MemoryHdfs, add_lines
-from tests.unit.ngsi.notified import parameters
+from tests.unit.ngsi.notification_records import parameters
 
 PATH = "/user/warden/a/b.txt"
 USED = parameters()
