@@ -1,8 +1,8 @@
-"""Finds and ends the processes of one local Airflow, and no others.
+"""The processes of one local Airflow: finds and ends them, and no others.
 
-They are known by their session: the first process opens one, and all that it starts belong to it, also
-tasks and Spark's JVMs, which Airflow puts into process groups of their own. A process that was seen is
-remembered with its start time, so that a number used again by the system is never mistaken for it.
+They share a session: the first process opens it, and everything that it starts belongs to it, also tasks and Spark's
+JVMs, which Airflow puts into process groups of their own. A process is remembered with its start time, so that a
+process number that the system uses again is never mistaken for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a local Airflow is told: its environment variables, its secrets, its ports.
+"""Settings of a local Airflow: its environment variables, its secrets, its ports.
 
-Everything it keeps lies in one folder, its AIRFLOW_HOME. Secrets are made at the first start, are
-readable by the owner only, and stay the same afterwards, so that a login outlives a restart.
+All its state is in one folder, its AIRFLOW_HOME. Secrets are generated at the first start, are readable by the owner
+only, and stay the same afterwards, so that a login outlives a restart.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient
 from custody_local.errors import LocalAirflowError
 
 DATABASE_ERROR = {"detail": {"reason": "Database error", "message": "database is locked"}}
@@ -77,26 +77,26 @@ def server() -> Iterator[Overloaded]:
 
 
 @pytest.fixture
-def client(server: Overloaded) -> Iterator[RestClient]:
-    with RestClient(f"http://127.0.0.1:{server.server_address[1]}", "admin", "secret") as client:
+def client(server: Overloaded) -> Iterator[AirflowClient]:
+    with AirflowClient(f"http://127.0.0.1:{server.server_address[1]}", "admin", "secret") as client:
         yield client
 
 
 def test_a_backfill_that_was_left_half_made_is_waited_for_and_asked_for_again(
-    server: Overloaded, client: RestClient
+    server: Overloaded, client: AirflowClient
 ) -> None:
     assert client.backfill("greet", DAY, DAY) == 3
     assert server.creations == [2, 3]
     assert server.looks == 2
 
 
-def test_a_backfill_of_somebody_else_is_a_conflict(server: Overloaded, client: RestClient) -> None:
+def test_a_backfill_of_somebody_else_is_a_conflict(server: Overloaded, client: AirflowClient) -> None:
     server.backfills[2] = False
     with pytest.raises(LocalAirflowError, match=r"409: .*already a running backfill"):
         client.backfill("greet", DAY, DAY)
 
 
-def test_a_server_that_is_started_again_is_waited_for(server: Overloaded, client: RestClient) -> None:
+def test_a_server_that_is_started_again_is_waited_for(server: Overloaded, client: AirflowClient) -> None:
     port = server.server_address[1]
     server.shutdown()
     server.server_close()
@@ -117,14 +117,14 @@ def test_a_server_that_is_gone_is_named(server: Overloaded) -> None:
     server.shutdown()
     server.server_close()
     expected = r"http://127\.0\.0\.1:\d+.*: expected Airflow's server, got: "
-    with RestClient(url, "admin", "secret", start_s=1) as client, pytest.raises(LocalAirflowError, match=expected):
+    with AirflowClient(url, "admin", "secret", start_s=1) as client, pytest.raises(LocalAirflowError, match=expected):
         client.dag("greet")
 
 
 def test_a_long_answer_is_shown_with_its_end(
-    server: Overloaded, client: RestClient, monkeypatch: pytest.MonkeyPatch
+    server: Overloaded, client: AirflowClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("custody_local.connection._PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("custody_local.airflow_api._PAUSE_SECONDS", 0.0)
     server.is_broken = True
     with pytest.raises(
         LocalAirflowError, match=r"POST /api/v2/backfills: .* 500: .*\[\.\.\.\].*disk I/O error"
