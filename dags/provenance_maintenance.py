@@ -52,7 +52,7 @@ with DAG(
                 task_id=step,
                 step=step,
                 arguments=[TAKE_OVER],
-                wanted=f"{{{{ '{step}' in params.steps }}}}",
+                selected=f"{{{{ '{step}' in params.steps }}}}",
                 # A repository that cannot be compacted is looked at all the same.
                 trigger_rule=TriggerRule.ALL_DONE,
             )

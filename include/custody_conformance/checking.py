@@ -186,12 +186,12 @@ def _rest_calls(value: list[list[Any]], outcome: Outcome) -> Iterator[str]:
     got = [
         (method, target.lower() if target != LOCATION else target, status) for method, target, status in outcome.calls
     ]
-    wanted = [(method, target.lower() if target != LOCATION else target, status) for method, target, status in value]
-    for number, (expected, made) in enumerate(zip(wanted, got, strict=False), 1):
-        if expected != made:
-            yield f"call {number}: expected {expected}, got {made}"
-    if len(wanted) != len(got):
-        yield f"calls: expected {len(wanted)}, got {len(got)}"
+    calls = [(method, target.lower() if target != LOCATION else target, status) for method, target, status in value]
+    for number, (expected, actual) in enumerate(zip(calls, got, strict=False), 1):
+        if expected != actual:
+            yield f"call {number}: expected {expected}, got {actual}"
+    if len(calls) != len(got):
+        yield f"calls: expected {len(calls)}, got {len(got)}"
 
 
 def _endpoints(value: list[str], outcome: Outcome) -> Iterator[str]:
@@ -231,9 +231,9 @@ def _is_same_part(key: str, wanted: Any, got: Any) -> bool:  # noqa: ANN401 - an
 
 
 def _ddl(value: str, outcome: Outcome) -> Iterator[str]:
-    made = [statement for hive_table in outcome.tables for statement in hive_table.statements]
-    if value.lower() not in (statement.lower() for statement in made):
-        creates = [statement for statement in made if statement.startswith("create ")] or ["no statement"]
+    statements = [statement for hive_table in outcome.tables for statement in hive_table.statements]
+    if value.lower() not in (statement.lower() for statement in statements):
+        creates = [statement for statement in statements if statement.startswith("create ")] or ["no statement"]
         yield f"ddl: {_first_difference(value, creates[-1])}"
 
 

@@ -52,10 +52,10 @@ class Running:
 def find_running(home: Path) -> Running | None:
     """Return the Airflow that runs on this folder, or None."""
     try:
-        kept = json.loads((home / _STATE).read_text(encoding="utf-8"))
+        state = json.loads((home / _STATE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    running = Running(ProcessId(**kept["process"]), kept["url"])
+    running = Running(ProcessId(**state["process"]), state["url"])
     # The first process may be gone while others of its session still hold the database and the port.
     return running if session_members(running.process) else None
 

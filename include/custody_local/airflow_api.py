@@ -192,12 +192,12 @@ class AirflowClient:
             "max_active_runs": 2,
             "dag_run_conf": {},
         }
-        known = self._backfills(dag_id)
+        earlier = self._backfills(dag_id)
         answer = self._send("POST", "/backfills", json=body)
-        if answer.status_code == httpx.codes.CONFLICT and (begun := self._backfills(dag_id) - known):
+        if answer.status_code == httpx.codes.CONFLICT and (unfinished := self._backfills(dag_id) - earlier):
             # An attempt that found the database locked half-way: Airflow ends it, empty after two minutes or with what
             # it was given, and until then there is no other one.
-            self.wait_for_backfill(max(begun))
+            self.wait_for_backfill(max(unfinished))
             answer = self._send("POST", "/backfills", json=body)
         return int(expect_success(answer)["id"])
 
@@ -217,8 +217,8 @@ class AirflowClient:
 
     def _backfills(self, dag_id: str) -> set[int]:
         """The ids of the newest hundred backfills of a DAG."""
-        found = self._get("/backfills", dag_id=dag_id, order_by="-id", limit="100")["backfills"]
-        return {int(entry["id"]) for entry in found}
+        entries = self._get("/backfills", dag_id=dag_id, order_by="-id", limit="100")["backfills"]
+        return {int(entry["id"]) for entry in entries}
 
     def newest_backfill(self, dag_id: str) -> int:
         """Return the id of the backfill that was created last, by whomever.
@@ -226,15 +226,15 @@ class AirflowClient:
         Raises:
             LocalAirflowError: the DAG has none.
         """
-        found = self._backfills(dag_id)
-        if not found:
+        ids = self._backfills(dag_id)
+        if not ids:
             raise LocalAirflowError(f"DAG {dag_id}: expected a backfill, it has none.")
-        return max(found)
+        return max(ids)
 
     def count_runs(self, dag_id: str, *, state: str | None = None, kind: str | None = None) -> int:
         """Return how many runs the DAG has, or has in a state, or of a kind (`Run.kind`)."""
-        wanted = {name: value for name, value in (("state", state), ("run_type", kind)) if value is not None}
-        return int(self._get(f"/dags/{quote(dag_id)}/dagRuns", limit="1", **wanted)["total_entries"])
+        filters = {name: value for name, value in (("state", state), ("run_type", kind)) if value is not None}
+        return int(self._get(f"/dags/{quote(dag_id)}/dagRuns", limit="1", **filters)["total_entries"])
 
     def run(self, dag_id: str, run_id: str) -> Run:
         """Return one run as it is now."""
@@ -248,13 +248,13 @@ class AirflowClient:
     def runs(self, dag_id: str) -> list[Run]:
         """Return the DAG's newest hundred runs, newest first."""
         path = f"/dags/{quote(dag_id)}/dagRuns"
-        found = self._get(path, order_by="-run_after", limit="100")
-        return [parse_run(entry) for entry in found["dag_runs"]]
+        page = self._get(path, order_by="-run_after", limit="100")
+        return [parse_run(entry) for entry in page["dag_runs"]]
 
     def asset_events(self, name: str) -> list[dict[str, Any]]:
         """Return the events of the asset of a name, oldest first; none when there is no such asset yet."""
-        found = self._get("/assets", name_pattern=name, limit="100")["assets"]
-        [asset] = [entry for entry in found if entry["name"] == name] or [None]
+        assets = self._get("/assets", name_pattern=name, limit="100")["assets"]
+        [asset] = [entry for entry in assets if entry["name"] == name] or [None]
         if asset is None:
             return []
         events: list[dict[str, Any]] = self._get(
@@ -311,13 +311,13 @@ class AirflowClient:
     def queued_since(self) -> list[datetime]:
         """Return since when tasks of any run wait in the executor's queue, at most a hundred of them."""
         path = "/dags/~/dagRuns/~/taskInstances"
-        found = self._get(path, state="queued", limit="100")["task_instances"]
-        return [since for entry in found if (since := parse_time(entry["queued_when"])) is not None]
+        tasks = self._get(path, state="queued", limit="100")["task_instances"]
+        return [since for entry in tasks if (since := parse_time(entry["queued_when"])) is not None]
 
     def task_instances(self, dag_id: str, run_id: str) -> list[TaskRun]:
         """Return the run's tasks in the order in which they started; those that have not come last."""
-        found = self._get(f"{_run_path(dag_id, run_id)}/taskInstances", limit="1000")
-        tasks = [parse_task(entry) for entry in found["task_instances"]]
+        page = self._get(f"{_run_path(dag_id, run_id)}/taskInstances", limit="1000")
+        tasks = [parse_task(entry) for entry in page["task_instances"]]
         return sorted(tasks, key=lambda task: (task.start is None, str(task.start), task.task_id))
 
     def xcom(
@@ -421,12 +421,12 @@ def expect_success(answer: httpx.Response) -> dict[str, Any]:
             f"{request.method} {request.url.path}: expected success, Airflow answered {answer.status_code}: "
             f"{_shorten(answer.text)}"
         )
-    found: dict[str, Any] = answer.json()
-    return found
+    document: dict[str, Any] = answer.json()
+    return document
 
 
 def _shorten(text: str) -> str:
-    """Return begin and end of a long answer: what was asked of Airflow, and the error at the end of its traceback."""
+    """Return the start and the end of a long answer: the request, and the error at the end of Airflow's traceback."""
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} [...] {text[-_SHOWN // 2 :]}"
 
 

@@ -115,19 +115,19 @@ class Demo:
         """Watch runs until nothing waits any more; at least one."""
         with client:
             client.wait_for_dag(DAG_ID)
-            known = {run.run_id for run in client.runs(DAG_ID) if run.has_ended}
+            earlier = {run.run_id for run in client.runs(DAG_ID) if run.has_ended}
             client.unpause(DAG_ID)
             while not self._failed:
-                run = self._next_run(client, known)
+                run = self._next_run(client, earlier)
                 self._watch(client, run)
-                known.add(run)
+                earlier.add(run)
                 if not self._is_waiting():
                     return
 
-    def _next_run(self, client: AirflowClient, known: set[str]) -> str:
+    def _next_run(self, client: AirflowClient, earlier: set[str]) -> str:
         """Return the oldest run that is not known; one by hand where the journals start none in time."""
         deadline = time.monotonic() + (_STARTS_SECONDS_MAX if self._is_waiting() else 0)
-        while not (runs := [run for run in client.runs(DAG_ID) if run.run_id not in known]):
+        while not (runs := [run for run in client.runs(DAG_ID) if run.run_id not in earlier]):
             if time.monotonic() > deadline:
                 run_id = client.trigger(DAG_ID)
                 self._say(f"triggered {DAG_ID}, run {run_id}")

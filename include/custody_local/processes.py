@@ -44,11 +44,11 @@ def identify(pid: int) -> ProcessId | None:
 
 def session_members(leader: ProcessId) -> set[ProcessId]:
     """All living processes of the session that `leader` opened, and what they started elsewhere."""
-    found = {process for pid in psutil.pids() if (process := _member(pid, leader.pid)) is not None}
+    members = {process for pid in psutil.pids() if (process := _member(pid, leader.pid)) is not None}
     # A BashOperator opens a session of its own: it is found only while its parent lives.
     if leader.is_alive():
-        found |= _descendants(leader.pid)
-    return {process for process in found if process.is_alive()}
+        members |= _descendants(leader.pid)
+    return {process for process in members if process.is_alive()}
 
 
 def end_session(leader: ProcessId, *, timeout_s: float) -> None:

@@ -55,16 +55,16 @@ def load_secrets(home: Path) -> Secrets:
     """Read the secrets of an Airflow home, or make them."""
     path = home / "secrets.json"
     if not path.exists():
-        made = {
+        generated = {
             "password": secrets.token_urlsafe(15),
             "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
             "jwt_secret": secrets.token_urlsafe(64),
             "api_secret": secrets.token_urlsafe(32),
         }
-        write_private(path, json.dumps(made))
-    kept = Secrets(**json.loads(path.read_text(encoding="utf-8")))
-    write_private(passwords_file(home), json.dumps({USER: kept.password}))
-    return kept
+        write_private(path, json.dumps(generated))
+    stored = Secrets(**json.loads(path.read_text(encoding="utf-8")))
+    write_private(passwords_file(home), json.dumps({USER: stored.password}))
+    return stored
 
 
 def passwords_file(home: Path) -> Path:

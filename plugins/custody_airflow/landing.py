@@ -86,9 +86,9 @@ class LandingTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments that Airflow's database keeps of this trigger."""
-        kept = ("repository", "start", "end", "until", "poke_seconds")
+        arguments = ("repository", "start", "end", "until", "poke_seconds")
         name = f"{type(self).__module__}.{type(self).__qualname__}"
-        return name, {key: getattr(self, key) for key in kept}
+        return name, {key: getattr(self, key) for key in arguments}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look again and again; the event is the last result."""

@@ -23,7 +23,7 @@ class SparkStepOperator(SparkSubmitOperator):
 
     :param step: name of the step; its job in `spark_jobs/` is submitted.
     :param arguments: further arguments of the job (templated).
-    :param wanted: the task is skipped when this is "False" (templated).
+    :param selected: the task is skipped when this is "False" (templated).
 
     Java, Spark and Python come from the environment that Airflow runs in, with flags for a quick start. The master
     comes from the connection, which has to exist: without it the provider would submit to YARN. Drivers share the pool
@@ -33,15 +33,15 @@ class SparkStepOperator(SparkSubmitOperator):
     try takes the work over, and the earlier one ends with exit code 19.
     """
 
-    template_fields = (*SparkSubmitOperator.template_fields, "arguments", "wanted")
+    template_fields = (*SparkSubmitOperator.template_fields, "arguments", "selected")
 
-    def __init__(self, *, step: str, arguments: Sequence[str] = (), wanted: str = "True", **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
+    def __init__(self, *, step: str, arguments: Sequence[str] = (), selected: str = "True", **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
         kwargs.setdefault("name", f"custody-{step}")
         kwargs.setdefault("pool", spark_pool())
         super().__init__(application=job_of(step)[0], **kwargs)
         self.step = step
         self.arguments = list(arguments)
-        self.wanted = wanted
+        self.selected = selected
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the provider's has no result
         """Submit, wait, and return the report that the job left."""
@@ -52,8 +52,8 @@ class SparkStepOperator(SparkSubmitOperator):
         from custody.vfs import PosixFileSystem
         from custody.workspace import read_report
 
-        if self.wanted == "False":
-            raise AirflowSkipException(f"{self.step}: not wanted by the parameters of this run")
+        if self.selected == "False":
+            raise AirflowSkipException(f"{self.step}: not selected by the parameters of this run")
         folder = repository_folder()
         run_id = context["run_id"]
         file, first = job_of(self.step)

@@ -40,14 +40,14 @@ class SharedLooks(Generic[T]):
 
         An error of `look` goes to all callers that share it.
         """
-        known = self._looks.get(about)
-        if known is None or not known.serves(fresh_seconds):
+        recent = self._looks.get(about)
+        if recent is None or not recent.serves(fresh_seconds):
             self._looks = {key: other for key, other in self._looks.items() if other.serves(fresh_seconds)}
             # Reading folders blocks; in the event loop it would hold up all other triggers.
-            known = _Look(time.monotonic(), asyncio.create_task(asyncio.to_thread(look)))
-            self._looks[about] = known
+            recent = _Look(time.monotonic(), asyncio.create_task(asyncio.to_thread(look)))
+            self._looks[about] = recent
         # Shielded: one trigger that is cancelled must not take the answer from the others.
-        return await asyncio.shield(known.task)
+        return await asyncio.shield(recent.task)
 
 
 _LOOKS: SharedLooks[dict[str, Any] | None] = SharedLooks()
@@ -96,7 +96,7 @@ class JournalTrigger(WorkTrigger):
         from custody.rollover import pending
 
         settings = load_settings(repository)
-        work, left = pending(settings), leftovers(settings)
-        if not (work.is_any or left.is_any):
+        work, remains = pending(settings), leftovers(settings)
+        if not (work.is_any or remains.is_any):
             return None
-        return {**msgspec.to_builtins(work), "leftovers": list(left.paths)}
+        return {**msgspec.to_builtins(work), "leftovers": list(remains.paths)}

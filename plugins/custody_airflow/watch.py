@@ -41,8 +41,8 @@ class JournalWatch(BaseEventTrigger):
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class and the arguments that Airflow's database keeps of this trigger."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
-        kept = ("repository", "poke_seconds", "again_seconds")
-        return name, {key: getattr(self, key) for key in kept}
+        arguments = ("repository", "poke_seconds", "again_seconds")
+        return name, {key: getattr(self, key) for key in arguments}
 
     def shared_stream_key(self) -> Hashable:
         """Return the key of a stream of this trigger alone: Airflow confirms events only of shared streams."""

@@ -246,8 +246,8 @@ def _raw(arrival: Arrival) -> bytes:
         is_object = False
     if not is_object:
         return arrival.body
-    kept = {name: arrival.headers[name] for name in KEPT_HEADERS if name in arrival.headers}
-    head = msgspec.json.encode({"headers": kept, "url": arrival.url})
+    kept_headers = {name: arrival.headers[name] for name in KEPT_HEADERS if name in arrival.headers}
+    head = msgspec.json.encode({"headers": kept_headers, "url": arrival.url})
     return b"".join((head[:-1], b',"body":', arrival.body, b"}"))
 
 

@@ -160,13 +160,13 @@ class RpcFiles:
         """Return the SHA-256 of a piece of a file, in hexadecimal."""
 
         def read() -> str:
-            digest, left = hashlib.sha256(), length
+            digest, remaining = hashlib.sha256(), length
             stream = self._files.open(self._path(path))
             try:
                 stream.seek(offset)
-                while left and (piece := bytes(stream.readNBytes(min(left, _READ_BYTES)))):
+                while remaining and (piece := bytes(stream.readNBytes(min(remaining, _READ_BYTES)))):
                     digest.update(piece)
-                    left -= len(piece)
+                    remaining -= len(piece)
             finally:
                 stream.close()
             return digest.hexdigest()
