@@ -39,7 +39,7 @@ with DAG(
             None,
             type=["null", "string"],
             format="date-time",
-            title="Begin of the interval",
+            title="Start of the interval",
             description="For a run by hand: folders of which time. Empty: the hour before the run and its own.",
         ),
         "end": Param(None, type=["null", "string"], format="date-time", title="End of the interval"),
