@@ -243,6 +243,7 @@ def _run(case: Case, outcome: Outcome, settings: Settings, files: ScratchDir) ->
     for step in STEPS.values():
         for unit in step.units(settings):
             step.run(Workspace(settings, unit.writer, clock=clock), unit)
+    # Past the time-out of the last batch, so that every batch is due.
     clock.advance((settings.ngsi.batch_timeout + 1) * 1000)
     parameters = Parameters.from_section(settings.ngsi, settings.root)
     target = _FaultyTarget(files, Faults.read(case.faults), _parameters(case).hosts)
@@ -255,6 +256,7 @@ def _run(case: Case, outcome: Outcome, settings: Settings, files: ScratchDir) ->
                 target.end()
                 tables.describe(result)
 
+            # One batch a chunk: attempts are counted batch by batch, as in the run in memory.
             report, _ = take_all(opened, on_chunk=on_chunk, chunk_events=1)
     except _EndlessError:
         report = SinkReport(batches=1, quarantined=1, problems=["it was tried again and again"])

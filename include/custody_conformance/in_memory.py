@@ -306,6 +306,7 @@ class _Sink:
                     _, self._endpoints = converse(
                         add_lines(path, remaining[path], self._parameters), self._endpoints, self._hdfs.ask
                     )
+                    # NGSIToHDFS appends without looking: a file that was written must not be tried again.
                     del remaining[path]
             except StorageError as error:
                 last = str(error)

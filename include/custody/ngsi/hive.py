@@ -147,7 +147,7 @@ def _columns(parameters: Parameters, attributes: tuple[str, ...]) -> tuple[tuple
         return tuple(
             _without_twins([*((name, "string") for name in FIXED), *_attribute_columns(parameters, attributes)])
         )
-    # A number in quotes is NULL where Spark reads a bigint.
+    # The rows have it in quotes, and Spark reads NULL where a bigint is in quotes.
     timestamp = "string" if parameters.values.hive_dialect == "spark" else "bigint"
     metadata = ("attrMd", _METADATA) if parameters.format == "json-row" else ("attrMdFile", "string")
     stored = (metadata,) if parameters.values.attr_metadata_store else ()

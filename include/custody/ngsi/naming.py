@@ -82,6 +82,7 @@ def place(names: Names, received_ms: int, parameters: Parameters) -> Placed:
         InvalidInputError: a name is longer than HDFS or NGSIToHDFS allows, or the path is not one.
     """
     mapped = parameters.mappings.apply(names)
+    # A grouping rule sees names as they were notified, and wins over the mappings.
     used = parameters.grouping.apply(names) or mapped.names
     raw = used.destination or CONCATENATOR.join(part for part in (used.entity_id, used.entity_type) if part)
     if used.path != "/" and not (used.path.startswith("/") and all(used.path[1:].split("/"))):
@@ -159,6 +160,7 @@ def _table(parameters: Parameters, folder: str) -> str:
     name = encode_table(f"{user}{folder}_{_KINDS[parameters.format]}")
     if len(name) <= TABLE_BYTES_MAX:
         return name
+    # Long names often begin alike: the digest of the whole keeps them apart.
     digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]
     return f"{name[: TABLE_BYTES_MAX - _DIGEST_CHARACTERS - 1]}_{digest}"
 
@@ -167,6 +169,7 @@ def _check_relative(what: str, path: str) -> None:
     if len(path) > RELATIVE_CHARACTERS_MAX:
         expected = f"expected at most {RELATIVE_CHARACTERS_MAX} characters, got {len(path)}"
         raise InvalidInputError(f"{what} {path[:80]}…: {expected}")
+    # Characters are the limit of NGSIToHDFS, bytes that of HDFS: a name may keep to one and not to the other.
     longest = max(path.split("/"), key=lambda name: len(name.encode()))
     size = len(longest.encode())
     if size > COMPONENT_BYTES_MAX:
@@ -175,6 +178,7 @@ def _check_relative(what: str, path: str) -> None:
 
 
 def _encode_new(text: str) -> str:
+    # First, so that it doubles only text that looked like an escape before any was written.
     text = _LOOKS_ESCAPED.sub("xx", text)
     for character, escape in _NEW.items():
         text = text.replace(character, escape)
