@@ -109,7 +109,8 @@ def records(
 def _attributes(entity: Entity, *, keep_alteration: bool) -> tuple[Attribute, ...]:
     if keep_alteration:
         return entity.attributes
-    # The broker adds it where the subscription asks for it: it says what happened to the entity and is none of its data.
+    # The broker adds it where the subscription asks for it: it says what happened to the entity and is none of its
+    # data.
     alterations = [attribute for attribute in entity.attributes if attribute.name == _ALTERATION]
     if any(attribute.value.plain == _DELETED for attribute in alterations):
         return ()
