@@ -16,7 +16,7 @@ from benchmarks.receiver.__main__ import _wrong
 from benchmarks.receiver.load import measure
 from custody.repository import Repository
 from tests.support import INCLUDE
-from tests.unit.ngsi.receiving import receiving
+from tests.unit.serving.receiver_process import receiving
 
 pytestmark = pytest.mark.benchmark
 

@@ -22,7 +22,7 @@ the connection `spark_default`.
 from airflow.sdk import DAG, Param, chain
 
 from custody_airflow.assets import ngsi_timing
-from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, frame
+from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, dag_defaults
 from custody_airflow.notifications import NotificationSensor
 from custody_airflow.operators import SparkStepOperator
 
@@ -55,7 +55,7 @@ with DAG(
         ),
         "take_over": TAKE_OVER_PARAM,
     },
-    **frame("ngsi", run_hours=6, task_hours=2, priority=8),
+    **dag_defaults("ngsi", run_hours=6, task_hours=2, priority=8),
 ):
     wait_for_notifications = NotificationSensor(
         task_id="wait_for_notifications", wait_seconds="{{ params.wait_seconds }}", poke_interval=5

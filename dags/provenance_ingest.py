@@ -19,7 +19,7 @@ Missed intervals are made up from the date that `CUSTODY_INGEST_SINCE` names on;
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, chain
 
-from custody_airflow.dag_defaults import frame
+from custody_airflow.dag_defaults import dag_defaults
 from custody_airflow.environment import ingest_schedule, ingest_since
 from custody_airflow.landing import LandingSensor
 from custody_airflow.operators import SparkStepOperator
@@ -39,7 +39,7 @@ with DAG(
             None,
             type=["null", "string"],
             format="date-time",
-            title="Begin of the interval",
+            title="Start of the interval",
             description="For a run by hand: folders of which time. Empty: the hour before the run and its own.",
         ),
         "end": Param(None, type=["null", "string"], format="date-time", title="End of the interval"),
@@ -53,7 +53,7 @@ with DAG(
         ),
     },
     # Intervals in any order give the same events, so runs need not wait for each other.
-    **frame(run_hours=6, task_hours=2, priority=5, max_active_runs=2, since=since, catchup=is_catching_up),
+    **dag_defaults(run_hours=6, task_hours=2, priority=5, max_active_runs=2, since=since, catchup=is_catching_up),
 ):
     wait_for_files = LandingSensor(
         task_id="wait_for_files", wait_seconds="{{ params.wait_seconds }}", poke_interval=5, timeout=3600

@@ -22,7 +22,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, TriggerRule, chain
 
-from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, frame
+from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, dag_defaults
 from custody_airflow.environment import maintenance_schedule
 from custody_airflow.operators import SparkStepOperator
 
@@ -44,7 +44,7 @@ with DAG(
         ),
         "take_over": TAKE_OVER_PARAM,
     },
-    **frame("maintenance", run_hours=20, task_hours=8, retry_delay=timedelta(minutes=5)),
+    **dag_defaults("maintenance", run_hours=20, task_hours=8, retry_delay=timedelta(minutes=5)),
 ):
     chain(
         *(
@@ -52,7 +52,7 @@ with DAG(
                 task_id=step,
                 step=step,
                 arguments=[TAKE_OVER],
-                wanted=f"{{{{ '{step}' in params.steps }}}}",
+                selected=f"{{{{ '{step}' in params.steps }}}}",
                 # A repository that cannot be compacted is looked at all the same.
                 trigger_rule=TriggerRule.ALL_DONE,
             )

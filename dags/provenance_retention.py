@@ -23,7 +23,7 @@ master is the connection `spark_default`.
 
 from airflow.sdk import DAG, Param, chain, task
 
-from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, frame
+from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, dag_defaults
 from custody_airflow.environment import retention_schedule
 from custody_airflow.operators import SparkStepOperator
 
@@ -53,6 +53,6 @@ with DAG(
         ),
         "take_over": TAKE_OVER_PARAM,
     },
-    **frame(run_hours=6, task_hours=2, priority=3),
+    **dag_defaults(run_hours=6, task_hours=2, priority=3),
 ):
     chain(step("plan"), is_wanted("{{ params.plan_only }}"), *map(step, AFTER_THE_PLAN))

@@ -27,7 +27,7 @@ run by themselves. The repository is the folder that `CUSTODY_REPOSITORY` names;
 from airflow.sdk import DAG, Param, TriggerRule, chain
 
 from custody_airflow.assets import rollover_timing
-from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, frame
+from custody_airflow.dag_defaults import TAKE_OVER, TAKE_OVER_PARAM, dag_defaults
 from custody_airflow.operators import CommitOperator, SparkStepOperator
 from custody_airflow.sensors import JournalSensor, LeftoverSensor
 
@@ -47,7 +47,7 @@ with DAG(
         ),
         "take_over": TAKE_OVER_PARAM,
     },
-    **frame(run_hours=6, task_hours=2, priority=10),
+    **dag_defaults(run_hours=6, task_hours=2, priority=10),
 ):
 
     def step(name: str, **more: str) -> SparkStepOperator:

@@ -27,7 +27,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, chain
 
-from custody_airflow.dag_defaults import frame
+from custody_airflow.dag_defaults import dag_defaults
 from custody_airflow.operators import SparkStepOperator
 
 STEPS = (
@@ -70,7 +70,7 @@ with DAG(
             description="A build that was interrupted goes on under its name. Empty: the time of the run.",
         ),
     },
-    **frame("swh", run_hours=7 * 24, task_hours=48, retry_delay=timedelta(minutes=2), priority=2),
+    **dag_defaults("swh", run_hours=7 * 24, task_hours=48, retry_delay=timedelta(minutes=2), priority=2),
 ):
     given = ["--graph", "{{ params.graph }}", "--node-filter", "{{ params.node_filter }}", "--build", BUILD]
     chain(*(SparkStepOperator(task_id=step, step=step, arguments=given) for step in STEPS))

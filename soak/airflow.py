@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 from custody_local.airflow import LocalAirflow, find_running
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient, Run
 from custody_local.components import STANDS_STILL
 from custody_local.processes import ProcessId
-from custody_local.runs import Run
 from soak.pipeline import RETENTION, ROLLOVER, Pipeline, PipelineError, RunEnd, unrest
 from soak.processes import DRIVER, WORKER, Target, airflow_workers, spark_drivers
 
@@ -42,11 +41,11 @@ class AirflowPipeline(Pipeline):
         self._airflow = LocalAirflow(
             PROJECT, home=folder / "airflow", repository=repository, master="local[1]", parallelism=3, settings=SETTINGS
         )
-        self._client: RestClient | None = None
+        self._client: AirflowClient | None = None
         self._monotonic_minus_clock = time.monotonic() - time.time()
 
     @property
-    def client(self) -> RestClient:
+    def client(self) -> AirflowClient:
         """How Airflow is talked to."""
         if self._client is None:
             raise PipelineError("Airflow is not running")

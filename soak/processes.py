@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import psutil  # type: ignore[import-untyped]
 
+from custody.spark.environment import job_of
 from custody_local.processes import ProcessId, session_members
 from custody_local.workers import workers
 
@@ -31,6 +32,9 @@ def spark_drivers(leader: ProcessId) -> list[Target]:
         if job is None:
             continue
         step = job.rpartition("/")[2].removesuffix(".py")
+        following = words[words.index(job) + 1 : words.index(job) + 2]
+        if following and job_of(following[0]) == (f"{step}.py", following):
+            step = following[0]  # a job of several steps takes its step as first argument
         if any(word.endswith("deploy.SparkSubmit") for word in words):
             found.append(Target(process, DRIVER, f"JVM of {step}"))
         elif _is_python(words[0]) and job in words[1:3]:

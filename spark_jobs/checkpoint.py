@@ -1,4 +1,4 @@
-"""Spark job: the step `checkpoint` (custody.rollover.rollover_steps) on every unit that waits for it."""
+"""Spark job: the step `checkpoint` of the pipeline: write the catalog checkpoints that are due."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Spark job: the step `commit` (custody.rollover.rollover_steps) on every unit that waits for it."""
+"""Spark job: the step `commit` of the pipeline: make logs and shards live."""
 
 import sys
 

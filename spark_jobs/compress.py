@@ -1,4 +1,4 @@
-"""Spark job: the step `compress` (custody.rollover.rollover_steps) on every unit that waits for it."""
+"""Spark job: the step `compress` of the pipeline: write the event logs of staged units."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Spark job: the step `index` (custody.rollover.rollover_steps) on every unit that waits for it."""
+"""Spark job: the step `index` of the pipeline: build the index shards of new logs."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Spark job: the files of events that landed in an interval of time (custody.spark.ingest)."""
+"""Spark job: ingest the files of events that landed in an interval of time (custody.spark.ingest)."""
 
 import sys
 

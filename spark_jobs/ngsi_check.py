@@ -1,4 +1,4 @@
-"""Spark job: cases of NGSI end to end on an HDFS (custody_conformance.job)."""
+"""Spark job: run the conformance cases of NGSI end to end on an HDFS (custody_conformance.job)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Spark job: notifications that wait become files of their destinations (custody.spark.ngsi)."""
+"""Spark job: write waiting notifications to the files of their destinations (custody.spark.ngsi)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Spark job: the step `recover` (custody.rollover.rollover_steps) on every unit that waits for it."""
+"""Spark job: the step `recover` of the pipeline: seal what a dead writer left open, and deal with leftovers."""
 
 import sys
 

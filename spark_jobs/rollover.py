@@ -1,4 +1,4 @@
-"""Spark job: the step `rollover` (custody.rollover.rollover_steps) on every unit that waits for it."""
+"""Spark job: the step `rollover` of the pipeline: merge sealed groups into staged units."""
 
 import sys
 

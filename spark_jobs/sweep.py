@@ -1,4 +1,4 @@
-"""Spark job: the step `sweep` (custody.rollover.rollover_steps) on every unit that waits for it."""
+"""Spark job: the step `sweep` of the pipeline: delete the journals and staged units of what is live."""
 
 import sys
 

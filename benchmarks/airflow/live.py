@@ -19,7 +19,7 @@ from benchmarks.environment import ROOT
 from custody.recovery import STEPS
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow, find_running
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient
 from custody_local.processes import ProcessId
 
 DAG_ID = "provenance_rollover"
@@ -53,7 +53,7 @@ with repository.writer() as writer:
 
 
 @contextmanager
-def rollover_airflow(settings: Mapping[str, str]) -> Iterator[tuple[LocalAirflow, RestClient, Repository]]:
+def rollover_airflow(settings: Mapping[str, str]) -> Iterator[tuple[LocalAirflow, AirflowClient, Repository]]:
     """A local Airflow over a new repository, in which only the rollover runs."""
     with tempfile.TemporaryDirectory() as folder:
         repository = Repository.create(Path(folder) / "repository")
@@ -93,7 +93,7 @@ def idle() -> Idle:
     return Idle(minutes, run_cpu, run_wall)
 
 
-def _skipped_run(leader: ProcessId, client: RestClient, alone: float) -> tuple[float, float]:
+def _skipped_run(leader: ProcessId, client: AirflowClient, alone: float) -> tuple[float, float]:
     """Return CPU seconds and seconds of a run that is skipped; `alone` is what a second costs without."""
     before, started, walls = session_cpu(leader), time.monotonic(), []
     for _ in range(SKIPPED_RUNS):
@@ -184,7 +184,7 @@ def _lags(acknowledged: list[tuple[int, float]], live: list[tuple[int, float]]) 
     return waits
 
 
-def _steps(client: RestClient, run_ids: list[str]) -> dict[str, tuple[float, float, float]]:
+def _steps(client: AirflowClient, run_ids: list[str]) -> dict[str, tuple[float, float, float]]:
     found: dict[str, list[tuple[float, float, float]]] = {step: [] for step in STEPS}
     for run_id in run_ids:
         for task in client.task_instances(DAG_ID, run_id):

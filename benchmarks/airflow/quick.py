@@ -19,7 +19,8 @@ from benchmarks.airflow.cost import Cost, cost_of, percentile
 from benchmarks.environment import ROOT
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.spark.submit import jobs_folder, spark_conf, spark_home, submit_environment
+from custody.spark.environment import job_of, jobs_folder, spark_home, submit_environment
+from custody.spark.submit import spark_conf
 from custody.vfs import PosixFileSystem
 from tests.support import append, event, run_steps
 
@@ -92,7 +93,8 @@ def starts(times: int) -> dict[str, Cost]:
         plain = {key: value for key, value in environ.items() if key != "SPARK_LAUNCHER_OPTS"}
 
         def idle(step: str) -> Cost:
-            job = [str(jobs_folder() / f"{step}.py"), "--repository", str(Path(folder) / "repository")]
+            file, first = job_of(step)
+            job = [str(jobs_folder() / file), *first, "--repository", str(Path(folder) / "repository")]
             return cost_of([*quick, *job], environ)
 
         def idle_pass() -> Cost:

@@ -22,7 +22,7 @@ from benchmarks.append.machine import Machine, load_average
 from benchmarks.environment import LOCAL
 from benchmarks.receiver.load import Posted, Round, measure
 from custody.repository import Repository
-from tests.unit.ngsi.receiving import receiving, started
+from tests.unit.serving.receiver_process import receiving, started
 
 PEERS = ("custody", "hollow")
 _APART = 10**10

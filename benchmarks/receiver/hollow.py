@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from custody.config import load_settings
 from custody.ngsi.http_notification import Accepts, Refusal, judge_request
-from custody.serving.ngsi_receiver import serve
+from custody.serving import serve
 
 
 def main(root: Path) -> None:
@@ -32,7 +32,9 @@ def main(root: Path) -> None:
 
     app = FastAPI()
     app.router.routes += [Route("/health", health), Route("/{target:path}", notify, methods=["POST"])]
-    serve(app, settings, lambda url: print(f"taken at {url}", file=sys.stderr, flush=True))  # noqa: T201
+    target = settings.ngsi.notification_target
+    tell = lambda url: print(f"taken at {url}", file=sys.stderr, flush=True)  # noqa: E731, T201
+    serve(app, settings.root, settings.receiver, target, tell)
 
 
 if __name__ == "__main__":

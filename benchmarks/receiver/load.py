@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import psutil  # type: ignore[import-untyped]
 
-from tests.unit.ngsi.receiving import Receiving
+from tests.unit.serving.receiver_process import Receiving
 
 _HEAD = (
     "POST /notify HTTP/1.1\r\nHost: localhost\r\nUser-Agent: orion/4.7.0\r\nFiware-Service: vehicles\r\n"

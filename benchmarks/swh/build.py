@@ -22,7 +22,8 @@ from benchmarks.append.machine import Machine
 from benchmarks.swh.watch import Tasks, Watch, log_of, read_tasks, seconds_since
 from custody.config import Settings, load_settings
 from custody.repository import Repository
-from custody.spark.submit import jobs_folder, submit_command, submit_environment
+from custody.spark.environment import submit_environment
+from custody.spark.submit import step_command
 from custody.swh.build import NODE_FILTERS, PUBLISH, STEPS
 from custody.swh.publishing import database_folder
 from custody.vfs import PosixFileSystem
@@ -87,9 +88,8 @@ def run_steps(measured: Measured, settings: Settings, arguments: Sequence[str], 
     with Watch(settings.root) as watch:
         for step in (name for name in (*STEPS, PUBLISH) if name not in measured.found["steps"]):
             started = time.monotonic()
-            job = jobs_folder() / f"{step}.py"
             given = ["--repository", str(settings.root), *arguments]
-            command = submit_command(job, given, master="local[2]", environ=environ)
+            command = step_command(step, given, master="local[2]", environ=environ)
             with (folder / f"{step}.log").open("w") as log:
                 done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, stderr=log, text=True, check=True)
             lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

@@ -15,7 +15,7 @@ from custody.errors import NotFoundError
 from custody.vfs import PosixFileSystem
 from custody.workspace import read_report
 from custody_local.airflow import LocalAirflow
-from custody_local.runs import TaskRun
+from custody_local.airflow_api import TaskRun
 
 DAG_ID = "swh_provenance"
 _SECONDS_MAX = 48 * 3600.0

@@ -15,7 +15,7 @@ from pyarrow import csv
 from benchmarks.swh.build import prepare
 from benchmarks.swh.export import hashes_by_id
 from benchmarks.swh.heritage_run import Step, Steps
-from custody.spark.submit import jobs_folder, submit_command
+from custody.spark.submit import step_command
 
 PROGRAM, JOB = "find-earliest-revision", "swh_find_earliest_revision"
 
@@ -38,7 +38,7 @@ def ask_both(steps: Steps, compressed: Path, graph: Path, asked: Path, folder: P
     steps.run(PROGRAM, PROGRAM, compressed, given=asked, out=theirs)
     environ = prepare(folder, "1g")[1]
     given = ["--graph", str(graph), "--swhids", str(asked), "--out", str(ours)]
-    command = submit_command(jobs_folder() / f"{JOB}.py", given, master="local[2]", environ=environ)
+    command = step_command(JOB, given, master="local[2]", environ=environ)
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     with (folder / f"{JOB}.log").open("w") as log:
         subprocess.run(command, env=environ, stdout=log, stderr=log, check=True)

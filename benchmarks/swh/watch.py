@@ -82,7 +82,12 @@ class Watch:
             return None
         if self._repository not in words:
             return None
-        return next((Path(word).stem for word in words if Path(word).parent.name == "spark_jobs"), None)
+        # A job of several steps takes its step as first argument.
+        place = next((place for place, word in enumerate(words) if Path(word).parent.name == "spark_jobs"), None)
+        if place is None:
+            return None
+        name = Path(words[place]).stem
+        return words[place + 1] if name == "swh" else name
 
     def _add(self, job: str, processes: dict[int, psutil.Process]) -> None:
         rss, cpu = 0, self._cpu.setdefault(job, {})

@@ -1,7 +1,7 @@
-"""A case as a JSON object, and files of them: an array, or `{"defaults": {…}, "cases": […]}`.
+"""Cases as JSON objects, and files of cases: an array, or `{"defaults": {…}, "cases": […]}`.
 
-`body` is kept as it is written, for numbers keep their digits; `body_raw` is text that need not be JSON. Members that
-are not known describe the case for people and are passed over.
+`body` is kept as it is written, so that numbers keep their digits; `body_raw` is text that need not be JSON. Unknown
+members describe the case for people and are ignored, unless their name is almost a known one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from custody.errors import InvalidInputError
 EXPECT = "expect"
 _BLANK = msgspec.Raw(b"null")
 _ALIKE = 0.8
-"""How like a name is to a known one that was mistyped; 1 is the same."""
+"""How similar a name is to the known one that was mistyped; 1 is equal."""
 _MERGED = ("config", "clock", "request", "headers")
 
 
@@ -46,7 +46,7 @@ class Sent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is sent with which configuration, and what has to come out."""
+    """Notifications with a configuration, and what is expected of them."""
 
     id: str
     expect: dict[str, Any]
@@ -130,34 +130,34 @@ def read_cases(data: bytes, place: str) -> tuple[Case, ...]:
 
 def _decode(data: bytes) -> _File:
     members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    ignored = _passed_over(members, _KNOWN_OF_FILES)
+    ignored = _ignored_members(members, _KNOWN_OF_FILES)
     file = msgspec.json.decode(msgspec.json.encode(members), type=_File)
     return msgspec.structs.replace(file, ignored=tuple(f"{name} of the file" for name in ignored))
 
 
-def _passed_over(members: dict[str, msgspec.Raw], known: set[str]) -> list[str]:
-    """Take members off that are not known, and return their names.
+def _ignored_members(members: dict[str, msgspec.Raw], known: set[str]) -> list[str]:
+    """Remove unknown members and return their names.
 
     Raises:
-        msgspec.ValidationError: one is all but called as a known one: what it says would not be run.
+        msgspec.ValidationError: a name is almost a known one: a mistyped expectation would never be checked.
     """
     unknown = sorted(set(members) - known)
     for name in unknown:
-        meant = get_close_matches(name, known, n=1, cutoff=_ALIKE)
-        if meant:
-            raise msgspec.ValidationError(f"{name}: this member is not known; perhaps {meant[0]} is meant")
+        similar = get_close_matches(name, known, n=1, cutoff=_ALIKE)
+        if similar:
+            raise msgspec.ValidationError(f"{name}: this member is not known; perhaps {similar[0]} is meant")
         del members[name]
     return unknown
 
 
-def _passed_over_in_events(members: dict[str, msgspec.Raw]) -> list[str]:
+def _ignored_in_events(members: dict[str, msgspec.Raw]) -> list[str]:
     """Do the same for the notifications of a case."""
     if "events" not in members:
         return []
     events = msgspec.json.decode(members["events"], type=list[dict[str, msgspec.Raw]])
-    found = {name for event in events for name in _passed_over(event, _KNOWN_OF_EVENTS)}
+    names = {name for event in events for name in _ignored_members(event, _KNOWN_OF_EVENTS)}
     members["events"] = msgspec.Raw(msgspec.json.encode(events))
-    return sorted(f"{name} of events" for name in found)
+    return sorted(f"{name} of events" for name in names)
 
 
 def _cases(file: _File, place: str) -> Iterator[Case]:
@@ -172,7 +172,7 @@ def _cases(file: _File, place: str) -> Iterator[Case]:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidInputError(f"{place}: case {number}: expected an object with an id ({error})") from error
         try:
-            ignored = (*file.ignored, *_passed_over(members, _KNOWN), *_passed_over_in_events(members))
+            ignored = (*file.ignored, *_ignored_members(members, _KNOWN), *_ignored_in_events(members))
             case = msgspec.json.decode(msgspec.json.encode(members), type=Case)
             yield msgspec.structs.replace(case, ignored=ignored)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

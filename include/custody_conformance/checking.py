@@ -1,6 +1,6 @@
-"""Expected and got: what differs, in words that show where.
+"""Compares the outcome of a case with its expectations, and gives a verdict on each case.
 
-Cases run one after the other, with a verdict on each.
+A verdict lists differences, in words that show where they are. An expectation that is not known counts as one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from custody_conformance.case import EXPECT, Case, read_cases
 from custody_conformance.in_memory import ATTEMPTS_MAX, LOCATION, Outcome, run
 
 _SHOWN = 160
+_SHIPPED = "shipped"
 _UUID_VERSION = 4
 
 
 def differences(expected: Mapping[str, Any], outcome: Outcome) -> Iterator[str]:
-    """Yield what was expected and did not come out; an expectation that is not known is a difference, too."""
+    """Yield how an outcome differs from what was expected; an unknown expectation is a difference, too."""
     for key, value in expected.items():
         check = _CHECKS.get(key)
         if check is None:
@@ -38,7 +39,7 @@ def _status(value: int, outcome: Outcome) -> Iterator[str]:
 
 
 def _error(value: str, outcome: Outcome) -> Iterator[str]:
-    """An error is told in the words of whoever wrote the case: that there is one is compared, not how it is said."""
+    """Check that there is an error; its words are the case's author's and are not compared."""
     if not outcome.error:
         yield f"error: expected one ({value}), got none"
 
@@ -90,9 +91,9 @@ def _is_uuid(text: str) -> bool:
 
 
 def _files(value: list[dict[str, Any]], outcome: Outcome) -> Iterator[str]:
-    wanted = [item["path"] for item in value]
+    paths = [item["path"] for item in value]
     for path in outcome.files:
-        if path not in wanted:
+        if path not in paths:
             yield f"file {path}: expected none, got {len(outcome.lines(path))} lines"
     for item in value:
         yield from _file(item["path"], item.get("lines"), outcome)
@@ -185,12 +186,12 @@ def _rest_calls(value: list[list[Any]], outcome: Outcome) -> Iterator[str]:
     got = [
         (method, target.lower() if target != LOCATION else target, status) for method, target, status in outcome.calls
     ]
-    wanted = [(method, target.lower() if target != LOCATION else target, status) for method, target, status in value]
-    for number, (expected, made) in enumerate(zip(wanted, got, strict=False), 1):
-        if expected != made:
-            yield f"call {number}: expected {expected}, got {made}"
-    if len(wanted) != len(got):
-        yield f"calls: expected {len(wanted)}, got {len(got)}"
+    calls = [(method, target.lower() if target != LOCATION else target, status) for method, target, status in value]
+    for number, (expected, actual) in enumerate(zip(calls, got, strict=False), 1):
+        if expected != actual:
+            yield f"call {number}: expected {expected}, got {actual}"
+    if len(calls) != len(got):
+        yield f"calls: expected {len(calls)}, got {len(got)}"
 
 
 def _endpoints(value: list[str], outcome: Outcome) -> Iterator[str]:
@@ -230,9 +231,9 @@ def _is_same_part(key: str, wanted: Any, got: Any) -> bool:  # noqa: ANN401 - an
 
 
 def _ddl(value: str, outcome: Outcome) -> Iterator[str]:
-    made = [statement for hive_table in outcome.tables for statement in hive_table.statements]
-    if value.lower() not in (statement.lower() for statement in made):
-        creates = [statement for statement in made if statement.startswith("create ")] or ["no statement"]
+    statements = [statement for hive_table in outcome.tables for statement in hive_table.statements]
+    if value.lower() not in (statement.lower() for statement in statements):
+        creates = [statement for statement in statements if statement.startswith("create ")] or ["no statement"]
         yield f"ddl: {_first_difference(value, creates[-1])}"
 
 
@@ -259,15 +260,12 @@ _CHECKS: dict[str, Callable[[Any, Outcome], Iterator[str]]] = {
     "ddl": _ddl,
 }
 KNOWN = frozenset(_CHECKS)
-"""What can be expected."""
-
-
-_SHIPPED = "shipped"
+"""The names of expectations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a case is worth; `is_checked` is False where the profile expects nothing of it."""
+    """The verdict on a case; `is_checked` is False where the profile expects nothing of it."""
 
     id: str
     title: str
@@ -283,7 +281,7 @@ class Verdict:
 def check_cases(
     cases: Iterable[Case], profile: str = EXPECT, run_one: Callable[[Case], Outcome] = run
 ) -> Iterator[Verdict]:
-    """Yield the verdict on each case, which `run_one` runs: in memory, where nothing else is said.
+    """Yield the verdict on each case, which `run_one` runs: by default in memory.
 
     The profile `expect` is what custody promises. Any other names what another system does, among the alternates of
     a case: the verdict then says where custody differs from it. Of an alternate only what can be compared counts; a
@@ -300,10 +298,10 @@ def check_cases(
             yield Verdict(case.id, case.title, (), is_checked=False)
             continue
         try:
-            found = tuple(differences(expected, run_one(case)))
+            problems = tuple(differences(expected, run_one(case)))
         except InvalidInputError as error:
-            found = (str(error),)
-        yield Verdict(case.id, case.title, found)
+            problems = (str(error),)
+        yield Verdict(case.id, case.title, problems)
 
 
 def profiles(cases: Iterable[Case]) -> list[str]:
@@ -312,7 +310,7 @@ def profiles(cases: Iterable[Case]) -> list[str]:
 
 
 def shipped_cases() -> tuple[Case, ...]:
-    """Return the cases that custody brings along."""
+    """Return the cases that come with custody."""
     folder = files("custody_conformance") / _SHIPPED
-    found = sorted((item.name, item.read_bytes()) for item in folder.iterdir() if item.name.endswith(".json"))
-    return tuple(case for name, data in found for case in read_cases(data, name))
+    shipped = sorted((item.name, item.read_bytes()) for item in folder.iterdir() if item.name.endswith(".json"))
+    return tuple(case for name, data in shipped for case in read_cases(data, name))

@@ -1,14 +1,9 @@
-"""A case of NGSI end to end: requests over HTTP to a receiver, journals, a rollover, the job of the sink, files.
+"""Runs a case end to end: HTTP requests to a receiver, journals, a rollover, the job of the sink, files.
 
-The files are below a folder of this machine, or of an HDFS, by REST or by RPC. Everything is what runs in production,
-but for the clock, which says what the case wants, and a target that fails where the case wants that. What only the
-conversation with HDFS shows (`rest_calls`, `endpoint_order_after`), and the headers that other systems give an event,
-come from the run in memory.
-
-Files below a folder of a file system, and what is there: a scratch place on the same HDFS that production has.
-
-The sink never looks around: it knows its paths. Who compares what it wrote, and removes that again, does
-(`ListableFiles`).
+The files are in a scratch folder of this machine, or of an HDFS, over REST or RPC (`FsUri`, `ScratchDir`). Everything
+is what runs in production, except for the clock, which follows the case, and a target that fails where the case says
+so. Expectations that only the calls to HDFS can meet (`rest_calls`, `endpoint_order_after`), and the headers that other
+systems give an event, are met by the run in memory.
 """
 
 from __future__ import annotations
@@ -71,7 +66,10 @@ _FORMS = "file:///folder, hdfs://host:8020/folder or webhdfs://host:9870/folder"
 
 
 class ListableFiles(AppendableFiles, Protocol):
-    """Files that can be listed, read and removed as well. All methods raise StorageError."""
+    """A file system that can list, read and remove as well, to compare files and to clean up.
+
+    All methods raise StorageError. The sink itself never lists a folder: it knows its paths.
+    """
 
     def walk(self, folder: str) -> Iterator[str]:
         """Yield the paths of all files below a folder; none where there is no folder."""
@@ -88,7 +86,7 @@ class ListableFiles(AppendableFiles, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FsUri:
-    """A folder of a file system, as a URI names it."""
+    """A URI that names a folder of a file system."""
 
     backend: str
     """The setting `ngsi.backend` that reaches it."""
@@ -101,10 +99,10 @@ class FsUri:
 
     @classmethod
     def parse(cls, uri: str) -> Self:
-        """Return the base that a URI names; several NameNodes have commas between them.
+        """Parse a URI; several NameNodes have commas between them.
 
         Raises:
-            ConfigurationError: it is none.
+            ConfigurationError: it names no folder of a file system that is known.
         """
         parts = urlsplit(uri)
         hosts, folder = parts.netloc, unquote(parts.path).rstrip("/")
@@ -116,7 +114,7 @@ class FsUri:
         return cls(_BACKENDS[parts.scheme], hosts, port, folder, is_tls=parts.scheme == "swebhdfs")
 
     def settings(self, access: NgsiSection) -> dict[str, object]:
-        """Return what the section `ngsi` says of it; `access` is one that says who logs in there."""
+        """Return the settings of the section `ngsi` that reach it, with the login of `access`."""
         if self.backend == "file":
             return {"backend": "file", "backend_folder": Path("/")}
         return {
@@ -130,7 +128,7 @@ class FsUri:
 
 
 class ScratchDir:
-    """The files below a folder, by the paths that they have there."""
+    """A scratch folder as a file system of its own: its paths begin at the folder."""
 
     def __init__(self, files: ListableFiles, folder: str) -> None:
         self._files = files
@@ -150,11 +148,11 @@ class ScratchDir:
         return self._files.digest(self._folder + path, offset, length)
 
     def settle(self, path: str) -> None:
-        """End what a writer left that died."""
+        """End what a dead writer began."""
         self._files.settle(self._folder + path)
 
     def create(self, path: str, data: memoryview) -> None:
-        """Make a file and the folders above it, durably."""
+        """Create a file and the folders above it, durably."""
         self._files.create(self._folder + path, data)
 
     def append(self, path: str, data: memoryview) -> None:
@@ -166,7 +164,7 @@ class ScratchDir:
         self._files.cut(self._folder + path, length)
 
     def uri(self, path: str) -> str:
-        """Return what names a file everywhere."""
+        """Return the URI of a file."""
         return self._files.uri(self._folder + path)
 
     def close(self) -> None:
@@ -190,7 +188,7 @@ _PARQUET = ".parquet"
 
 
 class _EndlessError(Exception):
-    """A batch that is retried for ever was tried often enough."""
+    """A batch that is retried for ever was tried often enough to see that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +197,7 @@ class EndToEnd:
 
     Args:
         base: where files go, each case in a folder of its own that is removed afterwards; None: on this machine.
-        rpc: makes the files of backend `binary`, see `custody.ngsi_sink.webhdfs.open_target`.
+        rpc: makes the files of backend `binary`, see `custody.ngsi_sink.persist.open_target`.
         access: who logs in at the base, and how it is asked.
     """
 
@@ -208,17 +206,17 @@ class EndToEnd:
     access: NgsiSection = field(default_factory=NgsiSection)
 
     def run(self, case: Case) -> Outcome:
-        """Return what comes out of a case.
+        """Run a case end to end.
 
         Raises:
-            InvalidInputError: the case asks for something that is not understood.
+            InvalidInputError: the case has a member that is not understood.
             ConfigurationError: the receiver needs packages that are not installed, or the base a session of Spark;
                 or nobody can log in there.
             StorageError: nobody answers at the base, or a refusal.
         """
         memory = in_memory.run(case)
         if memory.wrong_parameters:
-            return memory  # refused at start: there is no way to go
+            return memory  # the receiver would not even start
         outcome = Outcome(headers=memory.headers, calls=memory.calls, endpoints=memory.endpoints)
         with tempfile.TemporaryDirectory(prefix="custody-case-") as folder:
             root = Path(folder)
@@ -230,9 +228,9 @@ class EndToEnd:
             with closing(files):
                 try:
                     _run(case, outcome, settings, files)
-                    outcome.files = _named(files.contents(), order=memory.files)
+                    outcome.files = _with_case_names(files.contents(), order=memory.files)
                 finally:
-                    with suppress(StorageError):  # where nobody answers, something else was raised before
+                    with suppress(StorageError):  # where nobody answers, another error is on its way already
                         files.remove()
             return outcome
 
@@ -245,6 +243,7 @@ def _run(case: Case, outcome: Outcome, settings: Settings, files: ScratchDir) ->
     for step in STEPS.values():
         for unit in step.units(settings):
             step.run(Workspace(settings, unit.writer, clock=clock), unit)
+    # Past the time-out of the last batch, so that every batch is due.
     clock.advance((settings.ngsi.batch_timeout + 1) * 1000)
     parameters = Parameters.from_section(settings.ngsi, settings.root)
     target = _FaultyTarget(files, Faults.read(case.faults), _parameters(case).hosts)
@@ -253,25 +252,26 @@ def _run(case: Case, outcome: Outcome, settings: Settings, files: ScratchDir) ->
         with open_sink(repository, Attempt.new("case"), target=target, sleep=target.sleep) as opened:
             tables.sink = opened.sink
 
-            def on_chunk(written: BatchResult) -> None:
+            def on_chunk(result: BatchResult) -> None:
                 target.end()
-                tables.describe(written)
+                tables.describe(result)
 
-            done, _ = take_all(opened, on_chunk=on_chunk, chunk_events=1)
+            # One batch a chunk: attempts are counted batch by batch, as in the run in memory.
+            report, _ = take_all(opened, on_chunk=on_chunk, chunk_events=1)
     except _EndlessError:
-        done = SinkReport(batches=1, quarantined=1, problems=["it was tried again and again"])
-    outcome.batches = done.batches
+        report = SinkReport(batches=1, quarantined=1, problems=["it was tried again and again"])
+    outcome.batches = report.batches
     outcome.attempt_offsets_ms = target.offsets_ms
-    outcome.is_dropped = bool(done.quarantined)
-    outcome.errors += done.problems
-    outcome.errors += _left(repository, clock)
+    outcome.is_dropped = bool(report.quarantined)
+    outcome.errors += report.problems
+    outcome.errors += _skipped(repository, clock)
     outcome.errors += [entry.message for entry in repository.quarantine.entries()]
 
 
 def _parameters(case: Case) -> Parameters:
-    found = read_names(case.config, grouping_rules=case.grouping_rules, name_mappings=case.name_mappings)
-    assert isinstance(found, Parameters)  # noqa: S101 - a case with others does not come here
-    return found
+    parameters = read_names(case.config, grouping_rules=case.grouping_rules, name_mappings=case.name_mappings)
+    assert isinstance(parameters, Parameters)  # noqa: S101 - a case with wrong ones was not run
+    return parameters
 
 
 def _settings(case: Case, root: Path, changed: dict[str, object]) -> Settings:
@@ -326,10 +326,10 @@ def receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
     """Serve the receiver of a repository on a free port of this machine; return the port."""
     import uvicorn  # only who runs cases end to end needs it
 
-    from custody.serving.ngsi_receiver import Receiver, create_app
+    from custody.serving.ngsi_receiver import Receiver, receiver_app
 
     with repository.writer() as writer, Intake(writer, repository.settings.receiver.requests_max) as intake:
-        app = create_app(Receiver(repository.settings, intake, repository.quarantine, clock))
+        app = receiver_app(Receiver(repository.settings, intake, repository.quarantine, clock))
         server = uvicorn.Server(uvicorn.Config(app, host=_HOST, port=0, log_config=None, lifespan="off"))
         thread = Thread(target=server.run, name="custody-case", daemon=True)
         thread.start()
@@ -346,7 +346,7 @@ def receiving(repository: Repository, clock: ManualClock) -> Iterator[int]:
 
 
 class _FaultyTarget(FilesTarget):
-    """A target that fails as a case wants: always, or at the first attempts."""
+    """A target with the faults of a case: it fails always, or at the first attempts."""
 
     def __init__(self, files: ScratchDir, faults: Faults, hosts: Sequence[str]) -> None:
         super().__init__(files)
@@ -372,7 +372,7 @@ class _FaultyTarget(FilesTarget):
         super().apply(part, data)
 
     def sleep(self, seconds: float) -> None:
-        """Take the wait before a retry for over."""
+        """Note a wait before a retry, and return at once."""
         self._attempt += 1
         self._offset_ms += round(seconds * 1000)
         self.offsets_ms.append(self._offset_ms)
@@ -397,31 +397,31 @@ class _FaultyTarget(FilesTarget):
 
 @dataclass(slots=True)
 class _Tables:
-    """The Hive tables of what is written, batch by batch."""
+    """Collects the Hive tables of what is written, batch by batch."""
 
     parameters: Parameters
     outcome: Outcome
     sink: Sink | None = None
     had: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def describe(self, written: BatchResult) -> None:
-        """Note the tables that a batch makes or changes."""
+    def describe(self, result: BatchResult) -> None:
+        """Note the tables that a batch creates or changes."""
         if self.sink is None or not self.parameters.values.hive:
             return
-        for destination in written.destinations:
+        for destination in result.destinations:
             had, have = self.had.get(destination.location, ()), self.sink.columns.get(destination.location, ())
             if destination.location not in self.had or had != have:
                 self.outcome.tables.append(hive_table(destination, self.parameters, attributes=have, had=had))
                 self.had[destination.location] = have
 
 
-def _left(repository: Repository, clock: ManualClock) -> list[str]:
-    kept = SinkCatalog(PosixFileSystem(), sink_folder(repository.settings), clock)
-    found = (msgspec.json.decode(kept.read(name), type=list[Skipped]) for name in kept.names(SKIPPED))
-    return [item.reason for items in found for item in items]
+def _skipped(repository: Repository, clock: ManualClock) -> list[str]:
+    catalog = SinkCatalog(PosixFileSystem(), sink_folder(repository.settings), clock)
+    lists = (msgspec.json.decode(catalog.read(name), type=list[Skipped]) for name in catalog.names(SKIPPED))
+    return [item.reason for items in lists for item in items]
 
 
-def _named(there: dict[str, bytes], order: Iterable[str]) -> dict[str, bytes]:
+def _with_case_names(there: dict[str, bytes], order: Iterable[str]) -> dict[str, bytes]:
     """Return files in the order of the run in memory; those of Parquet are called as there, by their batch's number."""
     parts = sorted({Path(path).name for path in there if path.endswith(_PARQUET)})
     called = {name: f"part-{number:05d}{_PARQUET}" for number, name in enumerate(parts, 1)}

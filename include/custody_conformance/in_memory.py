@@ -1,6 +1,8 @@
-"""What comes out of a case: the request judged, batches made, lines rendered and written to HDFS in memory.
+"""Runs a case in memory: the request is judged, batches are made, lines rendered and written to a simulated HDFS.
 
-HDFS in memory, as WebHDFS shows it: the same refusals, so that a name that HDFS would not take fails here too.
+The simulated HDFS answers as WebHDFS does and refuses the same names, so a name that HDFS would not take fails here
+too. Files are written with the calls of NGSIToHDFS (`add_lines`), which the cases list; custody's own sink makes
+others.
 """
 
 from __future__ import annotations
@@ -50,12 +52,12 @@ _BAD_REQUEST, _ERROR = 400, 500
 _DATA_NODE = "http://datanode.example.org:9864"
 _TIMES = {"once": 1, "twice": 2}
 LOCATION = "<Location>"
-"""Stands in the list of calls for the place that a NameNode named."""
+"""Stands in the list of calls for the URL that a NameNode redirected to."""
 
 
 @dataclass(slots=True)
 class Faults:
-    """What goes wrong: every call at some hosts, or at all of them for the first attempts, or for ever."""
+    """Faults of a case: hosts where every call fails, and how many attempts fail at all hosts."""
 
     failing_attempts: int | None = 0
     """None: for ever."""
@@ -85,22 +87,22 @@ class Faults:
 def _attempts(what: str) -> int | None:
     if "always" in what:
         return None
-    found = re.search(r"\b(once|twice)\b|\b(\d+) (?:times|attempts)\b|\bfirst (\d+)\b", what)
-    if found is None:
+    match = re.search(r"\b(once|twice)\b|\b(\d+) (?:times|attempts)\b|\bfirst (\d+)\b", what)
+    if match is None:
         raise ValueError(f"fault of the backend {what!r}: expected 'always fails' or 'fails 2 times'")
-    return _TIMES[found[1]] if found[1] else int(found[2] or found[3])
+    return _TIMES[match[1]] if match[1] else int(match[2] or match[3])
 
 
 @dataclass(slots=True)
 class MemoryHdfs:
-    """Files by path, and the calls that were answered: method, target, status."""
+    """A simulated HDFS: files by path, and the calls that it answered as method, target, status."""
 
     faults: Faults
     files: dict[str, bytes] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
     calls: list[tuple[str, str, int]] = field(default_factory=list)
     attempt: int = 0
-    """How many times something was begun; the faults count them."""
+    """The number of the current attempt; faults are for the first ones."""
 
     def ask(self, host: str, call: Call) -> Answer:
         """Answer a call as a cluster would."""
@@ -156,7 +158,7 @@ _DONE = 200
 
 @dataclass(slots=True)
 class Outcome:
-    """All that can be expected of a case."""
+    """The result of a case: all that it can have expectations of."""
 
     statuses: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -200,10 +202,10 @@ def _row_json(row: dict[str, object]) -> str:
 
 
 def run(case: Case) -> Outcome:
-    """Return what comes out of a case.
+    """Run a case in memory.
 
     Raises:
-        InvalidInputError: the case asks for something that is not understood.
+        InvalidInputError: the case has a member that is not understood.
     """
     outcome = Outcome()
     parameters = read_names(case.config, grouping_rules=case.grouping_rules, name_mappings=case.name_mappings)
@@ -227,20 +229,20 @@ def _received(case: Case, parameters: Parameters, outcome: Outcome) -> Iterator[
     for sent in case.sent:
         headers = {**case.headers, **sent.headers}
         at_ms = case.clock.recv_time_ms if sent.at_ms is None else sent.at_ms
-        found = judge_request(case.request.method, case.request.path, headers, case.bytes_of(sent), accepts)
-        if isinstance(found, Refusal):
-            outcome.statuses.append(found.status)
-            outcome.errors.append(found.message)
-            outcome.answers |= found.headers
+        judged = judge_request(case.request.method, case.request.path, headers, case.bytes_of(sent), accepts)
+        if isinstance(judged, Refusal):
+            outcome.statuses.append(judged.status)
+            outcome.errors.append(judged.message)
+            outcome.answers |= judged.headers
             continue
         outcome.statuses.append(_DONE)
-        outcome.errors += [f"entity {broken.index}: {broken.reason}" for broken in found.broken]
+        outcome.errors += [f"entity {broken.index}: {broken.reason}" for broken in judged.broken]
         stamp = case.clock.timestamp
         arrival = ReceiveTime.at(at_ms, parameters) if stamp is None else ReceiveTime.stamped(stamp)
         transaction = str(uuid.uuid4())
-        outcome.events += len(found.entities)
-        outcome.headers = outcome.headers or _headers(found, arrival, transaction, parameters)
-        for record in records(found, arrival, parameters, transaction=transaction):
+        outcome.events += len(judged.entities)
+        outcome.headers = outcome.headers or _headers(judged, arrival, transaction, parameters)
+        for record in records(judged, arrival, parameters, transaction=transaction):
             yield at_ms, record
 
 
@@ -257,7 +259,7 @@ def _headers(found: Notification, arrival: ReceiveTime, transaction: str, parame
 
 
 class _Sink:
-    """Takes records batch by batch; what cannot be written is tried again, then counted as dropped."""
+    """Takes records batch by batch; a batch that cannot be written is tried again, then counted as dropped."""
 
     def __init__(self, parameters: Parameters, hdfs: MemoryHdfs, outcome: Outcome) -> None:
         self._parameters = parameters
@@ -280,12 +282,12 @@ class _Sink:
             if isinstance(item, Unplaced):
                 self._outcome.errors.append(f"entity {item.entity.id[:80]}: {item.reason}")
         placed = [item for item in batch.items if isinstance(item, Record)]
-        made = file_additions(placed, self._parameters, self._columns, part=f"part-{self._outcome.batches:05d}")
-        self._outcome.errors += [item.reason for item in made.unplaced.values()]
-        if not self._write_with_retries(made.files):
+        additions = file_additions(placed, self._parameters, self._columns, part=f"part-{self._outcome.batches:05d}")
+        self._outcome.errors += [item.reason for item in additions.unplaced.values()]
+        if not self._write_with_retries(additions.files):
             self._outcome.is_dropped = True
             return
-        self._columns |= made.columns
+        self._columns |= additions.columns
         if self._parameters.values.hive:
             for destination in {
                 record.placed.destination.location: record.placed.destination for record in placed
@@ -294,17 +296,18 @@ class _Sink:
 
     def _write_with_retries(self, files: Mapping[str, bytes]) -> bool:
         """Write files; each is written once, whatever was tried before. Return whether all of them are."""
-        left, offset = dict(files), 0
+        remaining, offset = dict(files), 0
         for wait in itertools.chain([0], itertools.islice(waits_ms(self._parameters), ATTEMPTS_MAX)):
             offset += wait
             self._outcome.attempt_offsets_ms.append(offset)
             self._hdfs.attempt += 1
             try:
-                for path in list(left):
+                for path in list(remaining):
                     _, self._endpoints = converse(
-                        add_lines(path, left[path], self._parameters), self._endpoints, self._hdfs.ask
+                        add_lines(path, remaining[path], self._parameters), self._endpoints, self._hdfs.ask
                     )
-                    del left[path]
+                    # NGSIToHDFS appends without looking: a file that was written must not be tried again.
+                    del remaining[path]
             except StorageError as error:
                 last = str(error)
                 continue

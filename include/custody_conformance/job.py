@@ -1,6 +1,7 @@
-"""The Spark job of `custody ngsi check --base-uri hdfs://…`: cases end to end, with the client of HDFS of Spark.
+"""The Spark job of `custody ngsi check --base-uri hdfs://…`: runs cases end to end with Spark's HDFS client.
 
-One driver runs all of them, each with a repository of its own. Its output has a line of JSON for each verdict.
+One driver runs all cases, each with a repository of its own, and prints a line of JSON for each verdict. `submitted`
+is the other side: it submits the job and reads the verdicts.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from custody.config import load_settings
 from custody.errors import ConfigurationError, CustodyError
 from custody.spark.hdfs import rpc_files
 from custody.spark.session import start_session
-from custody.spark.submit import jobs_folder, run_submitted, submit_command
+from custody.spark.submit import run_submitted, step_command
 from custody_conformance.case import EXPECT, Case, read_cases
 from custody_conformance.checking import Verdict, check_cases, shipped_cases
 from custody_conformance.end_to_end import EndToEnd, FsUri
 
 NAME = "ngsi_check"
-_SAID = "custody: "
-_BEGINS = '{"verdict":'
+_MESSAGE_PREFIX = "custody: "
+_VERDICT_PREFIX = '{"verdict":'
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,14 +40,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         session = start_session(NAME)
         try:
             run_one = EndToEnd(base, rpc_files(session), access).run
-            wanted = [case for case in cases if not arguments.case or case.id in arguments.case]
-            for verdict in check_cases(wanted, arguments.profile, run_one):
+            chosen = [case for case in cases if not arguments.case or case.id in arguments.case]
+            for verdict in check_cases(chosen, arguments.profile, run_one):
                 sys.stdout.write(f"{msgspec.json.encode({'verdict': asdict(verdict)}).decode()}\n")
                 sys.stdout.flush()
         finally:
             session.stop()
     except CustodyError as error:
-        sys.stderr.write(f"{_SAID}{error}\n")
+        sys.stderr.write(f"{_MESSAGE_PREFIX}{error}\n")
         return error.exit_code
     return 0
 
@@ -73,24 +74,23 @@ def submitted(
         f"--profile={profile}",
         *(f"--case={case.id}" for case in cases),
     ]
-    job = jobs_folder() / f"{NAME}.py"
-    command = submit_command(job, [*arguments, *(str(file.absolute()) for file in files)], master="local[1]")
-    found: dict[str, Verdict] = {}
+    command = step_command(NAME, [*arguments, *(str(file.absolute()) for file in files)], master="local[1]")
+    verdicts: dict[str, Verdict] = {}
 
     def read(line: str) -> None:
-        if line.startswith(_BEGINS):
+        if line.startswith(_VERDICT_PREFIX):
             verdict = msgspec.json.decode(line, type=dict[str, Verdict])["verdict"]
-            found[verdict.id] = verdict
+            verdicts[verdict.id] = verdict
         else:
             on_line(line)
 
     code, tail = run_submitted(command, read, os.environ)
-    if code == ConfigurationError.exit_code and not found:
-        told = [line.removeprefix(_SAID) for line in tail if line.startswith(_SAID)]
-        raise ConfigurationError("\n".join(told) or f"the job {NAME} ended with exit code {code}")
+    if code == ConfigurationError.exit_code and not verdicts:
+        messages = [line.removeprefix(_MESSAGE_PREFIX) for line in tail if line.startswith(_MESSAGE_PREFIX)]
+        raise ConfigurationError("\n".join(messages) or f"the job {NAME} ended with exit code {code}")
     why = (f"the job ended with exit code {code}", *tail[-3:])
     for case in cases:
-        yield found.get(case.id) or Verdict(case.id, case.title, why)
+        yield verdicts.get(case.id) or Verdict(case.id, case.title, why)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,8 +1,7 @@
-"""Runs an Airflow of its own for a project folder: started, waited for, and ended without a trace.
+"""A local Airflow for one project folder: started, waited for, and ended without a trace.
 
-All state lies in one folder (`<project>/.local/airflow` unless told otherwise), all ports are on the
-loopback address, and there is one user with a random password. It is for development; a real
-deployment runs the same project in the Astro image.
+All its state is in one folder, by default `<project>/.local/airflow`; all ports are on the loopback address; there is
+one user with a random password. It is for development: a real deployment runs the same project in the Astro image.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Self
 import httpx
 
 from custody.errors import LockedError
-from custody_local.airflow_api import RestClient, ignore
+from custody_local.airflow_api import AirflowClient, ignore
 from custody_local.errors import LocalAirflowError
 from custody_local.processes import ProcessId, end_session, identify, session_members
 from custody_local.settings import (
@@ -53,10 +52,10 @@ class Running:
 def find_running(home: Path) -> Running | None:
     """Return the Airflow that runs on this folder, or None."""
     try:
-        kept = json.loads((home / _STATE).read_text(encoding="utf-8"))
+        state = json.loads((home / _STATE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    running = Running(ProcessId(**kept["process"]), kept["url"])
+    running = Running(ProcessId(**state["process"]), state["url"])
     # The first process may be gone while others of its session still hold the database and the port.
     return running if session_members(running.process) else None
 
@@ -139,9 +138,9 @@ class LocalAirflow:
         """Its AIRFLOW_HOME: database, secrets, logs."""
         return self._home
 
-    def client(self) -> RestClient:
+    def client(self) -> AirflowClient:
         """Return a new REST client that is logged in as the one user."""
-        return RestClient(self.url, self.user, self.password)
+        return AirflowClient(self.url, self.user, self.password)
 
     def start(self, *, timeout_s: float = 240) -> None:
         """Start it, wait until all components are well, and make the project's pools.

@@ -1,29 +1,128 @@
-"""A small client of Airflow's REST API: what a demo and a test need, and no more."""
+"""A client of Airflow's REST API: the login, patience with a busy Airflow, and runs of DAGs with their tasks.
+
+It has what the demo and the tests need, and no more.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePath
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
 
-from custody_local.connection import Connection, expect_success
 from custody_local.errors import LocalAirflowError
-from custody_local.runs import Run, TaskRun, parse_run, parse_task, parse_time
 
+# Two waits for the lock of a SQLite (custody_local.settings), and some.
+_REQUEST_SECONDS = 180.0
+_PAUSE_SECONDS = 0.5
+# A server that was started again listens after ten seconds, and later on a busy machine.
+_START_SECONDS = 60.0
+# Said by Airflow when its database is busy, or by its server while it starts: the next try succeeds. So does the one
+# after a "Database error": on SQLite the line in the log of requests, written first of all, found it locked.
+_BUSY = frozenset({502, 503, 504})
+_TRIES = 8
+_SHOWN = 6000
 _POLL_SECONDS = 0.5
+_ENDED = frozenset({"success", "failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a DAG."""
+
+    dag_id: str
+    run_id: str
+    state: str
+    start: datetime | None
+    end: datetime | None
+    kind: str = "manual"
+    """What started it: manual, scheduled, asset_triggered or backfill."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run will not change any more by itself."""
+        return self.state in _ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """One task of one run; `state` is None while the scheduler has not looked at it."""
+
+    task_id: str
+    map_index: int
+    state: str | None
+    try_number: int
+    start: datetime | None
+    end: datetime | None
+    duration_s: float | None
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """Read one of Airflow's times; None where it gave none."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def parse_run(entry: Mapping[str, Any]) -> Run:
+    """Read a run from the answer of the REST API."""
+    return Run(
+        dag_id=entry["dag_id"],
+        run_id=entry["dag_run_id"],
+        state=entry["state"],
+        start=parse_time(entry["start_date"]),
+        end=parse_time(entry["end_date"]),
+        kind=entry["run_type"],
+    )
+
+
+def parse_task(entry: Mapping[str, Any]) -> TaskRun:
+    """Read a task instance from the answer of the REST API."""
+    return TaskRun(
+        task_id=entry["task_id"],
+        map_index=entry["map_index"],
+        state=entry["state"],
+        try_number=entry["try_number"],
+        start=parse_time(entry["start_date"]),
+        end=parse_time(entry["end_date"]),
+        duration_s=entry["duration"],
+    )
 
 
 def ignore(_message: str) -> None:
     """Report progress to nobody."""
 
 
-class RestClient(Connection):
-    """Talks to one Airflow as one user; use it as a context manager, or call `close`."""
+class AirflowClient:
+    """Talks to one Airflow as one user; use it as a context manager, or call `close`.
+
+    A server that does not listen is waited for, `start_s` seconds at most.
+    """
+
+    def __init__(self, url: str, user: str, password: str, *, start_s: float = _START_SECONDS) -> None:
+        self._start_s = start_s
+        # Without the environment's proxies: this Airflow is on this host.
+        self._http = httpx.Client(base_url=url, timeout=_REQUEST_SECONDS, trust_env=False)
+        self._login = {"username": user, "password": password}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
 
     def health(self) -> dict[str, str]:
         """Return the state of each component, `healthy` or otherwise; needs no login."""
@@ -93,12 +192,12 @@ class RestClient(Connection):
             "max_active_runs": 2,
             "dag_run_conf": {},
         }
-        known = self._backfills(dag_id)
+        earlier = self._backfills(dag_id)
         answer = self._send("POST", "/backfills", json=body)
-        if answer.status_code == httpx.codes.CONFLICT and (begun := self._backfills(dag_id) - known):
+        if answer.status_code == httpx.codes.CONFLICT and (unfinished := self._backfills(dag_id) - earlier):
             # An attempt that found the database locked half-way: Airflow ends it, empty after two minutes or with what
             # it was given, and until then there is no other one.
-            self.wait_for_backfill(max(begun))
+            self.wait_for_backfill(max(unfinished))
             answer = self._send("POST", "/backfills", json=body)
         return int(expect_success(answer)["id"])
 
@@ -118,8 +217,8 @@ class RestClient(Connection):
 
     def _backfills(self, dag_id: str) -> set[int]:
         """The ids of the newest hundred backfills of a DAG."""
-        found = self._get("/backfills", dag_id=dag_id, order_by="-id", limit="100")["backfills"]
-        return {int(entry["id"]) for entry in found}
+        entries = self._get("/backfills", dag_id=dag_id, order_by="-id", limit="100")["backfills"]
+        return {int(entry["id"]) for entry in entries}
 
     def newest_backfill(self, dag_id: str) -> int:
         """Return the id of the backfill that was created last, by whomever.
@@ -127,15 +226,15 @@ class RestClient(Connection):
         Raises:
             LocalAirflowError: the DAG has none.
         """
-        found = self._backfills(dag_id)
-        if not found:
+        ids = self._backfills(dag_id)
+        if not ids:
             raise LocalAirflowError(f"DAG {dag_id}: expected a backfill, it has none.")
-        return max(found)
+        return max(ids)
 
     def count_runs(self, dag_id: str, *, state: str | None = None, kind: str | None = None) -> int:
         """Return how many runs the DAG has, or has in a state, or of a kind (`Run.kind`)."""
-        wanted = {name: value for name, value in (("state", state), ("run_type", kind)) if value is not None}
-        return int(self._get(f"/dags/{quote(dag_id)}/dagRuns", limit="1", **wanted)["total_entries"])
+        filters = {name: value for name, value in (("state", state), ("run_type", kind)) if value is not None}
+        return int(self._get(f"/dags/{quote(dag_id)}/dagRuns", limit="1", **filters)["total_entries"])
 
     def run(self, dag_id: str, run_id: str) -> Run:
         """Return one run as it is now."""
@@ -149,13 +248,13 @@ class RestClient(Connection):
     def runs(self, dag_id: str) -> list[Run]:
         """Return the DAG's newest hundred runs, newest first."""
         path = f"/dags/{quote(dag_id)}/dagRuns"
-        found = self._get(path, order_by="-run_after", limit="100")
-        return [parse_run(entry) for entry in found["dag_runs"]]
+        page = self._get(path, order_by="-run_after", limit="100")
+        return [parse_run(entry) for entry in page["dag_runs"]]
 
     def asset_events(self, name: str) -> list[dict[str, Any]]:
         """Return the events of the asset of a name, oldest first; none when there is no such asset yet."""
-        found = self._get("/assets", name_pattern=name, limit="100")["assets"]
-        [asset] = [entry for entry in found if entry["name"] == name] or [None]
+        assets = self._get("/assets", name_pattern=name, limit="100")["assets"]
+        [asset] = [entry for entry in assets if entry["name"] == name] or [None]
         if asset is None:
             return []
         events: list[dict[str, Any]] = self._get(
@@ -212,13 +311,13 @@ class RestClient(Connection):
     def queued_since(self) -> list[datetime]:
         """Return since when tasks of any run wait in the executor's queue, at most a hundred of them."""
         path = "/dags/~/dagRuns/~/taskInstances"
-        found = self._get(path, state="queued", limit="100")["task_instances"]
-        return [since for entry in found if (since := parse_time(entry["queued_when"])) is not None]
+        tasks = self._get(path, state="queued", limit="100")["task_instances"]
+        return [since for entry in tasks if (since := parse_time(entry["queued_when"])) is not None]
 
     def task_instances(self, dag_id: str, run_id: str) -> list[TaskRun]:
         """Return the run's tasks in the order in which they started; those that have not come last."""
-        found = self._get(f"{_run_path(dag_id, run_id)}/taskInstances", limit="1000")
-        tasks = [parse_task(entry) for entry in found["task_instances"]]
+        page = self._get(f"{_run_path(dag_id, run_id)}/taskInstances", limit="1000")
+        tasks = [parse_task(entry) for entry in page["task_instances"]]
         return sorted(tasks, key=lambda task: (task.start is None, str(task.start), task.task_id))
 
     def xcom(
@@ -252,6 +351,88 @@ class RestClient(Connection):
 
     def _has_dag(self, dag_id: str) -> bool:
         return self._send("GET", f"/dags/{quote(dag_id)}").status_code == httpx.codes.OK
+
+    def _get(self, path: str, **query: str) -> dict[str, Any]:
+        return self._call("GET", path, params=query)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        params: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        return expect_success(self._send(method, path, json=json, params=params))
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        params: dict[str, str] | None = None,
+    ) -> httpx.Response:
+        """Send a request; log in where needed, and wait a little where Airflow is busy."""
+        for attempt in range(_TRIES):
+            answer = self._ask(method, path, json=json, params=params)
+            if answer.status_code == httpx.codes.UNAUTHORIZED:
+                del self._http.headers["authorization"]  # outlived by this client
+            elif not _is_busy(answer):
+                break
+            time.sleep(_PAUSE_SECONDS * attempt)
+        return answer
+
+    def _ask(self, method: str, path: str, *, json: object, params: dict[str, str] | None) -> httpx.Response:
+        """Send a request once; wait for a server that is started again: where it was not reached, nothing was done."""
+        deadline = time.monotonic() + self._start_s
+        while True:
+            try:
+                if "authorization" not in self._http.headers:
+                    self._log_in()
+                return self._http.request(method, f"/api/v2{path}", json=json, params=params)
+            except httpx.ConnectError as error:
+                if time.monotonic() > deadline:
+                    raise LocalAirflowError(
+                        f"{self._http.base_url}: expected Airflow's server, got: {error}. Look at logs/components in "
+                        f"Airflow's folder."
+                    ) from error
+            time.sleep(_PAUSE_SECONDS)
+
+    def _log_in(self) -> None:
+        answer = self._http.post("/auth/token", json=self._login)
+        if answer.is_error:
+            raise LocalAirflowError(
+                f"login of {self._login['username']}: expected a token, Airflow answered "
+                f"{answer.status_code}. Check the password."
+            )
+        self._http.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
+
+
+def expect_success(answer: httpx.Response) -> dict[str, Any]:
+    """Return what was answered.
+
+    Raises:
+        LocalAirflowError: Airflow refused, or failed.
+    """
+    request = answer.request
+    if answer.is_error:
+        raise LocalAirflowError(
+            f"{request.method} {request.url.path}: expected success, Airflow answered {answer.status_code}: "
+            f"{_shorten(answer.text)}"
+        )
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+def _shorten(text: str) -> str:
+    """Return the start and the end of a long answer: the request, and the error at the end of Airflow's traceback."""
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} [...] {text[-_SHOWN // 2 :]}"
+
+
+def _is_busy(answer: httpx.Response) -> bool:
+    is_locked = answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and '"Database error"' in answer.text
+    return is_locked or answer.status_code in _BUSY
 
 
 def _run_path(dag_id: str, run_id: str) -> str:

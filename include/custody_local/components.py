@@ -1,11 +1,10 @@
-"""The first process of a local Airflow: sets the database up and runs the four components.
+"""The first process of a local Airflow: sets up the database and supervises the four components.
 
-`airflow standalone` would do about the same, but its log servers listen on all interfaces, it goes on
-when a component has died, and it does not end its components when it is told to end. Here a component
-that was killed is started again, as a supervisor such as systemd would; so is a scheduler whose workers
-take no tasks any more, and one that ended by itself after it had run well for a while. One that ends by
-itself soon after its start ends all: it would again. Each writes its own log into the folder given as
-argument.
+`airflow standalone` does much of this, but its log servers listen on all interfaces, it goes on when a component has
+died, and it does not end its components on a signal. Here a component that was killed is restarted, as systemd would
+do; so is a scheduler whose workers take no tasks any more, and a component that ended by itself after it had run well
+for a while. One that ends by itself soon after its start ends everything, for it would end again. Each component writes
+its own log into the folder that is given as argument.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient
 from custody_local.processes import identify
 from custody_local.settings import USER, load_secrets
 from custody_local.workers import QueueWatch, kill_scheduler
@@ -101,7 +100,7 @@ def _watch(running: dict[str, subprocess.Popen[bytes]]) -> None:
     """Kill a scheduler whose queue stands still; the main thread starts another one."""
     leader = identify(os.getpid())
     password = load_secrets(Path(os.environ["AIRFLOW_HOME"])).password
-    watch = QueueWatch(RestClient(os.environ["AIRFLOW__API__BASE_URL"], USER, password, start_s=0))
+    watch = QueueWatch(AirflowClient(os.environ["AIRFLOW__API__BASE_URL"], USER, password, start_s=0))
     while leader is not None:
         time.sleep(_LOOK_SECONDS)
         scheduler = identify(running["scheduler"].pid)

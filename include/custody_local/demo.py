@@ -1,6 +1,6 @@
 """`make demo`: custody's main job on sample events, through a real Airflow and real Spark jobs, shown step by step.
 
-What it shows it does with the commands that a user would type, and leaves the repository for more of them.
+It uses the commands that a user would type, and leaves the repository for more of them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
 from custody.vfs import PosixFileSystem
 from custody_local.airflow import LocalAirflow, find_running, stop_running
-from custody_local.airflow_api import RestClient
-from custody_local.runs import TaskRun
+from custody_local.airflow_api import AirflowClient, TaskRun
 
 DAG_ID = "provenance_rollover"
 PROJECT = Path(__file__).resolve().parents[2]
@@ -112,23 +111,23 @@ class Demo:
         self._say(f"simulated {self._events} events of two NiFi nodes in {folder}")
         return folder
 
-    def _run_dag(self, client: RestClient) -> None:
+    def _run_dag(self, client: AirflowClient) -> None:
         """Watch runs until nothing waits any more; at least one."""
         with client:
             client.wait_for_dag(DAG_ID)
-            known = {run.run_id for run in client.runs(DAG_ID) if run.has_ended}
+            earlier = {run.run_id for run in client.runs(DAG_ID) if run.has_ended}
             client.unpause(DAG_ID)
             while not self._failed:
-                run = self._next_run(client, known)
+                run = self._next_run(client, earlier)
                 self._watch(client, run)
-                known.add(run)
+                earlier.add(run)
                 if not self._is_waiting():
                     return
 
-    def _next_run(self, client: RestClient, known: set[str]) -> str:
+    def _next_run(self, client: AirflowClient, earlier: set[str]) -> str:
         """Return the oldest run that is not known; one by hand where the journals start none in time."""
         deadline = time.monotonic() + (_STARTS_SECONDS_MAX if self._is_waiting() else 0)
-        while not (runs := [run for run in client.runs(DAG_ID) if run.run_id not in known]):
+        while not (runs := [run for run in client.runs(DAG_ID) if run.run_id not in earlier]):
             if time.monotonic() > deadline:
                 run_id = client.trigger(DAG_ID)
                 self._say(f"triggered {DAG_ID}, run {run_id}")
@@ -142,7 +141,7 @@ class Demo:
     def _is_waiting(self) -> bool:
         return any(writer.events_waiting for writer in Repository.open(self._folder).status().writers)
 
-    def _watch(self, client: RestClient, run_id: str) -> None:
+    def _watch(self, client: AirflowClient, run_id: str) -> None:
         """Wait for a run's end and show its tasks; of those that failed, the end of their logs."""
         with self._console.status("waiting for the first task") as status:
             client.wait_for_run(

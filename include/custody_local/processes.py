@@ -1,8 +1,8 @@
-"""Finds and ends the processes of one local Airflow, and no others.
+"""The processes of one local Airflow: finds and ends them, and no others.
 
-They are known by their session: the first process opens one, and all that it starts belong to it, also
-tasks and Spark's JVMs, which Airflow puts into process groups of their own. A process that was seen is
-remembered with its start time, so that a number used again by the system is never mistaken for it.
+They share a session: the first process opens it, and everything that it starts belongs to it, also tasks and Spark's
+JVMs, which Airflow puts into process groups of their own. A process is remembered with its start time, so that a
+process number that the system uses again is never mistaken for it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def identify(pid: int) -> ProcessId | None:
 
 def session_members(leader: ProcessId) -> set[ProcessId]:
     """All living processes of the session that `leader` opened, and what they started elsewhere."""
-    found = {process for pid in psutil.pids() if (process := _member(pid, leader.pid)) is not None}
+    members = {process for pid in psutil.pids() if (process := _member(pid, leader.pid)) is not None}
     # A BashOperator opens a session of its own: it is found only while its parent lives.
     if leader.is_alive():
-        found |= _descendants(leader.pid)
-    return {process for process in found if process.is_alive()}
+        members |= _descendants(leader.pid)
+    return {process for process in members if process.is_alive()}
 
 
 def end_session(leader: ProcessId, *, timeout_s: float) -> None:

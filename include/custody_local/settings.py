@@ -1,7 +1,7 @@
-"""What a local Airflow is told: its environment variables, its secrets, its ports.
+"""Settings of a local Airflow: its environment variables, its secrets, its ports.
 
-Everything it keeps lies in one folder, its AIRFLOW_HOME. Secrets are made at the first start, are
-readable by the owner only, and stay the same afterwards, so that a login outlives a restart.
+All its state is in one folder, its AIRFLOW_HOME. Secrets are generated at the first start, are readable by the owner
+only, and stay the same afterwards, so that a login outlives a restart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml  # type: ignore[import-untyped]
 
 from custody.errors import ConfigurationError
-from custody.spark.submit import submit_environment
+from custody.spark.environment import submit_environment
 
 USER = "admin"
 LOOPBACK = "127.0.0.1"
@@ -55,16 +55,16 @@ def load_secrets(home: Path) -> Secrets:
     """Read the secrets of an Airflow home, or make them."""
     path = home / "secrets.json"
     if not path.exists():
-        made = {
+        generated = {
             "password": secrets.token_urlsafe(15),
             "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
             "jwt_secret": secrets.token_urlsafe(64),
             "api_secret": secrets.token_urlsafe(32),
         }
-        write_private(path, json.dumps(made))
-    kept = Secrets(**json.loads(path.read_text(encoding="utf-8")))
-    write_private(passwords_file(home), json.dumps({USER: kept.password}))
-    return kept
+        write_private(path, json.dumps(generated))
+    stored = Secrets(**json.loads(path.read_text(encoding="utf-8")))
+    write_private(passwords_file(home), json.dumps({USER: stored.password}))
+    return stored
 
 
 def passwords_file(home: Path) -> Path:

@@ -1,10 +1,9 @@
-"""SQLite as Airflow's database: a transaction that begins with a savepoint takes the lock of writing at once.
+"""SQLite as Airflow's database: a transaction that begins with a savepoint takes the write lock at once.
 
-Airflow makes the runs of a backfill each below a savepoint that nothing precedes. For SQLite that begins a transaction
-of reading; where another process commits between its first question and its first change, the change fails at once with
-"database is locked", however long it was told to wait. Airflow then removes the runs it had made, and the scheduler
-that works on one of them already ends. (Python's sqlite3 begins a transaction by itself before a change, not before a
-savepoint.)
+Airflow makes each run of a backfill below a savepoint that nothing precedes. For SQLite that begins a read transaction;
+where another process commits between its first query and its first change, the change fails at once with "database is
+locked", however long the time-out. Airflow then removes the runs that it had made, and the scheduler that already works
+on one of them ends. (Python's sqlite3 begins a transaction by itself before a change, not before a savepoint.)
 """
 
 from __future__ import annotations

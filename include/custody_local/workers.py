@@ -1,8 +1,8 @@
-"""The workers of a LocalExecutor, and how it is noticed that they take no tasks any more.
+"""The workers of a LocalExecutor, and a watch that notices when they take no tasks any more.
 
-They share one queue with one lock, and the idle one that reads holds it. A worker that is killed in that moment takes
-the lock with it: no other takes a task from then on, tasks stay queued, and the scheduler looks healthy. A new
-scheduler has a new queue.
+They share one queue with one lock, which the idle worker that reads from it holds. A worker that is killed at that
+moment takes the lock with it: no other worker takes a task from then on, tasks stay queued, and the scheduler looks
+healthy. A new scheduler has a new queue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import psutil  # type: ignore[import-untyped]
 
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient
 from custody_local.errors import LocalAirflowError
 from custody_local.processes import ProcessId, session_members
 from custody_local.settings import ADOPT_SECONDS
@@ -39,7 +39,7 @@ def workers(leader: ProcessId, *, idle: bool) -> list[ProcessId]:
 class QueueWatch:
     """Tells whether the executor's queue stands still: a task waits in it for a minute although a worker is idle."""
 
-    def __init__(self, client: RestClient, patience: timedelta = _PATIENCE) -> None:
+    def __init__(self, client: AirflowClient, patience: timedelta = _PATIENCE) -> None:
         self._client = client
         self._patience = patience
         self._idle_since: datetime | None = None

@@ -1,4 +1,4 @@
-"""What the deployment says: which repository, which schedules, which pool."""
+"""Settings of the deployment, from Airflow's environment: the repository, the schedules, the pool."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def repository_folder() -> Path:
 def spark_pool() -> str:
     """Return the pool of Spark drivers; Airflow's own pool where the deployment names none.
 
-    A task of a pool that does not exist is never started, and Airflow says so in its log only: so the pool is used
-    where whoever made it says that it is there.
+    A task of a pool that does not exist is never started, and Airflow says so in its log only. So the pool is used only
+    where the deployment names it.
     """
     return os.environ.get(SPARK_POOL_VARIABLE, "").strip() or DEFAULT_POOL
 

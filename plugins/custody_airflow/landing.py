@@ -1,6 +1,6 @@
-"""The landing sensor: did files of events land in an interval, and are they whole?
+"""The sensor of `provenance_ingest`: waits for files of events that landed in an interval, until they are complete.
 
-The library is imported when a task runs: a DAG file that is parsed every few seconds has no use for it.
+The library is imported only when a task runs: a DAG file, which is parsed every few seconds, has no use for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from custody_airflow.environment import repository_folder
-from custody_airflow.polling import SharedLooks
+from custody_airflow.triggers import SharedLooks
 
 if TYPE_CHECKING:
     from custody.landing import Interval
@@ -34,7 +34,7 @@ class LandingSensor(BaseSensorOperator):
     Files that are still being written to are waited for, as long as `timeout` allows; then the task fails, because
     later runs do not look into this interval's folders for ever.
 
-    :param start: begin of the interval (templated).
+    :param start: start of the interval (templated).
     :param end: its end (templated).
     :param wait_seconds: how long to wait for files when there are none (templated); 0 looks once. Waiting is
         deferred to the triggerer and holds no worker.
@@ -52,21 +52,21 @@ class LandingSensor(BaseSensorOperator):
         """Look once, then wait in the triggerer if need be; return the interval and what waits in it."""
         interval = interval_of(self.start, self.end, context["dag_run"].run_after)
         folder = repository_folder()
-        found = look(folder, interval)
+        files = look(folder, interval)
         seconds = int(self.wait_seconds)
-        if found["writing"] or (not found["files"] and seconds > 0):
-            self.log.info("%s: %s", interval, found)
+        if files["writing"] or (not files["files"] and seconds > 0):
+            self.log.info("%s: %s", interval, files)
             self.defer(
                 trigger=LandingTrigger(
-                    str(folder), found["start"], found["end"], time.time() + seconds, self.poke_interval
+                    str(folder), files["start"], files["end"], time.time() + seconds, self.poke_interval
                 ),
                 method_name="resume",
                 timeout=timedelta(seconds=self.timeout),
             )
-        return self.resume(context, found)
+        return self.resume(context, files)
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Return what waits, as it was found here or by the trigger."""
+        """Return the files that this sensor or its trigger found."""
         if not event["files"]:
             raise AirflowSkipException(f"no files from {event['start']} to {event['end']}: nothing to ingest")
         self.log.info("waiting: %s", event)
@@ -85,36 +85,36 @@ class LandingTrigger(BaseTrigger):
         self.poke_seconds = poke_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what the database keeps of this trigger."""
-        kept = ("repository", "start", "end", "until", "poke_seconds")
+        """Return the class and the arguments that Airflow's database keeps of this trigger."""
+        arguments = ("repository", "start", "end", "until", "poke_seconds")
         name = f"{type(self).__module__}.{type(self).__qualname__}"
-        return name, {key: getattr(self, key) for key in kept}
+        return name, {key: getattr(self, key) for key in arguments}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look again and again; the event is what was found last."""
+        """Look again and again; the event is the last result."""
         from custody.landing import Interval
 
         interval = Interval.parse(self.start, self.end)
         about = (self.repository, self.start, self.end)
         while True:
-            found = await _LOOKS.ask(about, lambda: look(Path(self.repository), interval), self.poke_seconds / 2)
-            if not found["writing"] and (found["files"] or time.time() >= self.until):
-                yield TriggerEvent(found)
+            files = await _LOOKS.ask(about, lambda: look(Path(self.repository), interval), self.poke_seconds / 2)
+            if not files["writing"] and (files["files"] or time.time() >= self.until):
+                yield TriggerEvent(files)
                 return
             await asyncio.sleep(self.poke_seconds)
 
 
 def interval_of(start: str, end: str, run_after: datetime) -> Interval:
-    """Return the interval that a run is about; one that names none gets the hour before it and the one it is in.
+    """Return the interval of a run; a run that names none gets the hour before it and its own.
 
     Raises:
         InvalidInputError: start or end is no instant.
     """
     from custody.landing import Interval, parse_instant
 
-    begun = parse_instant(start) if start else run_after.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
-    ended = parse_instant(end) if end else max(begun, run_after)
-    return Interval.parse(begun.isoformat(), ended.isoformat())
+    first = instant(start) if start else run_after.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    last = instant(end) if end else max(first, run_after)
+    return Interval.parse(first.isoformat(), last.isoformat())
 
 
 def look(repository: Path, interval: Interval) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""The sensor of `ngsi_to_hdfs`: do notifications wait for the sink?
+"""The sensor of `ngsi_to_hdfs`: waits for notifications that the sink has not written.
 
-The library is imported when a task runs: a DAG file that is parsed every few seconds has no use for it.
+The library is imported only when a task runs: a DAG file, which is parsed every few seconds, has no use for it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class NotificationTrigger(WorkTrigger):
         from custody.repository import Repository
 
         opened = Repository.open(repository)
-        found = sink_backlog(opened)
-        if not found.is_any:
+        backlog = sink_backlog(opened)
+        if not backlog.is_any:
             return None
         return {
-            "notifications": found.notifications,
-            "again": found.resubmitted,
-            "unfinished": found.unfinished,
+            "notifications": backlog.notifications,
+            "again": backlog.resubmitted,
+            "unfinished": backlog.unfinished,
             "is_configured": opened.settings.ngsi.hdfs_username is not None,
         }
 
@@ -43,7 +43,7 @@ class NotificationSensor(WorkSensor):
     nothing = "no notifications wait and nothing was submitted again: nothing to write"
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Return what waits; without a sink there is nobody to write it."""
+        """Return what waits; the run is skipped where the settings configure no sink."""
         if not event["is_configured"]:
             raise AirflowSkipException("ngsi.hdfs_username is not set: the repository has no sink. See docs/ngsi.md.")
         return super().resume(context, event)

@@ -1,4 +1,4 @@
-"""One step of custody as one spark-submit."""
+"""Operators that submit the Spark job of a step, one step as one spark-submit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from airflow.sdk import BaseHook, Context
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
 
 from custody.errors import ConfigurationError
+from custody.spark.environment import job_of
 from custody_airflow.assets import commits, commits_of_a_run
 from custody_airflow.environment import repository_folder, spark_pool
 from custody_airflow.sensors import as_dict
@@ -20,43 +21,45 @@ _EVENTS_LOOKED_AT = 100
 class SparkStepOperator(SparkSubmitOperator):
     """Submits the Spark job of a step and returns its report as XCom.
 
-    :param step: name of the step; the file of that name in `spark_jobs/` is submitted.
+    :param step: name of the step; its job in `spark_jobs/` is submitted.
     :param arguments: further arguments of the job (templated).
-    :param wanted: the task is skipped when this is "False" (templated).
+    :param selected: the task is skipped when this is "False" (templated).
 
     Java, Spark and Python come from the environment that Airflow runs in, with flags for a quick start. The master
     comes from the connection, which has to exist: without it the provider would submit to YARN. Drivers share the pool
     that the deployment names.
 
-    The job is told which attempt it is: should an earlier driver of this task have outlived its supervisor, the later
+    The job gets the name of its attempt: should an earlier driver of this task have outlived its supervisor, the later
     try takes the work over, and the earlier one ends with exit code 19.
     """
 
-    template_fields = (*SparkSubmitOperator.template_fields, "arguments", "wanted")
+    template_fields = (*SparkSubmitOperator.template_fields, "arguments", "selected")
 
-    def __init__(self, *, step: str, arguments: Sequence[str] = (), wanted: str = "True", **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
+    def __init__(self, *, step: str, arguments: Sequence[str] = (), selected: str = "True", **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
         kwargs.setdefault("name", f"custody-{step}")
         kwargs.setdefault("pool", spark_pool())
-        super().__init__(application=f"{step}.py", **kwargs)
+        super().__init__(application=job_of(step)[0], **kwargs)
         self.step = step
         self.arguments = list(arguments)
-        self.wanted = wanted
+        self.selected = selected
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the provider's has no result
         """Submit, wait, and return the report that the job left."""
         # Not when the module is imported: the library loads Arrow, which the parser of DAG files has no use for.
         from custody.config import load_settings
-        from custody.spark.submit import jobs_folder, spark_conf, submit_environment
+        from custody.spark.environment import jobs_folder, submit_environment
+        from custody.spark.submit import spark_conf
         from custody.vfs import PosixFileSystem
         from custody.workspace import read_report
 
-        if self.wanted == "False":
-            raise AirflowSkipException(f"{self.step}: not wanted by the parameters of this run")
+        if self.selected == "False":
+            raise AirflowSkipException(f"{self.step}: not selected by the parameters of this run")
         folder = repository_folder()
         run_id = context["run_id"]
-        self.application = str(jobs_folder() / f"{self.step}.py")
+        file, first = job_of(self.step)
+        self.application = str(jobs_folder() / file)
         identity = ["--run-id", run_id, "--attempt", attempt_name(context)]
-        self.application_args = ["--repository", str(folder), *identity, *filter(None, self.arguments)]
+        self.application_args = [*first, "--repository", str(folder), *identity, *filter(None, self.arguments)]
         self.conf = {**spark_conf(self._master(), job=self.step), **(self.conf or {})}
         self.env_vars = {**submit_environment(), **(self.env_vars or {})}
         super().execute(context)
@@ -76,10 +79,10 @@ class SparkStepOperator(SparkSubmitOperator):
 
 
 class CommitOperator(SparkStepOperator):
-    """Submits the step `commit`, and tells of what became live since Airflow last told of it.
+    """Submits the step `commit`, and adds an event of the asset for what became live since the last such event.
 
-    What was told is read from the last event of the asset, which Airflow keeps together with the task's success. So a
-    try whose worker died after the commit costs no event, and a run that commits nothing makes none.
+    The last event is read from Airflow, which keeps it together with the task's success. So a try whose worker died
+    after the commit costs no event, and a run that commits nothing makes none.
     """
 
     def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature

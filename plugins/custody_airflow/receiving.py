@@ -22,12 +22,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from custody.errors import ConfigurationError, CustodyError, LockedError
 
 AGAIN_SECONDS = 1.0
-"""After this time a worker that could not open the receiver tries again, when somebody asks."""
+"""After this time a worker that could not open the receiver tries again, at the next request."""
 _LOG = logging.getLogger(__name__)
 
 
 class Receiving:
-    """Opens the receiver of one repository when it is first asked, and passes requests on to it."""
+    """Opens the receiver of one repository at the first request, and passes requests on to it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -40,19 +40,19 @@ class Receiving:
         """Answer one request."""
         if self._opening is None or (self._opening.done() and time.monotonic() >= self._again):
             self._opening = asyncio.create_task(self._opened())
-        # One request opens for all others: where it is cut off, the opening goes on.
+        # One request opens for all others; where its client goes away, the opening goes on.
         app = await asyncio.shield(self._opening)
         await app(scope, receive, send)
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
-        """Store at the end what waits, and let the writer slot go."""
+        """At the end, store what waits and free the writer slot."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._close)
             yield
 
     async def _opened(self) -> ASGIApp:
-        """Return the receiver, or what says why there is none yet."""
+        """Return the receiver, or an application that answers why there is none yet."""
         try:
             app = await asyncio.to_thread(self._open)
         except CustodyError as error:
@@ -70,7 +70,7 @@ class Receiving:
         from custody.repository import Repository
         from custody.serving import Tokens
         from custody.serving.ngsi_intake import Intake
-        from custody.serving.ngsi_receiver import Receiver, create_app
+        from custody.serving.ngsi_receiver import Receiver, receiver_app
 
         at = Repository.open(self._folder)
         settings = at.settings
@@ -83,7 +83,7 @@ class Receiving:
         with ExitStack() as stack:
             writer = stack.enter_context(at.writer())
             intake = stack.enter_context(Intake(writer, settings.receiver.requests_max))
-            app = create_app(Receiver(settings, intake, at.quarantine, SystemClock(), tokens))
+            app = receiver_app(Receiver(settings, intake, at.quarantine, SystemClock(), tokens))
             self._held = stack.pop_all()
         return app
 
@@ -105,7 +105,7 @@ def mounted(folder: Path) -> FastAPI:
 
 
 def _refusing(error: CustodyError) -> ASGIApp:
-    """Return what answers 503; a broker gets no paths to read."""
+    """Return an application that answers 503; the message names no paths, for a broker reads it."""
     message = "the receiver could not be opened; the log of Airflow's API server says why"
     if isinstance(error, LockedError):
         message = "live processes hold all writer slots (repository.writer_slots)"

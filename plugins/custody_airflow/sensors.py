@@ -1,6 +1,6 @@
-"""The sensors of the rollover: is there anything to roll over, and did an interrupted run leave anything?
+"""Sensors of the rollover: one waits for journals, one looks for leftovers of an interrupted run.
 
-The library is imported when a task runs: a DAG file that is parsed every few seconds shall not load Arrow.
+The library is imported only when a task runs: a DAG file, which is parsed every few seconds, must not load Arrow.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class WorkSensor(BaseSensorOperator):
 
     template_fields = ("wait_seconds",)
     trigger_class: ClassVar[type[WorkTrigger]]
-    """Looks, and waits where nothing was found."""
+    """Looks for work, and waits for it in the triggerer."""
     nothing: ClassVar[str]
-    """What a run that is skipped says."""
+    """The message of a run that is skipped."""
 
     def __init__(self, *, wait_seconds: str | int = 0, **kwargs: Any) -> None:  # noqa: ANN401 - Airflow's signature
         super().__init__(soft_fail=True, **kwargs)
@@ -35,8 +35,8 @@ class WorkSensor(BaseSensorOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look once, then wait in the triggerer if the run asks for it; return what waits."""
         folder = repository_folder()
-        found = self.trigger_class.look(folder)
-        if found is None:
+        work = self.trigger_class.look(folder)
+        if work is None:
             seconds = int(self.wait_seconds)
             if seconds <= 0:
                 raise AirflowSkipException(self.nothing)
@@ -45,11 +45,11 @@ class WorkSensor(BaseSensorOperator):
                 method_name="resume",
                 timeout=timedelta(seconds=seconds),
             )
-        assert found is not None  # noqa: S101 - `defer` raises
-        return self.resume(context, found)
+        assert work is not None  # noqa: S101 - `defer` raises
+        return self.resume(context, work)
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Return what waits, as it was found here or by the trigger."""
+        """Return the work that this sensor or its trigger found."""
         self.log.info("waiting: %s", event)
         return event
 
@@ -72,11 +72,11 @@ class LeftoverSensor(BaseSensorOperator):
         from custody.config import load_settings
         from custody.recovery import peek_leftovers
 
-        found = peek_leftovers(load_settings(repository_folder()))
-        if not found.is_any:
+        remains = leftovers(load_settings(repository_folder()))
+        if not remains.is_any:
             raise AirflowSkipException("no interrupted run and no dead writer left anything")
-        self.log.info("left over: %s", found)
-        return as_dict(found)
+        self.log.info("left over: %s", remains)
+        return as_dict(remains)
 
 
 def as_dict(value: object) -> dict[str, Any]:

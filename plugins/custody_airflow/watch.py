@@ -1,8 +1,8 @@
-"""Watches the journals in the triggerer: groups that wait become events of the asset `provenance_journals`.
+"""The watch over journals in the triggerer: waiting groups become events of the asset `provenance_journals`.
 
-Airflow says when an event is kept in its database; only then is the mark written, a file in the repository. A
-triggerer that is killed loses no group, and after its restart tells none that it told before. Killed in the moment
-between the two it tells one group twice: the second run finds nothing to do and is skipped.
+Airflow confirms an event once it is in its database; only then is the mark written, a file in the repository. So a
+triggerer that is killed loses no group, and after its restart reports none again. Killed between the two, it reports
+one group twice: the second run finds nothing to do and is skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class JournalWatch(BaseEventTrigger):
 
     :param repository: its folder.
     :param poke_seconds: how often it looks: names of files only.
-    :param again_seconds: a group that still waits after this time is told again.
+    :param again_seconds: a group that still waits after this time is reported again.
     """
 
     def __init__(self, repository: str, poke_seconds: float, again_seconds: float) -> None:
@@ -39,24 +39,24 @@ class JournalWatch(BaseEventTrigger):
         self.again_seconds = again_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what the database keeps of this trigger."""
+        """Return the class and the arguments that Airflow's database keeps of this trigger."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
-        kept = ("repository", "poke_seconds", "again_seconds")
-        return name, {key: getattr(self, key) for key in kept}
+        arguments = ("repository", "poke_seconds", "again_seconds")
+        return name, {key: getattr(self, key) for key in arguments}
 
     def shared_stream_key(self) -> Hashable:
-        """Return what makes Airflow confirm events: a stream, here of one trigger."""
+        """Return the key of a stream of this trigger alone: Airflow confirms events only of shared streams."""
         return (type(self).__qualname__, self.repository)
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
-        """Return who looks, and who keeps what Airflow has confirmed."""
+        """Return the stream that looks for groups and keeps what Airflow has confirmed."""
         return JournalStream(**kwargs)
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
-        """Fire for all that is seen."""
-        async for seen in shared_stream:
-            yield TriggerEvent(seen)
+        """Fire for each item of the stream."""
+        async for item in shared_stream:
+            yield TriggerEvent(item)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Refuse: without the stream nobody would confirm the events.
@@ -72,7 +72,7 @@ class JournalWatch(BaseEventTrigger):
 
 
 class JournalStream(SharedStreamProducer):
-    """What is seen in the journals of a repository, and the mark behind what Airflow has taken over."""
+    """The groups that wait in the journals of a repository, and the mark up to which Airflow has taken them over."""
 
     def __init__(self, repository: str, poke_seconds: float, again_seconds: float) -> None:
         self._folder = Path(repository)
@@ -80,8 +80,8 @@ class JournalStream(SharedStreamProducer):
         self._again_ms = int(again_seconds * 1000)
         self._watch: GroupWatch | None = None
 
-    async def open_stream(self) -> AsyncIterator[tuple[dict[str, Any], WaitingGroups]]:
-        """Look again and again; yield what is news, plain and as the library has it."""
+    async def open_stream(self) -> AsyncIterator[tuple[dict[str, Any], News]]:
+        """Look again and again; yield what is new, as plain values and as the library's object."""
         # Reading folders blocks; in the event loop it would hold up all other triggers.
         self._watch = watch = await asyncio.to_thread(self._open)
         while True:
@@ -91,10 +91,10 @@ class JournalStream(SharedStreamProducer):
             await asyncio.sleep(self._poke_seconds)
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Keep what Airflow's database has.
+        """Move the mark behind events that Airflow's database has.
 
         Raises:
-            RuntimeError: Airflow could not keep an event: the stream ends, and the next one tells it again.
+            RuntimeError: Airflow could not keep an event: the stream ends, and the next one reports it again.
         """
         for item in batch:
             if not item.outcome.is_clean:
@@ -108,7 +108,7 @@ class JournalStream(SharedStreamProducer):
         try:
             return watch.poll()
         except CustodyError:
-            # A disk that is gone for a while comes back; Airflow would start a failed trigger anew every second.
+            # A disk that is gone may come back; Airflow would restart a failed trigger every second.
             _LOG.exception("%s: cannot look for journals; looking again", self._folder)
             return None
 

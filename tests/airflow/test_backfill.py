@@ -18,7 +18,7 @@ from custody.model import Event
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
 from custody_local.airflow import LocalAirflow
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient
 from tests.airflow.postgres import missing, postgres
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=str(missing()))]
@@ -48,7 +48,7 @@ def dropped(root: Path, hours: int = HOURS) -> Repository:
 
 
 @contextmanager
-def ingesting(repository: Repository, home: Path, schedule: str) -> Iterator[tuple[LocalAirflow, RestClient]]:
+def ingesting(repository: Repository, home: Path, schedule: str) -> Iterator[tuple[LocalAirflow, AirflowClient]]:
     settings = {"CUSTODY_ROLLOVER_SCHEDULE": "", "CUSTODY_INGEST_SCHEDULE": schedule}
     root = repository.settings.root
     # On SQLite the command that creates so many runs at once may find the database locked.
@@ -62,7 +62,7 @@ def ingesting(repository: Repository, home: Path, schedule: str) -> Iterator[tup
         yield airflow, client
 
 
-def backfilled(airflow: LocalAirflow, client: RestClient, last: datetime, *options: str) -> float:
+def backfilled(airflow: LocalAirflow, client: AirflowClient, last: datetime, *options: str) -> float:
     """Create a backfill as a user does on the command line; return how long it took, in seconds."""
     started = time.monotonic()
     dates = ["--from-date", FIRST.isoformat(), "--to-date", last.isoformat()]
@@ -71,7 +71,7 @@ def backfilled(airflow: LocalAirflow, client: RestClient, last: datetime, *optio
     return time.monotonic() - started
 
 
-def backfilled_runs(client: RestClient) -> tuple[int, int]:
+def backfilled_runs(client: AirflowClient) -> tuple[int, int]:
     """Return how many runs of backfills there are, and how many of them succeeded; the schedule has runs of its own."""
     every = client.count_runs(DAG_ID, kind="backfill")
     return every, client.count_runs(DAG_ID, kind="backfill", state="success")

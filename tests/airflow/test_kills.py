@@ -30,7 +30,7 @@ from custody.rollover import pending
 from custody.vfs import PosixFileSystem
 from custody.workspace import ROLLOVER_LEASE
 from custody_local.airflow import LocalAirflow, find_running
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient
 from custody_local.components import STANDS_STILL
 from custody_local.workers import workers
 from tests.support import run_steps, write_samples
@@ -102,14 +102,14 @@ def airflow(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lo
 
 
 @pytest.fixture(scope="module")
-def client(airflow: LocalAirflow) -> Iterator[RestClient]:
+def client(airflow: LocalAirflow) -> Iterator[AirflowClient]:
     with airflow.client() as client:
         client.wait_for_dag(DAG_ID)
         client.unpause(DAG_ID)
         yield client
 
 
-def test_a_worker_that_takes_the_lock_of_the_queue_with_it(airflow: LocalAirflow, client: RestClient) -> None:
+def test_a_worker_that_takes_the_lock_of_the_queue_with_it(airflow: LocalAirflow, client: AirflowClient) -> None:
     """An idle worker holds the lock while it waits for a task; the first process of the local Airflow gets it back."""
     log = airflow.home / "logs" / "components" / "start.log"
     found = find_running(airflow.home)
@@ -123,7 +123,7 @@ def test_a_worker_that_takes_the_lock_of_the_queue_with_it(airflow: LocalAirflow
 
 
 def test_all_that_can_be_killed_is_killed_once_in_one_run(
-    airflow: LocalAirflow, client: RestClient, journals: Repository, root: Path, undisturbed: State
+    airflow: LocalAirflow, client: AirflowClient, journals: Repository, root: Path, undisturbed: State
 ) -> None:
     repository = Repository.open(root)
     run_id = client.trigger(DAG_ID, {"wait_seconds": 3600})

@@ -17,7 +17,7 @@ import pytest
 
 from custody.errors import LockedError
 from custody_local.airflow import LocalAirflow, find_running, stop_running
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient
 from custody_local.errors import LocalAirflowError
 from custody_local.processes import ProcessId, session_members
 
@@ -114,7 +114,7 @@ def airflow(project: Path) -> Iterator[LocalAirflow]:
 
 
 @pytest.fixture
-def client(airflow: LocalAirflow) -> Iterator[RestClient]:
+def client(airflow: LocalAirflow) -> Iterator[AirflowClient]:
     with airflow.client() as client:
         client.wait_for_dag("greet")
         client.unpause("greet")
@@ -126,7 +126,7 @@ def members(home: Path) -> set[ProcessId]:
     return session_members(running.process) if running else set()
 
 
-def test_triggered_run_succeeds_and_leaves_its_result(client: RestClient, project: Path) -> None:
+def test_triggered_run_succeeds_and_leaves_its_result(client: AirflowClient, project: Path) -> None:
     run_id = client.trigger("greet", {"name": "Ada"})
     run = client.wait_for_run("greet", run_id, timeout_s=120)
     assert run.state == client.run_state("greet", run_id) == "success"
@@ -142,7 +142,7 @@ def test_triggered_run_succeeds_and_leaves_its_result(client: RestClient, projec
     assert run_id in [run.run_id for run in client.runs("greet")]
 
 
-def test_the_log_of_a_failed_task_says_why_it_failed(client: RestClient) -> None:
+def test_the_log_of_a_failed_task_says_why_it_failed(client: AirflowClient) -> None:
     client.wait_for_dag("fail")
     client.unpause("fail")
     run_id = client.trigger("fail")
@@ -150,12 +150,12 @@ def test_the_log_of_a_failed_task_says_why_it_failed(client: RestClient) -> None
     assert "ValueError: expected a name, got none" in client.task_log("fail", run_id, "refuse")
 
 
-def test_file_that_cannot_be_imported_is_shown_with_its_error(client: RestClient) -> None:
+def test_file_that_cannot_be_imported_is_shown_with_its_error(client: AirflowClient) -> None:
     with pytest.raises(LocalAirflowError, match="this file is broken"):
         client.wait_for_dag("broken")
 
 
-def test_a_database_that_is_locked_for_a_while_is_waited_for(airflow: LocalAirflow, client: RestClient) -> None:
+def test_a_database_that_is_locked_for_a_while_is_waited_for(airflow: LocalAirflow, client: AirflowClient) -> None:
     locked, freed = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -176,7 +176,9 @@ def test_a_database_that_is_locked_for_a_while_is_waited_for(airflow: LocalAirfl
     assert client.wait_for_run("greet", run_id, timeout_s=120).state == "success"
 
 
-def test_a_backfill_is_made_whole_while_others_commit_all_the_time(airflow: LocalAirflow, client: RestClient) -> None:
+def test_a_backfill_is_made_whole_while_others_commit_all_the_time(
+    airflow: LocalAirflow, client: AirflowClient
+) -> None:
     client.wait_for_dag("daily")
     ended = threading.Event()
     commits = 0
@@ -206,13 +208,13 @@ def test_a_backfill_is_made_whole_while_others_commit_all_the_time(airflow: Loca
     assert "status_code=200" in asked[0]
 
 
-def test_refused_request_is_shown_with_airflows_answer(client: RestClient) -> None:
+def test_refused_request_is_shown_with_airflows_answer(client: AirflowClient) -> None:
     with pytest.raises(LocalAirflowError, match="404"):
         client.run_state("greet", "no such run")
 
 
 def test_wrong_password_is_refused(airflow: LocalAirflow) -> None:
-    with RestClient(airflow.url, airflow.user, "guess") as client:
+    with AirflowClient(airflow.url, airflow.user, "guess") as client:
         assert set(client.health().values()) == {"healthy"}
         with pytest.raises(LocalAirflowError, match="401"):
             client.import_errors()
@@ -243,7 +245,7 @@ def test_settings_of_the_users_own_airflow_do_not_shine_through(airflow: LocalAi
     assert (airflow.home / "airflow.db").is_file()
 
 
-def test_stop_ends_all_processes_also_a_running_task(client: RestClient, project: Path) -> None:
+def test_stop_ends_all_processes_also_a_running_task(client: AirflowClient, project: Path) -> None:
     home = project / ".local" / "airflow"
     run_id = client.trigger("greet", {"name": "Eve", "seconds": 600})
     deadline = time.monotonic() + 60

@@ -12,7 +12,7 @@ import pytest
 
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow
-from tests.unit.ngsi.receiving import JSON, notification
+from tests.unit.serving.receiver_process import JSON, notification
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 

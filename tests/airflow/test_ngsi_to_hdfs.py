@@ -11,8 +11,8 @@ import pytest
 
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow
-from custody_local.airflow_api import RestClient
-from tests.unit.ngsi.persisting import bench, receive
+from custody_local.airflow_api import AirflowClient
+from tests.unit.ngsi_sink.sink_repository import bench, receive
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
@@ -45,7 +45,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 
 @pytest.fixture(scope="module")
-def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestClient]:
+def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowClient]:
     home = tmp_path_factory.mktemp("airflow")
     # A day an interval; nothing but this test starts a rollover.
     schedules = {"CUSTODY_ROLLOVER_SCHEDULE": "", "CUSTODY_NGSI_SCHEDULE": "0 0 * * *"}
@@ -61,11 +61,13 @@ def values(repository: Repository) -> list[str]:
     return [json.loads(line)["attrValue"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def states(client: RestClient, run_id: str) -> dict[str, str | None]:
+def states(client: AirflowClient, run_id: str) -> dict[str, str | None]:
     return {task.task_id: task.state for task in client.task_instances(DAG_ID, run_id)}
 
 
-def test_commits_hands_and_backfills_write_each_notification_once(client: RestClient, repository: Repository) -> None:
+def test_commits_hands_and_backfills_write_each_notification_once(
+    client: AirflowClient, repository: Repository
+) -> None:
     client.unpause(DAG_ID)
     client.unpause(ROLLOVER)
     assert client.wait_for_run(ROLLOVER, client.trigger(ROLLOVER)).state == "success"

@@ -16,7 +16,7 @@ import pytest
 
 from custody.repository import Repository
 from custody_local.airflow import LocalAirflow
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient
 from tests.airflow import browser
 from tests.airflow.postgres import missing, postgres
 from tests.airflow.test_backfill import EACH, FIRST, dropped
@@ -63,7 +63,7 @@ def airflow(repository: Repository, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture
-def client(airflow: LocalAirflow) -> Iterator[RestClient]:
+def client(airflow: LocalAirflow) -> Iterator[AirflowClient]:
     with airflow.client() as client:
         for dag_id in DAGS:
             client.wait_for_dag(dag_id)
@@ -71,7 +71,7 @@ def client(airflow: LocalAirflow) -> Iterator[RestClient]:
 
 
 @pytest.fixture
-def page(airflow: LocalAirflow, client: RestClient) -> Iterator[Any]:
+def page(airflow: LocalAirflow, client: AirflowClient) -> Iterator[Any]:
     """Airflow's page, logged in through its form."""
     if reason := browser.missing():
         pytest.skip(reason)
@@ -136,7 +136,7 @@ def stored(repository: Repository) -> int:
 
 
 def test_a_backfill_by_the_route_of_the_page_is_taken_at_once_on_postgresql(
-    airflow: LocalAirflow, client: RestClient, repository: Repository
+    airflow: LocalAirflow, client: AirflowClient, repository: Repository
 ) -> None:
     before = stored(repository)
     client.unpause("provenance_ingest")
@@ -155,7 +155,7 @@ def test_a_backfill_by_the_route_of_the_page_is_taken_at_once_on_postgresql(
     assert not (airflow.home / "airflow.db").exists()
 
 
-def test_the_list_shows_every_dag_and_no_import_error(airflow: LocalAirflow, client: RestClient, page: Any) -> None:
+def test_the_list_shows_every_dag_and_no_import_error(airflow: LocalAirflow, client: AirflowClient, page: Any) -> None:
     assert client.import_errors() == {}
     page.get_by_text("Manage Pools").wait_for()
     assert page.get_by_text("Dag Import Error").count() == 0
@@ -167,7 +167,7 @@ def test_the_list_shows_every_dag_and_no_import_error(airflow: LocalAirflow, cli
 
 
 def test_a_backfill_is_started_from_the_page_and_ends_green(
-    airflow: LocalAirflow, client: RestClient, repository: Repository, page: Any
+    airflow: LocalAirflow, client: AirflowClient, repository: Repository, page: Any
 ) -> None:
     before = stored(repository)
     form = open_form(page, airflow, "provenance_ingest")
@@ -194,7 +194,7 @@ def test_a_backfill_is_started_from_the_page_and_ends_green(
 
 
 def test_a_run_from_the_form_with_a_parameter_turns_the_grid_green(
-    airflow: LocalAirflow, client: RestClient, repository: Repository, page: Any
+    airflow: LocalAirflow, client: AirflowClient, repository: Repository, page: Any
 ) -> None:
     waiting = stored(repository)
     assert waiting > 0

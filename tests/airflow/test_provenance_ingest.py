@@ -14,7 +14,7 @@ import pytest
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
 from custody_local.airflow import LocalAirflow
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient
 
 pytestmark = pytest.mark.airflow
 
@@ -49,7 +49,7 @@ def drop(repository: Repository, moment: datetime, part: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestClient]:
+def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowClient]:
     home = tmp_path_factory.mktemp("airflow")
     settings = {
         "CUSTODY_ROLLOVER_SCHEDULE": "",
@@ -67,7 +67,9 @@ def stored(repository: Repository) -> list[tuple[object, ...]]:
     return sorted((event.source_node, event.source_ordinal, event.event_type, event.flowfile_uuid) for event in events)
 
 
-def test_a_backfill_backwards_and_once_more_stores_each_event_once(client: RestClient, repository: Repository) -> None:
+def test_a_backfill_backwards_and_once_more_stores_each_event_once(
+    client: AirflowClient, repository: Repository
+) -> None:
     client.pause(DAG_ID)
     last = FIRST + timedelta(days=DAYS - 1)
     client.unpause(DAG_ID)
@@ -92,7 +94,7 @@ def test_a_backfill_backwards_and_once_more_stores_each_event_once(client: RestC
 
 
 def test_a_run_by_hand_takes_the_interval_of_its_form_and_waits_for_a_file(
-    client: RestClient, repository: Repository
+    client: AirflowClient, repository: Repository
 ) -> None:
     client.unpause(DAG_ID)
     before = len(stored(repository))
@@ -110,7 +112,9 @@ def test_a_run_by_hand_takes_the_interval_of_its_form_and_waits_for_a_file(
     assert len(stored(repository)) == before + EACH
 
 
-def test_a_run_by_hand_without_an_interval_looks_at_the_last_hours(client: RestClient, repository: Repository) -> None:
+def test_a_run_by_hand_without_an_interval_looks_at_the_last_hours(
+    client: AirflowClient, repository: Repository
+) -> None:
     client.unpause(DAG_ID)
     now = datetime.now(UTC)
     drop(repository, now, DAYS * len(HOURS) + 1)

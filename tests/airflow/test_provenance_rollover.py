@@ -16,7 +16,7 @@ from custody.recovery import STEPS
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
 from custody_local.airflow import LocalAirflow
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient
 
 pytestmark = pytest.mark.airflow
 
@@ -55,7 +55,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 
 @pytest.fixture(scope="module")
-def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestClient]:
+def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowClient]:
     home = tmp_path_factory.mktemp("airflow")
     # The project's DAGs, and one of a user that follows the commits.
     dags = tmp_path_factory.mktemp("dags") / "dags"
@@ -74,14 +74,14 @@ def client(repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> 
         yield client
 
 
-def _run(client: RestClient, conf: dict[str, object] | None = None) -> tuple[str, dict[str, str | None]]:
+def _run(client: AirflowClient, conf: dict[str, object] | None = None) -> tuple[str, dict[str, str | None]]:
     run_id = client.trigger(DAG_ID, conf)
     client.wait_for_run(DAG_ID, run_id)
     return run_id, {task.task_id: task.state for task in client.task_instances(DAG_ID, run_id)}
 
 
 def test_a_triggered_run_makes_every_event_live_and_each_task_reports(
-    client: RestClient, repository: Repository
+    client: AirflowClient, repository: Repository
 ) -> None:
     run_id, states = _run(client)
     skipped = dict.fromkeys(["wait_for_leftovers", "recover"], "skipped")
@@ -97,7 +97,9 @@ def test_a_triggered_run_makes_every_event_live_and_each_task_reports(
     assert "spark-submit" in client.task_log(DAG_ID, run_id, "compress")
 
 
-def test_a_commit_is_an_event_that_starts_the_dags_that_follow_it(client: RestClient, repository: Repository) -> None:
+def test_a_commit_is_an_event_that_starts_the_dags_that_follow_it(
+    client: AirflowClient, repository: Repository
+) -> None:
     [run] = client.wait_for_runs("follower", 1)
     assert (run.state, run.kind) == ("success", "asset_triggered")
     catalog = repository.workspace().catalog.load()
@@ -114,7 +116,7 @@ def test_a_commit_is_an_event_that_starts_the_dags_that_follow_it(client: RestCl
     assert (event["uri"], event["extra"]) == ("custody://provenance/commits", told)
 
 
-def test_a_run_with_nothing_new_is_skipped_and_changes_nothing(client: RestClient, repository: Repository) -> None:
+def test_a_run_with_nothing_new_is_skipped_and_changes_nothing(client: AirflowClient, repository: Repository) -> None:
     before = sorted(path for path in repository.settings.root.rglob("*") if path.is_file())
     _, states = _run(client)
     assert states == dict.fromkeys(["wait_for_journals", "wait_for_leftovers", *STEPS], "skipped")
@@ -123,7 +125,7 @@ def test_a_run_with_nothing_new_is_skipped_and_changes_nothing(client: RestClien
 
 
 def test_a_run_that_waits_goes_on_once_events_arrive_and_recovers_what_their_dead_writer_left(
-    client: RestClient, repository: Repository
+    client: AirflowClient, repository: Repository
 ) -> None:
     run_id = client.trigger(DAG_ID, {"wait_seconds": 120})
     _wait_for_state(client, run_id, "deferred")
@@ -150,7 +152,7 @@ def test_a_run_that_waits_goes_on_once_events_arrive_and_recovers_what_their_dea
 
 
 def test_the_maintenance_builds_all_old_shards_anew_when_asked_for_that_alone(
-    client: RestClient, repository: Repository
+    client: AirflowClient, repository: Repository
 ) -> None:
     _index(repository, "order.region", "log.kind")
     assert _old_shards(repository, "log.kind", "access") == 2
@@ -162,12 +164,12 @@ def test_the_maintenance_builds_all_old_shards_anew_when_asked_for_that_alone(
     assert _old_shards(repository, "log.kind", "access") == 0
 
 
-def test_a_value_out_of_the_form_s_bounds_is_refused(client: RestClient) -> None:
+def test_a_value_out_of_the_form_s_bounds_is_refused(client: AirflowClient) -> None:
     with pytest.raises(Exception, match=r"wait_seconds|3600"):
         client.trigger(DAG_ID, {"wait_seconds": 1_000_000})
 
 
-def test_the_page_of_the_dag_shows_its_documentation(client: RestClient) -> None:
+def test_the_page_of_the_dag_shows_its_documentation(client: AirflowClient) -> None:
     details = client.dag(DAG_ID)
     assert "one catalog transaction" in str(details["doc_md"])
     assert "wait_seconds" in json.dumps(details["params"])
@@ -192,7 +194,7 @@ def _leave_torn(repository: Repository) -> range:
     return ids
 
 
-def _wait_for_state(client: RestClient, run_id: str, state: str) -> None:
+def _wait_for_state(client: AirflowClient, run_id: str, state: str) -> None:
     for _ in range(240):
         if any(task.state == state for task in client.task_instances(DAG_ID, run_id)):
             return

@@ -16,7 +16,7 @@ from custody.repository import Repository
 from custody.rollover import read_mark
 from custody.vfs import PosixFileSystem
 from custody_local.airflow import LocalAirflow, find_running
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient
 from custody_local.processes import session_members
 from tests.support import append, event
 
@@ -51,7 +51,7 @@ def airflow(repository: Repository, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @contextmanager
-def ready(airflow: LocalAirflow) -> Iterator[RestClient]:
+def ready(airflow: LocalAirflow) -> Iterator[AirflowClient]:
     with airflow, airflow.client() as client:
         client.wait_for_dag(DAG_ID)
         client.unpause(DAG_ID)
@@ -64,7 +64,7 @@ def sealed(repository: Repository, number: int) -> float:
     return time.time()
 
 
-def told(client: RestClient) -> list[dict[str, int]]:
+def told(client: AirflowClient) -> list[dict[str, int]]:
     """Return the newest group of each event of the watcher."""
     return [entry["extra"]["payload"]["groups"] for entry in client.asset_events("provenance_journals")]
 
@@ -111,7 +111,7 @@ def test_neither_a_restart_nor_a_killed_triggerer_loses_or_doubles_an_event(
     assert repository.status().writers[0].events_live == 3
 
 
-def until_told(client: RestClient, count: int) -> None:
+def until_told(client: AirflowClient, count: int) -> None:
     deadline = time.monotonic() + 300
     while len(client.asset_events("provenance_journals")) < count:
         assert time.monotonic() < deadline

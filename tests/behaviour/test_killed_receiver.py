@@ -13,7 +13,7 @@ from custody.maintenance.findings import damages
 from custody.maintenance.verification import verify_repository
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
-from tests.unit.ngsi.receiving import Receiving, notification, receiving
+from tests.unit.serving.receiver_process import Receiving, notification, receiving
 
 THREADS = 8
 ROUNDS = 5

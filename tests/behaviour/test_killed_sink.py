@@ -23,7 +23,7 @@ from custody.repository import Repository
 from custody.vfs import FileSystem, PosixFileSystem
 from tests.behaviour.test_killed_steps import KillingFileSystem, points
 from tests.support import files_below, python
-from tests.unit.ngsi.persisting import NOW_MS, bench, received, settings
+from tests.unit.ngsi_sink.sink_repository import NOW_MS, bench, received, settings
 
 ROOT = Path(__file__).parents[2]
 # It imports everything and starts no thread, so that each fork begins like a new process.

@@ -22,7 +22,8 @@ from custody.errors import SupersededError
 from custody.lease import Attempt, Holder, lease_status
 from custody.recovery import STEPS, find_leftovers, peek_leftovers
 from custody.repository import Repository
-from custody.spark.submit import jobs_folder, submit_command, submit_environment
+from custody.spark.environment import submit_environment
+from custody.spark.submit import step_command
 from custody.vfs import PosixFileSystem
 from custody.workspace import ROLLOVER_LEASE, Workspace, read_report, take_rollover
 from tests.support import append, event, run_steps, unnumbered
@@ -126,7 +127,7 @@ def test_of_two_spark_drivers_of_one_step_the_later_try_wins(repository: Reposit
 
     def command(number: int) -> list[str]:
         arguments = ["--repository", root, "--run-id", "run", "--attempt", f"dag/run/{step}/{number}"]
-        return submit_command(jobs_folder() / f"{step}.py", arguments, master="local[1]")
+        return step_command(step, arguments, master="local[1]")
 
     with supervised(command(1), tmp_path / "old") as supervisor:
         wait_for(lambda: holder(repository), 120)

@@ -24,7 +24,7 @@ from custody.vfs import FileSystem
 from custody.vfs.memory import CrashMode, MemoryFileSystem
 from custody.workspace import Workspace
 from tests.crash.enumeration import Scenario
-from tests.unit.ngsi.persisting import NOW_MS, bench, receive, settings
+from tests.unit.ngsi_sink.sink_repository import NOW_MS, bench, receive, settings
 
 ROOT = Path("/repository")
 FILES = ROOT / "hdfs"

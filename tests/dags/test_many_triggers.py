@@ -127,7 +127,7 @@ def test_looks_leave_the_event_loop_alone(
 
 
 def test_a_look_that_takes_long_is_waited_for_and_one_that_is_cancelled_ends_alone() -> None:
-    from custody_airflow.polling import SharedLooks
+    from custody_airflow.triggers import SharedLooks
 
     looks: SharedLooks[int] = SharedLooks()
     begun: list[int] = []
@@ -155,7 +155,7 @@ def test_a_look_that_takes_long_is_waited_for_and_one_that_is_cancelled_ends_alo
 
 
 def test_an_error_reaches_all_who_share_the_look_and_the_next_look_is_a_new_one() -> None:
-    from custody_airflow.polling import SharedLooks
+    from custody_airflow.triggers import SharedLooks
 
     looks: SharedLooks[int] = SharedLooks()
     answers: Iterator[ValueError | int] = iter([ValueError("no such folder"), 7])

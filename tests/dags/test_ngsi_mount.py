@@ -21,7 +21,7 @@ from custody.errors import ConfigurationError
 from custody.repository import Repository
 from custody_airflow import receiving
 from custody_airflow.environment import ngsi_mount
-from tests.unit.ngsi.receiving import JSON, notification
+from tests.unit.serving.receiver_process import JSON, notification
 
 PROJECT = Path(__file__).resolve().parents[2]
 TOKEN = {**JSON, "authorization": "Bearer a-token-for-this-test"}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support import run_steps
-from tests.unit.ngsi.persisting import bench, opened, receive, received
+from tests.unit.ngsi_sink.sink_repository import bench, opened, receive, received
 
 # Airflow's own warnings are not this project's errors.
 pytestmark = pytest.mark.filterwarnings("default")

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from custody.maintenance.maintenance_steps import MAINTENANCE_STEPS
+from custody.maintenance.steps import MAINTENANCE_STEPS
+from custody.spark.environment import job_of
 
 # Airflow's own warnings are not this project's errors.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -39,8 +40,8 @@ def test_every_step_is_a_spark_submit_of_its_own_job(dag: Any) -> None:
     for step in MAINTENANCE_STEPS:
         task = dag.get_task(step)
         assert isinstance(task, SparkSubmitOperator)
-        assert task.application == f"{step}.py"
-        assert (DAGS.parent / "spark_jobs" / f"{step}.py").is_file()
+        assert (task.application, job_of(step)) == ("maintenance.py", ("maintenance.py", [step]))
+        assert (DAGS.parent / "spark_jobs" / task.application).is_file()
 
 
 def test_the_dag_is_documented_tagged_daily_and_runs_one_pass_at_a_time(dag: Any) -> None:

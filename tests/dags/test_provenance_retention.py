@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from custody.retention import RETENTION_STEPS
+from custody.spark.environment import job_of
 
 # Airflow's own warnings are not this project's errors.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -46,8 +47,9 @@ def test_every_step_is_a_spark_submit_of_its_own_job(dag: Any) -> None:
     for name in TASKS:
         task = dag.get_task(name)
         assert isinstance(task, SparkSubmitOperator)
-        assert task.application == f"retention_{name}.py"
-        assert (DAGS.parent / "spark_jobs" / f"retention_{name}.py").is_file()
+        step = f"retention_{name}"
+        assert (task.application, job_of(step)) == ("retention.py", ("retention.py", [step]))
+        assert (DAGS.parent / "spark_jobs" / task.application).is_file()
 
 
 def test_the_dag_is_documented_tagged_and_runs_one_pass_at_a_time(dag: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from custody.errors import ConfigurationError
+from custody.spark.environment import job_of
 from custody.swh.build import NODE_FILTERS, PUBLISH, STEPS, Build, BuildDescription
 from custody.vfs import PosixFileSystem
 
@@ -43,8 +44,8 @@ def test_every_step_is_a_spark_submit_of_its_own_job_with_the_run_s_params(dag: 
     for step in (*STEPS, PUBLISH):
         task = dag.get_task(step)
         assert isinstance(task, SparkStepOperator)
-        assert task.application == f"{step}.py"
-        assert (DAGS.parent / "spark_jobs" / f"{step}.py").is_file()
+        assert (task.application, job_of(step)) == ("swh.py", ("swh.py", [step]))
+        assert (DAGS.parent / "spark_jobs" / task.application).is_file()
         assert task.arguments == dag.get_task(STEPS[0]).arguments
         assert [part for part in task.arguments if part.startswith("--")] == ["--graph", "--node-filter", "--build"]
 

@@ -19,7 +19,7 @@ from custody.ngsi.rules import GroupingRules, NameMappings, Names
 from custody_conformance.case import read_cases
 from custody_conformance.checking import KNOWN, check_cases
 from tests.docs.pages import examples, read, section, table
-from tests.unit.ngsi.notified import HEADERS, parameters, recorded
+from tests.unit.ngsi.notification_records import HEADERS, parameters, recorded
 
 PAGE = read("ngsi.md")
 EXAMPLES = examples(PAGE)

@@ -50,8 +50,8 @@ from custody.swh.table_file import write_table_file
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 from custody.workspace import Workspace
-from tests.crash.sink_scenarios import items
-from tests.unit.ngsi.notified import parameters
+from tests.crash.sinking import items
+from tests.unit.ngsi.notification_records import parameters
 
 HERE = Path(__file__).resolve().parent
 SETTINGS = "# The smallest block, so that three events fill two.\n[eventlog]\nblock_bytes_max = 4096\n"

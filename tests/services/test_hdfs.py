@@ -24,7 +24,7 @@ from custody.vfs import PosixFileSystem
 from tests.crash.sink_scenarios import BATCHES, RECEIVED_MS, WRITER, expected, items
 from tests.services import reading
 from tests.services.hdfs import Hdfs, free_ports, hdfs
-from tests.unit.ngsi.notified import parameters
+from tests.unit.ngsi.notification_records import parameters
 
 pytestmark = pytest.mark.slow
 FS = PosixFileSystem()

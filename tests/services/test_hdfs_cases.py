@@ -13,7 +13,7 @@ from custody.ngsi_sink.webhdfs import WebHdfsFiles
 from custody_conformance.end_to_end import ScratchDir
 from tests.services import reading
 from tests.services.hdfs import Hdfs, hdfs
-from tests.unit.ngsi.notified import parameters
+from tests.unit.ngsi.notification_records import parameters
 
 pytestmark = pytest.mark.slow
 BASE = "/a scratch/of cases"

@@ -27,7 +27,7 @@ from tests.crash.sink_scenarios import BATCHES, RECEIVED_MS, WRITER, expected, i
 from tests.services import reading
 from tests.services.hdfs import free_ports
 from tests.services.secured import COOKIE_SECONDS, PASSWORD, USER, Secured, missing, proof, secured_hdfs
-from tests.unit.ngsi.notified import parameters
+from tests.unit.ngsi.notification_records import parameters
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing() or "all is here")]
 FS = PosixFileSystem()

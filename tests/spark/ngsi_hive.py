@@ -22,7 +22,7 @@ from custody.spark.hive import ensure_tables, hive_folder, session_options
 from custody.spark.session import start_session
 from custody.vfs import PosixFileSystem
 from tests.spark.test_ngsi_tables import MODES, PLACES, batches
-from tests.unit.ngsi.notified import attribute, body, parameters, recorded
+from tests.unit.ngsi.notification_records import attribute, body, parameters, recorded
 
 FS = PosixFileSystem()
 ROOT, SECTION = Path(sys.argv[1]), json.loads(sys.argv[2])

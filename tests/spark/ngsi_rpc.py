@@ -17,7 +17,7 @@ from custody.ngsi_sink.target import Target
 from custody.spark.hdfs import RpcFiles, rpc_files
 from custody.spark.session import start_session
 from custody.vfs import PosixFileSystem
-from tests.unit.ngsi.notified import parameters
+from tests.unit.ngsi.notification_records import parameters
 
 HOSTS, PORT = sys.argv[1], int(sys.argv[2])
 USED = parameters(backend="binary", hdfs_host=HOSTS, hdfs_port=PORT)

@@ -19,7 +19,8 @@ import yaml  # type: ignore[import-untyped]
 
 from custody.recovery import STEPS
 from custody.repository import Repository
-from custody.spark.submit import jobs_folder, submit_command, submit_environment
+from custody.spark.environment import submit_environment
+from custody.spark.submit import step_command
 from custody_local.settings import choose_port
 from tests.image import ROOT
 from tests.support import INCLUDE, append, event
@@ -81,7 +82,7 @@ def test_the_steps_of_a_rollover_run_on_the_cluster(
 ) -> None:
     append(repository, EVENTS)
     arguments = ["--repository", str(repository.settings.root)]
-    command = submit_command(jobs_folder() / "all.py", arguments, master=master, environ=environ)
+    command = step_command("all", arguments, master=master, environ=environ)
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     reports = {json.loads(line)["step"]: json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")}

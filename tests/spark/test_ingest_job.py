@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from custody.cli.main import cli
 from custody.repository import Repository
 from custody.sample import SampleOptions, sample_files
-from custody.spark.submit import jobs_folder, submit_command, submit_environment
+from custody.spark.environment import jobs_folder, submit_environment
+from custody.spark.submit import step_command
 from custody.vfs import PosixFileSystem
 from custody.workspace import read_report
 
@@ -43,7 +44,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def submit(root: Path, *arguments: str) -> tuple[int, dict[str, Any] | None, str]:
-    command = submit_command(jobs_folder() / "ingest.py", ["--repository", str(root), *arguments], master="local[2]")
+    command = step_command("ingest", ["--repository", str(root), *arguments], master="local[2]")
     done = subprocess.run(command, env=os.environ | submit_environment(), capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     return done.returncode, json.loads(lines[0]) if lines else None, done.stderr

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from custody.ngsi import rendering
-from custody.spark.submit import submit_command, submit_environment
-from tests.unit.ngsi.notified import attribute, body
+from custody.spark.environment import submit_environment
+from custody.spark.submit import submit_command
+from tests.unit.ngsi.notification_records import attribute, body
 
 HOSTILE: dict[str, Any] = {
     "plain": "oak",

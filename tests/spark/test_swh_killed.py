@@ -12,7 +12,8 @@ import pytest
 
 from custody.clock import SystemClock
 from custody.repository import Repository
-from custody.spark.submit import jobs_folder, submit_command, submit_environment
+from custody.spark.environment import submit_environment
+from custody.spark.submit import step_command
 from custody.swh.build import STEPS, Build
 from custody.swh.publishing import database_catalog, database_folder, published_state
 from custody.vfs import PosixFileSystem
@@ -51,7 +52,7 @@ def start(root: Path, graph: Path) -> subprocess.Popen[bytes]:
     """Submit the job that goes on with a build, in a session of its own so that all of it can be killed."""
     arguments = ["--repository", str(root), "--graph", str(graph), "--build", "b", "--node-filter", "heads"]
     return subprocess.Popen(
-        submit_command(jobs_folder() / "swh_all.py", arguments, master="local[2]"),
+        step_command("swh_all", arguments, master="local[2]"),
         env={**os.environ, **submit_environment()},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -14,9 +14,9 @@ from custody.cli.swh_cmd import _Contents
 from custody.clock import ManualClock
 from custody.repository import Repository
 from custody.serving.provenance_pb2 import WhereAreOneRequest, WhereIsOneRequest, WhereIsOneResult
-from custody.serving.published_database import Questions
+from custody.serving.published_database import PublishedDatabase
 from custody.serving.swh_grpc import serving_rpc
-from custody.serving.swh_rest import create_app
+from custody.serving.swh_rest import swh_app
 from custody.vfs import PosixFileSystem
 from tests.fuzzing import HEADER_VALUES, ODD, Asked, ask_all, targets
 from tests.support import event
@@ -71,17 +71,17 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 
 @pytest.fixture(scope="module")
-def questions(repository: Repository) -> Questions:
-    return Questions(repository.settings, PosixFileSystem(), ManualClock(0), _Contents(repository).swhid)
+def questions(repository: Repository) -> PublishedDatabase:
+    return PublishedDatabase(repository.settings, PosixFileSystem(), ManualClock(0), _Contents(repository).swhid)
 
 
 @pytest.fixture(scope="module")
-def app(repository: Repository, questions: Questions) -> ASGIApp:
-    return create_app(questions, repository.settings)
+def app(repository: Repository, questions: PublishedDatabase) -> ASGIApp:
+    return swh_app(questions, repository.settings)
 
 
 @pytest.fixture(scope="module")
-def rpc(repository: Repository, questions: Questions) -> Iterator[grpc.Channel]:
+def rpc(repository: Repository, questions: PublishedDatabase) -> Iterator[grpc.Channel]:
     with serving_rpc(questions, repository.settings) as address, grpc.insecure_channel(address) as channel:
         yield channel
 

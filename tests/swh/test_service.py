@@ -25,9 +25,9 @@ from custody.errors import ConfigurationError, NotFoundError, StorageError
 from custody.repository import Repository
 from custody.serving import Tokens, checked_tokens
 from custody.serving.provenance_pb2 import WhereAreOneRequest, WhereIsOneRequest, WhereIsOneResult
-from custody.serving.published_database import LOOK_SECONDS, Questions
+from custody.serving.published_database import LOOK_SECONDS, PublishedDatabase
 from custody.serving.swh_grpc import serving_rpc
-from custody.serving.swh_rest import create_app
+from custody.serving.swh_rest import swh_app
 from custody.swh import Swhid, Whereabouts
 from custody.swh.publishing import database_folder
 from custody.vfs import PosixFileSystem
@@ -60,11 +60,11 @@ def at(published: Repository) -> Iterator[Serving]:
         yield found
 
 
-def questions(settings: Settings, clock: ManualClock | None = None) -> Questions:
+def questions(settings: Settings, clock: ManualClock | None = None) -> PublishedDatabase:
     def content_of(event_id: int, writer: str | None) -> Swhid:
         raise NotFoundError(f"no event {event_id} of {writer}")
 
-    return Questions(settings, PosixFileSystem(), clock or ManualClock(0), content_of)
+    return PublishedDatabase(settings, PosixFileSystem(), clock or ManualClock(0), content_of)
 
 
 def changed(repository: Repository, **options: object) -> Settings:
@@ -148,7 +148,7 @@ def test_what_cannot_be_answered_has_a_status_and_one_shape(
 
 def test_more_questions_than_the_settings_allow_are_refused(published: Repository) -> None:
     settings = changed(published, questions_max=2)
-    app = create_app(questions(settings), settings)
+    app = swh_app(questions(settings), settings)
     [two, three] = ask(app, *(("POST", "/whereare", {"json": {"swhids": [str(UNKNOWN)] * n}}) for n in (2, 3)))
     assert two.status_code == 200
     assert (three.status_code, three.json()["error"]) == (400, "invalid-input")
@@ -156,7 +156,7 @@ def test_more_questions_than_the_settings_allow_are_refused(published: Repositor
 
 
 def test_who_brings_no_token_is_refused_over_http_and_the_health_is_told_to_all(published: Repository) -> None:
-    app = create_app(questions(published.settings), published.settings, Tokens([TOKEN]))
+    app = swh_app(questions(published.settings), published.settings, Tokens([TOKEN]))
     path = f"/whereis/{UNKNOWN}"
     given = [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Bearer {TOKEN}"}, {"X-Auth-Token": TOKEN}]
     answers = ask(app, *(("GET", path, {"headers": headers}) for headers in given), ("GET", "/health", {}))
@@ -166,7 +166,7 @@ def test_who_brings_no_token_is_refused_over_http_and_the_health_is_told_to_all(
 
 def test_more_requests_than_the_settings_allow_are_told_to_come_again(published: Repository) -> None:
     settings = changed(published, requests_max=1)
-    app = create_app(questions(settings), settings)
+    app = swh_app(questions(settings), settings)
     answers = ask(app, *[("GET", f"/whereis/{UNKNOWN}", {})] * 8)
     busy = [answer for answer in answers if answer.status_code == 503]
     assert busy and {answer.json()["error"] for answer in busy} == {"busy"}
@@ -177,7 +177,7 @@ def test_more_requests_than_the_settings_allow_are_told_to_come_again(published:
 def test_damage_is_told_without_the_names_of_files(tmp_path: Path, reference: Reference) -> None:
     repository = Repository.create(tmp_path / "repository")
     publish_reference(repository.settings, "first", reference, "all")
-    app = create_app(questions(repository.settings), repository.settings)
+    app = swh_app(questions(repository.settings), repository.settings)
     for path in database_folder(repository.settings).glob("builds/*/*/tables/node_ids/*.parquet"):
         path.write_bytes(b"\xff" * path.stat().st_size)
     [answer] = ask(app, ("GET", f"/whereis/{swhid(reference, reference.graph.of('cnt')[0])}", {}))

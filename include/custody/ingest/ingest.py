@@ -198,7 +198,7 @@ class Ingest:
         """Append the events of a notification that a receiver had kept, as it would have: with the body as content."""
         if arrival is None or not events:
             return self._writer.append(events)
-        return self._writer.append_with_content([told(event, arrival) for event in events], arrival.body)
+        return self._writer.append_with_content([with_arrival(event, arrival) for event in events], arrival.body)
 
     @property
     def _limits(self) -> CaptureLimits:

@@ -1,13 +1,11 @@
-"""Names and texts from outside as they stand in a statement of Hive's language: quoted here and nowhere else.
-
-Whoever runs such a statement also sees that `${…}` stays what it is, for quotes do not keep Hive and Spark from
-replacing it (`custody.spark.session`).
-
-Hive tables over the files, as text: what makes them, and what adds the columns that appeared later.
+"""Hive tables over the files of destinations, as text: statements that make them or add columns, and their quoting.
 
 The dialect `hive` is that of NGSIToHDFS: openx's SerDe for JSON, delimited fields for CSV. `spark` makes tables of the
-same names and columns that Spark reads every value back from: its own JSON reader, whose keys are case-sensitive, and
-OpenCSVSerde, which knows the quotes. Parquet needs no second form.
+same names and columns from which Spark reads every value back: its own JSON reader, whose keys are case-sensitive, and
+OpenCSVSerde, which knows quotes. Parquet needs no second form.
+
+Names and texts from outside are quoted here and nowhere else. Quotes do not keep Hive and Spark from replacing `${…}`:
+sessions that run these statements have to be told so (`custody.spark.session`).
 """
 
 from __future__ import annotations
@@ -19,39 +17,6 @@ from dataclasses import dataclass, replace
 from custody.ngsi.naming import Destination
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.rendering import FIXED, MD, MD_FILE
-
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-# \0 with a digit behind it would be an octal number; \u0000 always has four digits.
-_ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"})
-_PATTERN = re.compile(r"[*?\[\]{}\\]")
-
-
-def identifier(name: str) -> str:
-    """Return a name between backticks."""
-    return f"`{name.replace('`', '``')}`"
-
-
-def word(name: str) -> str:
-    """Return a name of database or table: as it is where it begins with a letter, between backticks otherwise."""
-    return name if _PLAIN.fullmatch(name) else identifier(name)
-
-
-def literal(text: str) -> str:
-    """Return a text between single quotes."""
-    return f"'{text.translate(_ESCAPES)}'"
-
-
-def not_a_place(location: str) -> str | None:
-    """Return why no table can lie at a path, None where it can.
-
-    Hadoop reads a path of a table as a pattern, in which braces also stand around variables of the environment: a table
-    at `{a,b}` has the rows of two other ones.
-    """
-    found = _PATTERN.search(location)
-    if found is None:
-        return None
-    return f"{location[:200]!r}: expected a path without any of * ? [ ] {{ }} \\, which readers take for a pattern"
-
 
 _METADATA = "array<struct<name:string,type:string,value:string>>"
 _ROW = (
@@ -76,11 +41,15 @@ PARQUET_COLUMNS: tuple[tuple[str, str], ...] = (
     ("notificationId", "string"),
     ("sequence", "bigint"),
 )
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+# \0 with a digit behind it would be an octal number; \u0000 always has four digits.
+_ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"})
+_PATTERN = re.compile(r"[*?\[\]{}\\]")
 
 
 @dataclass(frozen=True, slots=True)
 class HiveTable:
-    """A table and the statements that bring it to what its destination has."""
+    """A table, and the statements that make it or add the columns of its destination."""
 
     database: str
     name: str
@@ -89,7 +58,7 @@ class HiveTable:
     location: str
     create_database: str | None
     statements: tuple[str, ...]
-    """In their order. All but the last kind can be run again: what a table has already is not added to it twice."""
+    """In their order. All but those that add columns may be run again: Hive refuses a column that exists."""
 
 
 def hive_table(
@@ -119,7 +88,7 @@ def hive_table(
         f"location {literal(location)}"
     )
     statements = [statement for statement in (create_database, create) if statement]
-    made = HiveTable(
+    definition = HiveTable(
         database=destination.database,
         name=destination.table,
         columns=columns,
@@ -128,21 +97,47 @@ def hive_table(
         create_database=create_database,
         statements=tuple(statements),
     )
-    more = more_columns(made, len(_columns(parameters, had))) if had else None
-    return replace(made, statements=(*made.statements, more)) if more else made
+    more = more_columns(definition, len(_columns(parameters, had))) if had else None
+    return replace(definition, statements=(*definition.statements, more)) if more else definition
 
 
-def more_columns(made: HiveTable, had: int) -> str | None:
+def more_columns(definition: HiveTable, had: int) -> str | None:
     """Return the statement that adds the columns behind the first `had`, None where there are none."""
-    added = made.columns[had:]
+    added = definition.columns[had:]
     if not added:
         return None
-    return f"alter table {full_name(made)} add columns ({_list(added)})"
+    return f"alter table {full_name(definition)} add columns ({_list(added)})"
 
 
-def full_name(made: HiveTable) -> str:
+def full_name(definition: HiveTable) -> str:
     """Return database and table as they stand in a statement."""
-    return f"{word(made.database)}.{word(made.name)}"
+    return f"{word(definition.database)}.{word(definition.name)}"
+
+
+def identifier(name: str) -> str:
+    """Return a name between backticks."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def word(name: str) -> str:
+    """Return a name of database or table: as it is where it begins with a letter, between backticks otherwise."""
+    return name if _PLAIN.fullmatch(name) else identifier(name)
+
+
+def literal(text: str) -> str:
+    """Return a text between single quotes."""
+    return f"'{text.translate(_ESCAPES)}'"
+
+
+def not_a_place(location: str) -> str | None:
+    """Return why no table can lie at a path, None where it can.
+
+    Hadoop reads a path of a table as a pattern, in which braces also stand around variables of the environment: a table
+    at `{a,b}` has the rows of two other ones.
+    """
+    if _PATTERN.search(location) is None:
+        return None
+    return f"{location[:200]!r}: expected a path without any of * ? [ ] {{ }} \\, which readers take for a pattern"
 
 
 def _columns(parameters: Parameters, attributes: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -152,7 +147,7 @@ def _columns(parameters: Parameters, attributes: tuple[str, ...]) -> tuple[tuple
         return tuple(
             _without_twins([*((name, "string") for name in FIXED), *_attribute_columns(parameters, attributes)])
         )
-    # A number in quotes is NULL where Spark reads a bigint.
+    # The rows have it in quotes, and Spark reads NULL where a bigint is in quotes.
     timestamp = "string" if parameters.values.hive_dialect == "spark" else "bigint"
     metadata = ("attrMd", _METADATA) if parameters.format == "json-row" else ("attrMdFile", "string")
     stored = (metadata,) if parameters.values.attr_metadata_store else ()

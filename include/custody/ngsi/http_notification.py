@@ -1,13 +1,11 @@
-"""What a request is worth: a notification that is taken, or a refusal with its HTTP status and the reason.
+"""HTTP requests with notifications: accepted or refused, and made into events; pure functions.
 
-Pure functions from method, target, headers and body. Whoever listens asks `judge_head` before it reads the body, and
-`judge_body` before anything is stored; `judge_request` is both. The checks follow the FIWARE listeners where these
-agree, with a precise status where they answer 500 or nothing.
+Each refusal has an HTTP status and a reason. A listener calls `judge_head` before it reads the body, and `judge_body`
+before it stores anything; `judge_request` is both. The checks follow the FIWARE listeners where these agree, with a
+precise status where they answer 500 or nothing.
 
-What came over HTTP becomes events: the body is judged with its headers, each entity that can be read is an event.
-
-What cannot be read is kept with the headers that say something of it, laid around the body as the envelope that files
-of notifications have too, so that it can be read again with them.
+`read_arrival` makes an event of each entity that can be read. An unreadable notification goes to the quarantine in the
+envelope that files of notifications have too, with the headers that matter, so that it can be read again with them.
 """
 
 from __future__ import annotations
@@ -34,6 +32,24 @@ from custody.config.ngsi import (
 from custody.errors import InvalidInputError
 from custody.model import Event, EventProblem, Severity
 
+KEPT_HEADERS = (
+    "content-type",
+    "fiware-service",
+    "fiware-servicepath",
+    "fiware-correlator",
+    "ngsild-tenant",
+    "ngsiv2-attrsformat",
+    "ngsild-attribute-format",
+    "link",
+)
+"""Headers that matter for a notification and are kept beside it. None of them is a secret."""
+KEPT_CODES = ("not-json", "bad-value")
+"""Refusals whose bodies are kept: they are damaged, or from an unexpected kind of broker. Bodies that the settings do
+not allow, and empty ones, are not kept."""
+RECEIVED = "ngsi.received_ms"
+"""The attribute of an event with its time of arrival by our clock, where the event's own time is the broker's."""
+_BLANKS = b" \t\r\n"
+_PLACE = Place(None, 0)
 _MEDIA_TYPES = ("application/json", "application/ld+json")
 _STRICT = re.compile(r"application/json;\s*charset=utf-8", re.IGNORECASE)
 _NORMALIZED, _KEY_VALUES, _LEGACY = "normalized", "keyValues", "legacy"
@@ -44,7 +60,7 @@ _LINKED = {_NORMALIZED: _NORMALIZED, "concise": _NORMALIZED, "simplified": _KEY_
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not taken: a status of HTTP, a word for counters, a text for people, headers of the answer."""
+    """The reason why a request is refused: HTTP status, word for counters, text for people, headers of the answer."""
 
     status: int
     code: str
@@ -54,7 +70,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Accepts:
-    """What a listener takes: the parameters `ngsi.notification_target` and those below it."""
+    """The rules of a listener: the parameters `ngsi.notification_target` and those below it."""
 
     target: str
     bytes_max: int
@@ -67,7 +83,7 @@ class Accepts:
 
     @classmethod
     def of(cls, section: NgsiSection) -> Accepts:
-        """Return what the settings say."""
+        """Return the rules of the settings."""
         return cls(
             section.notification_target,
             section.notification_bytes_max,
@@ -86,9 +102,9 @@ def judge_request(
 
 
 def judge_head(method: str, target: str, headers: Mapping[str, str], accepts: Accepts) -> Refusal | None:
-    """Return why a request is refused whatever its body is, None where that decides.
+    """Return why a request is refused whatever its body is, None where the body decides.
 
-    What follows a question mark in the target is not looked at: brokers of NGSI-LD put the subscription's id there.
+    The query of the target is ignored: brokers of NGSI-LD put the subscription's id there.
     """
     headers = _lowered(headers)
     path = target.partition("?")[0]
@@ -111,12 +127,12 @@ def judge_head(method: str, target: str, headers: Mapping[str, str], accepts: Ac
     for path in map(str.strip, (headers.get("fiware-servicepath") or "/").split(",")):
         if problem := _path_problem(path):
             return Refusal(400, "service-path", f"Fiware-ServicePath: expected {problem}, got {path[:80]!r}")
-    said = _said_format(headers)
-    return _format_refusal(said, accepts) if said is not None and said not in accepts.formats else None
+    named = _named_format(headers)
+    return _format_refusal(named, accepts) if named is not None and named not in accepts.formats else None
 
 
 def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Notification | Refusal:
-    """Return the notification that a body is whose request was not refused by its head, or why it is none.
+    """Return the notification in the body of a request whose head was accepted, or why there is none.
 
     A notification with some entities that can be read is taken; the others are among its broken ones.
     """
@@ -126,8 +142,8 @@ def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Not
     if len(body) > accepts.bytes_max:
         reason = f"body: expected at most {accepts.bytes_max} bytes (ngsi.notification_bytes_max)"
         return Refusal(413, "too-large", reason)
-    said = _said_format(headers)
-    shape = None if said is None else Shape.KEY_VALUES if said.endswith("eyValues") else Shape.NORMALIZED
+    named = _named_format(headers)
+    shape = None if named is None else Shape.KEY_VALUES if named.endswith("eyValues") else Shape.NORMALIZED
     try:
         check_depth(body)
         opened = open_notification(body, assumed=accepts.assumed)
@@ -143,9 +159,96 @@ def judge_body(headers: Mapping[str, str], body: bytes, accepts: Accepts) -> Not
     if not notification.entities:
         return _entity_refusal(notification)
     shown = _shown_format(notification)
-    if said is None and shown not in accepts.formats and shown != _NORMALIZED:
+    if named is None and shown not in accepts.formats and shown != _NORMALIZED:
         return _format_refusal(shown, accepts)
     return notification
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One notification as it arrived; names of `headers` in lower case, `received_ms` since the epoch."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    url: str
+    host: str | None
+    """Address of the sender."""
+    received_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The content of an arrival: events that can be stored, and pieces for the quarantine."""
+
+    events: Sequence[Event]
+    rejected: Sequence[Rejected]
+    refusal: Refusal | None
+    """The answer where there is nothing to store."""
+
+
+def read_arrival(arrival: Arrival, accepts: Accepts) -> Read:
+    """Return the events of a notification, one an entity; nothing is raised, whatever the bytes are."""
+    judged = judge_body(arrival.headers, arrival.body, accepts)
+    if isinstance(judged, Refusal):
+        problem = Problem(Severity.ERROR, judged.code, judged.message)
+        return Read((), _kept(arrival, [problem] if judged.code in KEPT_CODES else []), judged)
+    events: list[Event] = []
+    problems: list[Problem] = []
+    arrived = Arrived(arrival.body.strip(_BLANKS), judged, url=arrival.url)
+    for item in arrived_events(arrived, Context(received_ms=arrival.received_ms)):
+        outcome = item if isinstance(item, Problem) else validate_event(item, _PLACE, b"")
+        if isinstance(outcome, Accepted):
+            events.append(with_arrival(outcome.event, arrival))
+        else:
+            problems.append(outcome if isinstance(outcome, EventProblem) else outcome.problem)
+    refusal = None if events else Refusal(400, problems[0].code, problems[0].message)
+    return Read(events, _kept(arrival, problems), refusal)
+
+
+def with_arrival(event: Event, arrival: Arrival) -> Event:
+    """Return an event with what only the receiver knows: sender, time of arrival, type of the content."""
+    media_type = arrival.headers.get("content-type", "").partition(";")[0].strip().lower()
+    added = {"mime.type": media_type} if media_type else {}
+    if event.event_time != arrival.received_ms:
+        added[RECEIVED] = str(arrival.received_ms)
+    return msgspec.structs.replace(
+        event,
+        source_host=event.source_host or arrival.host,
+        updated_attributes={**event.updated_attributes, **added},
+    )
+
+
+def kept_arrival(raw: bytes, url: str, received_ms: int) -> Arrival | None:
+    """Return the arrival that was kept in the quarantine, None of bytes that are no notification even now.
+
+    The sender was not kept.
+    """
+    try:
+        body, headers = split_envelope(raw)
+    except (*NOT_JSON, InvalidInputError):
+        return None
+    return Arrival(body, headers, url, None, received_ms)
+
+
+def _kept(arrival: Arrival, problems: Sequence[Problem]) -> Sequence[Rejected]:
+    raw = _raw(arrival) if problems else b""
+    return [Rejected(_PLACE, problem, raw) for problem in problems]
+
+
+def _raw(arrival: Arrival) -> bytes:
+    """Return body and headers as one document, or the body alone when it is no JSON object.
+
+    Other bytes could end the envelope and begin another one.
+    """
+    try:
+        is_object = isinstance(msgspec.json.decode(arrival.body), dict)
+    except NOT_JSON:
+        is_object = False
+    if not is_object:
+        return arrival.body
+    kept_headers = {name: arrival.headers[name] for name in KEPT_HEADERS if name in arrival.headers}
+    head = msgspec.json.encode({"headers": kept_headers, "url": arrival.url})
+    return b"".join((head[:-1], b',"body":', arrival.body, b"}"))
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
@@ -164,7 +267,7 @@ def _media_type(header: str, *, is_strict: bool) -> str:
     return f"{' or '.join(_MEDIA_TYPES)} with charset utf-8 or none, got {got}"
 
 
-def _said_format(headers: Mapping[str, str]) -> str | None:
+def _named_format(headers: Mapping[str, str]) -> str | None:
     """Return the format that the headers name, as the parameter calls it; None where they name none."""
     linked = headers.get("ngsild-attribute-format", "").strip()
     if linked:
@@ -178,7 +281,7 @@ def _said_format(headers: Mapping[str, str]) -> str | None:
 def _shown_format(notification: Notification) -> str:
     if any(entity.shape is Shape.KEY_VALUES for entity in notification.entities):
         return _KEY_VALUES
-    return _LEGACY if notification.version is NgsiVersion.V1 else _NORMALIZED
+    return _LEGACY if notification.version is Version.V1 else _NORMALIZED
 
 
 def _entity_refusal(notification: Notification) -> Refusal:
@@ -203,110 +306,3 @@ def _path_problem(path: str) -> str:
     if path != "/" and not all(1 <= len(level) <= LEVEL_CHARACTERS_MAX for level in levels):
         return f"levels of 1 to {LEVEL_CHARACTERS_MAX} characters"
     return ""
-
-
-KEPT_HEADERS = (
-    "content-type",
-    "fiware-service",
-    "fiware-servicepath",
-    "fiware-correlator",
-    "ngsild-tenant",
-    "ngsiv2-attrsformat",
-    "ngsild-attribute-format",
-    "link",
-)
-"""Headers that say something of a notification and are kept beside it. None of them is a secret."""
-KEPT_CODES = ("not-json", "bad-value")
-"""Refusals of bodies that are kept: they are damaged, or from a broker that nobody expected. What the settings do not
-want, or what holds nothing, is not."""
-RECEIVED = "ngsi.received_ms"
-"""The attribute of an event that says when it arrived, by our clock, where its time is another one: the broker's."""
-_BLANKS = b" \t\r\n"
-_PLACE = InputPlace(None, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One notification as it came; `headers` in lower case, `received_ms` since the epoch."""
-
-    body: bytes
-    headers: Mapping[str, str]
-    url: str
-    host: str | None
-    """Address of who sent it."""
-    received_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """What an arrival holds: events that can be stored, and what goes to the quarantine."""
-
-    events: Sequence[Event]
-    rejected: Sequence[Rejected]
-    refusal: Refusal | None
-    """What to answer when there is nothing to store."""
-
-
-def read_arrival(arrival: Arrival, accepts: Accepts) -> Read:
-    """Return the events of a notification, one an entity; nothing is raised, whatever the bytes are."""
-    found = judge_body(arrival.headers, arrival.body, accepts)
-    if isinstance(found, Refusal):
-        problem = EventProblem(Severity.ERROR, found.code, found.message)
-        return Read((), _kept(arrival, [problem] if found.code in KEPT_CODES else []), found)
-    events: list[Event] = []
-    problems: list[Problem] = []
-    arrived = ArrivedNotification(arrival.body.strip(_BLANKS), found, url=arrival.url)
-    for item in arrived_events(arrived, Context(received_ms=arrival.received_ms)):
-        outcome = item if isinstance(item, Problem) else validate_event(item, _PLACE, b"")
-        if isinstance(outcome, Accepted):
-            events.append(told(outcome.event, arrival))
-        else:
-            problems.append(outcome if isinstance(outcome, EventProblem) else outcome.problem)
-    refusal = None if events else Refusal(400, problems[0].code, problems[0].message)
-    return Read(events, _kept(arrival, problems), refusal)
-
-
-def _kept(arrival: Arrival, problems: Sequence[EventProblem]) -> Sequence[Rejected]:
-    raw = _raw(arrival) if problems else b""
-    return [Rejected(_PLACE, problem, raw) for problem in problems]
-
-
-def told(event: Event, arrival: Arrival) -> Event:
-    """Return an event with what only the receiver knows: who sent it, when it came, and what the content is."""
-    media_type = arrival.headers.get("content-type", "").partition(";")[0].strip().lower()
-    added = {"mime.type": media_type} if media_type else {}
-    if event.event_time != arrival.received_ms:
-        added[RECEIVED] = str(arrival.received_ms)
-    return msgspec.structs.replace(
-        event,
-        source_host=event.source_host or arrival.host,
-        updated_attributes={**event.updated_attributes, **added},
-    )
-
-
-def kept_arrival(raw: bytes, url: str, received_ms: int) -> Arrival | None:
-    """Return the arrival that was kept in the quarantine, None of bytes that are no notification even now.
-
-    Who sent it was not kept.
-    """
-    try:
-        body, headers = split_envelope(raw)
-    except (*NOT_JSON, InvalidInputError):
-        return None
-    return Arrival(body, headers, url, None, received_ms)
-
-
-def _raw(arrival: Arrival) -> bytes:
-    """Return body and headers as one document, or the body alone when it is no JSON object.
-
-    What is none could end the envelope and begin another one.
-    """
-    try:
-        is_object = isinstance(msgspec.json.decode(arrival.body), dict)
-    except NOT_JSON:
-        is_object = False
-    if not is_object:
-        return arrival.body
-    kept = {name: arrival.headers[name] for name in KEPT_HEADERS if name in arrival.headers}
-    head = msgspec.json.encode({"headers": kept, "url": arrival.url})
-    return b"".join((head[:-1], b',"body":', arrival.body, b"}"))

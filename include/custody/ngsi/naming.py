@@ -1,12 +1,11 @@
-"""How names from outside become names of folders, files and tables.
+"""Destinations: the folder, file and table of an entity's data, and the encodings that make names of them.
 
-The old encoding writes `_` for what is no letter, digit, point or minus. The new one keeps everything except `=`, `/`
-and what looks like its own escapes, and joins with `xffff`. Both keep the slashes of a path as levels.
+`place` is one pure function, the same for every backend. The old encoding writes `_` for every character that is no
+letter, digit, point or minus. The new one keeps everything except `=`, `/` and text that looks like its own escapes,
+and joins with `xffff`. Both keep the slashes of a path as levels.
 
 Beyond NGSIToHDFS: HDFS takes no `:` in a name, and no component `.` or `..`, so the new encoding writes `x003a` and
 `x002e`; the old one writes `_` for them. A NUL is `x0000`, which no file system takes.
-
-Where the data of an entity go: namespace, folder, file, table. One pure function, the same for every backend.
 """
 
 from __future__ import annotations
@@ -20,44 +19,6 @@ from custody.errors import InvalidInputError
 from custody.ngsi.parameters import Parameters
 from custody.ngsi.rules import Mapped, Names
 
-_OLD = re.compile(r"[^A-Za-z0-9.\-]")
-_OLD_PATH = re.compile(r"[^A-Za-z0-9.\-/]")
-_LOOKS_ESCAPED = re.compile(r"x(?=[0-9A-Fa-f]{4})")
-_DOTS = re.compile(r"(?:^|(?<=/))(\.{1,2})(?=/|$)")
-_NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
-_NEW = {"=": "xffff", ":": "x003a", "\0": "x0000"}
-CONCATENATOR = "="
-"""Joins id and type before they are encoded; brokers allow none in either."""
-
-
-def encode(name: str, *, is_new: bool) -> str:
-    """Return one component: a service, or a destination."""
-    if not is_new:
-        return _dots(_OLD.sub("_", name), "_")
-    return _dots(_encode_new(name).replace("/", "x002f"), "x002e")
-
-
-def encode_path(path: str, *, is_new: bool) -> str:
-    """Return a path whose slashes stay."""
-    return _dots(_encode_new(path), "x002e") if is_new else _dots(_OLD_PATH.sub("_", path), "_")
-
-
-def encode_table(name: str) -> str:
-    """Return a name for Hive: `_` for what is no letter or digit, lower case."""
-    return _NOT_ALPHANUMERIC.sub("_", name).lower()
-
-
-def _encode_new(text: str) -> str:
-    text = _LOOKS_ESCAPED.sub("xx", text)
-    for character, escape in _NEW.items():
-        text = text.replace(character, escape)
-    return text
-
-
-def _dots(text: str, escape: str) -> str:
-    return _DOTS.sub(lambda found: escape * len(found[1]), text)
-
-
 COMPONENT_BYTES_MAX = 255
 """Of one name on HDFS, in UTF-8."""
 RELATIVE_CHARACTERS_MAX = 255
@@ -68,11 +29,19 @@ _DIGEST_CHARACTERS = 16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PERIODS = {"none": "", "hourly": "_%H%d%m%Y", "daily": "_%d%m%Y", "monthly": "_%m%Y", "yearly": "_%Y"}
 _KINDS = {"json-row": "row", "json-column": "column", "csv-row": "row", "csv-column": "column", "parquet": "parquet"}
+_OLD = re.compile(r"[^A-Za-z0-9.\-]")
+_OLD_PATH = re.compile(r"[^A-Za-z0-9.\-/]")
+_LOOKS_ESCAPED = re.compile(r"x(?=[0-9A-Fa-f]{4})")
+_DOTS = re.compile(r"(?:^|(?<=/))(\.{1,2})(?=/|$)")
+_NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
+_NEW = {"=": "xffff", ":": "x003a", "\0": "x0000"}
+CONCATENATOR = "="
+"""Joins id and type before they are encoded; brokers allow none in either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where one entity's data go."""
+    """The place of one entity's data."""
 
     root: str
     """`/user/<hdfs_username>`, or `/user` with service_as_namespace."""
@@ -107,12 +76,13 @@ class Placed:
 
 
 def place(names: Names, received_ms: int, parameters: Parameters) -> Placed:
-    """Return where the data of an entity go that was received at a time.
+    """Return the destination of an entity that was received at a time.
 
     Raises:
-        InvalidInputError: a name is longer than HDFS or NGSIToHDFS allows, or the path is none.
+        InvalidInputError: a name is longer than HDFS or NGSIToHDFS allows, or the path is not one.
     """
     mapped = parameters.mappings.apply(names)
+    # A grouping rule sees names as they were notified, and wins over the mappings.
     used = parameters.grouping.apply(names) or mapped.names
     raw = used.destination or CONCATENATOR.join(part for part in (used.entity_id, used.entity_type) if part)
     if used.path != "/" and not (used.path.startswith("/") and all(used.path[1:].split("/"))):
@@ -157,6 +127,23 @@ def metadata_file(placed: Placed, attribute: str, type: str, parameters: Paramet
     return f"{above}{name}/{name}.txt"
 
 
+def encode(name: str, *, is_new: bool) -> str:
+    """Return one encoded component: a service, or a destination."""
+    if not is_new:
+        return _dots(_OLD.sub("_", name), "_")
+    return _dots(_encode_new(name).replace("/", "x002f"), "x002e")
+
+
+def encode_path(path: str, *, is_new: bool) -> str:
+    """Return an encoded path; its slashes stay."""
+    return _dots(_encode_new(path), "x002e") if is_new else _dots(_OLD_PATH.sub("_", path), "_")
+
+
+def encode_table(name: str) -> str:
+    """Return a name for Hive: `_` for what is no letter or digit, lower case."""
+    return _NOT_ALPHANUMERIC.sub("_", name).lower()
+
+
 def _period(received_ms: int, periodicity: str) -> str:
     form = _PERIODS[periodicity]
     return (_EPOCH + timedelta(milliseconds=received_ms)).strftime(form) if form else ""
@@ -173,6 +160,7 @@ def _table(parameters: Parameters, folder: str) -> str:
     name = encode_table(f"{user}{folder}_{_KINDS[parameters.format]}")
     if len(name) <= TABLE_BYTES_MAX:
         return name
+    # Long names often begin alike: the digest of the whole keeps them apart.
     digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]
     return f"{name[: TABLE_BYTES_MAX - _DIGEST_CHARACTERS - 1]}_{digest}"
 
@@ -181,8 +169,21 @@ def _check_relative(what: str, path: str) -> None:
     if len(path) > RELATIVE_CHARACTERS_MAX:
         expected = f"expected at most {RELATIVE_CHARACTERS_MAX} characters, got {len(path)}"
         raise InvalidInputError(f"{what} {path[:80]}…: {expected}")
+    # Characters are the limit of NGSIToHDFS, bytes that of HDFS: a name may keep to one and not to the other.
     longest = max(path.split("/"), key=lambda name: len(name.encode()))
     size = len(longest.encode())
     if size > COMPONENT_BYTES_MAX:
         expected = f"expected names of at most {COMPONENT_BYTES_MAX} bytes, got {size}"
         raise InvalidInputError(f"{what} {path[:80]}…: {expected} in {longest[:40]}…")
+
+
+def _encode_new(text: str) -> str:
+    # First, so that it doubles only text that looked like an escape before any was written.
+    text = _LOOKS_ESCAPED.sub("xx", text)
+    for character, escape in _NEW.items():
+        text = text.replace(character, escape)
+    return text
+
+
+def _dots(text: str, escape: str) -> str:
+    return _DOTS.sub(lambda dots: escape * len(dots[1]), text)

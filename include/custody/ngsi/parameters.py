@@ -1,6 +1,6 @@
-"""The parameters of the sink as one frozen value, complete and checked before the first notification.
+"""The parameters of the sink: one frozen value, complete and checked before the first notification.
 
-They come from the settings of a repository, section `ngsi`, or under the names of NGSIToHDFS (`hive.db_type`).
+They come from the section `ngsi` of a repository's settings, or under the names of NGSIToHDFS (`hive.db_type`).
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ SEED_NAMES: dict[str, str] = {
     "Default Service": "default_service",
     "Default Service path": "default_service_path",
 }
-"""The names of NGSIToHDFS that differ from those of the settings."""
+"""The names of NGSIToHDFS that differ from those of the settings, and the settings that they mean."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class InvalidParameter:
     """A parameter that cannot be used: its name as it was given, and what is allowed."""
 
     name: str
@@ -55,7 +55,7 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What the sink runs with; `values` holds every parameter, the rest is what needed reading."""
+    """All parameters of the sink; `values` holds every one, the other fields are derived from them."""
 
     values: NgsiSection = field(repr=False)
     username: str
@@ -88,12 +88,12 @@ class Parameters:
         mappings = (
             _file(folder, "name_mappings_file", section.name_mappings_file) if section.enable_name_mappings else {}
         )
-        made = _started(section, rules, mappings)
-        if isinstance(made, Wrong):
-            raise ConfigurationError(f"ngsi.{made.name}: {made.reason}. See docs/ngsi.md.")
-        for reason in made.grouping.discarded:
+        parameters = _with_rules(section, rules, mappings)
+        if isinstance(parameters, InvalidParameter):
+            raise ConfigurationError(f"ngsi.{parameters.name}: {parameters.reason}. See docs/ngsi.md.")
+        for reason in parameters.grouping.discarded:
             _LOGGER.warning("ngsi.grouping_rules_file: %s; it is discarded", reason)
-        return made
+        return parameters
 
     @classmethod
     def from_names(
@@ -103,16 +103,16 @@ class Parameters:
         grouping_rules: Mapping[str, object] | None = None,
         name_mappings: Mapping[str, object] | None = None,
     ) -> Parameters:
-        """Return the parameters under the names of NGSIToHDFS or of the settings, what is not given by default.
+        """Return the parameters under the names of NGSIToHDFS or of the settings, with defaults for the rest.
 
         Raises:
             ConfigurationError: one is unknown, missing or cannot be used; the message names it and what is allowed.
         """
-        made = read_names(names, grouping_rules=grouping_rules, name_mappings=name_mappings)
-        if isinstance(made, Parameters):
-            return made
-        said = "; ".join(f"{wrong.name}: {wrong.reason}" for wrong in made)
-        raise ConfigurationError(f"invalid configuration: {said}. See docs/ngsi.md.")
+        parameters = read_names(names, grouping_rules=grouping_rules, name_mappings=name_mappings)
+        if isinstance(parameters, Parameters):
+            return parameters
+        problems = "; ".join(f"{wrong.name}: {wrong.reason}" for wrong in parameters)
+        raise ConfigurationError(f"invalid configuration: {problems}. See docs/ngsi.md.")
 
 
 def read_names(
@@ -120,43 +120,49 @@ def read_names(
     *,
     grouping_rules: Mapping[str, object] | None = None,
     name_mappings: Mapping[str, object] | None = None,
-) -> Parameters | tuple[Wrong, ...]:
+) -> Parameters | tuple[InvalidParameter, ...]:
     """Return the parameters, or what is wrong with them."""
-    given = {SEED_NAMES.get(name, name): name for name in names}
+    original_names = {SEED_NAMES.get(name, name): name for name in names}
     try:
         section = NgsiSection.model_validate({SEED_NAMES.get(name, name): value for name, value in names.items()})
     except ValidationError as error:
-        return tuple(_wrong(item["loc"], item["msg"], item.get("input"), given) for item in error.errors())
-    made = _started(section, grouping_rules or {}, name_mappings or {})
-    return made if isinstance(made, Parameters) else (made,)
+        return tuple(_invalid(item["loc"], item["msg"], item.get("input"), original_names) for item in error.errors())
+    parameters = _with_rules(section, grouping_rules or {}, name_mappings or {})
+    return parameters if isinstance(parameters, Parameters) else (parameters,)
 
 
-def _wrong(place: tuple[int | str, ...], message: str, value: object, given: Mapping[str, str]) -> Wrong:
+def _invalid(
+    place: tuple[int | str, ...], message: str, value: object, original_names: Mapping[str, str]
+) -> InvalidParameter:
     message = message.removeprefix("Value error, ")
     if not place:  # a rule about several parameters; its message begins with the one to change
         name, _, reason = message.partition(": ")
-        return Wrong(given.get(name, name), reason)
+        return InvalidParameter(original_names.get(name, name), reason)
     name = str(place[0])
     if name not in NgsiSection.model_fields:
-        return Wrong(given.get(name, name), f"unknown; expected one of {', '.join(sorted(NgsiSection.model_fields))}")
-    return Wrong(given.get(name, name), f"{message}, got {_shown(name, value)}")
+        return InvalidParameter(
+            original_names.get(name, name), f"unknown; expected one of {', '.join(sorted(NgsiSection.model_fields))}"
+        )
+    return InvalidParameter(original_names.get(name, name), f"{message}, got {_shown(name, value)}")
 
 
 def _shown(name: str, value: object) -> str:
     return "a value that is not shown" if is_secret(name) else repr(value)
 
 
-def _started(section: NgsiSection, rules: Mapping[str, object], mappings: Mapping[str, object]) -> Parameters | Wrong:
+def _with_rules(
+    section: NgsiSection, rules: Mapping[str, object], mappings: Mapping[str, object]
+) -> Parameters | InvalidParameter:
     if section.hdfs_username is None:
-        return Wrong("hdfs_username", "expected the user whose folder on HDFS is written to, got none")
+        return InvalidParameter("hdfs_username", "expected the user whose folder on HDFS is written to, got none")
     try:
         grouping = GroupingRules.read(rules if section.enable_grouping else {})
     except ValueError as error:
-        return Wrong("grouping_rules", str(error))
+        return InvalidParameter("grouping_rules", str(error))
     try:
         names = NameMappings.read(mappings if section.enable_name_mappings else {})
     except ValueError as error:
-        return Wrong("name_mappings", str(error))
+        return InvalidParameter("name_mappings", str(error))
     return Parameters(section, section.hdfs_username, grouping, names)
 
 

@@ -58,6 +58,7 @@ def arrow_table(records: Iterable[Record], parameters: Parameters) -> pa.Table:
 def file_bytes(rows: pa.Table) -> bytes:
     """Return a Parquet file; the same rows are the same bytes."""
     sink = pa.BufferOutputStream()
+    # Page checksums are off by default, and without them a flipped bit is read as data.
     pq.write_table(rows, sink, compression="zstd", write_page_checksum=True)
     return bytes(sink.getvalue())
 

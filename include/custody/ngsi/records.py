@@ -1,4 +1,4 @@
-"""A notification taken apart: one record for each entity that leaves a trace in the files."""
+"""Records: what a notification adds to the files, one record for each entity with attributes, with its destination."""
 
 from __future__ import annotations
 
@@ -109,8 +109,10 @@ def records(
 def _attributes(entity: Entity, *, keep_alteration: bool) -> tuple[Attribute, ...]:
     if keep_alteration:
         return entity.attributes
-    said = [attribute for attribute in entity.attributes if attribute.name == _ALTERATION]
-    if any(attribute.value.plain == _DELETED for attribute in said):
+    # The broker adds it where the subscription asks for it: it says what happened to the entity and is none of its
+    # data.
+    alterations = [attribute for attribute in entity.attributes if attribute.name == _ALTERATION]
+    if any(attribute.value.plain == _DELETED for attribute in alterations):
         return ()
     return tuple(attribute for attribute in entity.attributes if attribute.name != _ALTERATION)
 

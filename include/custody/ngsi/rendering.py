@@ -64,6 +64,7 @@ def file_additions(
         rendered = render(records, parameters, known)
         files = {path: file_text(lines).encode() for path, lines in rendered.files.items()}
         return FileAdditions(files, rendered.columns, rendered.unplaced, rendered.sources)
+    # A Parquet file cannot be appended to: each batch makes new ones.
     numbers_of: dict[str, list[int]] = {}
     for number, record in enumerate(records):
         path = f"{record.placed.destination.location}/dt={parquet.day(record)}/{part}.parquet"
@@ -108,6 +109,7 @@ def render(records: Iterable[Record], parameters: Parameters, known: ColumnsByLo
             rows = _json_column(record, parameters) if is_column else _json_row(record, parameters)
             rendered.add(path, rows, number)
         else:
+            # Before any line is added: a record whose metadata have no file must leave none.
             try:
                 metadata = _metadata_files(record, parameters)
             except InvalidInputError as error:

@@ -163,24 +163,24 @@ class NameMappings:
     def apply(self, names: Names) -> Mapped:
         """Return the names of an entity after mapping; service, path and id take back-references such as $1."""
         for service in self.services:
-            if found := service.service.fullmatch(names.service):
-                names = replace(names, service=_expand(service.new_service, found))
+            if match := service.service.fullmatch(names.service):
+                names = replace(names, service=_expand(service.new_service, match))
                 return _map_path(service, names)
         return Mapped(names)
 
 
 def _map_path(service: _ServiceMapping, names: Names) -> Mapped:
     for path in service.paths:
-        if found := path.path.fullmatch(names.path):
-            return _map_entity(path, replace(names, path=_expand(path.new_path, found)))
+        if match := path.path.fullmatch(names.path):
+            return _map_entity(path, replace(names, path=_expand(path.new_path, match)))
     return Mapped(names)
 
 
 def _map_entity(path: _PathMapping, names: Names) -> Mapped:
     for entity in path.entities:
-        found = entity.id.fullmatch(names.entity_id)
-        if found and entity.type.fullmatch(names.entity_type):
-            new_id, new_type = _expand(entity.new_id, found), entity.new_type or names.entity_type
+        match = entity.id.fullmatch(names.entity_id)
+        if match and entity.type.fullmatch(names.entity_type):
+            new_id, new_type = _expand(entity.new_id, match), entity.new_type or names.entity_type
             return Mapped(replace(names, entity_id=new_id, entity_type=new_type), entity.attributes)
     return Mapped(names)
 
@@ -225,12 +225,12 @@ def _new(item: _Object, key: str) -> str | None:
     return value or None
 
 
-def _expand(new: str | None, found: re.Match[str]) -> str:
+def _expand(new: str | None, match: re.Match[str]) -> str:
     """Return the new name with its back-references; one that names no group stays as it is."""
     if new is None:
-        return found.string
+        return match.string
     return _BACK_REFERENCE.sub(
-        lambda mark: (found[int(mark[1])] or "") if int(mark[1]) <= found.re.groups else mark[0], new
+        lambda mark: (match[int(mark[1])] or "") if int(mark[1]) <= match.re.groups else mark[0], new
     )
 
 

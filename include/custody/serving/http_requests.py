@@ -1,8 +1,6 @@
-"""Reading the body of a request: of bounded length, in bounded time.
+"""Checks that every server makes before it answers: a token, a head with one meaning, a body of bounded size and time.
 
-Heads of requests that mean two things: a header twice of which one counts, a length beside chunks.
-
-Who may post: a token out of a file that its owner alone can read. Compared in constant time.
+The rules are the same for all services of custody, so that a proxy in front of them needs one configuration.
 """
 
 from __future__ import annotations
@@ -18,65 +16,14 @@ from fastapi import Request
 
 from custody.errors import ConfigurationError
 
-
-class BodyRefusedError(Exception):
-    """A body that is not read to its end: `status` is the answer's, `code` its name for machines."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-
-
-async def bounded_body(request: Request, bytes_max: int, seconds: float) -> bytes:
-    """Return the body of a request.
-
-    Raises:
-        BodyRefusedError: it is longer, or takes longer.
-        ClientDisconnect: the client went away.
-    """
-    too_large = BodyRefusedError(413, "too-large", f"expected a body of at most {bytes_max} bytes")
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared[:20]) > bytes_max:
-        raise too_large
-    held = bytearray()
-    try:
-        async with asyncio.timeout(seconds):
-            async for chunk in request.stream():
-                held += chunk
-                if len(held) > bytes_max:
-                    raise too_large
-    except TimeoutError:
-        raise BodyRefusedError(408, "slow", f"the body took more than {seconds:g} s") from None
-    return bytes(held)
-
-
-SINGLE = frozenset({"authorization", "content-length", "content-type", "host", "transfer-encoding", "x-auth-token"})
-"""Headers of every service of custody that come once."""
-
-
-def ambiguous(headers: Iterable[tuple[bytes, bytes]], single: frozenset[str] = SINGLE) -> str | None:
-    """Return what is wrong with headers as they came, names in lower case; None where they say one thing.
-
-    Two of one name are refused also where they are equal: a proxy before this may have looked at one of them.
-    """
-    seen: set[str] = set()
-    for raw, _ in headers:
-        name = raw.decode("latin-1")
-        if name in single and name in seen:
-            return f"{name}: expected it once, got it twice"
-        seen.add(name)
-    if {"content-length", "transfer-encoding"} <= seen:
-        return "expected content-length or transfer-encoding, got both"
-    return None
-
-
 CHARACTERS_MIN = 16
+SINGLE = frozenset({"authorization", "content-length", "content-type", "host", "transfer-encoding", "x-auth-token"})
+"""Headers that may come only once, in every service of custody."""
 _BEARER = "bearer "
 
 
 class Tokens:
-    """The tokens of which one has to come with a request; kept as digests."""
+    """The tokens of which a request has to bring one; they are kept as digests."""
 
     def __init__(self, tokens: list[str]) -> None:
         self._digests = [_digest(token) for token in tokens]
@@ -102,14 +49,63 @@ class Tokens:
     def admit(self, headers: Mapping[str, str]) -> bool:
         """Whether the headers, names in lower case, bring one of the tokens."""
         authorization = headers.get("authorization", "")
-        given = headers.get("x-auth-token", "")
+        token = headers.get("x-auth-token", "")
         if authorization.lower().startswith(_BEARER):
-            given = authorization[len(_BEARER) :].strip()
-        found = _digest(given)
+            token = authorization[len(_BEARER) :].strip()
+        digest = _digest(token)
         is_known = False
-        for digest in self._digests:  # all of them, so that the time says nothing
-            is_known |= hmac.compare_digest(digest, found)
+        for known in self._digests:  # every one, in constant time: the time must not tell which one came close
+            is_known |= hmac.compare_digest(known, digest)
         return is_known
+
+
+def ambiguous(headers: Iterable[tuple[bytes, bytes]], single: frozenset[str] = SINGLE) -> str | None:
+    """Return why headers, names in lower case, could be read in two ways; None where they have one meaning.
+
+    Two of one name are refused even where they are equal: a proxy before this server may have looked at one of them.
+    """
+    seen: set[str] = set()
+    for raw, _ in headers:
+        name = raw.decode("latin-1")
+        if name in single and name in seen:
+            return f"{name}: expected it once, got it twice"
+        seen.add(name)
+    if {"content-length", "transfer-encoding"} <= seen:
+        return "expected content-length or transfer-encoding, got both"
+    return None
+
+
+class BodyRefusedError(Exception):
+    """A body that is not read to its end: `status` is the answer's, `code` its name for machines."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+async def bounded_body(request: Request, bytes_max: int, seconds: float) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        BodyRefusedError: it is longer, or takes longer.
+        ClientDisconnect: the client went away.
+    """
+    too_large = BodyRefusedError(413, "too-large", f"expected a body of at most {bytes_max} bytes")
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared[:20]) > bytes_max:
+        raise too_large
+    # Counted as it comes: a body in chunks declares no length, and a declared one may be wrong.
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > bytes_max:
+                    raise too_large
+    except TimeoutError:
+        raise BodyRefusedError(408, "slow", f"the body took more than {seconds:g} s") from None
+    return bytes(body)
 
 
 def _digest(token: str) -> bytes:

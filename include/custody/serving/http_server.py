@@ -1,12 +1,10 @@
-"""The connections of a server: how many there may be, how long a head may take, and how long it may be.
+"""An HTTP server of its own: one process with one event loop, its connections bounded, ended well by SIGTERM.
 
-A connection without a request under way costs whoever holds it nothing, so it is what gives way: where all places are
-taken, that one is closed which has waited longest, of the address that holds most. So nobody keeps others out with
-connections that say nothing, and who is answered is not cut off.
+Beyond this machine it serves only clients that prove who they are, by a token or a certificate (`checked_tokens`).
 
-Serving an application on its own: a process with one event loop, which ends well on SIGTERM.
-
-Beyond this machine it is served only to who is known: by a token, or by a client certificate.
+Connections (`ConnectionSlots`): how many there may be, how long a head may take, and how long it may be. A connection
+without a request under way has nothing to lose, so it gives way: where all slots are taken, the one is closed that has
+waited longest, of the address that holds most. So silent connections keep nobody out, and no answer is cut off.
 """
 
 from __future__ import annotations
@@ -39,169 +37,15 @@ from custody.serving.http_requests import Tokens
 
 _HEAD_END = re.compile(rb"\n\r?\n")
 _STALLED_SECONDS = 30.0
-"""How long a client may take nothing of what it is sent."""
+"""How long a client may leave its answer unread."""
 _RETRY_SECONDS = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Of one server: numbers of connections, seconds, bytes."""
-
-    connections: int
-    connections_per_address: int
-    head_seconds: float
-    head_bytes: int
-
-
-@dataclass(slots=True)
-class Places:
-    """Who is connected, in the order in which they came or ended their last request."""
-
-    limits: Limits
-    taken: dict[BoundedProtocol, None] = field(default_factory=dict)
-    by_address: Counter[str] = field(default_factory=Counter)
-
-    def take(self, newcomer: BoundedProtocol) -> bool:
-        """Make room for a connection; return whether there is some, perhaps after another one was closed."""
-        address = newcomer.address
-        if self.by_address[address] >= self.limits.connections_per_address and not self._close_idle(address):
-            return False
-        if len(self.taken) >= self.limits.connections and not self._close_idle(None):
-            return False
-        self.taken[newcomer] = None
-        self.by_address[address] += 1
-        return True
-
-    def touch(self, protocol: BoundedProtocol) -> None:
-        """Note that a connection ended a request: it is the last one now to give way."""
-        if protocol in self.taken:
-            del self.taken[protocol]
-            self.taken[protocol] = None
-
-    def give_back(self, protocol: BoundedProtocol) -> None:
-        """Forget a connection that ended; a second call does nothing."""
-        if protocol in self.taken:
-            del self.taken[protocol]
-            self.by_address[protocol.address] -= 1
-            if not self.by_address[protocol.address]:
-                del self.by_address[protocol.address]
-
-    def _close_idle(self, address: str | None) -> bool:
-        """Close the connection that waited longest, of an address or of that which holds most; False if none waits."""
-        idle = [protocol for protocol in self.taken if protocol.is_idle and address in (None, protocol.address)]
-        if not idle:
-            return False
-        most = max(self.by_address[protocol.address] for protocol in idle)
-        chosen = next(protocol for protocol in idle if self.by_address[protocol.address] == most)
-        self.give_back(chosen)
-        chosen.transport.abort()
-        return True
-
-
-class BoundedProtocol(H11Protocol):
-    """A connection of uvicorn's whose head has a time and a length, and whose answer has to be taken."""
-
-    def __init__(self, places: Places, **given: Any) -> None:  # noqa: ANN401 - what uvicorn gives its protocols
-        super().__init__(**given)
-        self._places = places
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._write_timer: asyncio.TimerHandle | None = None
-        self.address = ""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is under way: a head is waited for, or has not come whole."""
-        return self.cycle is None or self.cycle.response_complete
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a place, or say that there is none."""
-        super().connection_made(transport)
-        self.address = self.client[0] if self.client else ""
-        if self._places.take(self):
-            self._watch_head()
-        else:
-            self._refuse(503, "too many connections", f"retry-after: {_RETRY_SECONDS}\r\n")
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place back."""
-        self._places.give_back(self)
-        for timer in (self._head_timer, self._write_timer):
-            if timer is not None:
-                timer.cancel()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes; the first ones of a head let its time begin, the others do not prolong it."""
-        if self.transport.is_closing():
-            return
-        super().data_received(data)
-        self._watch_head()
-
-    def handle_events(self) -> None:
-        """Take what has come, unless a head of it is too long; it need not have come in pieces for that."""
-        if self.conn.their_state is h11.IDLE:
-            held = self.conn.trailing_data[0]
-            most = self._places.limits.head_bytes
-            found = _HEAD_END.search(held, 0, most + 2) if len(held) > most else None
-            if len(held) > most and (found is None or found.end() > most):
-                self._refuse(431, f"expected a head of at most {most} bytes (header_bytes_max)")
-                return
-        super().handle_events()
-        if not self.is_idle and self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def on_response_complete(self) -> None:
-        """Go on with the next request; what has come of its head already is watched."""
-        self._places.touch(self)
-        super().on_response_complete()
-        if self.conn.trailing_data[0]:
-            self._watch_head()
-
-    def pause_writing(self) -> None:
-        """Wait for a client that takes nothing, but not for ever."""
-        super().pause_writing()
-        self._write_timer = self.loop.call_later(_STALLED_SECONDS, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """Go on: the client takes again."""
-        super().resume_writing()
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
-
-    def _watch_head(self) -> None:
-        if self.is_idle and self._head_timer is None and not self.transport.is_closing():
-            self._head_timer = self.loop.call_later(self._places.limits.head_seconds, self._head_is_late)
-
-    def _head_is_late(self) -> None:
-        self._head_timer = None
-        if self.is_idle and not self.transport.is_closing():
-            seconds = self._places.limits.head_seconds
-            # Who has said nothing is told nothing.
-            if self.conn.trailing_data[0]:
-                self._refuse(408, f"the head took more than {seconds:g} s (head_seconds)")
-            else:
-                self.transport.close()
-
-    def _refuse(self, status: int, reason: str, headers: str = "") -> None:
-        """Answer what is no request yet, and close."""
-        body = reason.encode("ascii")
-        head = (
-            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
-            f"content-length: {len(body)}\r\n{headers}connection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode("ascii") + body)
-        self.transport.close()
-
-
-_LOGGER = logging.getLogger(__name__)
 _OTHER_FILES = 256
-"""Files that a server has open besides its connections, or may have."""
+"""Files that a server may have open besides its connections."""
+_LOGGER = logging.getLogger(__name__)
 
 
 def checked_tokens(root: Path, section: str, options: ListenerSection) -> Tokens | None:
-    """Return the tokens that a section of the settings names, None for none, once it is sure that strangers stay out.
+    """Return the tokens that a section of the settings names, None for none, after a check that strangers stay out.
 
     Args:
         root: the repository's folder.
@@ -209,10 +53,10 @@ def checked_tokens(root: Path, section: str, options: ListenerSection) -> Tokens
         options: the section.
 
     Raises:
-        ConfigurationError: the service would be open to other machines, or a file does not fit.
+        ConfigurationError: the service would be open to other machines, or a file is missing or unfit.
     """
     certificate, key, authority = (
-        None if path is None else _found(root, f"{section}.{name}", path)
+        None if path is None else _existing(root, f"{section}.{name}", path)
         for name, path in (
             ("tls_certificate", options.tls_certificate),
             ("tls_key", options.tls_key),
@@ -255,16 +99,16 @@ def serve(
     """Serve until SIGTERM or SIGINT; requests that have begun are answered before it returns.
 
     Args:
-        app: what answers.
+        app: answers the requests.
         root: the repository's folder.
         options: how to listen.
-        path: what follows the address in the URL that `on_started` is told.
+        path: follows the address in the URL that `on_started` gets.
         on_started: called when requests are taken.
 
     Raises:
         StorageError: the address cannot be listened on.
     """
-    places = Places(
+    slots = ConnectionSlots(
         Limits(
             connections=_allowed(options.connections_max),
             connections_per_address=options.connections_per_address_max,
@@ -277,7 +121,7 @@ def serve(
         host=options.host,
         port=options.port,
         # uvicorn calls it with keywords, as it would its own protocols.
-        http=partial(BoundedProtocol, places),  # type: ignore[arg-type]
+        http=partial(BoundedProtocol, slots),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
@@ -300,27 +144,165 @@ def serve(
         _Server(config, lambda: on_started(url)).run(sockets=[listener])
 
 
-def _allowed(connections: int) -> int:
-    """Return how many of some connections this process may have open; it asks the system for all of them."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + _OTHER_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return connections
-    allowed = max(soft - _OTHER_FILES, soft // 2, 1)
-    _LOGGER.warning("connections_max %d: the system allows %d open files, so %d are taken", connections, soft, allowed)
-    return allowed
-
-
 def file_of(root: Path, path: Path | None) -> str | None:
-    """Return where a file of the settings is, None for none."""
+    """Return the path of a file of the settings, None for none."""
     return None if path is None else str(root / path)
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one server: connections, seconds, bytes."""
+
+    connections: int
+    connections_per_address: int
+    head_seconds: float
+    head_bytes: int
+
+
+@dataclass(slots=True)
+class ConnectionSlots:
+    """The open connections, in the order in which they came or ended their last request."""
+
+    limits: Limits
+    taken: dict[BoundedProtocol, None] = field(default_factory=dict)
+    by_address: Counter[str] = field(default_factory=Counter)
+
+    def take(self, newcomer: BoundedProtocol) -> bool:
+        """Take a slot for a connection, perhaps by closing another one; return whether there was one."""
+        address = newcomer.address
+        if self.by_address[address] >= self.limits.connections_per_address and not self._close_idle(address):
+            return False
+        if len(self.taken) >= self.limits.connections and not self._close_idle(None):
+            return False
+        self.taken[newcomer] = None
+        self.by_address[address] += 1
+        return True
+
+    def touch(self, protocol: BoundedProtocol) -> None:
+        """Note that a connection ended a request: it is now the last one to give way."""
+        if protocol in self.taken:
+            del self.taken[protocol]
+            self.taken[protocol] = None
+
+    def give_back(self, protocol: BoundedProtocol) -> None:
+        """Free the slot of a connection that ended; a second call does nothing."""
+        if protocol in self.taken:
+            del self.taken[protocol]
+            self.by_address[protocol.address] -= 1
+            if not self.by_address[protocol.address]:
+                del self.by_address[protocol.address]
+
+    def _close_idle(self, address: str | None) -> bool:
+        """Close the connection that waited longest, of an address or of the one with most; False if none waits."""
+        idle = [protocol for protocol in self.taken if protocol.is_idle and address in (None, protocol.address)]
+        if not idle:
+            return False
+        most = max(self.by_address[protocol.address] for protocol in idle)
+        chosen = next(protocol for protocol in idle if self.by_address[protocol.address] == most)
+        self.give_back(chosen)
+        chosen.transport.abort()
+        return True
+
+
+class BoundedProtocol(H11Protocol):
+    """A connection of uvicorn's with bounds: the time and the length of a head, and the time to take an answer."""
+
+    def __init__(self, slots: ConnectionSlots, **options: Any) -> None:  # noqa: ANN401 - what uvicorn gives its protocols
+        super().__init__(**options)
+        self._slots = slots
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self.address = ""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way: the connection waits for a head, or for the rest of one."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a slot, or refuse the connection."""
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        if self._slots.take(self):
+            self._watch_head()
+        else:
+            self._refuse(503, "too many connections", f"retry-after: {_RETRY_SECONDS}\r\n")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free the slot."""
+        self._slots.give_back(self)
+        for timer in (self._head_timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; the time of a head begins with its first ones, and later ones do not prolong it."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        self._watch_head()
+
+    def handle_events(self) -> None:
+        """Handle what has come, unless it has a head that is too long, whether that came in one piece or in several."""
+        if self.conn.their_state is h11.IDLE:
+            data = self.conn.trailing_data[0]
+            limit = self._slots.limits.head_bytes
+            end = _HEAD_END.search(data, 0, limit + 2) if len(data) > limit else None
+            if len(data) > limit and (end is None or end.end() > limit):
+                self._refuse(431, f"expected a head of at most {limit} bytes (header_bytes_max)")
+                return
+        super().handle_events()
+        if not self.is_idle and self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request; if a part of its head has come already, its time begins."""
+        self._slots.touch(self)
+        super().on_response_complete()
+        if self.conn.trailing_data[0]:
+            self._watch_head()
+
+    def pause_writing(self) -> None:
+        """Wait for a client that reads nothing, but not for ever."""
+        super().pause_writing()
+        self._write_timer = self.loop.call_later(_STALLED_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on: the client reads again."""
+        super().resume_writing()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _watch_head(self) -> None:
+        if self.is_idle and self._head_timer is None and not self.transport.is_closing():
+            self._head_timer = self.loop.call_later(self._slots.limits.head_seconds, self._head_is_late)
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if self.is_idle and not self.transport.is_closing():
+            seconds = self._slots.limits.head_seconds
+            # A client that sent nothing gets no answer: it may be a connection that was opened in advance.
+            if self.conn.trailing_data[0]:
+                self._refuse(408, f"the head took more than {seconds:g} s (head_seconds)")
+            else:
+                self.transport.close()
+
+    def _refuse(self, status: int, reason: str, headers: str = "") -> None:
+        """Answer before there is a whole request, and close."""
+        body = reason.encode("ascii")
+        head = (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+            f"content-length: {len(body)}\r\n{headers}connection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode("ascii") + body)
+        self.transport.close()
+
+
 class _Server(uvicorn.Server):
-    """Tells when requests are taken."""
+    """A server of uvicorn's that calls back when it takes requests."""
 
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -333,7 +315,10 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def _signals_end_the_server() -> Iterator[None]:
-    """Let signals end the server alone: it raises them once more when it has ended, and the caller is yet to close."""
+    """Let signals end the server only.
+
+    uvicorn raises them once more when it has ended, and the caller still has to close what it holds.
+    """
     former = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -354,8 +339,22 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _found(root: Path, name: str, path: Path) -> Path:
-    found = root / path
-    if not found.is_file():
-        raise ConfigurationError(f"{name}: expected a file, found none at {found}.")
-    return found
+def _existing(root: Path, name: str, path: Path) -> Path:
+    file = root / path
+    if not file.is_file():
+        raise ConfigurationError(f"{name}: expected a file, found none at {file}.")
+    return file
+
+
+def _allowed(connections: int) -> int:
+    """Return how many connections this process may have open; it raises its limit of open files as far as allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = connections + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < files:
+        soft = files if hard == resource.RLIM_INFINITY else min(files, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= files:
+        return connections
+    allowed = max(soft - _OTHER_FILES, soft // 2, 1)
+    _LOGGER.warning("connections_max %d: the system allows %d open files, so %d are taken", connections, soft, allowed)
+    return allowed

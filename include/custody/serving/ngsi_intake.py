@@ -1,7 +1,7 @@
-"""The intake of the NGSI receiver: notifications become acknowledged events, many with one sync.
+"""The intake of the receiver: one thread stores all notifications that wait, in one append.
 
-Coroutines hand notifications to a group-commit queue, whose thread stores them in batches. Contents are stored before
-the events that speak of them.
+While it syncs, the next notifications queue, so the more come at once, the fewer syncs each of them costs. Contents are
+stored before the events that refer to them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class ContentAppender(Protocol):
-    """What events with contents are appended to: a writer with a name."""
+    """A writer with a name, for events with contents."""
 
     @property
     def name(self) -> str:

@@ -1,11 +1,9 @@
-"""The receiver: an HTTP application that takes notifications and answers 200 once they are on disk.
+"""The receiver of NGSI notifications: an HTTP application that answers 200 once a notification is on disk.
 
-It can be served on its own (`custody.serving.ngsi_receiver`) or mounted in another application, which then closes the
-intake.
-Each notification becomes RECEIVE events, one an entity, whose content is the body as it came. What cannot be read is
-answered with a status that says why, and kept in the quarantine.
+Each notification becomes RECEIVE events, one for each entity, whose content is the body as it came. A notification that
+cannot be read is answered with a status that says why, and kept in the quarantine.
 
-Serving the receiver on its own, as the section `receiver` of the settings says (`custody.serving`).
+The application is served on its own (`custody.serving.serve`), or mounted in another one, which then closes the intake.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -25,7 +22,6 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from custody import serving
 from custody.capture import Format, Rejected
 from custody.clock import Clock
 from custody.config import Settings
@@ -33,8 +29,7 @@ from custody.config.ngsi import CORRELATOR_CHARACTERS_MAX, HEALTH_TARGET
 from custody.errors import BackpressureError, ClosedError, CustodyError, StorageError
 from custody.ngsi.http_notification import Accepts, Arrival, Read, Refusal, judge_head, read_arrival
 from custody.quarantine import Quarantine
-from custody.serving import Tokens, is_loopback
-from custody.serving.http_requests import SINGLE, BodyRefusedError, ambiguous, bounded_body
+from custody.serving.http_requests import SINGLE, BodyRefusedError, Tokens, ambiguous, bounded_body
 from custody.serving.ngsi_intake import Intake
 
 RETRY_SECONDS = 5
@@ -45,14 +40,14 @@ _SINGLE = SINGLE | {
     *("ngsild-tenant", "ngsiv2-attrsformat", "ngsild-attribute-format"),
 }
 _AT_ONCE_BYTES = 2048
-"""A larger body is taken apart in a thread. To change threads costs about as much as a body of this length."""
+"""A longer body is parsed in a thread. To change threads costs about as much as a body of this length."""
 _HOST_CHARACTERS_MAX = 300
 """Of a name and a port; the URL stands in each event of a notification."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class _RefusedError(Exception):
-    """A request that is answered with something else than 200."""
+    """A request whose answer is not 200."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -60,14 +55,14 @@ class _RefusedError(Exception):
 
 
 class Receiver:
-    """Takes the requests of one application: an endpoint that judges method and target by itself.
+    """The endpoint of one application; it checks method and target itself.
 
     Args:
-        settings: those of the repository; the sections `receiver` and `ngsi` count.
-        intake: stores what was accepted.
-        quarantine: keeps what was not.
-        clock: tells when a notification came.
-        tokens: of which one has to come with a request; None asks for none.
+        settings: of the repository; the sections `receiver` and `ngsi` apply.
+        intake: stores accepted notifications.
+        quarantine: keeps those that were refused.
+        clock: gives the time of arrival.
+        tokens: a request has to bring one of them; None asks for none.
     """
 
     def __init__(
@@ -91,9 +86,9 @@ class Receiver:
 
     async def notify(self, request: Request) -> Response:
         """Take one notification."""
-        begun = time.monotonic()
-        given = request.headers.get("fiware-correlator") or ""
-        correlator = given if 0 < len(given) <= CORRELATOR_CHARACTERS_MAX else str(uuid.uuid4())
+        started = time.monotonic()
+        header = request.headers.get("fiware-correlator") or ""
+        correlator = header if 0 < len(header) <= CORRELATOR_CHARACTERS_MAX else str(uuid.uuid4())
         self._busy += 1
         try:
             code, response = "stored", _json(200, await self._answer(request, correlator))
@@ -104,16 +99,16 @@ class Receiver:
         self.answers[code] += 1
         response.headers["Fiware-Correlator"] = correlator
         host = request.client.host if request.client else "-"
-        milliseconds = (time.monotonic() - begun) * 1000
-        # Neither the query nor a header: both may hold secrets. What comes from outside is quoted.
-        told = (request.method[:20], ascii(_target(request))[1:-1][:100], response.status_code, code, milliseconds)
-        _ACCESS.info("%s %s %s %d %s %.1f ms %s", host, *told, ascii(correlator)[:100])
+        milliseconds = (time.monotonic() - started) * 1000
+        # Neither the query nor a header: both may hold secrets. Text from outside is quoted.
+        fields = (request.method[:20], ascii(_target(request))[1:-1][:100], response.status_code, code, milliseconds)
+        _ACCESS.info("%s %s %s %d %s %.1f ms %s", host, *fields, ascii(correlator)[:100])
         return response
 
     async def health(self, _: Request) -> Response:
-        """Say whether notifications are stored, and how many were."""
+        """Report whether notifications are stored, and how many were."""
         problem = self._intake.problem
-        told = {
+        document = {
             "status": "ok" if problem is None else "failing",
             "writer": self._intake.writer,
             "waiting": self._intake.waiting,
@@ -121,7 +116,7 @@ class Receiver:
             "batches": self._intake.batches,
             "answers": dict(sorted(self.answers.items())),
         }
-        return _json(200 if problem is None else 503, told)
+        return _json(200 if problem is None else 503, document)
 
     async def _answer(self, request: Request, correlator: str) -> dict[str, object]:
         headers = {name.lower(): value for name, value in request.headers.items()}
@@ -129,8 +124,8 @@ class Receiver:
         body = await self._body(request)
         host = request.client.host if request.client else None
         url = str(request.url.replace(query="", fragment="", username=None, password=None))
-        told = {**headers, "fiware-correlator": correlator}
-        read = await self._read(Arrival(body, told, url, host, self._clock.now_ms()))
+        headers["fiware-correlator"] = correlator
+        read = await self._read(Arrival(body, headers, url, host, self._clock.now_ms()))
         for item in read.rejected:
             await self._keep(item, url)
         if read.refusal is not None:
@@ -147,10 +142,10 @@ class Receiver:
         }
 
     async def _read(self, arrival: Arrival) -> Read:
-        """Take a notification apart; a large one beside the loop, one after the other, so that others are answered."""
+        """Parse a notification; large ones in a thread and one after the other, so that the loop goes on answering."""
         if len(arrival.body) <= _AT_ONCE_BYTES:
             return read_arrival(arrival, self._accepts)
-        # What waits here is bounded as all that waits, by `requests_max`.
+        # The number of those that wait here is bounded, like all that wait, by `requests_max`.
         async with self._reading:
             return await asyncio.to_thread(read_arrival, arrival, self._accepts)
 
@@ -181,7 +176,7 @@ class Receiver:
             raise _RefusedError(Refusal(400, "broken-off", "the body broke off")) from None
 
     async def _keep(self, item: Rejected, url: str) -> None:
-        """Put what cannot be read into the quarantine; one at a time, so that bad input holds nobody up."""
+        """Put something unreadable into the quarantine; one at a time, so that bad input cannot take all threads."""
         async with self._keeping:
             try:
                 await asyncio.to_thread(
@@ -201,8 +196,8 @@ class Receiver:
                 raise _not_stored(error) from error
 
 
-def create_app(receiver: Receiver) -> FastAPI:
-    """Return the application: `/health` says how it goes, the receiver judges all other requests."""
+def receiver_app(receiver: Receiver) -> FastAPI:
+    """Return the application: `/health` reports the state, the receiver checks all other requests."""
     app = FastAPI(title="custody NGSI receiver", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_route(HEALTH_TARGET, receiver.health, methods=["GET"])
     app.router.routes.append(Route("/{target:path}", receiver))
@@ -221,12 +216,12 @@ def create_app(receiver: Receiver) -> FastAPI:
 
 
 def _target(request: Request) -> str:
-    """Return the path that was asked for, below the one that the application is mounted at."""
+    """Return the path of a request, below the one that the application is mounted at."""
     return f"/{request.path_params['target']}"
 
 
 def _not_stored(error: CustodyError) -> _RefusedError:
-    """Return what to answer when nothing, or nobody knows what, was stored: the broker may send it again."""
+    """Return the answer where nothing was stored, or it is unknown whether it was: the broker may send it again."""
     if isinstance(error, BackpressureError):
         return _RefusedError(Refusal(503, "backpressure", str(error), _retry(RETRY_SECONDS)))
     if isinstance(error, ClosedError):
@@ -253,24 +248,3 @@ def _refusal(refusal: Refusal) -> Response:
 
 def _json(status: int, document: object) -> Response:
     return Response(msgspec.json.encode(document), status, media_type="application/json")
-
-
-__all__ = ["checked_tokens", "is_loopback", "serve"]
-
-
-def checked_tokens(settings: Settings) -> Tokens | None:
-    """Return the tokens that the settings name, None for none, once it is sure that strangers are kept out.
-
-    Raises:
-        ConfigurationError: the receiver would be open to other machines, or a file does not fit.
-    """
-    return serving.checked_tokens(settings.root, "receiver", settings.receiver)
-
-
-def serve(app: FastAPI, settings: Settings, on_started: Callable[[str], None] = lambda url: None) -> None:
-    """Serve until SIGTERM or SIGINT; requests that have begun are answered before it returns.
-
-    Raises:
-        StorageError: the address cannot be listened on.
-    """
-    serving.serve(app, settings.root, settings.receiver, settings.ngsi.notification_target, on_started)

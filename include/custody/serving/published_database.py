@@ -1,4 +1,8 @@
-"""What both services ask: the database that is published, a newer one soon after it was."""
+"""The published database as the services of software provenance ask it, over HTTP and over gRPC.
+
+It looks for a newer build every `LOOK_SECONDS` and answers from that one then. A build that cannot be opened is logged,
+and the last good one goes on answering.
+"""
 
 from __future__ import annotations
 
@@ -16,27 +20,27 @@ from custody.swh.swhid import Swhid
 from custody.vfs import FileSystem
 
 LOOK_SECONDS = 30
-"""How often the catalog is looked at for a newer build."""
+"""How often it looks at the catalog for a newer build."""
 _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrences:
-    """The oldest revisions and releases that hold a content; whether these are all."""
+    """The oldest revisions and releases that hold a content, and whether these are all."""
 
     swhid: Swhid
-    found: list[Occurrence]
+    oldest: list[Occurrence]
     is_complete: bool
 
 
-class Questions:
+class PublishedDatabase:
     """Answers from the published database, for any number of threads.
 
     Args:
-        settings: those of the repository; the section `swh` counts.
-        fs: where the database lies.
+        settings: of the repository; the section `swh` applies.
+        fs: holds the database.
         clock: tells when to look for a newer build.
-        content_of: the identifier of the content of an event, by the event's id and its writer.
+        content_of: returns the identifier of an event's content, by the event's id and its writer.
 
     Raises:
         NotFoundError: nothing is published.
@@ -58,11 +62,11 @@ class Questions:
         self._content_of = content_of
         self._lock = Lock()
         self.revision, self._database = self._opened()
-        """The revision of the catalog that is answered from."""
+        """The revision of the catalog that answers come from."""
         self._looked_ms = clock.now_ms()
 
     def whereis(self, swhid: Swhid) -> Whereabouts:
-        """Return where one thing was first.
+        """Return where one object was first.
 
         Raises:
             NotFoundError: the graph has no such node.
@@ -71,7 +75,7 @@ class Questions:
         return self.database().whereis(swhid)
 
     def whereare(self, swhids: Sequence[Swhid]) -> list[Whereabouts]:
-        """Return where each of some things was first, in their order.
+        """Return where each of some objects was first, in their order.
 
         Raises:
             InvalidInputError: they are more than one request may ask for.
@@ -93,8 +97,9 @@ class Questions:
         most = self._options.occurrences_max
         if not 1 <= limit <= most:
             raise InvalidInputError(f"limit: expected 1 to {most} (swh.occurrences_max), got {limit}.")
-        found = self.database().occurrences(swhid, limit + 1)
-        return Occurrences(swhid, found[:limit], len(found) <= limit)
+        # One more than the limit: that tells whether there are more.
+        oldest = self.database().occurrences(swhid, limit + 1)
+        return Occurrences(swhid, oldest[:limit], len(oldest) <= limit)
 
     def content_of(self, event_id: int, writer: str | None) -> Swhid:
         """Return the identifier of the content of an event.
@@ -106,7 +111,7 @@ class Questions:
         return self._content_of(event_id, writer)
 
     def database(self) -> ProvenanceDatabase:
-        """Return the database that is published; the last one that could be opened, when the newest cannot be."""
+        """Return the published database; the last one that could be opened, where the newest cannot be."""
         now = self._clock.now_ms()
         with self._lock:
             if now - self._looked_ms >= LOOK_SECONDS * 1000:

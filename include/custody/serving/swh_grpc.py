@@ -1,7 +1,7 @@
-"""The service of Software Heritage over gRPC, for the clients that it has (`provenance.proto`).
+"""The gRPC service of Software Heritage, for its existing clients (`provenance.proto`).
 
-Where its answers leave a choice, the one of `ProvenanceDatabase` is made: the earliest revision or release, also for
-directories. A mask is honoured. Health and reflection are served as there.
+Where the interface leaves the answer open, it is that of `ProvenanceDatabase`: the earliest revision or release, for
+directories too. Field masks are honoured. Health and reflection are served like there.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from custody.serving.provenance_pb2 import (
     WhereIsOneRequest,
     WhereIsOneResult,
 )
-from custody.serving.published_database import Questions
+from custody.serving.published_database import PublishedDatabase
 from custody.swh.database import Whereabouts
 from custody.swh.swhid import Swhid
 
 SERVICE = DESCRIPTOR.services_by_name["ProvenanceService"].full_name
 _THREADS = 4
-"""Questions share one interpreter: more threads answer no faster."""
+"""Calls share one interpreter: more threads answer no faster."""
 _ANCHOR_PATHS = frozenset({"anchor", "revision", "release"})
 _LOGGER = logging.getLogger(__name__)
 
 
-class _Answering:
-    def __init__(self, questions: Questions, settings: Settings) -> None:
-        self._questions = questions
+class _Servicer:
+    def __init__(self, database: PublishedDatabase, settings: Settings) -> None:
+        self._database = database
         self._questions_max = settings.swh.questions_max
 
     def where_is_one(self, request: WhereIsOneRequest, context: grpc.ServicerContext) -> WhereIsOneResult:
         try:
-            return _result(self._questions.whereis(Swhid.parse(request.swhid)), request.mask)
+            return _result(self._database.whereis(Swhid.parse(request.swhid)), request.mask)
         except CustodyError as error:
             _abort(context, error)
 
@@ -55,7 +55,7 @@ class _Answering:
             swhids = iter([Swhid.parse(text) for text in request.swhid])
             # A part at a time, so that a long list takes no more memory than a short one.
             while part := list(islice(swhids, self._questions_max)):
-                for place in self._questions.whereare(part):
+                for place in self._database.whereare(part):
                     if place.is_known:
                         yield _result(place, request.mask)
         except CustodyError as error:
@@ -63,7 +63,7 @@ class _Answering:
 
 
 class _Admission(grpc.ServerInterceptor):  # type: ignore[misc]  # gRPC has no types
-    """Lets in who brings a token; who asks for the health needs none."""
+    """Lets in calls that bring a token; a call for the health needs none."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -71,8 +71,8 @@ class _Admission(grpc.ServerInterceptor):  # type: ignore[misc]  # gRPC has no t
     def intercept_service(
         self, continuation: Callable[[grpc.HandlerCallDetails], Any], details: grpc.HandlerCallDetails
     ) -> Any:  # noqa: ANN401 - gRPC's handlers have no type
-        told = {name.lower(): value for name, value in details.invocation_metadata if isinstance(value, str)}
-        if details.method.startswith(f"/{health.SERVICE_NAME}/") or self._tokens.admit(told):
+        metadata = {name.lower(): value for name, value in details.invocation_metadata if isinstance(value, str)}
+        if details.method.startswith(f"/{health.SERVICE_NAME}/") or self._tokens.admit(metadata):
             return continuation(details)
 
         def refuse(_: object, context: grpc.ServicerContext) -> None:
@@ -82,13 +82,13 @@ class _Admission(grpc.ServerInterceptor):  # type: ignore[misc]  # gRPC has no t
 
 
 @contextmanager
-def serving_rpc(questions: Questions, settings: Settings, tokens: Tokens | None = None) -> Iterator[str]:
-    """Serve in threads for the block; give the address. Calls that have begun are answered before the block ends.
+def serving_rpc(database: PublishedDatabase, settings: Settings, tokens: Tokens | None = None) -> Iterator[str]:
+    """Serve in threads for the block and give the address; calls that have begun are answered before the block ends.
 
     Args:
-        questions: what answers.
-        settings: those of the repository; the section `swh` counts.
-        tokens: of which one has to come with a call; None asks for none.
+        database: gives the answers.
+        settings: of the repository; the section `swh` applies.
+        tokens: a call has to bring one of them; None asks for none.
 
     Raises:
         StorageError: the address cannot be listened on.
@@ -105,7 +105,7 @@ def serving_rpc(questions: Questions, settings: Settings, tokens: Tokens | None 
         ],
         maximum_concurrent_rpcs=options.requests_max,
     )
-    _register(server, questions, settings)
+    _register(server, database, settings)
     host = f"[{options.host}]" if ":" in options.host else options.host
     try:
         port = _bind(server, settings.root, options, f"{host}:{options.grpc_port or 0}")
@@ -118,14 +118,14 @@ def serving_rpc(questions: Questions, settings: Settings, tokens: Tokens | None 
         server.stop(options.stop_seconds).wait()
 
 
-def _register(server: grpc.Server, questions: Questions, settings: Settings) -> None:
-    answering = _Answering(questions, settings)
+def _register(server: grpc.Server, database: PublishedDatabase, settings: Settings) -> None:
+    servicer = _Servicer(database, settings)
     handlers = {
         "WhereIsOne": grpc.unary_unary_rpc_method_handler(
-            answering.where_is_one, WhereIsOneRequest.FromString, WhereIsOneResult.SerializeToString
+            servicer.where_is_one, WhereIsOneRequest.FromString, WhereIsOneResult.SerializeToString
         ),
         "WhereAreOne": grpc.unary_stream_rpc_method_handler(
-            answering.where_are_one, WhereAreOneRequest.FromString, WhereIsOneResult.SerializeToString
+            servicer.where_are_one, WhereAreOneRequest.FromString, WhereIsOneResult.SerializeToString
         ),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
@@ -147,13 +147,13 @@ def _bind(server: grpc.Server, root: Path, options: Any, address: str) -> int:  
 
 
 def _result(place: Whereabouts, mask: FieldMask) -> WhereIsOneResult:
-    wanted: Sequence[str] = mask.paths
-    found = WhereIsOneResult(swhid=str(place.swhid))
-    if place.anchor is not None and (not wanted or not _ANCHOR_PATHS.isdisjoint(wanted)):
-        found.anchor = str(place.anchor)
-    if place.origin is not None and (not wanted or "origin" in wanted):
-        found.origin = place.origin
-    return found
+    paths: Sequence[str] = mask.paths
+    result = WhereIsOneResult(swhid=str(place.swhid))
+    if place.anchor is not None and (not paths or not _ANCHOR_PATHS.isdisjoint(paths)):
+        result.anchor = str(place.anchor)
+    if place.origin is not None and (not paths or "origin" in paths):
+        result.origin = place.origin
+    return result
 
 
 def _abort(context: grpc.ServicerContext, error: CustodyError) -> NoReturn:
@@ -161,7 +161,7 @@ def _abort(context: grpc.ServicerContext, error: CustodyError) -> NoReturn:
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
     if isinstance(error, NotFoundError):
         context.abort(grpc.StatusCode.NOT_FOUND, str(error))
-    # Names of files are the operator's business, not the asker's.
+    # Names of files are for the operator's log, not for the client.
     _LOGGER.error("a question failed: %s", error)
     code = grpc.StatusCode.UNAVAILABLE if isinstance(error, StorageError) else grpc.StatusCode.DATA_LOSS
     context.abort(code, "the database cannot be read; the service's log says which file")

@@ -1,6 +1,7 @@
-"""Questions over HTTP: JSON in, JSON out (docs/swh.md, "Over HTTP").
+"""The provenance of software over HTTP: JSON in, JSON out (docs/swh.md, "Over HTTP").
 
-Every error has one shape, `{"error": code, "message": text}`. Questions run in threads: they wait for the disk.
+Every error has one shape, `{"error": code, "message": text}`. The database is asked in threads, for it waits for the
+disk.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from custody.format.names import check_name
 from custody.model import INT64_MAX
 from custody.serving import Tokens
 from custody.serving.http_requests import BodyRefusedError, ambiguous, bounded_body
-from custody.serving.published_database import Questions
+from custody.serving.published_database import PublishedDatabase
 from custody.swh.database import occurrence, where_first
 from custody.swh.swhid import Swhid
 
 _BYTES_OF_A_QUESTION = 64
 _BYTES_OF_A_BODY = 1024
-"""What a body may hold besides its questions, in bytes."""
+"""What a body may hold besides its identifiers, in bytes."""
 _RETRY_SECONDS = 1
 _OCCURRENCES = 100
 _DIGITS_MAX = 19
@@ -36,22 +37,22 @@ _ACCESS = logging.getLogger("custody.swh.access")
 _Answer = Callable[[Request], Awaitable[object]]
 
 
-class _AskedMany(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _SwhidList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     swhids: list[str]
 
 
 class _Routes:
-    def __init__(self, questions: Questions, settings: Settings, tokens: Tokens | None) -> None:
-        self._questions = questions
+    def __init__(self, database: PublishedDatabase, settings: Settings, tokens: Tokens | None) -> None:
+        self._database = database
         self._options = settings.swh
         self._tokens = tokens
         self._busy = 0
 
     def guarded(self, answer: _Answer) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler: who is not known or comes when all are busy is refused, what fails has a status."""
+        """Return a handler that refuses strangers and requests beyond the limit, and gives every error a status."""
 
         async def handle(request: Request) -> Response:
-            begun = time.monotonic()
+            started = time.monotonic()
             self._busy += 1
             try:
                 response = self._refusal(request) or _json(200, await answer(request))
@@ -63,7 +64,7 @@ class _Routes:
             finally:
                 self._busy -= 1
             host = request.client.host if request.client else "-"
-            spent = (time.monotonic() - begun) * 1000
+            spent = (time.monotonic() - started) * 1000
             path = ascii(request.url.path)[1:121]
             _ACCESS.info("%s %s %s %d %.1f ms", host, request.method, path, response.status_code, spent)
             return response
@@ -87,58 +88,58 @@ class _Routes:
 
     async def whereis(self, request: Request) -> object:
         swhid = Swhid.parse(request.path_params["swhid"])
-        return where_first(await asyncio.to_thread(self._questions.whereis, swhid))
+        return where_first(await asyncio.to_thread(self._database.whereis, swhid))
 
     async def whereare(self, request: Request) -> object:
         limit = self._options.questions_max * _BYTES_OF_A_QUESTION + _BYTES_OF_A_BODY
         body = await bounded_body(request, limit, self._options.body_seconds)
         try:
-            asked = msgspec.json.decode(body, type=_AskedMany)
+            query = msgspec.json.decode(body, type=_SwhidList)
         except msgspec.DecodeError as error:
             raise InvalidInputError(f'expected {{"swhids": [...]}}: {error}.') from None
-        swhids = [Swhid.parse(text) for text in asked.swhids]
-        found = await asyncio.to_thread(self._questions.whereare, swhids)
-        return {"answers": [where_first(place) for place in found]}
+        swhids = [Swhid.parse(text) for text in query.swhids]
+        places = await asyncio.to_thread(self._database.whereare, swhids)
+        return {"answers": [where_first(place) for place in places]}
 
     async def occurrences(self, request: Request) -> object:
         return await self._all_of(Swhid.parse(request.path_params["swhid"]), request)
 
     async def event(self, request: Request) -> object:
         event_id = _number("event", request.path_params["event_id"], INT64_MAX)
-        swhid = await asyncio.to_thread(self._questions.content_of, event_id, _writer(request))
+        swhid = await asyncio.to_thread(self._database.content_of, event_id, _writer(request))
         return {"event_id": event_id, **await self._all_of(swhid, request)}
 
     async def health(self, _: Request) -> object:
-        return {"status": "ok", "revision": self._questions.revision}
+        return {"status": "ok", "revision": self._database.revision}
 
     async def _all_of(self, swhid: Swhid, request: Request) -> dict[str, object]:
         most = self._options.occurrences_max
         text = _parameter(request, "limit")
         limit = min(_OCCURRENCES, most) if text is None else _number("limit", text, most)
-        found = await asyncio.to_thread(self._questions.occurrences, swhid, limit)
+        answer = await asyncio.to_thread(self._database.occurrences, swhid, limit)
         return {
             "swhid": str(swhid),
-            "occurrences": [occurrence(place) for place in found.found],
-            "is_complete": found.is_complete,
+            "occurrences": [occurrence(place) for place in answer.oldest],
+            "is_complete": answer.is_complete,
         }
 
 
-def create_app(questions: Questions, settings: Settings, tokens: Tokens | None = None) -> FastAPI:
+def swh_app(database: PublishedDatabase, settings: Settings, tokens: Tokens | None = None) -> FastAPI:
     """Return the application.
 
     Args:
-        questions: what answers.
-        settings: those of the repository; the section `swh` counts.
-        tokens: of which one has to come with a request; None asks for none. `/health` asks for none either.
+        database: gives the answers.
+        settings: of the repository; the section `swh` applies.
+        tokens: a request has to bring one of them; None asks for none. `/health` never asks for one.
     """
     app = FastAPI(title="custody: where was this content?", docs_url=None, redoc_url=None, openapi_url=None)
     app.router.redirect_slashes = False
-    routes = _Routes(questions, settings, tokens)
+    routes = _Routes(database, settings, tokens)
     app.add_route("/whereis/{swhid}", routes.guarded(routes.whereis), methods=["GET"])
     app.add_route("/whereare", routes.guarded(routes.whereare), methods=["POST"])
     app.add_route("/occurrences/{swhid}", routes.guarded(routes.occurrences), methods=["GET"])
     app.add_route("/events/{event_id}/occurrences", routes.guarded(routes.event), methods=["GET"])
-    app.add_route("/health", _Routes(questions, settings, None).guarded(routes.health), methods=["GET"])
+    app.add_route("/health", _Routes(database, settings, None).guarded(routes.health), methods=["GET"])
 
     async def refused(_: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
@@ -155,15 +156,15 @@ def create_app(questions: Questions, settings: Settings, tokens: Tokens | None =
 
 
 def _parameter(request: Request, name: str) -> str | None:
-    """Return a parameter of the query, None where it is not there; of two nobody knows which one counts."""
-    given = request.query_params.getlist(name)
-    if len(given) > 1:
-        raise InvalidInputError(f"{name}: expected it once, got it {len(given)} times.")
-    return given[0] if given else None
+    """Return a parameter of the query, None where it is not there; two of one name are refused."""
+    values = request.query_params.getlist(name)
+    if len(values) > 1:
+        raise InvalidInputError(f"{name}: expected it once, got it {len(values)} times.")
+    return values[0] if values else None
 
 
 def _number(name: str, text: str, most: int) -> int:
-    """Return the number that a text from outside is, from 0 to the greatest one."""
+    """Return the number, from 0 to `most`, that a text from outside spells."""
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX and int(text) <= most):
         raise InvalidInputError(f"{name} {ascii(text)[:40]}: expected a number from 0 to {most}.")
     return int(text)
@@ -177,7 +178,7 @@ def _writer(request: Request) -> str | None:
     try:
         return check_name("writer", text)
     except ConfigurationError:
-        # Said anew, for the error's own text has all of what came.
+        # A new message: the text of that error repeats all that came.
         expected = "expected 1 to 63 characters of a-z, 0-9, '_' or '-', the first a letter or digit"
         raise InvalidInputError(f"writer {ascii(text)[:80]}: {expected}.") from None
 
@@ -187,7 +188,7 @@ def _failed(error: CustodyError) -> Response:
         return _error(400, error.kind, str(error))
     if isinstance(error, NotFoundError):
         return _error(404, error.kind, str(error))
-    # Names of files are the operator's business, not the asker's.
+    # Names of files are for the operator's log, not for the client.
     _LOGGER.error("a question failed: %s", error)
     status = 503 if isinstance(error, StorageError) else 500
     return _error(status, error.kind, "the database cannot be read; the service's log says which file")

@@ -1,10 +1,8 @@
-"""Keeps an archive of the Java classes that every Spark job loads, so that it starts a quarter faster.
+"""An archive of the Java classes that every Spark job loads: with it a job starts a quarter faster.
 
-The archive (JVM class-data sharing) fits one Java build and one set of jars, so its name says both.
-A JVM that cannot use it goes on without; it never changes a result. `python -m
-custody.spark.archive` makes it once.
-
-The packaged Java gets none: it comes without the base archive that this one is laid on.
+The archive (JVM class-data sharing) fits one Java build and one set of jars, so its name has both. A JVM that cannot
+use it goes on without it; it never changes a result. `python -m custody.spark.archive` makes it once. The packaged Java
+gets none: it comes without the base archive that this one builds on.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from custody.spark.environment import QUICK_START_FLAGS, spark_home, submit_envi
 from custody.spark.java import JavaRuntime, find_java, state_folder
 from custody.spark.session import PLAIN_SQL
 
-# Does what each job does: a session, Python workers, a result. It leaves the class path behind.
+# A job like every other: a session, Python workers, a result. It leaves the class path behind.
 _WARM_UP = """\
 import sys
 from pathlib import Path
@@ -39,12 +37,12 @@ Path(sys.argv[1]).write_text(session.sparkContext._jvm.System.getProperty("java.
 session.stop()
 """
 _SECONDS_MAX = 300
-# About an archive it does not like the JVM would complain on standard output, where a report goes.
+# The JVM would complain about an unfit archive on standard output, where a job's report goes.
 _QUIET_FLAG = "-Xlog:disable"
 
 
 def archive_path(environ: Mapping[str, str] = os.environ, *, folder: Path | None = None) -> Path | None:
-    """Where the archive of this Java and this Spark belongs; None where there can be none."""
+    """Return the path of the archive for this Java and this Spark; None where there can be none."""
     java = find_java(environ, folder=folder)
     return None if java.packaged else _path(java, state_folder() if folder is None else folder)
 
@@ -72,7 +70,7 @@ def make_archive(environ: Mapping[str, str] = os.environ, *, folder: Path | None
     if path.is_file():
         return path
     folder.mkdir(parents=True, exist_ok=True)
-    # In the same folder, for the rename; with its own name, as two processes may do this at once.
+    # In the same folder, for the rename; under a name of its own, as two processes may do this at once.
     with tempfile.TemporaryDirectory(dir=folder, prefix=".archive-") as scratch:
         draft = Path(scratch) / path.name
         class_path = _run_warm_up(environ, Path(scratch), draft)
@@ -83,7 +81,7 @@ def make_archive(environ: Mapping[str, str] = os.environ, *, folder: Path | None
 
 
 def option_string(flags: list[str]) -> str:
-    """Join JVM flags the way Spark takes them apart again: a flag with a space stands in quotes."""
+    """Join JVM flags so that Spark splits them again: a flag with a space is put in quotes."""
     return " ".join(f'"{flag}"' if " " in flag else flag for flag in flags)
 
 
@@ -144,8 +142,8 @@ def main() -> int:
     """Make the archive, say what was done, and return the exit code."""
     started = time.monotonic()
     try:
-        java, wanted = find_java(), archive_path()
-        was_there = wanted is not None and wanted.is_file()
+        java, expected = find_java(), archive_path()
+        was_there = expected is not None and expected.is_file()
         path = make_archive()
     except ConfigurationError as error:
         sys.stderr.write(f"{error}\n")

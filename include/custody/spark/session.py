@@ -1,7 +1,7 @@
-"""The one place where a session of Spark is built, and the one where it is told a statement.
+"""Spark sessions: the only place that builds one, and the only one that runs a statement with names from outside.
 
-Spark replaces `${env:…}`, `${system:…}` and names of its settings in the text of a statement, within quotes too, unless
-it is told not to. Names of notifications stand in such texts: every session of custody takes a text as it is.
+By default Spark replaces `${env:…}`, `${system:…}` and names of its settings in the text of a statement, within quotes
+too. Names that came in notifications are part of such texts, so every session of custody takes a text as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PLAIN_SQL: Mapping[str, str] = {"spark.sql.variable.substitute": "false"}
 """Settings of every session: nothing in a statement is replaced."""
-# What `custody.ngsi.hive` writes is right where escapes count; Spark warns of who sets this one without need.
+# The literals of `custody.ngsi.hive` rely on escapes; set only where it differs, for Spark warns of this setting.
 _ESCAPES_COUNT = {"spark.sql.parser.escapedStringLiterals": "false"}
 
 
@@ -25,15 +25,15 @@ def start_session(name: str, options: Mapping[str, str] | None = None) -> SparkS
 
     builder: Any = SparkSession.builder
     # Last, so that neither options nor spark-defaults.conf take it back.
-    given = {**(options or {}), **PLAIN_SQL}
-    session: SparkSession = builder.appName(f"custody-{name}").config(map=given).getOrCreate()
+    merged = {**(options or {}), **PLAIN_SQL}
+    session: SparkSession = builder.appName(f"custody-{name}").config(map=merged).getOrCreate()
     return session
 
 
-def tell(session: SparkSession, statement: str) -> None:
-    """Run a statement that has names from outside in it, in quotes of `custody.ngsi.hive`.
+def run_statement(session: SparkSession, statement: str) -> None:
+    """Run a statement with names from outside in it, quoted by `custody.ngsi.hive`.
 
-    It is told as plain text to whatever session this is, also to one that was not built here.
+    The session may have been built elsewhere: the settings that keep a text as it is are set on it first.
     """
     for key, value in {**PLAIN_SQL, **_ESCAPES_COUNT}.items():
         if session.conf.get(key, value) != value:

@@ -1,9 +1,7 @@
-"""Puts together what `spark-submit` is given: its settings and its command line.
+"""Submits Spark jobs: the settings and the command line of `spark-submit`, and its run as a child process.
 
-The settings suit many small jobs on one machine: a quick start, few partitions, short logs, nothing
-that listens beyond this host. On a cluster only those are set that hold anywhere.
-
-Runs a Spark job as a child process, line by line: what `custody run` does, and what tests use.
+The settings suit many small jobs on one machine: a quick start, few partitions, short logs, nothing that listens beyond
+this host. On a cluster only settings are given that hold anywhere.
 """
 
 from __future__ import annotations
@@ -14,23 +12,15 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import custody
 from custody.config import Settings
-from custody.errors import ConfigurationError
 from custody.spark.archive import archive_flags, option_string
-from custody.spark.environment import QUICK_COMPILER, pyspark_versions_agree, spark_home, submit_environment
+from custody.spark.environment import QUICK_COMPILER, job_of, jobs_folder, spark_home, submit_environment
 from custody.spark.session import PLAIN_SQL
 
-__all__ = [
-    "pyspark_versions_agree",
-    "spark_conf",
-    "spark_home",
-    "submit_command",
-    "submit_environment",
-]
-
 _LOOPBACK = "127.0.0.1"
-_LONG = "swh_"
+_LONG = "swh"
+"""How names of jobs begin that go over a whole graph."""
+_TAIL_LINES = 30
 
 
 def spark_conf(
@@ -49,7 +39,7 @@ def spark_conf(
     conf = {
         "spark.driver.extraJavaOptions": option_string(flags),
         "spark.log.level": "WARN",
-        # A page for a job of seconds that nobody opens; it takes time to start, and a port.
+        # Nobody opens the page of a job of seconds; it takes time to start, and a port.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",
@@ -60,6 +50,14 @@ def spark_conf(
     return conf
 
 
+def step_command(
+    step: str, arguments: Sequence[str], *, master: str = "local[*]", environ: Mapping[str, str] = os.environ
+) -> list[str]:
+    """Return the command line that runs the job of a step (or `all`) with more arguments, in `submit_environment`."""
+    file, first = job_of(step)
+    return submit_command(jobs_folder(environ) / file, [*first, *arguments], master=master, environ=environ)
+
+
 def submit_command(
     job: Path,
     arguments: Sequence[str],
@@ -67,36 +65,11 @@ def submit_command(
     master: str = "local[*]",
     environ: Mapping[str, str] = os.environ,
 ) -> list[str]:
-    """Return the command line that runs `job` with its `arguments`, in `submit_environment`."""
+    """Return the command line that runs the file `job` with its `arguments`, in `submit_environment`."""
     conf = spark_conf(master, environ, job=job.stem)
     settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     submit = str(spark_home() / "bin" / "spark-submit")
     return [submit, "--master", master, *settings, str(job), *arguments]
-
-
-def _kerberos(environ: Mapping[str, str]) -> str | None:
-    named = environ.get("KRB5_CONFIG")
-    return str(Path(named).absolute()) if named and Path(named).is_file() else None
-
-
-JOBS_VARIABLE = "CUSTODY_SPARK_JOBS"
-_TAIL_LINES = 30
-
-
-def jobs_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the job files: the project's `spark_jobs`, or CUSTODY_SPARK_JOBS.
-
-    Raises:
-        ConfigurationError: there is none beside this installation.
-    """
-    named = environ.get(JOBS_VARIABLE)
-    folder = Path(named) if named else Path(custody.__file__).resolve().parents[2] / "spark_jobs"
-    if not (folder / "all.py").is_file():
-        raise ConfigurationError(
-            f"{folder}: expected the project's Spark jobs, found none. "
-            f"Set {JOBS_VARIABLE} to the folder spark_jobs of the project."
-        )
-    return folder
 
 
 def run_job(
@@ -111,13 +84,8 @@ def run_job(
 
     `on_line` gets every line of the job's output and log as it comes.
     """
-    command = submit_command(
-        jobs_folder(environ) / f"{step}.py",
-        ["--repository", str(settings.root), *arguments],
-        master=settings.spark.master,
-        environ=environ,
-    )
-    return run_submitted(command, on_line, environ)
+    more = ["--repository", str(settings.root), *arguments]
+    return run_submitted(step_command(step, more, master=settings.spark.master, environ=environ), on_line, environ)
 
 
 def run_submitted(
@@ -139,3 +107,8 @@ def run_submitted(
             tail.append(line.rstrip("\n"))
             on_line(tail[-1])
     return process.returncode, list(tail)
+
+
+def _kerberos(environ: Mapping[str, str]) -> str | None:
+    named = environ.get("KRB5_CONFIG")
+    return str(Path(named).absolute()) if named and Path(named).is_file() else None

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from custody_local.airflow_api import RestClient
+from custody_local.airflow_api import AirflowClient
 from custody_local.processes import ProcessId, identify
 from custody_local.workers import QueueWatch, kill_scheduler, workers
 
@@ -17,7 +17,7 @@ LATER = timedelta(minutes=10)
 MINUTE = timedelta(minutes=1)
 
 
-class Queue(RestClient):
+class Queue(AirflowClient):
     """What Airflow says of its queue; nobody has to be asked."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ def test_tasks_wait_because_all_workers_are_busy() -> None:
 
 def test_an_airflow_that_does_not_answer_is_left_alone(worker: subprocess.Popen[bytes]) -> None:
     process = this_process()
-    watch = QueueWatch(RestClient("http://127.0.0.1:1", "", "", start_s=0))
+    watch = QueueWatch(AirflowClient("http://127.0.0.1:1", "", "", start_s=0))
     assert not watch.stands_still(process, datetime.now(UTC) + LATER)
     assert worker.poll() is None
 

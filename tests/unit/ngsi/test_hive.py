@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from custody.ngsi.hive import hive_table
 from custody.ngsi.naming import Destination, place
 from custody.ngsi.rules import Names
-from tests.unit.ngsi.notified import NOW_MS, parameters
+from tests.unit.ngsi.notification_records import NOW_MS, parameters
 
 COLUMNS = st.lists(st.text(min_size=1, max_size=6), max_size=4, unique=True).map(tuple)
 QUOTED = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'", re.DOTALL)

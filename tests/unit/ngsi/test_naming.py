@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from custody.errors import InvalidInputError
 from custody.ngsi.naming import Destination, Placed, encode, encode_path, encode_table, metadata_file, place
 from custody.ngsi.rules import Names
-from tests.unit.ngsi.notified import NOW_MS, parameters
+from tests.unit.ngsi.notification_records import NOW_MS, parameters
 
 HOSTILE = st.text(st.sampled_from("./:=x002fXé🌳 \0_-%#?'\"\\ab"), max_size=12) | st.text(max_size=12)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from custody.spark import archive
-from custody.spark.session import PLAIN_SQL, tell
+from custody.spark.session import PLAIN_SQL, run_statement
 from custody.spark.submit import spark_conf
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -38,7 +38,7 @@ def test_every_submit_says_that_nothing_is_replaced() -> None:
 
 
 class Session:
-    """What `tell` needs of a session that somebody else built; Spark itself is asked in tests/spark."""
+    """What `run_statement` needs of a session that somebody else built; Spark itself is asked in tests/spark."""
 
     def __init__(self) -> None:
         self.settings = {SUBSTITUTE: "true"}
@@ -57,7 +57,7 @@ class Session:
 
 def test_a_session_that_replaces_is_told_not_to_before_it_hears_a_statement() -> None:
     session = Session()
-    tell(session, "create table `${env:HOME}`")
+    run_statement(session, "create table `${env:HOME}`")
     assert session.told == [("create table `${env:HOME}`", {SUBSTITUTE: "false"})]
 
 

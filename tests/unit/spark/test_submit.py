@@ -13,9 +13,17 @@ import pytest
 
 from custody.errors import ConfigurationError
 from custody.spark.archive import archive_flags, archive_path, make_archive, option_string
-from custody.spark.environment import QUICK_COMPILER, SUBMITTED_VARIABLE, seconds_since_submit, submit_moment
+from custody.spark.environment import (
+    QUICK_COMPILER,
+    SUBMITTED_VARIABLE,
+    pyspark_versions_agree,
+    seconds_since_submit,
+    spark_home,
+    submit_environment,
+    submit_moment,
+)
 from custody.spark.java import find_java
-from custody.spark.submit import pyspark_versions_agree, spark_conf, spark_home, submit_command, submit_environment
+from custody.spark.submit import spark_conf, step_command, submit_command
 
 INCLUDE = Path(__file__).parents[3] / "include"
 JOB = """\
@@ -152,7 +160,7 @@ def test_jobs_that_go_over_a_whole_graph_get_the_optimizing_compiler() -> None:
     assert QUICK_COMPILER in spark_conf()[option].split()
     assert QUICK_COMPILER not in spark_conf(job="swh_nodes")[option]
     assert spark_conf(job="swh_nodes").items() - spark_conf().items() == {(option, spark_conf(job="swh_nodes")[option])}
-    command = submit_command(Path("swh_nodes.py"), [])
+    command = step_command("swh_nodes", [])
     assert not any(QUICK_COMPILER in part for part in command)
 
 
