@@ -24,7 +24,6 @@ from custody.clock import Clock, SystemClock
 from custody.config import Settings
 from custody.errors import ConfigurationError, NotFoundError, StorageError
 from custody.index import Shards
-from custody.lineage import Lineage, trace
 from custody.model import Event
 from custody.quarantine import Quarantine
 from custody.query import (
@@ -57,28 +56,27 @@ from typing import Self
 import msgspec
 
 from custody.config import SETTINGS_FILE, default_settings_file, load_settings, root_of
-from custody.flow import Component, Session
-from custody.flow.content import Content, content_of, find_content
 from custody.format.names import COMPACT_LEASE
 from custody.index import BuiltShard
-from custody.ingest.ingest import Ingest
-from custody.ingest.slots import SlotWriter, take_slot
 from custody.lease import Attempt
-from custody.maintenance import Compacted, Rewriting, compact, planned
 from custody.model import Acknowledged, ContentClaim, require_valid, require_valid_columns
 from custody.read.results import Counts
-from custody.recovery import Finding, Recovered, find, recover
-from custody.recovery import adopt as adopt_journals
-from custody.repository import soft_delete
-from custody.repository.contents import Cleaned, ListedClaim, cleaned, listed
-from custody.repository.retention_api import Retained, apply_retention, condition_of, plan_retention
-from custody.repository.soft_delete import Forgotten, Meant
-from custody.repository.status import RepositoryStatus, repository_status
-from custody.retention import Hold, Plan, add_hold, release_hold, standing_holds
-from custody.rollover import is_stale, rebuild_shard
-from custody.swh import ProvenanceDatabase
-from custody.swh.publishing import database_catalog, database_folder, published_state
 from custody.workspace import leased, rollover_lease
+
+if TYPE_CHECKING:
+    from custody.flow import Component, Session
+    from custody.flow.content import Content
+    from custody.ingest.ingest import Ingest
+    from custody.ingest.slots import SlotWriter
+    from custody.lineage import Lineage
+    from custody.maintenance import Compacted, Rewriting
+    from custody.recovery import Finding, Recovered
+    from custody.repository.contents import Cleaned, ListedClaim
+    from custody.repository.retention_api import Retained
+    from custody.repository.soft_delete import Forgotten, Meant
+    from custody.repository.status import RepositoryStatus
+    from custody.retention import Hold, Plan
+    from custody.swh import ProvenanceDatabase
 
 NAME_IT = "Each writer counts its own event ids: name the writer that is meant (--writer, or the argument writer)."
 
@@ -267,6 +265,7 @@ class Asked(Grounds):
         Raises:
             NotFoundError: no event mentions any of them.
         """
+        from custody.lineage import trace
 
         damage = Notices(strict=False)
         said: dict[str, None] = {}
@@ -350,6 +349,8 @@ class Maintained(Grounds):
 
     def status(self) -> RepositoryStatus:
         """Return how far everything has come, read from disk."""
+        from custody.repository.status import repository_status
+
         return repository_status(self.settings, self._fs, self.workspaces(), self.quarantine, self._clock)
 
     def forget(self, meant: Meant, reason: str, writer: str | None = None) -> list[Forgotten]:
@@ -360,6 +361,8 @@ class Maintained(Grounds):
         Raises:
             InvalidInputError: no condition is given.
         """
+        from custody.repository import soft_delete
+
         return [soft_delete.forget(item, meant, reason) for item in self._meant(writer)]
 
     def count_meant(self, meant: Meant, writer: str | None = None) -> Counts:
@@ -367,6 +370,8 @@ class Maintained(Grounds):
 
         Those that cannot be read are not counted, and the notices name what holds them: `forget` means them too.
         """
+        from custody.repository import soft_delete
+
         notices = Notices(strict=False)
         counts = {item.writer: soft_delete.count_meant(item, meant, notices) for item in self._meant(writer)}
         return Counts(counts, notices)
@@ -384,6 +389,8 @@ class Maintained(Grounds):
         Raises:
             LockedError: another compaction of a writer's logs is under way, and went on for `lease.wait_seconds`.
         """
+        from custody.maintenance import compact
+
         reports = []
         attempt = Attempt.new("custody-compact")
         for found in self._meant(writer):
@@ -395,6 +402,8 @@ class Maintained(Grounds):
 
     def recoverable(self) -> list[Finding]:
         """Return what interrupted work left, and what `recover` would do about it."""
+        from custody.recovery import find
+
         return [found for workspace in self.workspaces() for found in find(workspace)]
 
     def recover(self, *, take_over: bool = False, adopt: bool = False) -> dict[str, Recovered]:
@@ -408,6 +417,9 @@ class Maintained(Grounds):
             LockedError: another attempt works on a writer's files, and went on for `lease.wait_seconds`.
             SupersededError: another attempt took over.
         """
+        from custody.recovery import adopt as adopt_journals
+        from custody.recovery import recover
+
         attempt = Attempt.new("custody-recover")
         done = {}
         for found in self.workspaces():
@@ -420,10 +432,14 @@ class Maintained(Grounds):
 
     def compactions(self, writer: str | None = None) -> list[Rewriting]:
         """Return what `compact` would write anew; the logs that tombstones may mean are read for it."""
+        from custody.maintenance import planned
+
         return [found for workspace in self._meant(writer) for found in planned(workspace)]
 
     def plan_retention(self) -> Plan:
         """Return what would expire now, why, and what is held; nothing is changed."""
+        from custody.repository.retention_api import plan_retention
+
         return plan_retention(self.settings, self._fs, self._clock, self.workspaces())
 
     def apply_retention(self) -> Retained:
@@ -436,6 +452,8 @@ class Maintained(Grounds):
         Raises:
             ConflictError: another process changed a catalog meanwhile. Try again.
         """
+        from custody.repository.retention_api import apply_retention
+
         return apply_retention(self.settings, self._fs, self._clock)
 
     def hold(
@@ -456,10 +474,15 @@ class Maintained(Grounds):
             InvalidInputError: no condition is given.
             ConflictError: another hold has this name.
         """
+        from custody.repository.retention_api import condition_of
+        from custody.retention import add_hold
+
         add_hold(self._meant(writer), name, condition_of(meant, event_types), reason, who)
 
     def holds(self) -> list[Hold]:
         """Return the holds that stand, by name."""
+        from custody.retention import standing_holds
+
         return standing_holds(self.workspaces())
 
     def release(self, name: str, reason: str, who: str) -> list[str]:
@@ -468,6 +491,8 @@ class Maintained(Grounds):
         Raises:
             NotFoundError: there is no such hold.
         """
+        from custody.retention import release_hold
+
         return release_hold(self.workspaces(), name, reason, who)
 
     def clean_contents(self, *, apply: bool = False) -> Cleaned:
@@ -478,6 +503,8 @@ class Maintained(Grounds):
         Raises:
             CorruptionError, NotFoundError: an event cannot be read, so that nobody knows what it speaks of.
         """
+        from custody.repository.contents import cleaned
+
         return cleaned(self.workspaces(), self.settings, self._fs, self._clock, apply=apply)
 
     def rebuild_index(
@@ -496,6 +523,8 @@ class Maintained(Grounds):
                 `lease.wait_seconds`.
             SupersededError: another attempt took over.
         """
+        from custody.rollover import rebuild_shard
+
         missing = set(names) - {name for item in self.workspaces() for name in item.catalog.load().shards}
         if missing:
             raise NotFoundError(f"no live index shard is called {', '.join(sorted(missing))}.")
@@ -513,6 +542,8 @@ class Maintained(Grounds):
 
 def _to_rebuild(workspace: Workspace, names: Sequence[str], *, stale_only: bool) -> list[AddShard]:
     """Return the live shards of a writer that are meant."""
+    from custody.rollover import is_stale
+
     meant = [shard for name, shard in workspace.catalog.load().shards.items() if not names or name in names]
     return [shard for shard in meant if not stale_only or is_stale(workspace, shard)]
 
@@ -560,6 +591,8 @@ class Repository(Asked, Maintained):
         Raises:
             LockedError: live processes hold all slots.
         """
+        from custody.ingest.slots import take_slot
+
         with take_slot(self._fs, self.settings, self._clock, wait_seconds) as writer:
             writer.begin(self.workspace(writer.name).catalog.load().next_event_id)
             yield writer
@@ -567,6 +600,8 @@ class Repository(Asked, Maintained):
     @contextmanager
     def ingest(self, *, wait_seconds: float | None = None) -> Iterator[Ingest]:
         """Hold the first free writer slot and ingest files; raises as `writer` does."""
+        from custody.ingest.ingest import Ingest
+
         with self.writer(wait_seconds=wait_seconds) as writer:
             yield Ingest(self.workspace(writer.name), writer, self.workspaces, self.quarantine)
 
@@ -628,6 +663,8 @@ class Repository(Asked, Maintained):
             NotFoundError: there is no claim, or its content is elsewhere, expired or erased.
             CorruptionError: the file is there and does not hold the content as it was written.
         """
+        from custody.flow.content import content_of, find_content
+
         if isinstance(of, ContentClaim):
             return find_content(self._fs, self.settings.store, of)
         return content_of(self._fs, self.settings.store, of, previous=previous)
@@ -640,11 +677,16 @@ class Repository(Asked, Maintained):
         Raises:
             NotFoundError: nothing was published by then.
         """
+        from custody.swh import ProvenanceDatabase
+        from custody.swh.publishing import database_catalog, database_folder, published_state
+
         state = published_state(database_catalog(self.settings, self._fs, self._clock), revision)
         return ProvenanceDatabase.open(self._fs, database_folder(self.settings), state)
 
     def contents(self, writer: str | None = None) -> Iterator[ListedClaim]:
         """Yield the files of the content repository, of one writer or of all."""
+        from custody.repository.contents import listed
+
         for name in [found.writer for found in self.workspaces()] if writer is None else [writer]:
             yield from listed(self._fs, self.settings.store, name)
 
@@ -661,6 +703,8 @@ class Repository(Asked, Maintained):
             LockedError: no writer is given and live processes hold all slots.
             BackpressureError, StorageError: the commit at the end of the block failed; see `Session.commit`.
         """
+        from custody.flow import Session
+
         if writer is None:
             with self.writer(wait_seconds=wait_seconds) as held, Session(component, held, self._clock) as session:
                 yield session
