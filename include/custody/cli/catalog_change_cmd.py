@@ -26,7 +26,7 @@ from custody.catalog import (
 from custody.cli.catalog_cmd import catalog, load_catalog, revision_of
 from custody.cli.consent import Consent, asks_first
 from custody.cli.options import DURATION, Command, json_option, writer_option
-from custody.cli.output import print_json, print_table, size_text, stderr
+from custody.cli.output import print_json, print_table, size_text, stderr, working
 from custody.cli.verify_cmd import verify_chain
 from custody.clock import SystemClock
 from custody.config import Settings
@@ -256,7 +256,8 @@ def rebuild_from_files(
 
     def show(*, done: bool) -> None:
         survivors = surviving(writer_catalog.objects)
-        scanned = scan(writer_catalog.objects, hashes=hashes, leave_out=survivors.marked)
+        with working("reading the data files"):
+            scanned = scan(writer_catalog.objects, hashes=hashes, leave_out=survivors.marked)
         document: dict[str, object] = {
             "files": len(scanned.files),
             "events": sum(file.rows for file in scanned.files),

@@ -11,6 +11,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -129,6 +130,13 @@ def stdout() -> Console:
 def stderr() -> Console:
     """Return the console for talk."""
     return _console(err=True)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal that something takes a while, where nobody knows how long."""
+    with stderr().status(clean(f"{what} …")) if sys.stderr.isatty() else nullcontext():
+        yield
 
 
 def json_text(value: object) -> str:

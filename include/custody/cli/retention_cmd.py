@@ -9,7 +9,7 @@ import click
 from custody.cli.consent import Consent, asks_first
 from custody.cli.groups import CommandGroup
 from custody.cli.options import json_option
-from custody.cli.output import print_json, print_table, size_text, stderr, time_text
+from custody.cli.output import print_json, print_table, size_text, stderr, time_text, working
 from custody.errors import StorageError
 from custody.repository import Plan, Repository
 
@@ -58,7 +58,8 @@ def apply(repository: Path, consent: Consent, as_json: bool) -> None:
         print_json(expected) if as_json else _print_plan(expected, "would be done")
     if not consent.ask("Let these event logs go?"):
         return
-    done = opened.apply_retention()
+    with working("deleting what has expired"):
+        done = opened.apply_retention()
     if as_json:
         print_json(done)
     else:
