@@ -13,32 +13,24 @@ a round found is read from the footers of its files, without another Spark job.
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-import msgspec
-
-from custody.swh.table_file import WrittenFile
-from custody.swh.tables import TABLES
-from custody.swh.walks.sorted_runs import Range, cut, merged
-from custody.vfs import PosixFileSystem
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.errors import InvalidInputError
 from custody.swh.build import Build, StepOutput
-from custody.swh.table_file import GROUP_ROWS
+from custody.swh.table_file import GROUP_ROWS, WrittenFile
+from custody.swh.tables import TABLES
+from custody.swh.walks.sorted_runs import Range, cut, merged
+from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
