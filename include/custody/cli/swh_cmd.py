@@ -172,7 +172,7 @@ def whereis(
     if every:
         print_occurrences({swhid: database.occurrences(swhid, limit) for swhid in asked}, as_json)
     else:
-        found = [database.whereis(asked[0])] if len(asked) == 1 else database.whereare(asked)
+        found = [database.whereis(asked[0])] if len(asked) == 1 else database.whereis_many(asked)
         print_first(found, as_json)
 
 

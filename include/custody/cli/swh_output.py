@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from custody.cli.output import print_json, print_table, time_text
 from custody.swh import Occurrence, Swhid, Whereabouts
-from custody.swh.database import occurrence, where_first
+from custody.swh.database import occurrence_json, whereabouts_json
 
 
 def print_first(found: Sequence[Whereabouts], as_json: bool) -> None:
     """Print where things were first, a line a thing."""
     if as_json:
         for place in found:
-            print_json(where_first(place))
+            print_json(whereabouts_json(place))
         return
     rows = [
         (
@@ -30,7 +30,7 @@ def print_first(found: Sequence[Whereabouts], as_json: bool) -> None:
 def print_occurrences(found: Mapping[Swhid, Sequence[Occurrence]], as_json: bool) -> None:
     """Print all revisions and releases that hold contents, a table a content."""
     for swhid, occurrences in found.items():
-        told = [occurrence(place) for place in occurrences]
+        told = [occurrence_json(place) for place in occurrences]
         if as_json:
             for place in told:
                 print_json({"swhid": str(swhid), **place})

@@ -70,7 +70,7 @@ class Questions:
         """
         return self.database().whereis(swhid)
 
-    def whereare(self, swhids: Sequence[Swhid]) -> list[Whereabouts]:
+    def whereis_many(self, swhids: Sequence[Swhid]) -> list[Whereabouts]:
         """Return where each of some things was first, in their order.
 
         Raises:
@@ -80,7 +80,7 @@ class Questions:
         limit = self._options.questions_max
         if len(swhids) > limit:
             raise InvalidInputError(f"expected at most {limit} identifiers (swh.questions_max), got {len(swhids)}.")
-        return self.database().whereare(swhids)
+        return self.database().whereis_many(swhids)
 
     def occurrences(self, swhid: Swhid, limit: int) -> Occurrences:
         """Return the oldest revisions and releases that hold a content.

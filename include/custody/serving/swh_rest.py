@@ -21,7 +21,7 @@ from custody.model import INT64_MAX
 from custody.serving import Tokens
 from custody.serving.http_requests import BodyRefusedError, ambiguous, bounded_body
 from custody.serving.swh_questions import Questions
-from custody.swh.database import occurrence, where_first
+from custody.swh.database import occurrence_json, whereabouts_json
 from custody.swh.swhid import Swhid
 
 _BYTES_OF_A_QUESTION = 64
@@ -87,9 +87,9 @@ class _Routes:
 
     async def whereis(self, request: Request) -> object:
         swhid = Swhid.parse(request.path_params["swhid"])
-        return where_first(await asyncio.to_thread(self._questions.whereis, swhid))
+        return whereabouts_json(await asyncio.to_thread(self._questions.whereis, swhid))
 
-    async def whereare(self, request: Request) -> object:
+    async def whereis_many(self, request: Request) -> object:
         limit = self._options.questions_max * _BYTES_OF_A_QUESTION + _BYTES_OF_A_BODY
         body = await bounded_body(request, limit, self._options.body_seconds)
         try:
@@ -97,8 +97,8 @@ class _Routes:
         except msgspec.DecodeError as error:
             raise InvalidInputError(f'expected {{"swhids": [...]}}: {error}.') from None
         swhids = [Swhid.parse(text) for text in asked.swhids]
-        found = await asyncio.to_thread(self._questions.whereare, swhids)
-        return {"answers": [where_first(place) for place in found]}
+        found = await asyncio.to_thread(self._questions.whereis_many, swhids)
+        return {"answers": [whereabouts_json(place) for place in found]}
 
     async def occurrences(self, request: Request) -> object:
         return await self._all_of(Swhid.parse(request.path_params["swhid"]), request)
@@ -118,7 +118,7 @@ class _Routes:
         found = await asyncio.to_thread(self._questions.occurrences, swhid, limit)
         return {
             "swhid": str(swhid),
-            "occurrences": [occurrence(place) for place in found.found],
+            "occurrences": [occurrence_json(place) for place in found.found],
             "is_complete": found.is_complete,
         }
 
@@ -135,7 +135,7 @@ def create_app(questions: Questions, settings: Settings, tokens: Tokens | None =
     app.router.redirect_slashes = False
     routes = _Routes(questions, settings, tokens)
     app.add_route("/whereis/{swhid}", routes.guarded(routes.whereis), methods=["GET"])
-    app.add_route("/whereare", routes.guarded(routes.whereare), methods=["POST"])
+    app.add_route("/whereare", routes.guarded(routes.whereis_many), methods=["POST"])
     app.add_route("/occurrences/{swhid}", routes.guarded(routes.occurrences), methods=["GET"])
     app.add_route("/events/{event_id}/occurrences", routes.guarded(routes.event), methods=["GET"])
     app.add_route("/health", _Routes(questions, settings, None).guarded(routes.health), methods=["GET"])

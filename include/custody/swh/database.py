@@ -23,7 +23,7 @@ from custody.errors import InvalidInputError, NotFoundError
 from custody.format.names import name_as_text
 from custody.swh.pages import CACHE_BYTES, PageCache
 from custody.swh.swhid import ObjectType, Swhid
-from custody.swh.table_file import Table
+from custody.swh.table_file import IndexedTable
 from custody.swh.tables import (
     CONTENTS_IN_DIRECTORIES,
     CONTENTS_IN_REVISIONS,
@@ -81,7 +81,7 @@ class ProvenanceDatabase:
         self, fs: FileSystem, files: Mapping[str, Mapping[Path, bytes | None]], cache_bytes: int = CACHE_BYTES
     ) -> None:
         cache = PageCache(cache_bytes)
-        self._tables = {name: Table(fs, spec, files.get(name, {}), cache) for name, spec in TABLES.items()}
+        self._tables = {name: IndexedTable(fs, spec, files.get(name, {}), cache) for name, spec in TABLES.items()}
 
     @classmethod
     def open(
@@ -109,12 +109,12 @@ class ProvenanceDatabase:
             NotFoundError: the graph has no such node.
             CorruptionError: a file of the database is damaged.
         """
-        found = self.whereare([swhid])[0]
+        found = self.whereis_many([swhid])[0]
         if not found.is_known:
             raise NotFoundError(f"{swhid}: is not in the graph of this database.")
         return found
 
-    def whereare(self, swhids: Sequence[Swhid]) -> list[Whereabouts]:
+    def whereis_many(self, swhids: Sequence[Swhid]) -> list[Whereabouts]:
         """Return where each of some contents and directories was first, in the order of the questions."""
         ids = self._ids(swhids)
         earliest = self._tables[EARLIEST].rows(_keys(ids.values()))
@@ -216,7 +216,7 @@ def _dated(table: pa.Table, date: str, number: str) -> list[tuple[int, int]]:
     return [(value // unit, other) for value, other in zip(dates, _values(table, number), strict=True)]
 
 
-def where_first(place: Whereabouts) -> dict[str, object]:
+def whereabouts_json(place: Whereabouts) -> dict[str, object]:
     """Return where something was first; `author_date` in seconds since the epoch."""
     return {
         "swhid": str(place.swhid),
@@ -227,7 +227,7 @@ def where_first(place: Whereabouts) -> dict[str, object]:
     }
 
 
-def occurrence(place: Occurrence) -> dict[str, object]:
+def occurrence_json(place: Occurrence) -> dict[str, object]:
     """Return one revision or release that holds a content. Names in git are bytes: what is no UTF-8 is spelled."""
     return {
         "anchor": str(place.anchor),

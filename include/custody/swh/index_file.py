@@ -22,7 +22,7 @@ from custody.swh.pages import COLUMN, PageIndex, page_words
 from custody.vfs import FileSystem, look_here_and_there
 
 
-def scattered_view(fs: FileSystem, path: Path) -> memoryview:
+def mmap_random(fs: FileSystem, path: Path) -> memoryview:
     """Return the whole content of a file; nothing is read ahead, which may be megabytes for each place.
 
     Raises:
@@ -114,7 +114,7 @@ def read_index(fs: FileSystem, path: Path, file_sha256: bytes | None = None) -> 
         CorruptionError: it is damaged, or another one is in its place.
         StorageError: it cannot be read.
     """
-    data = scattered_view(fs, path)
+    data = mmap_random(fs, path)
     if data[:7] == PREAMBLE[:7] and len(data) > 7 and data[7] != PREAMBLE[7]:
         raise FormatVersionError(f"{path} @7: expected an index of keys of version 1, got {data[7]}.")
     if len(data) < _HEAD.size or data[:8] != PREAMBLE:

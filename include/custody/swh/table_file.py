@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from custody.errors import CorruptionError, InvalidInputError
 from custody.eventlog.hashing_file import HashingSink
-from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, read_index, scattered_view
+from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, mmap_random, read_index
 from custody.swh.pages import PageCache, PageReader, find_pages
 from custody.swh.swhid import ObjectType
 from custody.swh.tables import DATE, HASH_KEY, TableSpec, hash_keys
@@ -284,7 +284,7 @@ class TableFile:
 
     @cached_property
     def _data(self) -> memoryview:
-        return scattered_view(self._fs, self._path)
+        return mmap_random(self._fs, self._path)
 
     def _refuse(self, what: str, cause: BaseException | None = None) -> NoReturn:
         raise CorruptionError(f"{self._path}: {what}. Build the database anew.") from cause
@@ -307,7 +307,7 @@ def _between(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     return places
 
 
-class Table:
+class IndexedTable:
     """All files of one table; their indexes are read by the first question.
 
     Args:

@@ -29,7 +29,7 @@ from custody.errors import InvalidInputError
 from custody.swh.build import Build, StepOutput
 from custody.swh.table_file import GROUP_ROWS, WrittenFile
 from custody.swh.tables import TABLES
-from custody.swh.walks.sorted_runs import Range, cut, merged
+from custody.swh.walks.sorted_runs import Range, cut_ranges, merge_range
 from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def merge_runs(work: Work, name: str, folder: Path) -> None:
     runs = sorted(folder.glob("*.parquet"))
     target = work.attempt / "tables" / name
     PosixFileSystem().make_directory(target)
-    ranges = cut(runs, TABLES[name], work.sizes.file_rows)
+    ranges = cut_ranges(runs, TABLES[name], work.sizes.file_rows)
     made = work.each(ranges, partial(_merge, name, runs, target, work.sizes.group_rows))
     work.files += [msgspec.json.decode(file, type=WrittenFile) for file in made if file]
 
@@ -220,5 +220,5 @@ def _merge(name: str, runs: list[Path], folder: Path, group_rows: int, part: Ran
     # A task that Spark tries again finds what its first try left.
     fs.remove(target)
     fs.remove(target.with_suffix(".ef"))
-    written = merged(fs, TABLES[name], runs, part, target, group_rows=group_rows)
+    written = merge_range(fs, TABLES[name], runs, part, target, group_rows=group_rows)
     return msgspec.json.encode(written) if written is not None else b""

@@ -25,7 +25,7 @@ NONE_BELOW = np.iinfo(np.int64).min
 _ROOTS_AT_ONCE = 16_384
 
 
-def reached(graph: GraphArrays, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def reachable_from(graph: GraphArrays, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return which directories are at or below some (numbers), and which contents are in these: two arrays of bool."""
     directories = np.zeros(graph.count, bool)
     directories[starts] = True
@@ -39,7 +39,7 @@ def reached(graph: GraphArrays, starts: np.ndarray) -> tuple[np.ndarray, np.ndar
     return directories, contents
 
 
-def least(graph: GraphArrays, values: np.ndarray) -> np.ndarray:
+def least_above(graph: GraphArrays, values: np.ndarray) -> np.ndarray:
     """Carry the least of some numbers down.
 
     Args:
@@ -58,7 +58,7 @@ def least(graph: GraphArrays, values: np.ndarray) -> np.ndarray:
     return found
 
 
-def greatest(graph: GraphArrays, dates: np.ndarray, within: np.ndarray) -> np.ndarray:
+def greatest_below(graph: GraphArrays, dates: np.ndarray, within: np.ndarray) -> np.ndarray:
     """Return the greatest number of the contents in each directory, at any depth; NONE_BELOW where there is none.
 
     Args:
@@ -77,7 +77,7 @@ def greatest(graph: GraphArrays, dates: np.ndarray, within: np.ndarray) -> np.nd
     return found
 
 
-def frontier(graph: GraphArrays, roots: np.ndarray, dates: np.ndarray, latest: np.ndarray) -> np.ndarray:
+def find_frontier(graph: GraphArrays, roots: np.ndarray, dates: np.ndarray, latest: np.ndarray) -> np.ndarray:
     """Return which directories are frontier because of some roots, as bool.
 
     What matters of a root is its date, so that a directory is entered once for each date.
@@ -85,7 +85,7 @@ def frontier(graph: GraphArrays, roots: np.ndarray, dates: np.ndarray, latest: n
     Args:
         roots: numbers of directories.
         dates: of each root.
-        latest: what `greatest` gives.
+        latest: what `greatest_below` gives.
     """
     found = np.zeros(graph.count, bool)
     holds = np.diff(graph.held_first) > 0
@@ -136,7 +136,7 @@ _START = -1
 
 
 @dataclass(frozen=True)
-class Rows:
+class PathRows:
     """A thing (a directory's number, or a content's place) below a top, and the best path to it."""
 
     thing: np.ndarray
@@ -146,19 +146,19 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Found:
+class WalkResult:
     """What was found below some tops: directories of the barrier, and contents; each sorted by things, then tops."""
 
     tops: np.ndarray
     walked: int
     """How many directories were walked into, each once for each top."""
-    settled: Rows
-    contents: Rows | None
+    settled: PathRows
+    contents: PathRows | None
 
 
 def expand(
     graph: GraphArrays, tops: np.ndarray, barrier: np.ndarray | None, *, rows_wanted: int, with_contents: bool
-) -> Iterator[Found]:
+) -> Iterator[WalkResult]:
     """Walk down from each of some directories (numbers, all different), a part of them at a time.
 
     Args:
@@ -194,7 +194,7 @@ class _Walk:
         self._waiting: list[list[tuple[np.ndarray, ...]]] = [[] for _ in range(len(graph.bounds) - 1)]
         """Of each level the pairs that wait, their depths, the rows above them and the names of the last arcs."""
 
-    def found(self, with_contents: bool) -> Found:
+    def found(self, with_contents: bool) -> WalkResult:
         graph, span = self._graph, len(self._tops)
         pairs = self._tops.astype(np.int64) * span + np.arange(span)
         none = np.full(span, _START)
@@ -212,7 +212,7 @@ class _Walk:
                 self._send(below, np.repeat(depths + 1, counts), above, graph.below_name[arcs])
         pairs, _, paths = self._best(*_together(self._settled))
         settled = self._rows(pairs, paths)
-        return Found(self._tops, self._count, settled, self._contents() if with_contents else None)
+        return WalkResult(self._tops, self._count, settled, self._contents() if with_contents else None)
 
     def _walk_into(self, pairs: np.ndarray, depths: np.ndarray, paths: pa.Array) -> None:
         self._paths.append(paths)
@@ -249,10 +249,10 @@ class _Walk:
         last = self._graph.names.take(pa.array(names, mask=is_top))
         return _one(pc.binary_join_element_wise(before, last, _NOTHING, null_handling="replace", null_replacement=""))
 
-    def _rows(self, pairs: np.ndarray, paths: pa.Array) -> Rows:
-        return Rows(pairs // len(self._tops), pairs % len(self._tops), paths)
+    def _rows(self, pairs: np.ndarray, paths: pa.Array) -> PathRows:
+        return PathRows(pairs // len(self._tops), pairs % len(self._tops), paths)
 
-    def _contents(self) -> Rows:
+    def _contents(self) -> PathRows:
         graph, span = self._graph, len(self._tops)
         self._paths = [pa.concat_arrays(self._paths)] if self._paths else []
         parts = self._walked or [(np.empty(0, np.int64), np.empty(0, np.int32))]

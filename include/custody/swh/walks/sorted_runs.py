@@ -49,7 +49,7 @@ def write_run(fs: FileSystem, path: Path, rows: pa.Table) -> None:
         writer.write_table(rows, row_group_size=_RUN_GROUP_ROWS)
 
 
-def cut(runs: Sequence[Path], spec: TableSpec, file_rows: int) -> list[Range]:
+def cut_ranges(runs: Sequence[Path], spec: TableSpec, file_rows: int) -> list[Range]:
     """Return ranges of keys of about so many rows; a key is in one range."""
     groups: list[tuple[Any, int]] = []
     for run in runs:
@@ -71,7 +71,7 @@ def cut(runs: Sequence[Path], spec: TableSpec, file_rows: int) -> list[Range]:
     ]
 
 
-def merged(
+def merge_range(
     fs: FileSystem, spec: TableSpec, runs: Sequence[Path], part: Range, target: Path, *, group_rows: int
 ) -> WrittenFile | None:
     """Write the rows of a range as one file of a table, and its index; None if there is no row.

@@ -21,13 +21,13 @@ from custody.swh.walks.graph_arrays import GraphArrays, make_arrays
 from custody.swh.walks.graph_walks import (
     NONE_ABOVE,
     NONE_BELOW,
-    Found,
-    Rows,
+    PathRows,
+    WalkResult,
     expand,
-    frontier,
-    greatest,
-    least,
-    reached,
+    find_frontier,
+    greatest_below,
+    least_above,
+    reachable_from,
 )
 from custody.swh.walks.history import History, follow, make_history
 from custody.swh.walks.sorted_runs import write_run
@@ -66,7 +66,7 @@ class Roots:
         first = np.searchsorted(self.top, tops)
         return first, np.searchsorted(self.top, tops, "right") - first
 
-    def each(self, tops: np.ndarray, found: Rows) -> tuple[np.ndarray, np.ndarray]:
+    def each(self, tops: np.ndarray, found: PathRows) -> tuple[np.ndarray, np.ndarray]:
         """Return each row of what was found below tops once for each root of its top: the roots, and the rows."""
         first, counts = self._of(tops)
         repeated = counts[found.top]
@@ -104,7 +104,7 @@ def read_rows(folder: Path, *columns: str) -> pa.Table:
 
 
 def read_latest(graph: GraphArrays, leaves: Path) -> np.ndarray:
-    """Return the latest date in each directory, as `greatest` gave it, from what its step kept."""
+    """Return the latest date in each directory, as `greatest_below` gave it, from what its step kept."""
     rows, found = read_rows(leaves, "dir", "max_leaf"), np.full(graph.count, NONE_BELOW)
     found[graph.numbers_of(int_column(rows, "dir"))] = int_column(rows, "max_leaf")
     return found
@@ -151,7 +151,7 @@ Part = tuple[int, int]
 """The number of a part, and of how many."""
 
 
-def make(edges: Path, roots: Path, released: Path, arrays: Path, reachable: Path) -> int:
+def make_graph_arrays(edges: Path, roots: Path, released: Path, arrays: Path, reachable: Path) -> int:
     """Make the arrays of a graph, and list what is below the roots; return how many that are.
 
     Raises:
@@ -162,13 +162,13 @@ def make(edges: Path, roots: Path, released: Path, arrays: Path, reachable: Path
     graph = make_arrays(read_arcs(edges), np.unique(np.asarray(tops)))
     fresh(fs, arrays)
     graph.write(fs, arrays)
-    directories, contents = reached(graph, graph.numbers_of(np.asarray(tops)))
+    directories, contents = reachable_from(graph, graph.numbers_of(np.asarray(tops)))
     alone = int_column(read_rows(released, "cnt"), "cnt")
     found = np.unique(np.concatenate([graph.ids[directories], graph.contents[contents], alone]))
     return write_alone(fs, reachable, {"node": found})
 
 
-def earliest(arrays: Path, roots: Path, released: Path, direct: Path, runs: Path) -> int:
+def earliest_dates(arrays: Path, roots: Path, released: Path, direct: Path, runs: Path) -> int:
     """Find the earliest date of each content and directory, and the earliest revision; return how many have a date."""
     fs, graph = PosixFileSystem(), GraphArrays.open(arrays)
     held, alone = Roots.read(graph, roots), read_rows(released, "author_date", "revrel", "cnt")
@@ -188,7 +188,7 @@ def earliest(arrays: Path, roots: Path, released: Path, direct: Path, runs: Path
     for counted in (held.is_direct, np.ones(len(held.top), bool)):
         values = np.full(graph.count, NONE_ABOVE)
         np.minimum.at(values, held.top[counted], rank[: len(held.top)][counted])
-        below, other = least(graph, values), np.full(len(others), NONE_ABOVE)
+        below, other = least_above(graph, values), np.full(len(others), NONE_ABOVE)
         np.minimum.at(below, places[places >= 0], rank_alone[places >= 0])
         np.minimum.at(other, place_of_other, rank_alone[places < 0])
         found.append(np.concatenate([values, below, other]))
@@ -202,7 +202,7 @@ def earliest(arrays: Path, roots: Path, released: Path, direct: Path, runs: Path
     return count
 
 
-def max_leaf(arrays: Path, dates: Path, reachable: Path | None, target: Path) -> int:
+def latest_contents(arrays: Path, dates: Path, reachable: Path | None, target: Path) -> int:
     """Find the latest of the earliest dates of the contents in each directory; return how many have one."""
     graph = GraphArrays.open(arrays)
     rows = read_rows(dates, "node", "author_date")
@@ -213,7 +213,7 @@ def max_leaf(arrays: Path, dates: Path, reachable: Path | None, target: Path) ->
         numbers = graph.numbers_of(int_column(read_rows(reachable, "node"), "node"))
         within[:] = False
         within[numbers[numbers >= 0]] = True
-    found = greatest(graph, known, within)
+    found = greatest_below(graph, known, within)
     has = found != NONE_BELOW
     return write_alone(PosixFileSystem(), target, {"dir": graph.ids[has], "max_leaf": found[has]})
 
@@ -223,7 +223,7 @@ def part_of_frontier(arrays: Path, roots: Path, leaves: Path, target: Path, part
     graph = GraphArrays.open(arrays)
     held, latest = Roots.read(graph, roots), read_latest(graph, leaves)
     mine = _slice(len(held.top), part)
-    found = frontier(graph, held.top[mine], held.date[mine], latest)
+    found = find_frontier(graph, held.top[mine], held.date[mine], latest)
     fs = PosixFileSystem()
     path = target / f"{part[0]:05}.parquet"
     fs.remove(path)
@@ -243,7 +243,7 @@ def directories_in_revisions(
     graph = GraphArrays.open(arrays)
     held, latest = Roots.read(graph, roots), read_latest(graph, leaves)
 
-    def rows(found: Found) -> Columns:
+    def rows(found: WalkResult) -> Columns:
         root, row = held.each(found.tops, found.settled)
         directory = found.settled.thing[row]
         columns = {
@@ -271,7 +271,7 @@ def contents_in_revisions(
     fs, graph = PosixFileSystem(), GraphArrays.open(arrays)
     held = Roots.read(graph, roots)
 
-    def rows(found: Found) -> Columns:
+    def rows(found: WalkResult) -> Columns:
         assert found.contents is not None  # noqa: S101 - they were asked for
         root, row = held.each(found.tops, found.contents)
         content, date, revrel = found.contents.thing[row], held.date[root], held.revrel[root]
@@ -301,7 +301,7 @@ def contents_in_directories(arrays: Path, listed: Path, runs: Path, wanted: int,
     """Write runs of the contents in a part of the frontier directories, at any depth; return how many rows."""
     graph = GraphArrays.open(arrays)
 
-    def rows(found: Found) -> Columns:
+    def rows(found: WalkResult) -> Columns:
         assert found.contents is not None  # noqa: S101 - they were asked for
         # Sorted already: by contents, and of one content by tops, which are by their ids.
         directories = graph.ids[found.tops][found.contents.top]
@@ -338,7 +338,7 @@ def revisions_in_origins(arrays: Path, roots: Path, runs: Path, wanted: int, par
     return count
 
 
-def _expanded(runs: Path, part: Part, walks: Iterator[Found], rows: Callable[[Found], Columns]) -> int:
+def _expanded(runs: Path, part: Part, walks: Iterator[WalkResult], rows: Callable[[WalkResult], Columns]) -> int:
     """Write what each walk found as a run."""
     fs, count = PosixFileSystem(), 0
     for number, found in enumerate(walks):
