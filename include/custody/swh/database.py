@@ -1,12 +1,11 @@
-"""Answers as JSON: one shape for the command line and the services, documented in docs/swh.md.
+"""The provenance database: answers "where was this content?" with the earliest revision or release that holds it.
 
-Answers "where was this content?": the earliest revision or release that holds it, its origin, and all the others.
+A query also gives its origin, and on request all other revisions. It costs a page of four or five tables. Many queries
+at once are looked up together, table by table: the pages that they need of a file are decoded in one call, each once.
 
-One question costs a page of four or five tables. Many questions at once are looked up together, table by table: the
-pages that they need of a file are decoded in one call, each once.
-
-The service of Software Heritage answers with any revision; this one always with the earliest by the author's date, of
-several of one date with the one of the smallest id, and with the origin of the smallest id that leads to it.
+The service of Software Heritage answers with any revision. This one always answers with the earliest by the author's
+date, of several of one date with the one of the smallest id, and with the origin of the smallest id that leads to it.
+Answers as JSON have one shape for the command line and the services, documented in docs/swh.md.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
-"""Where the pages of a table's file are, and what they are checked by: a part of its index.
+"""Pages of a table's file: where they are, how some of them are decoded, and a cache of decoded ones.
 
-Pages of all columns have the same rows, so a page stands for some rows, with a place for each column. As the index has
-all that a page needs to be decoded, the footer of the file is not read.
+Pages of all columns have the same rows, so a page stands for some rows, with a place for each column. The places are a
+part of the file's index. As it has everything that decoding needs, the footer of the file is not read.
 
-Pages that are decoded again and again: what many questions touch is decoded once.
+pyarrow can only decode whole column chunks. The reader therefore puts the wanted pages one behind the other as they
+are, with a footer that describes them as the only row group of a small Parquet file. So Parquet's encodings are left to
+pyarrow, and a hundred pages cost one call.
 
-A page is kept when it is needed for the second time within a while. Contents are spread over all of a table: to
-keep what one question touched would only push out what others share, and take fresh memory each time.
-
-Decodes some pages of a file with pyarrow, which only knows how to decode whole column chunks.
-
-The pages are put one behind the other as they are, with a footer that describes them as the only row group of a small
-Parquet file. So what Parquet's encodings are is left to pyarrow, and a hundred pages cost one call.
+The cache keeps a page when it is needed for the second time within a while. Contents are spread over the whole table:
+to keep what one query touched would only push out what others share, and take fresh memory each time.
 """
 
 from __future__ import annotations
@@ -34,14 +31,28 @@ from custody.swh.tables import TableSpec
 
 COLUMN = np.dtype([("codec", "<u4"), ("size", "<u4"), ("offset", "<u8"), ("crc32", "<u4"), ("zero", "<u4")])
 """Of a column: its codec, as Parquet numbers them, and its dictionary page, where it has one; part of the format."""
-
 CODECS = {"UNCOMPRESSED": 0, "ZSTD": 6}
 """As Parquet's specification numbers them."""
-
+CACHE_BYTES = 64 << 20
+_SEEN_MAX = 512
+"""How many pages that were needed once are remembered by name."""
+_PAGES_OF_THREADS = 16
+"""From so many pages on columns are decoded by several threads; for fewer that costs more than it gains."""
+_UINT32_MAX = 0xFFFFFFFF
 _DATA_PAGE = 0
 _STRUCT, _STOP = 12, 0
 _KIND, _SIZE, _DATA_HEAD, _DICTIONARY_HEAD = 1, 3, 5, 7
 """Fields of Parquet's PageHeader; the first field of either head is the number of values."""
+_DICTIONARIES = frozenset({"type"})
+"""Columns with few different values: decoded as numbers, not as a text a row."""
+_PHYSICAL = {"INT64": 2, "BYTE_ARRAY": 6, "FIXED_LEN_BYTE_ARRAY": 7}
+"""As Parquet's specification numbers the types of values; the encodings below as well."""
+_PLAIN, _RLE, _DELTA, _RLE_DICTIONARY = 0, 3, 5, 8
+_I32, _I64, _BINARY, _LIST = 5, 6, 8, 9
+_I64_NEXT = bytes((1 << 4 | _I64,))
+"""Head of a number that is the next field of its struct."""
+_UNUSED_SIZE = _I64_NEXT + b"\0"
+"""A size that has to be there, and that pyarrow does not look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +102,97 @@ class PageIndex:
         start = self.start + self.count + page * width
         found: list[int] = self.words.part(start, start + width).tolist()
         return found
+
+
+class PageReader:
+    """Decodes pages of some columns of a table; for any number of threads."""
+
+    def __init__(self, spec: TableSpec, columns: Sequence[str]) -> None:
+        schema = pa.schema([spec.schema.field(name) for name in columns])
+        self.columns = tuple(columns)
+        sink = pa.BufferOutputStream()
+        pq.ParquetWriter(sink, schema, store_schema=False).close()
+        empty = sink.getvalue().to_pybytes()
+        length = int.from_bytes(empty[-TAIL_BYTES:-4], "little")
+        self._footer = cut_footer(empty[-TAIL_BYTES - length : -TAIL_BYTES])
+        kinds = pq.ParquetFile(pa.BufferReader(empty)).schema
+        self._columns = [
+            (spec.schema.get_field_index(name), _described(name, _PHYSICAL[kinds.column(place).physical_type]))
+            for place, name in enumerate(columns)
+        ]
+        self._group = bytes((1 << 4 | _LIST, len(columns) << 4 | _STRUCT))
+        self._dictionaries = sorted(_DICTIONARIES.intersection(columns))
+
+    def read(self, data: memoryview, index: PageIndex, pages: Sequence[int]) -> pa.Table:
+        """Return the rows of some pages of a file; each column is one array.
+
+        Raises:
+            ValueError: a page is not the one that the index tells of.
+            OSError, pyarrow.ArrowException, MemoryError: it is, and cannot be decoded.
+        """
+        places = [index.places(page) for page in pages]
+        rows = sum(place[0] for place in places)
+        count = varint(rows << 1)
+        pieces: list[bytes | memoryview] = [MAGIC]
+        chunks: list[bytes] = []
+        position = len(MAGIC)
+        for number, described in self._columns:
+            codec, dictionary, offset, crc32 = index.stored[number]
+            start = position
+            if dictionary:
+                pieces.append(_page(data, offset, dictionary, crc32))
+                position += dictionary
+            first = position
+            at = 1 + 2 * number
+            for place in places:
+                size = place[at + 1] & _UINT32_MAX
+                pieces.append(_page(data, place[at], size, place[at + 1] >> 32))
+                position += size
+            chunks.append(_chunk(described, codec, count, start, first, position))
+        group = b"".join((self._group, *chunks, _UNUSED_SIZE, _I64_NEXT, count, b"\0"))
+        pieces.append(footer_of(self._footer.before, self._footer.after, [group], rows)[len(MAGIC) :])
+        file = pq.ParquetFile(pa.BufferReader(b"".join(pieces)), read_dictionary=self._dictionaries, pre_buffer=False)
+        table = file.read(use_threads=len(pages) >= _PAGES_OF_THREADS)
+        if table.num_rows != rows:
+            raise ValueError(f"expected {rows} rows, got {table.num_rows}")
+        return table if table.column(0).num_chunks == 1 else table.combine_chunks()
+
+
+class PageCache:
+    """Keeps the pages that were used last, up to a number of bytes; for any number of threads."""
+
+    def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
+        self._bytes_max = bytes_max
+        self._held: OrderedDict[Hashable, tuple[pa.Table, int]] = OrderedDict()
+        self._seen: OrderedDict[Hashable, None] = OrderedDict()
+        self._lock = Lock()
+        self.bytes = 0
+
+    def get(self, key: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
+        """Return the page of a key; it is read when it is not here."""
+        with self._lock:
+            held = self._held.get(key)
+            if held is not None:
+                self._held.move_to_end(key)
+                return held[0]
+        page = read()
+        with self._lock:
+            if self._is_wanted_again(key) and (size := page.nbytes) <= self._bytes_max and key not in self._held:
+                self._held[key] = page, size
+                self.bytes += size
+            while self.bytes > self._bytes_max:
+                _, (_, gone) = self._held.popitem(last=False)
+                self.bytes -= gone
+        return page
+
+    def _is_wanted_again(self, key: Hashable) -> bool:
+        if key in self._seen:
+            del self._seen[key]
+            return True
+        self._seen[key] = None
+        if len(self._seen) > _SEEN_MAX:
+            self._seen.popitem(last=False)
+        return False
 
 
 def page_words(pages: int, columns: int) -> int:
@@ -160,118 +262,6 @@ def _pages(data: memoryview, position: int, end: int) -> Iterator[tuple[int, int
                 size = number >> 1
         position += 1 + size
         yield kind, values, start, position
-
-
-CACHE_BYTES = 64 << 20
-_SEEN_MAX = 512
-"""How many pages that were needed once are remembered by name."""
-
-
-class PageCache:
-    """Keeps the pages that were used last, up to a number of bytes; for any number of threads."""
-
-    def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
-        self._bytes_max = bytes_max
-        self._held: OrderedDict[Hashable, tuple[pa.Table, int]] = OrderedDict()
-        self._seen: OrderedDict[Hashable, None] = OrderedDict()
-        self._lock = Lock()
-        self.bytes = 0
-
-    def get(self, key: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
-        """Return the page of a key; it is read when it is not here."""
-        with self._lock:
-            held = self._held.get(key)
-            if held is not None:
-                self._held.move_to_end(key)
-                return held[0]
-        page = read()
-        with self._lock:
-            if self._is_wanted_again(key) and (size := page.nbytes) <= self._bytes_max and key not in self._held:
-                self._held[key] = page, size
-                self.bytes += size
-            while self.bytes > self._bytes_max:
-                _, (_, gone) = self._held.popitem(last=False)
-                self.bytes -= gone
-        return page
-
-    def _is_wanted_again(self, key: Hashable) -> bool:
-        if key in self._seen:
-            del self._seen[key]
-            return True
-        self._seen[key] = None
-        if len(self._seen) > _SEEN_MAX:
-            self._seen.popitem(last=False)
-        return False
-
-
-_DICTIONARIES = frozenset({"type"})
-"""Columns with few different values: decoded as numbers, not as a text a row."""
-
-_PHYSICAL = {"INT64": 2, "BYTE_ARRAY": 6, "FIXED_LEN_BYTE_ARRAY": 7}
-"""As Parquet's specification numbers the types of values; the encodings below as well."""
-_PLAIN, _RLE, _DELTA, _RLE_DICTIONARY = 0, 3, 5, 8
-_I32, _I64, _BINARY, _LIST = 5, 6, 8, 9
-_I64_NEXT = bytes((1 << 4 | _I64,))
-"""Head of a number that is the next field of its struct."""
-_UNUSED_SIZE = _I64_NEXT + b"\0"
-"""A size that has to be there, and that pyarrow does not look at."""
-_UINT32_MAX = 0xFFFFFFFF
-_PAGES_OF_THREADS = 16
-"""From so many pages on columns are decoded by several threads; for fewer that costs more than it gains."""
-
-
-class PageReader:
-    """Decodes pages of some columns of a table; for any number of threads."""
-
-    def __init__(self, spec: TableSpec, columns: Sequence[str]) -> None:
-        schema = pa.schema([spec.schema.field(name) for name in columns])
-        self.columns = tuple(columns)
-        sink = pa.BufferOutputStream()
-        pq.ParquetWriter(sink, schema, store_schema=False).close()
-        empty = sink.getvalue().to_pybytes()
-        length = int.from_bytes(empty[-TAIL_BYTES:-4], "little")
-        self._footer = cut_footer(empty[-TAIL_BYTES - length : -TAIL_BYTES])
-        kinds = pq.ParquetFile(pa.BufferReader(empty)).schema
-        self._columns = [
-            (spec.schema.get_field_index(name), _described(name, _PHYSICAL[kinds.column(place).physical_type]))
-            for place, name in enumerate(columns)
-        ]
-        self._group = bytes((1 << 4 | _LIST, len(columns) << 4 | _STRUCT))
-        self._dictionaries = sorted(_DICTIONARIES.intersection(columns))
-
-    def read(self, data: memoryview, index: PageIndex, pages: Sequence[int]) -> pa.Table:
-        """Return the rows of some pages of a file; each column is one array.
-
-        Raises:
-            ValueError: a page is not the one that the index tells of.
-            OSError, pyarrow.ArrowException, MemoryError: it is, and cannot be decoded.
-        """
-        places = [index.places(page) for page in pages]
-        rows = sum(place[0] for place in places)
-        count = varint(rows << 1)
-        pieces: list[bytes | memoryview] = [MAGIC]
-        chunks: list[bytes] = []
-        position = len(MAGIC)
-        for number, described in self._columns:
-            codec, dictionary, offset, crc32 = index.stored[number]
-            start = position
-            if dictionary:
-                pieces.append(_page(data, offset, dictionary, crc32))
-                position += dictionary
-            first = position
-            at = 1 + 2 * number
-            for place in places:
-                size = place[at + 1] & _UINT32_MAX
-                pieces.append(_page(data, place[at], size, place[at + 1] >> 32))
-                position += size
-            chunks.append(_chunk(described, codec, count, start, first, position))
-        group = b"".join((self._group, *chunks, _UNUSED_SIZE, _I64_NEXT, count, b"\0"))
-        pieces.append(footer_of(self._footer.before, self._footer.after, [group], rows)[len(MAGIC) :])
-        file = pq.ParquetFile(pa.BufferReader(b"".join(pieces)), read_dictionary=self._dictionaries, pre_buffer=False)
-        table = file.read(use_threads=len(pages) >= _PAGES_OF_THREADS)
-        if table.num_rows != rows:
-            raise ValueError(f"expected {rows} rows, got {table.num_rows}")
-        return table if table.column(0).num_chunks == 1 else table.combine_chunks()
 
 
 def _page(data: memoryview, offset: int, size: int, crc32: int) -> memoryview:

@@ -1,14 +1,10 @@
-"""One file of a table as it is written: sorted, in small row groups and pages, with its index beside it.
+"""The files of a table: written sorted, with an index beside each, and read by key.
 
-A page is what a point query decodes, so it is small. Files carry statistics, page indexes and page checksums as well,
-for readers of other makes.
+A file has small row groups and pages, since a point query decodes a page. It carries statistics, page indexes and page
+checksums as well, for other readers of Parquet. The indexes choose the file, the pages and the rows of a query.
 
-One file of a table as it is asked: by key, some pages at a time.
-
-What is read is checked: the head and the blocks of the index, each page by its checksum, and that the rows of a key are
-where the index says that they are.
-
-A table that is open for point queries: its files' indexes choose the file, the pages and the rows.
+Everything that is read is checked: the head and the blocks of the index, each page by its checksum, and that the rows
+of a key are where the index says that they are.
 """
 
 from __future__ import annotations
@@ -35,10 +31,13 @@ from custody.vfs import FileSystem
 
 GROUP_ROWS = 4096
 """Rows of a row group: measured, docs/swh.md."""
-
 _ZSTD_LEVEL = 3
 _WHOLE_PAGE_BYTES = 1 << 30
 """Pages are cut at rows, the same ones in all columns, and never at bytes."""
+_PAGES_AT_ONCE = 128
+"""Pages that are decoded together: at most half a million rows."""
+_ALL = 1 << 62
+"""More rows than there are, and few enough to be added to a place."""
 _TYPE = "type"
 _TYPES = pa.array([kind.value for kind in ObjectType], pa.string())
 """The dictionary of types: the same in all row groups, so that pages of several are decoded together."""
@@ -126,82 +125,55 @@ def write_tables(
     )
 
 
-def _options(spec: TableSpec) -> dict[str, object]:
-    numbers = [field.name for field in spec.schema if field.type in (pa.uint64(), DATE)]
-    compressed = [name for name in spec.schema.names if name not in spec.raw]
-    return {
-        "compression": {name: "zstd" if name in compressed else "none" for name in spec.schema.names},
-        "compression_level": dict.fromkeys(compressed, _ZSTD_LEVEL),
-        "use_dictionary": [name for name in spec.schema.names if name == _TYPE],
-        "column_encoding": dict.fromkeys((spec.key, *spec.delta), "DELTA_BINARY_PACKED"),
-        "max_rows_per_page": spec.page_rows,
-        "data_page_size": _WHOLE_PAGE_BYTES,
-        # Else other readers would be told that types are a dictionary, which they are only here.
-        "store_schema": False,
-        "write_statistics": numbers,
-        "write_page_index": True,
-        "write_page_checksum": True,
-        "sorting_columns": [pq.SortingColumn(spec.schema.get_field_index(name)) for name in spec.order],
-    }
+class IndexedTable:
+    """All files of one table; their indexes are read by the first question.
 
+    Args:
+        paths: the files, with their SHA-256 where the catalog tells it.
+        cache: what was decoded lately, of all tables; None keeps nothing.
+    """
 
-def _row_groups(spec: TableSpec, source: Iterable[pa.Table], group_rows: int) -> Iterator[pa.Table]:
-    """The rows in tables of `group_rows`, the last one smaller; whatever the row groups of the source are."""
-    waiting: list[pa.Table] = []
-    rows = 0
-    for table in source:
-        waiting.append(_converted(spec, table))
-        rows += table.num_rows
-        if rows >= group_rows:
-            whole = pa.concat_tables(waiting)
-            for start in range(0, rows - group_rows + 1, group_rows):
-                yield whole.slice(start, group_rows).combine_chunks()
-            left = rows % group_rows
-            waiting, rows = [whole.slice(rows - left)], left
-    if rows:
-        yield pa.concat_tables(waiting).combine_chunks()
+    def __init__(
+        self, fs: FileSystem, spec: TableSpec, paths: Mapping[Path, bytes | None], cache: PageCache | None = None
+    ) -> None:
+        self.spec = spec
+        self._fs = fs
+        self._paths = dict(sorted(paths.items()))
+        self._cache = PageCache(0) if cache is None else cache
+        self._readers: dict[tuple[str, ...], PageReader] = {}
 
+    @cached_property
+    def files(self) -> list[TableFile]:
+        """The files with their indexes.
 
-def _converted(spec: TableSpec, table: pa.Table) -> pa.Table:
-    """The columns as they are on disk: Spark knows neither unsigned integers nor seconds nor binaries of one size."""
-    columns = []
-    for field in spec.schema:
-        if field.name == HASH_KEY:
-            hashes = table.column("sha1_git").cast(spec.schema.field("sha1_git").type).combine_chunks()
-            columns.append(pa.array(hash_keys(_one_chunk(hashes)), field.type))
-            continue
-        try:
-            columns.append(table.column(field.name).cast(field.type))
-        except pa.ArrowInvalid as error:
-            raise InvalidInputError(
-                f"table {spec.name}: column {field.name!r}: expected {field.type}: {error}."
-            ) from error
-        if columns[-1].null_count:
-            raise InvalidInputError(
-                f"table {spec.name}: column {field.name!r}: expected a value in each row, got none."
-            )
-        if field.name == _TYPE:
-            columns[-1] = _types(spec, _one_chunk(columns[-1]))
-    fields = [field.with_type(column.type) for field, column in zip(spec.schema, columns, strict=True)]
-    return pa.table(columns, schema=pa.schema(fields))
+        Raises:
+            CorruptionError: the head of an index is damaged, or another one is in its place.
+        """
+        return [TableFile(self._fs, path, self._cache, digest) for path, digest in self._paths.items()]
 
+    def rows(self, keys: np.ndarray, columns: Sequence[str] | None = None, first: int | None = None) -> pa.Table:
+        """Return the rows of some keys, sorted as the table is; the key is among the columns.
 
-def _types(spec: TableSpec, values: pa.Array) -> pa.Array:
-    places = pc.index_in(values, _TYPES).cast(pa.int8())
-    if places.null_count:
-        raise InvalidInputError(f"table {spec.name}: column {_TYPE!r}: expected one of {_TYPES.to_pylist()}.")
-    return pa.DictionaryArray.from_arrays(places, _TYPES)
+        Of some hundred pages at a time all is in memory, of the others what was found.
 
+        Args:
+            keys: uint64, in any order, repeated or not.
+            columns: which other columns; all of them when not given.
+            first: of each key only so many rows, the first ones in the table's order.
 
-def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
-
-
-_PAGES_AT_ONCE = 128
-"""Pages that are decoded together: at most half a million rows."""
-
-_ALL = 1 << 62
-"""More rows than there are, and few enough to be added to a place."""
+        Raises:
+            CorruptionError: a file is damaged.
+        """
+        wanted = np.unique(keys) if len(keys) > 1 else keys
+        others = self.spec.schema.names if columns is None else columns
+        names = (self.spec.key, *(name for name in others if name != self.spec.key))
+        reader = self._readers.get(names)
+        if reader is None:
+            reader = self._readers[names] = PageReader(self.spec, names)
+        found = [part for file in self.files for part in file.rows(wanted, reader, first)] if len(wanted) else []
+        if not found:
+            return pa.table([pa.array([], self.spec.schema.field(name).type) for name in names], names=names)
+        return found[0] if len(found) == 1 else pa.concat_tables(found)
 
 
 class TableFile:
@@ -290,6 +262,77 @@ class TableFile:
         raise CorruptionError(f"{self._path}: {what}. Build the database anew.") from cause
 
 
+def _options(spec: TableSpec) -> dict[str, object]:
+    numbers = [field.name for field in spec.schema if field.type in (pa.uint64(), DATE)]
+    compressed = [name for name in spec.schema.names if name not in spec.raw]
+    return {
+        "compression": {name: "zstd" if name in compressed else "none" for name in spec.schema.names},
+        "compression_level": dict.fromkeys(compressed, _ZSTD_LEVEL),
+        "use_dictionary": [name for name in spec.schema.names if name == _TYPE],
+        "column_encoding": dict.fromkeys((spec.key, *spec.delta), "DELTA_BINARY_PACKED"),
+        "max_rows_per_page": spec.page_rows,
+        "data_page_size": _WHOLE_PAGE_BYTES,
+        # Else other readers would be told that types are a dictionary, which they are only here.
+        "store_schema": False,
+        "write_statistics": numbers,
+        "write_page_index": True,
+        "write_page_checksum": True,
+        "sorting_columns": [pq.SortingColumn(spec.schema.get_field_index(name)) for name in spec.order],
+    }
+
+
+def _row_groups(spec: TableSpec, source: Iterable[pa.Table], group_rows: int) -> Iterator[pa.Table]:
+    """The rows in tables of `group_rows`, the last one smaller; whatever the row groups of the source are."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in source:
+        waiting.append(_converted(spec, table))
+        rows += table.num_rows
+        if rows >= group_rows:
+            whole = pa.concat_tables(waiting)
+            for start in range(0, rows - group_rows + 1, group_rows):
+                yield whole.slice(start, group_rows).combine_chunks()
+            left = rows % group_rows
+            waiting, rows = [whole.slice(rows - left)], left
+    if rows:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _converted(spec: TableSpec, table: pa.Table) -> pa.Table:
+    """The columns as they are on disk: Spark knows neither unsigned integers nor seconds nor binaries of one size."""
+    columns = []
+    for field in spec.schema:
+        if field.name == HASH_KEY:
+            hashes = table.column("sha1_git").cast(spec.schema.field("sha1_git").type).combine_chunks()
+            columns.append(pa.array(hash_keys(_one_chunk(hashes)), field.type))
+            continue
+        try:
+            columns.append(table.column(field.name).cast(field.type))
+        except pa.ArrowInvalid as error:
+            raise InvalidInputError(
+                f"table {spec.name}: column {field.name!r}: expected {field.type}: {error}."
+            ) from error
+        if columns[-1].null_count:
+            raise InvalidInputError(
+                f"table {spec.name}: column {field.name!r}: expected a value in each row, got none."
+            )
+        if field.name == _TYPE:
+            columns[-1] = _types(spec, _one_chunk(columns[-1]))
+    fields = [field.with_type(column.type) for field, column in zip(spec.schema, columns, strict=True)]
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _types(spec: TableSpec, values: pa.Array) -> pa.Array:
+    places = pc.index_in(values, _TYPES).cast(pa.int8())
+    if places.null_count:
+        raise InvalidInputError(f"table {spec.name}: column {_TYPE!r}: expected one of {_TYPES.to_pylist()}.")
+    return pa.DictionaryArray.from_arrays(places, _TYPES)
+
+
+def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+
+
 def _parts(pages: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     """Pages, some at a time: from a few on twice as many each time, as the first ones are often enough."""
     start = 0
@@ -305,54 +348,3 @@ def _between(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     starts = np.repeat(begin - (np.cumsum(lengths) - lengths), lengths)
     places: np.ndarray = starts + np.arange(len(starts))
     return places
-
-
-class IndexedTable:
-    """All files of one table; their indexes are read by the first question.
-
-    Args:
-        paths: the files, with their SHA-256 where the catalog tells it.
-        cache: what was decoded lately, of all tables; None keeps nothing.
-    """
-
-    def __init__(
-        self, fs: FileSystem, spec: TableSpec, paths: Mapping[Path, bytes | None], cache: PageCache | None = None
-    ) -> None:
-        self.spec = spec
-        self._fs = fs
-        self._paths = dict(sorted(paths.items()))
-        self._cache = PageCache(0) if cache is None else cache
-        self._readers: dict[tuple[str, ...], PageReader] = {}
-
-    @cached_property
-    def files(self) -> list[TableFile]:
-        """The files with their indexes.
-
-        Raises:
-            CorruptionError: the head of an index is damaged, or another one is in its place.
-        """
-        return [TableFile(self._fs, path, self._cache, digest) for path, digest in self._paths.items()]
-
-    def rows(self, keys: np.ndarray, columns: Sequence[str] | None = None, first: int | None = None) -> pa.Table:
-        """Return the rows of some keys, sorted as the table is; the key is among the columns.
-
-        Of some hundred pages at a time all is in memory, of the others what was found.
-
-        Args:
-            keys: uint64, in any order, repeated or not.
-            columns: which other columns; all of them when not given.
-            first: of each key only so many rows, the first ones in the table's order.
-
-        Raises:
-            CorruptionError: a file is damaged.
-        """
-        wanted = np.unique(keys) if len(keys) > 1 else keys
-        others = self.spec.schema.names if columns is None else columns
-        names = (self.spec.key, *(name for name in others if name != self.spec.key))
-        reader = self._readers.get(names)
-        if reader is None:
-            reader = self._readers[names] = PageReader(self.spec, names)
-        found = [part for file in self.files for part in file.rows(wanted, reader, first)] if len(wanted) else []
-        if not found:
-            return pa.table([pa.array([], self.spec.schema.field(name).type) for name in names], names=names)
-        return found[0] if len(found) == 1 else pa.concat_tables(found)

@@ -1,14 +1,12 @@
-"""Writes the tables of a database: runs of sorted rows are merged, a file a range of keys.
+"""One attempt at a step: it writes its rounds as Parquet into the attempt's folder, and the tables of the database.
 
-Spark sorts what each of its tasks has and writes it as a run, without sending rows around; steps that walk in arrays
-write runs themselves. A task a range then merges the runs into a file with small row groups of an exact size and an
-index beside it, which Spark's own writer cannot do.
+A walk over the graph is a loop of joins, one level of the graph a round. The result of a round is written at once and
+read back: the plan of the next round then begins at files, and an executor that is lost costs one round. The number of
+its rows is read from the footers of its files, without another Spark job.
 
-One attempt at a step: what it computes goes to Parquet in the attempt's folder, round by round.
-
-A walk over the graph is a loop of joins, one level of the graph a round. What a round found is written at once and
-read back: the plan of the next round then begins at files, and an executor that is lost costs one round. How many rows
-a round found is read from the footers of its files, without another Spark job.
+Tables are merged from sorted runs. Spark sorts what each of its tasks has and writes it as a run, without sending rows
+around; steps that walk in arrays write runs themselves. One task for each range of keys then merges the runs into a
+file with row groups of an exact size and an index beside it, which Spark's own writer cannot do.
 """
 
 from __future__ import annotations

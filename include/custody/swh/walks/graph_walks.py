@@ -1,10 +1,9 @@
-"""Walks that carry numbers: what lies below, the least number above, the greatest below, and the frontier.
+"""Walks over a graph in arrays, level by level: some carry numbers, one carries paths.
 
-Walks that carry paths: what is below directories, each thing once with the best path to it.
-
-Of several paths the one with the fewest names is best, and of these the smallest in bytes. As all ways to a directory
-are known at its turn, only the best one goes on. Paths are put together once a directory; between paths of equal depth,
-and only then, bytes are compared.
+Those with numbers find what lies below some directories, the least number above, the greatest below, and the frontier.
+The one with paths, `expand`, finds everything below directories, each thing once with the best path to it: the one with
+the fewest names, and of several such the smallest in bytes. All ways to a directory are known at its turn, so only the
+best one goes on. A path is put together once for each directory, and only paths of equal depth are compared.
 """
 
 from __future__ import annotations
@@ -23,6 +22,30 @@ NONE_ABOVE = np.iinfo(np.int64).max
 NONE_BELOW = np.iinfo(np.int64).min
 """No number, where the greatest one is looked for."""
 _ROOTS_AT_ONCE = 16_384
+_NOTHING = pa.scalar(b"", pa.large_binary())
+_START = -1
+"""The row above that of a top, which has no name and no path."""
+
+
+@dataclass(frozen=True)
+class PathRows:
+    """A thing (a directory's number, or a content's place) below a top, and the best path to it."""
+
+    thing: np.ndarray
+    top: np.ndarray
+    """The top's place among the tops."""
+    path: pa.Array
+
+
+@dataclass(frozen=True)
+class WalkResult:
+    """What was found below some tops: directories of the barrier, and contents; each sorted by things, then tops."""
+
+    tops: np.ndarray
+    walked: int
+    """How many directories were walked into, each once for each top."""
+    settled: PathRows
+    contents: PathRows | None
 
 
 def reachable_from(graph: GraphArrays, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -93,67 +116,6 @@ def find_frontier(graph: GraphArrays, roots: np.ndarray, dates: np.ndarray, late
         part = slice(start, start + _ROOTS_AT_ONCE)
         _enter(graph, roots[part], dates[part], latest, holds, found)
     return found
-
-
-def _enter(
-    graph: GraphArrays, roots: np.ndarray, dates: np.ndarray, latest: np.ndarray, holds: np.ndarray, found: np.ndarray
-) -> None:
-    """Walk down from some roots and mark the frontier that they meet."""
-    different, ranks = np.unique(dates, return_inverse=True)
-    span = len(different)
-    # Pairs of directory and date in one number: those of a level lie between two others.
-    bounds = graph.bounds * span
-    waiting: list[list[np.ndarray]] = [[] for _ in range(len(bounds) - 1)]
-    _queue(waiting, bounds, np.unique(roots * span + ranks))
-    for level in range(len(waiting)):
-        if not waiting[level]:
-            continue
-        pairs = np.unique(np.concatenate(waiting[level]))
-        waiting[level] = []
-        directories = pairs // span
-        counts = graph.first[directories + 1] - graph.first[directories]
-        below = graph.below[spans(graph.first[directories], counts)].astype(np.int64)
-        rank = np.repeat(pairs % span, counts)
-        # What has no dated content below it has no frontier below it either.
-        is_dated = latest[below] != NONE_BELOW
-        below, rank = below[is_dated], rank[is_dated]
-        is_frontier = holds[below] & (latest[below] < different[rank])
-        found[below[is_frontier]] = True
-        _queue(waiting, bounds, np.unique((below * span + rank)[~is_frontier]))
-
-
-def _queue(waiting: list[list[np.ndarray]], bounds: np.ndarray, pairs: np.ndarray) -> None:
-    """Let sorted pairs wait for the turn of their level."""
-    cuts = np.searchsorted(pairs, bounds)
-    for level in np.flatnonzero(np.diff(cuts)).tolist():
-        waiting[level].append(pairs[cuts[level] : cuts[level + 1]])
-
-
-_TOPS_FIRST, _TOPS_MAX = 64, 32_768
-_NOTHING = pa.scalar(b"", pa.large_binary())
-_START = -1
-"""The row above that of a top, which has no name and no path."""
-
-
-@dataclass(frozen=True)
-class PathRows:
-    """A thing (a directory's number, or a content's place) below a top, and the best path to it."""
-
-    thing: np.ndarray
-    top: np.ndarray
-    """The top's place among the tops."""
-    path: pa.Array
-
-
-@dataclass(frozen=True)
-class WalkResult:
-    """What was found below some tops: directories of the barrier, and contents; each sorted by things, then tops."""
-
-    tops: np.ndarray
-    walked: int
-    """How many directories were walked into, each once for each top."""
-    settled: PathRows
-    contents: PathRows | None
 
 
 def expand(
@@ -264,6 +226,43 @@ class _Walk:
         above, names = np.repeat(np.arange(len(pairs)), counts), graph.held_name[arcs]
         pairs, _, paths = self._best(found, np.repeat(depths, counts), above, names)
         return self._rows(pairs, paths)
+
+
+def _enter(
+    graph: GraphArrays, roots: np.ndarray, dates: np.ndarray, latest: np.ndarray, holds: np.ndarray, found: np.ndarray
+) -> None:
+    """Walk down from some roots and mark the frontier that they meet."""
+    different, ranks = np.unique(dates, return_inverse=True)
+    span = len(different)
+    # Pairs of directory and date in one number: those of a level lie between two others.
+    bounds = graph.bounds * span
+    waiting: list[list[np.ndarray]] = [[] for _ in range(len(bounds) - 1)]
+    _queue(waiting, bounds, np.unique(roots * span + ranks))
+    for level in range(len(waiting)):
+        if not waiting[level]:
+            continue
+        pairs = np.unique(np.concatenate(waiting[level]))
+        waiting[level] = []
+        directories = pairs // span
+        counts = graph.first[directories + 1] - graph.first[directories]
+        below = graph.below[spans(graph.first[directories], counts)].astype(np.int64)
+        rank = np.repeat(pairs % span, counts)
+        # What has no dated content below it has no frontier below it either.
+        is_dated = latest[below] != NONE_BELOW
+        below, rank = below[is_dated], rank[is_dated]
+        is_frontier = holds[below] & (latest[below] < different[rank])
+        found[below[is_frontier]] = True
+        _queue(waiting, bounds, np.unique((below * span + rank)[~is_frontier]))
+
+
+def _queue(waiting: list[list[np.ndarray]], bounds: np.ndarray, pairs: np.ndarray) -> None:
+    """Let sorted pairs wait for the turn of their level."""
+    cuts = np.searchsorted(pairs, bounds)
+    for level in np.flatnonzero(np.diff(cuts)).tolist():
+        waiting[level].append(pairs[cuts[level] : cuts[level + 1]])
+
+
+_TOPS_FIRST, _TOPS_MAX = 64, 32_768
 
 
 def _together(parts: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
