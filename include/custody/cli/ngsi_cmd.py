@@ -1,8 +1,7 @@
-"""`custody ngsi check`: cases of what is notified and what has to come out, run in memory or end to end.
+"""`custody ngsi`: notifications of context brokers on their way to HDFS and Hive.
 
-`custody ngsi serve`: notifications of context brokers over HTTP.
-
-`custody ngsi`: notifications of context brokers on their way to HDFS and Hive.
+`check` runs cases of a notification and the files that have to come of it, in memory or end to end; `serve` takes
+notifications over HTTP.
 """
 
 from __future__ import annotations
@@ -32,7 +31,12 @@ from custody_conformance.running import run
 from custody_conformance.targets import Base
 
 
-@click.command()
+@click.group(cls=CommandGroup)
+def ngsi() -> None:
+    """Take notifications of context brokers to HDFS and Hive."""
+
+
+@ngsi.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[CASES.json]...")
 @click.option("--profile", default=EXPECT, show_default=True, help="Compare with what another system does instead.")
 @click.option("--case", "wanted", multiple=True, help="Run the case with this id only; may be repeated.")
@@ -100,6 +104,41 @@ def check(
         sys.exit(1)
 
 
+@ngsi.command()
+@click.option("--host", help="Address to listen on, instead of receiver.host.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on, instead of receiver.port.")
+@click.option("--quiet", "-q", is_flag=True, help="Write no line a request to stderr.")
+@click.pass_obj
+def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> None:
+    """Take notifications over HTTP until SIGTERM; each is answered with 200 once it is on disk.
+
+    NGSIv2, NGSI-LD and NGSIv1 are posted to ngsi.notification_target. A notification becomes RECEIVE events, one an
+    entity, with its body as their content. What cannot be read is answered with 400 and goes to the
+    quarantine. The process holds a writer slot.
+
+    \b
+    Example:
+      custody -r demo ngsi serve --port 5050
+    """
+    # FastAPI and uvicorn take a second to import, and only this command needs them.
+    try:
+        from custody.serving.ngsi_receiver import Receiver, checked_tokens, create_app
+        from custody.serving.ngsi_receiver import serve as serve_app
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"{error}. The receiver needs FastAPI and uvicorn: install custody[ngsi].") from None
+
+    at = Repository.open(repository)
+    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    chosen = at.settings.model_copy(update={"receiver": at.settings.receiver.model_copy(update=given)})
+    tokens = checked_tokens(chosen)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
+    with at.writer() as writer, Intake(writer, chosen.receiver.requests_max) as intake:
+        receiver = Receiver(chosen, intake, at.quarantine, SystemClock(), tokens)
+        app = create_app(receiver)
+        serve_app(app, chosen, lambda url: stderr().print(clean(f"custody: notifications are taken at {url}")))
+    stderr().print(clean(f"custody: {intake.stored} notifications were stored"))
+
+
 def _settings(ctx: click.Context) -> Settings:
     """Return the settings of the repository; nobody has to have one, unless it is named."""
     root = ctx.find_root()
@@ -156,47 +195,3 @@ def _document(profile: str, verdicts: list[Verdict], cases: Sequence[Case]) -> d
         "passed": sum(verdict.is_passed for verdict in verdicts),
         "failed": sum(verdict.is_checked and not verdict.is_passed for verdict in verdicts),
     }
-
-
-@click.command()
-@click.option("--host", help="Address to listen on, instead of receiver.host.")
-@click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on, instead of receiver.port.")
-@click.option("--quiet", "-q", is_flag=True, help="Write no line a request to stderr.")
-@click.pass_obj
-def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> None:
-    """Take notifications over HTTP until SIGTERM; each is answered with 200 once it is on disk.
-
-    NGSIv2, NGSI-LD and NGSIv1 are posted to ngsi.notification_target. A notification becomes RECEIVE events, one an
-    entity, with its body as their content. What cannot be read is answered with 400 and goes to the
-    quarantine. The process holds a writer slot.
-
-    \b
-    Example:
-      custody -r demo ngsi serve --port 5050
-    """
-    # FastAPI and uvicorn take a second to import, and only this command needs them.
-    try:
-        from custody.serving.ngsi_receiver import Receiver, checked_tokens, create_app
-        from custody.serving.ngsi_receiver import serve as serve_app
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"{error}. The receiver needs FastAPI and uvicorn: install custody[ngsi].") from None
-
-    at = Repository.open(repository)
-    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    chosen = at.settings.model_copy(update={"receiver": at.settings.receiver.model_copy(update=given)})
-    tokens = checked_tokens(chosen)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
-    with at.writer() as writer, Intake(writer, chosen.receiver.requests_max) as intake:
-        receiver = Receiver(chosen, intake, at.quarantine, SystemClock(), tokens)
-        app = create_app(receiver)
-        serve_app(app, chosen, lambda url: stderr().print(clean(f"custody: notifications are taken at {url}")))
-    stderr().print(clean(f"custody: {intake.stored} notifications were stored"))
-
-
-@click.group(cls=CommandGroup)
-def ngsi() -> None:
-    """Take notifications of context brokers to HDFS and Hive."""
-
-
-ngsi.add_command(check)
-ngsi.add_command(serve)

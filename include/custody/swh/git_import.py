@@ -1,12 +1,8 @@
-"""Writes a table batch by batch: rows are collected in columns, and become Parquet when a batch is full.
-
-Durability: a file is whole and synced when `close` returns; its name is for the caller to make durable.
-
-Makes the graph of one git repository: everything that its references lead to, as nodes and edges.
+"""The import of a git repository: everything that its references lead to becomes a graph of nodes and edges.
 
 Git's hashes of files, trees, commits and annotated tags are those in Software Heritage's identifiers: the one of a file
 is what `git hash-object` prints. Contents are never read. The walk keeps the hash and the id of each object in memory;
-rows go to disk in batches.
+rows go to disk in batches, as Parquet.
 """
 
 from __future__ import annotations

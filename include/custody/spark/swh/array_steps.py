@@ -1,7 +1,8 @@
-"""The steps of a build whose arcs fit into memory: Spark gives each task a part of the roots, the task walks in arrays.
+"""The steps of a build in arrays, for graphs whose arcs fit into memory.
 
-The first step decides: it leaves `arrays` beside what it keeps, and the others follow. What they keep and the tables
-that they write are the same as those of the joins in the modules beside this one.
+Spark gives each task a part of the roots, and the task walks in arrays (`custody.swh.walks`). The first step decides:
+it leaves `arrays` beside what it keeps, and the other steps follow. They keep the same and write the same tables as the
+steps by joins.
 """
 
 from __future__ import annotations

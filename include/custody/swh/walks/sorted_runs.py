@@ -1,8 +1,8 @@
 """Runs: sorted files of rows of one table, which are merged into the table's files, a range of keys at a time.
 
-Whoever finds rows sorts as many as it has in memory and writes them as a run. The footers of all runs say how the keys
-are spread, so that ranges of about the same number of rows can be cut without reading a row, and a range then reads of
-each run the few row groups that it needs. In memory is one range, and however many rows a single key has.
+A task sorts the rows that it has in memory and writes them as a run. The footers of all runs say how the keys are
+spread, so ranges of about the same number of rows are cut without reading a row. To merge a range, the few row groups
+of each run that hold it are read: one range is in memory, and however many rows a single key has.
 """
 
 from __future__ import annotations
