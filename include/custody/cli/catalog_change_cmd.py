@@ -185,9 +185,9 @@ def gc(
 @json_option
 @click.pass_obj
 def repair_chain(repository: Path, consent: Consent, accept_loss: bool, writer: str | None, as_json: bool) -> None:
-    """Make a damaged catalog readable again; says what is lost. Damaged objects are moved aside, not deleted.
+    """Make a damaged catalog readable again, and say what is lost. Damaged objects are moved aside, not deleted.
 
-    What was forgotten or had expired is taken from its second copies. Where these cannot tell, it is refused without
+    What was forgotten or had expired is read from its second copies. If these do not tell, it is refused without
     --accept-loss: answers may give out more afterwards than before.
 
     \b
@@ -327,7 +327,7 @@ def wipe_catalog(repository: Path, named: str | None, consent: Consent, writer: 
 
 
 def _what_goes(writer_catalog: Catalog) -> dict[str, object]:
-    """Return what nobody can ask for any more when a catalog is gone."""
+    """Return what is lost to all queries when a catalog is gone."""
     try:
         state = writer_catalog.load()
     except CustodyError as error:

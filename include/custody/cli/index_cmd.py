@@ -1,4 +1,4 @@
-"""`custody index`: shards made anew; the index is never the truth, so that loses nothing."""
+"""`custody index`: rebuilds shards. The index is never the truth, so nothing can be lost."""
 
 from __future__ import annotations
 

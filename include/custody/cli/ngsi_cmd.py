@@ -88,8 +88,8 @@ def check(
         print_json(_document(profile, verdicts, chosen))
     else:
         if ignored := _ignored(chosen):
-            told = ", ".join(f"{name} ({count} cases)" for name, count in ignored.items())
-            stderr().print(clean(f"notice: not known, and passed over: {told}"))
+            names = ", ".join(f"{name} ({count} cases)" for name, count in ignored.items())
+            stderr().print(clean(f"notice: not known, and passed over: {names}"))
         for verdict in failed:
             stdout().print(clean(f"{verdict.id}  {verdict.title}"))
             for difference in verdict.differences:
@@ -128,14 +128,14 @@ def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> 
         raise ConfigurationError(f"{error}. The receiver needs FastAPI and uvicorn: install custody[ngsi].") from None
 
     at = Repository.open(repository)
-    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    chosen = at.settings.model_copy(update={"receiver": at.settings.receiver.model_copy(update=given)})
-    tokens = checked_tokens(chosen)
+    overrides = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    settings = at.settings.model_copy(update={"receiver": at.settings.receiver.model_copy(update=overrides)})
+    tokens = checked_tokens(settings)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
-    with at.writer() as writer, Intake(writer, chosen.receiver.requests_max) as intake:
-        receiver = Receiver(chosen, intake, at.quarantine, SystemClock(), tokens)
+    with at.writer() as writer, Intake(writer, settings.receiver.requests_max) as intake:
+        receiver = Receiver(settings, intake, at.quarantine, SystemClock(), tokens)
         app = create_app(receiver)
-        serve_app(app, chosen, lambda url: stderr().print(clean(f"custody: notifications are taken at {url}")))
+        serve_app(app, settings, lambda url: stderr().print(clean(f"custody: notifications are taken at {url}")))
     stderr().print(clean(f"custody: {intake.stored} notifications were stored"))
 
 
@@ -166,8 +166,8 @@ def _read(file: Path) -> tuple[Case, ...]:
 
 
 def _require(cases: tuple[Case, ...], profile: str, wanted: tuple[str, ...]) -> None:
-    known = {case.id for case in cases}
-    if missing := [identifier for identifier in wanted if identifier not in known]:
+    identifiers = {case.id for case in cases}
+    if missing := [identifier for identifier in wanted if identifier not in identifiers]:
         raise ConfigurationError(f"--case {missing[0]}: expected the id of one of the {len(cases)} cases")
     if not any(case.expected(profile) for case in cases):
         raise ConfigurationError(f"--profile {profile}: expected {', '.join([EXPECT, *profiles(cases)])}")

@@ -144,12 +144,12 @@ def table(
     title: Text | None, columns: Sequence[str], rows: Sequence[Sequence[Text]], widths: Sequence[int], right: set[int]
 ) -> Table:
     """Return a table with columns of given widths."""
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for number, (name, width) in enumerate(zip(columns, widths, strict=True)):
-        made.add_column(name, justify="right" if number in right else "left", overflow="fold", width=width)
+        grid.add_column(name, justify="right" if number in right else "left", overflow="fold", width=width)
     for row in rows:
-        made.add_row(*row)
-    return made
+        grid.add_row(*row)
+    return grid
 
 
 def records(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
@@ -163,9 +163,9 @@ def records(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
             yield _GAP + name + " " * (first - cell_len(name)) + _GAP + value
         yield ""
         return
-    told = [list(_record(columns, row, width)) for row in rows]
-    is_long = any(len(lines) > 1 for lines in told)
-    for lines in told:
+    blocks = [list(_record(columns, row, width)) for row in rows]
+    is_long = any(len(lines) > 1 for lines in blocks)
+    for lines in blocks:
         yield from lines
         if is_long:
             yield ""

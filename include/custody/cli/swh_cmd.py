@@ -45,13 +45,15 @@ def import_git_command(repository_folder: Path, out: Path, origin: str | None, a
     Example:
       custody swh import-git ~/code/project graph --origin https://example.org/project
     """
-    made = import_git(PosixFileSystem(), repository_folder, out.absolute(), origin=origin)
+    imported = import_git(PosixFileSystem(), repository_folder, out.absolute(), origin=origin)
     if as_json:
-        print_json(made)
+        print_json(imported)
         return
-    stderr().print(f"wrote {made.nodes} nodes and {made.edges} edges to {out}, origin {made.origin}", markup=False)
-    if made.absent or made.submodules:
-        stderr().print(f"left out: {made.absent} edges to absent objects, {made.submodules} submodules")
+    stderr().print(
+        f"wrote {imported.nodes} nodes and {imported.edges} edges to {out}, origin {imported.origin}", markup=False
+    )
+    if imported.absent or imported.submodules:
+        stderr().print(f"left out: {imported.absent} edges to absent objects, {imported.submodules} submodules")
 
 
 @swh.command()
@@ -102,13 +104,13 @@ def whereis(
     Example:
       custody -r demo swh whereis swh:1:cnt:$(git hash-object README.md)
     """
-    asked = [Swhid.parse(text) for text in swhids]
+    wanted_ids = [Swhid.parse(text) for text in swhids]
     database = Repository.open(repository).software(revision)
     if every:
-        print_occurrences({swhid: database.occurrences(swhid, limit) for swhid in asked}, as_json)
+        print_occurrences({swhid: database.occurrences(swhid, limit) for swhid in wanted_ids}, as_json)
     else:
-        found = [database.whereis(asked[0])] if len(asked) == 1 else database.whereis_many(asked)
-        print_first(found, as_json)
+        places = [database.whereis(wanted_ids[0])] if len(wanted_ids) == 1 else database.whereis_many(wanted_ids)
+        print_first(places, as_json)
 
 
 @swh.command()
@@ -137,27 +139,27 @@ def serve(repository: Path, host: str | None, port: int | None, grpc_port: int |
         raise ConfigurationError(f"{error}. The service needs FastAPI and uvicorn: install custody[swh].") from None
 
     at = Repository.open(repository)
-    given = {
+    overrides = {
         name: value for name, value in (("host", host), ("port", port), ("grpc_port", grpc_port)) if value is not None
     }
-    chosen = at.settings.model_copy(update={"swh": at.settings.swh.model_copy(update=given)})
-    tokens = checked_tokens(chosen.root, "swh", chosen.swh)
+    settings = at.settings.model_copy(update={"swh": at.settings.swh.model_copy(update=overrides)})
+    tokens = checked_tokens(settings.root, "swh", settings.swh)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
-    questions = Questions(chosen, PosixFileSystem(), SystemClock(), _Contents(at).swhid)
+    questions = Questions(settings, PosixFileSystem(), SystemClock(), _Contents(at).swhid)
     talk = stderr()
     with ExitStack() as open_:
-        if chosen.swh.grpc_port is not None:
+        if settings.swh.grpc_port is not None:
             try:
                 from custody.serving.swh_grpc import serving_rpc
             except ModuleNotFoundError as error:
                 raise ConfigurationError(f"{error}. gRPC is not installed: install custody[grpc].") from None
-            address = open_.enter_context(serving_rpc(questions, chosen, tokens))
+            address = open_.enter_context(serving_rpc(questions, settings, tokens))
             talk.print(clean(f"custody: gRPC is answered at {address}"))
-        app = create_app(questions, chosen, tokens)
+        app = create_app(questions, settings, tokens)
         serve_app(
             app,
-            chosen.root,
-            chosen.swh,
+            settings.root,
+            settings.swh,
             "/whereis",
             lambda url: talk.print(clean(f"custody: questions are answered at {url}")),
         )

@@ -127,14 +127,14 @@ def import_git(fs: FileSystem, repository: Path, out: Path, *, origin: str | Non
     fs.add_directory(draft)
     try:
         with repo, _GraphWriter(fs, draft) as writer:
-            made = _Walk(repo, writer).run(url)
+            imported = _Walk(repo, writer).run(url)
         fs.sync_directory(draft)
         fs.rename(draft, out)
     except BaseException:
         fs.remove_tree(draft)
         raise
     fs.sync_directory(out.parent)
-    return made
+    return imported
 
 
 def _open(repository: Path) -> Repo:
@@ -279,8 +279,8 @@ class _Walk:
             return -1
         if kind != ObjectType.CONTENT:
             self._waiting.append((digest, kind))
-        found = self._ids[digest] = self._new_node(kind, digest)
-        return found
+        number = self._ids[digest] = self._new_node(kind, digest)
+        return number
 
     def _new_node(self, kind: ObjectType, digest: bytes) -> int:
         number = self._next_id
@@ -295,8 +295,8 @@ class _Walk:
 
 
 def _damaged(name: str, error: Exception) -> InvalidInputError:
-    found = f"{type(error).__name__}: {error}"
-    return InvalidInputError(f"git object {name}: expected a whole object, got {found}. Run: git fsck")
+    reason = f"{type(error).__name__}: {error}"
+    return InvalidInputError(f"git object {name}: expected a whole object, got {reason}. Run: git fsck")
 
 
 def _tree_entries(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:

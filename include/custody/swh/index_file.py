@@ -68,8 +68,8 @@ class KeyIndex:
         inside = keys[(keys >= np.uint64(self.first)) & (keys <= np.uint64(self.last))]
         if len(inside) == 0:
             return inside
-        found: np.ndarray = inside[self.keys.contains(inside - np.uint64(self.first))]
-        return found
+        keys_held: np.ndarray = inside[self.keys.contains(inside - np.uint64(self.first))]
+        return keys_held
 
     def check(self) -> None:
         """Check all blocks.

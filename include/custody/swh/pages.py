@@ -81,10 +81,10 @@ class PageIndex:
 
     def of_key(self, key: int) -> range:
         """Return the pages that hold the rows of a key of this file."""
-        wanted, firsts = np.uint64(key), self.firsts
+        sought, firsts = np.uint64(key), self.firsts
         # The rows of a key may begin in the page before the one that it is the first of.
-        begin = max(int(firsts.searchsorted(wanted, "left")) - 1, 0)
-        return range(begin, int(firsts.searchsorted(wanted, "right")))
+        begin = max(int(firsts.searchsorted(sought, "left")) - 1, 0)
+        return range(begin, int(firsts.searchsorted(sought, "right")))
 
     def of_keys(self, keys: np.ndarray) -> list[int]:
         """Return the pages that hold the rows of some keys of this file, in order."""
@@ -100,8 +100,8 @@ class PageIndex:
         """Return the words of a page."""
         width = 1 + 2 * len(self.columns)
         start = self.start + self.count + page * width
-        found: list[int] = self.words.part(start, start + width).tolist()
-        return found
+        words: list[int] = self.words.part(start, start + width).tolist()
+        return words
 
 
 class PageReader:
@@ -175,6 +175,7 @@ class PageCache:
             if held is not None:
                 self._held.move_to_end(key)
                 return held[0]
+        # Decoded without the lock: two threads may decode the same page at once, which costs less than waiting.
         page = read()
         with self._lock:
             if self._is_wanted_again(key) and (size := page.nbytes) <= self._bytes_max and key not in self._held:
@@ -219,7 +220,7 @@ def find_pages(
     places = np.empty((len(rows), 1 + 2 * metadata.num_columns), np.uint64)
     places[:, 0] = rows
     for number in range(metadata.num_columns):
-        found: list[tuple[int, int, int]] = []
+        data_pages: list[tuple[int, int, int]] = []
         dictionaries: dict[bytes, int] = {}
         for group in range(metadata.num_row_groups):
             chunk = metadata.row_group(group).column(number)
@@ -227,18 +228,18 @@ def find_pages(
             offset = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
             for kind, values, start, end in _pages(data, offset, offset + chunk.total_compressed_size):
                 if kind == _DATA_PAGE:
-                    found.append((values, start, end - start | zlib.crc32(data[start:end]) << 32))
+                    data_pages.append((values, start, end - start | zlib.crc32(data[start:end]) << 32))
                 else:
                     dictionaries.setdefault(bytes(data[start:end]), start)
-        if [page[0] for page in found] != rows or len(dictionaries) > 1:
+        if [page[0] for page in data_pages] != rows or len(dictionaries) > 1:
             raise CorruptionError(
                 f"{path}: column {number}: expected pages of {page_rows} rows and one dictionary at most, got "
-                f"{len(found)} pages and {len(dictionaries)} dictionaries."
+                f"{len(data_pages)} pages and {len(dictionaries)} dictionaries."
             )
         for page, start in dictionaries.items():
             columns[number]["size"], columns[number]["offset"] = len(page), start
             columns[number]["crc32"] = zlib.crc32(page)
-        places[:, 1 + 2 * number : 3 + 2 * number] = np.array(found, np.uint64)[:, 1:]
+        places[:, 1 + 2 * number : 3 + 2 * number] = np.array(data_pages, np.uint64)[:, 1:]
     return columns, places
 
 

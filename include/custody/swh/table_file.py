@@ -91,11 +91,11 @@ def write_tables(
     with fs.create(target) as file, HashingSink(file) as sink:
         with pq.ParquetWriter(sink, first.schema, **_options(spec)) as writer:
             for group in chain([first], groups):
-                found = np.asarray(group.column(spec.key).combine_chunks())
-                if (keys and found[0] < keys[-1][-1]) or (found[1:] < found[:-1]).any():
+                group_keys = np.asarray(group.column(spec.key).combine_chunks())
+                if (keys and group_keys[0] < keys[-1][-1]) or (group_keys[1:] < group_keys[:-1]).any():
                     raise InvalidInputError(f"{target}: expected rows sorted by {spec.key}, got others.")
-                keys.append(np.unique(found))
-                firsts.append(found[:: spec.page_rows])
+                keys.append(np.unique(group_keys))
+                firsts.append(group_keys[:: spec.page_rows])
                 writer.write_table(group, row_group_size=group_rows)
                 rows += group.num_rows
         sink.flush()
@@ -154,7 +154,7 @@ class IndexedTable:
     def rows(self, keys: np.ndarray, columns: Sequence[str] | None = None, first: int | None = None) -> pa.Table:
         """Return the rows of some keys, sorted as the table is; the key is among the columns.
 
-        Of some hundred pages at a time all is in memory, of the others what was found.
+        Some hundred pages at a time are decoded whole in memory; of the others only the rows that match stay.
 
         Args:
             keys: uint64, in any order, repeated or not.
@@ -164,16 +164,16 @@ class IndexedTable:
         Raises:
             CorruptionError: a file is damaged.
         """
-        wanted = np.unique(keys) if len(keys) > 1 else keys
+        sought = np.unique(keys) if len(keys) > 1 else keys
         others = self.spec.schema.names if columns is None else columns
         names = (self.spec.key, *(name for name in others if name != self.spec.key))
         reader = self._readers.get(names)
         if reader is None:
             reader = self._readers[names] = PageReader(self.spec, names)
-        found = [part for file in self.files for part in file.rows(wanted, reader, first)] if len(wanted) else []
-        if not found:
+        parts = [part for file in self.files for part in file.rows(sought, reader, first)] if len(sought) else []
+        if not parts:
             return pa.table([pa.array([], self.spec.schema.field(name).type) for name in names], names=names)
-        return found[0] if len(found) == 1 else pa.concat_tables(found)
+        return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
 
 
 class TableFile:
@@ -205,7 +205,7 @@ class TableFile:
         pages = self.index.pages.of_keys(held) if len(held) else []
         left = np.full(len(held), _ALL if first is None else first)
         seen = np.zeros(len(held), bool)
-        found: list[pa.Table] = []
+        parts: list[pa.Table] = []
         for start in range(0, len(pages), _PAGES_AT_ONCE):
             rows = self._rows(pages[start : start + _PAGES_AT_ONCE], reader)
             values = rows.column(0).chunk(0).to_numpy()
@@ -214,33 +214,33 @@ class TableFile:
             end = np.minimum(end, begin + left)
             left -= end - begin
             if (begin < end).any():
-                found.append(rows.take(pa.array(_between(begin, end))))
+                parts.append(rows.take(pa.array(_between(begin, end))))
             if not left.any():
                 break
         if not seen.all():
             self._refuse(f"expected rows of the key {held[~seen][0]}, as its index says, got none")
-        return found
+        return parts
 
     def _rows_of_one(self, key: int, reader: PageReader, first: int | None) -> list[pa.Table]:
         """The same for one key, which plain integers are faster for than arrays."""
         if not self.index.holds(key):
             return []
         pages = self.index.pages.of_key(key)
-        wanted = np.uint64(key)
+        sought = np.uint64(key)
         left = _ALL if first is None else first
-        found: list[pa.Table] = []
+        parts: list[pa.Table] = []
         for part in _parts(pages, _PAGES_AT_ONCE if first is None else 1):
             rows = self._rows(part, reader)
             values = rows.column(0).chunk(0).to_numpy()
-            begin, end = int(values.searchsorted(wanted, "left")), int(values.searchsorted(wanted, "right"))
+            begin, end = int(values.searchsorted(sought, "left")), int(values.searchsorted(sought, "right"))
             if begin < end:
-                found.append(rows.slice(begin, min(end - begin, left)))
-                left -= found[-1].num_rows
-            if found and not left:
+                parts.append(rows.slice(begin, min(end - begin, left)))
+                left -= parts[-1].num_rows
+            if parts and not left:
                 break
-        if not found:
+        if not parts:
             self._refuse(f"expected rows of the key {key}, as its index says, got none")
-        return found
+        return parts
 
     def _rows(self, pages: Sequence[int], reader: PageReader) -> pa.Table:
         if len(pages) > 1:

@@ -204,8 +204,8 @@ def spans(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return the numbers of several ranges, one range behind the other."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
-    found: np.ndarray = np.arange(total) + np.repeat(starts - (ends - counts), counts)
-    return found
+    numbers: np.ndarray = np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    return numbers
 
 
 def too_deep() -> InvalidInputError:
@@ -215,11 +215,11 @@ def too_deep() -> InvalidInputError:
 
 def _places(held: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Where values stand among sorted ones; a part at a time, as places are twice as wide on the way."""
-    found = np.empty(len(values), np.int32)
+    places = np.empty(len(values), np.int32)
     for start in range(0, len(values), _SLICE_ARCS):
         part = slice(start, start + _SLICE_ARCS)
-        found[part] = np.searchsorted(held, values[part])
-    return found
+        places[part] = np.searchsorted(held, values[part])
+    return places
 
 
 def _by_source(

@@ -74,11 +74,11 @@ def least_above(graph: GraphArrays, values: np.ndarray) -> np.ndarray:
     for lo, hi in graph.levels():
         src, dst = graph.arcs(lo, hi)
         np.minimum.at(values, dst, values[src])
-    found = np.full(len(graph.contents), NONE_ABOVE)
+    of_contents = np.full(len(graph.contents), NONE_ABOVE)
     for lo, hi in graph.slices():
         src, held = graph.held_arcs(lo, hi)
-        np.minimum.at(found, held, values[src])
-    return found
+        np.minimum.at(of_contents, held, values[src])
+    return of_contents
 
 
 def greatest_below(graph: GraphArrays, dates: np.ndarray, within: np.ndarray) -> np.ndarray:
@@ -88,16 +88,16 @@ def greatest_below(graph: GraphArrays, dates: np.ndarray, within: np.ndarray) ->
         dates: of each content, or NONE_BELOW.
         within: which directories count, as bool; others have none and hand none on.
     """
-    found = np.full(graph.count, NONE_BELOW)
+    latest = np.full(graph.count, NONE_BELOW)
     for lo, hi in graph.slices():
         src, held = graph.held_arcs(lo, hi)
-        np.maximum.at(found, src, dates[held])
-    found[~within] = NONE_BELOW
+        np.maximum.at(latest, src, dates[held])
+    latest[~within] = NONE_BELOW
     for lo, hi in reversed(list(graph.levels())):
         src, dst = graph.arcs(lo, hi)
         counted = within[src]
-        np.maximum.at(found, src[counted], found[dst[counted]])
-    return found
+        np.maximum.at(latest, src[counted], latest[dst[counted]])
+    return latest
 
 
 def find_frontier(graph: GraphArrays, roots: np.ndarray, dates: np.ndarray, latest: np.ndarray) -> np.ndarray:
@@ -110,12 +110,12 @@ def find_frontier(graph: GraphArrays, roots: np.ndarray, dates: np.ndarray, late
         dates: of each root.
         latest: what `greatest_below` gives.
     """
-    found = np.zeros(graph.count, bool)
+    is_frontier = np.zeros(graph.count, bool)
     holds = np.diff(graph.held_first) > 0
     for start in range(0, len(roots), _ROOTS_AT_ONCE):
         part = slice(start, start + _ROOTS_AT_ONCE)
-        _enter(graph, roots[part], dates[part], latest, holds, found)
-    return found
+        _enter(graph, roots[part], dates[part], latest, holds, is_frontier)
+    return is_frontier
 
 
 def expand(
@@ -133,9 +133,9 @@ def expand(
     start, count = 0, _TOPS_FIRST
     while start < len(tops):
         part = tops[start : start + count]
-        found = _Walk(graph, part, barrier).found(with_contents)
-        yield found
-        rows = max(found.walked, len(found.settled.thing), len(found.contents.thing) if found.contents else 0, 1)
+        result = _Walk(graph, part, barrier).found(with_contents)
+        yield result
+        rows = max(result.walked, len(result.settled.thing), len(result.contents.thing) if result.contents else 0, 1)
         start += len(part)
         # As much as the last part lets hope, and not much more: tops differ.
         count = int(min(max(len(part) * rows_wanted / rows, 1), len(part) * 4, _TOPS_MAX))

@@ -81,11 +81,11 @@ def merge_range(
     Raises:
         InvalidInputError: a value does not fit its column.
     """
-    found = [table for run in runs if (table := _read(run, spec, part)).num_rows]
-    if not found:
+    tables = [table for run in runs if (table := _read(run, spec, part)).num_rows]
+    if not tables:
         return None
-    rows = pa.concat_tables(found)
-    found.clear()
+    rows = pa.concat_tables(tables)
+    tables.clear()
     return write_tables(fs, spec, _sorted(spec, rows), target, group_rows=group_rows)
 
 

@@ -54,8 +54,8 @@ def make_graph_arrays(edges: Path, roots: Path, released: Path, arrays: Path, re
     graph.write(fs, arrays)
     directories, contents = reachable_from(graph, graph.numbers_of(np.asarray(tops)))
     alone = int_column(read_rows(released, "cnt"), "cnt")
-    found = np.unique(np.concatenate([graph.ids[directories], graph.contents[contents], alone]))
-    return write_alone(fs, reachable, {"node": found})
+    nodes = np.unique(np.concatenate([graph.ids[directories], graph.contents[contents], alone]))
+    return write_alone(fs, reachable, {"node": nodes})
 
 
 def earliest_dates(arrays: Path, roots: Path, released: Path, direct: Path, runs: Path) -> int:
@@ -103,9 +103,9 @@ def latest_contents(arrays: Path, dates: Path, reachable: Path | None, target: P
         numbers = graph.numbers_of(int_column(read_rows(reachable, "node"), "node"))
         within[:] = False
         within[numbers[numbers >= 0]] = True
-    found = greatest_below(graph, known, within)
-    has = found != NONE_BELOW
-    return write_alone(PosixFileSystem(), target, {"dir": graph.ids[has], "max_leaf": found[has]})
+    latest = greatest_below(graph, known, within)
+    has = latest != NONE_BELOW
+    return write_alone(PosixFileSystem(), target, {"dir": graph.ids[has], "max_leaf": latest[has]})
 
 
 def part_of_frontier(arrays: Path, roots: Path, leaves: Path, target: Path, part: Part) -> int:
@@ -113,12 +113,12 @@ def part_of_frontier(arrays: Path, roots: Path, leaves: Path, target: Path, part
     graph = GraphArrays.open(arrays)
     held, latest = Roots.read(graph, roots), read_latest(graph, leaves)
     mine = _slice(len(held.top), part)
-    found = find_frontier(graph, held.top[mine], held.date[mine], latest)
+    is_frontier = find_frontier(graph, held.top[mine], held.date[mine], latest)
     fs = PosixFileSystem()
     path = target / f"{part[0]:05}.parquet"
     fs.remove(path)
-    write_run(fs, path, pa.table({"dir": graph.ids[found]}))
-    return int(found.sum())
+    write_run(fs, path, pa.table({"dir": graph.ids[is_frontier]}))
+    return int(is_frontier.sum())
 
 
 def whole_frontier(parts: Path, target: Path) -> int:
@@ -337,8 +337,8 @@ def fresh(fs: PosixFileSystem, folder: Path) -> None:
 def _expanded(runs: Path, part: Part, walks: Iterator[WalkResult], rows: Callable[[WalkResult], Columns]) -> int:
     """Write what each walk found as a run."""
     fs, count = PosixFileSystem(), 0
-    for number, found in enumerate(walks):
-        count += add_run(fs, runs, (part[0], number), rows(found))
+    for number, result in enumerate(walks):
+        count += add_run(fs, runs, (part[0], number), rows(result))
     return count
 
 
