@@ -1,4 +1,4 @@
-"""`custody verify` and `custody attest`: checks everything against what was written, and signs heads to prove it later."""
+"""`custody verify` and `custody attest`: checks that all is as it was written; signs heads, to prove that later."""
 
 from __future__ import annotations
 
