@@ -50,7 +50,7 @@ def test_custody_is_asked_over_grpc_and_the_peer_is_skipped_where_it_is_not(
     shown = capsys.readouterr().out
     assert "skipped: the service of Software Heritage, for want of swh-provenance-grpc-serve" in shown
     lines = re.findall(r"  (.+), (warm|cold), (.+): p50 \d+\.\d\d ms, p99 \d+\.\d\d ms, CPU \d+\.\d\d ms", shown)
-    kinds = [("whereis", "warm"), ("whereare 100", "warm"), ("whereis", "cold")]
+    kinds = [("whereis", "warm"), ("whereis_many 100", "warm"), ("whereis", "cold")]
     assert lines == [(*kind, system) for kind in kinds for system in systems[:3]]
     assert len(re.findall(r"contents asked: 0 have no revision", shown)) == 3
 

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.swh import query
 from benchmarks.swh.asker import SYSTEMS
-from custody.swh.table_file import GROUP_ROWS, Table, write_table_file
+from custody.swh.table_file import GROUP_ROWS, IndexedTable, write_table_file
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 
@@ -95,7 +95,7 @@ def measure_pages(arguments: argparse.Namespace) -> int:
             spec = dataclasses.replace(SPEC, page_rows=page_rows)
             made = write_table_file(fs, spec, [source], path, group_rows=max(page_rows, GROUP_ROWS))
             assert made is not None
-            table = Table(fs, SPEC, {path: None})
+            table = IndexedTable(fs, SPEC, {path: None})
             held = pq.read_table(path, columns=["cnt"]).column("cnt").unique().to_numpy()
             out.write(f"pages of {page_rows}: {made.bytes >> 10} KiB, index {made.index_bytes >> 10} KiB\n")
             missing = np.setdiff1d(rng.integers(0, arguments.rows * 3, arguments.questions, dtype=np.uint64), held)

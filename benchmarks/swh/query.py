@@ -109,7 +109,7 @@ def compare(
     size = sum(path.stat().st_size for path in database.rglob("*") if path.is_file())
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     sys.stdout.write(f"{rows} nodes, {size >> 20} MiB of tables and indexes; {machine}\n")
-    batches = [(f"whereare {keys}", "warm", keys, max(count * 10 // keys, 3)) for keys in many]
+    batches = [(f"whereis_many {keys}", "warm", keys, max(count * 10 // keys, 3)) for keys in many]
     for name, mode, keys, asked in (("whereis", "warm", 1, count), *batches, ("whereis", "cold", 1, cold)):
         if mode not in modes:
             continue

@@ -206,7 +206,7 @@ def compare(tables: Path, work: Path, arguments: argparse.Namespace) -> None:
     pool = list(islice(held, wanted))
     single = [[one] for one in pool[:count]]
     hundreds = [pool[start : start + MANY] for start in range(count, len(pool), MANY)]
-    kinds = {"whereis, warm": single, f"whereare {MANY}, warm": hundreds, "whereis, cold": single[: arguments.cold]}
+    kinds = {"whereis, warm": single, f"whereis_many {MANY}, warm": hundreds, "whereis, cold": single[: arguments.cold]}
     for name, questions in kinds.items():
         is_cold = name.endswith("cold")
         for system in arguments.systems or (*IN_PROCESS, *systems):

@@ -266,8 +266,8 @@ def test_a_limit_that_holds_stand_against_is_reported_and_nothing_held_goes(root
     with pytest.raises(OSError, match="held by case-17"):
         check.run(Workspace(opened.settings, unit.writer, clock=opened._clock), unit)
     (root / "custody.toml").write_text("[retention]\nbytes_max = 1048576\n")
-    for command in ("plan", "apply"):
-        result = CliRunner().invoke(cli, ["-r", str(root), "retention", command])
+    for command, *consent in (("plan",), ("apply", "--yes")):
+        result = CliRunner().invoke(cli, ["-r", str(root), "retention", command, *consent])
         assert result.exit_code == (17 if command == "apply" else 0)
         assert "expected at most 1048576 bytes" in result.stderr
 

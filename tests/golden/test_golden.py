@@ -30,7 +30,7 @@ from custody.query import parse_query
 from custody.repository import Repository
 from custody.rollover import read_mark
 from custody.store import LocalStore
-from custody.swh.table_file import Table
+from custody.swh.table_file import IndexedTable
 from custody.swh.tables import CONTENTS_IN_REVISIONS, TABLES
 from custody.vfs import PosixFileSystem
 from custody.workspace import UnitManifest, staged_path
@@ -262,7 +262,7 @@ def test_a_quarantine_entry_says_why_and_keeps_the_piece(golden: Path) -> None:
 
 
 def test_a_provenance_table_gives_its_rows_by_key(golden: Path) -> None:
-    table = Table(FS, TABLES[CONTENTS_IN_REVISIONS], {golden / SWH / "00000.parquet": None})
+    table = IndexedTable(FS, TABLES[CONTENTS_IN_REVISIONS], {golden / SWH / "00000.parquet": None})
     found = table.rows(np.array([1000, 4, 3], np.uint64))
     assert found.column("revrel").to_pylist() == [70, 71, 71]
     assert found.column("path").to_pylist() == [b"a", b"a-b/c", b"z"]

@@ -56,7 +56,7 @@ def test_every_content_and_directory_is_first_where_the_reference_says(
     reference = Reference(random_graph(shape), node_filter)
     database = open_database(tmp_path_factory.mktemp("database") / "tables", reference)
     expected = expected_first(reference)
-    assert database.whereare([place.swhid for place in expected.values()]) == list(expected.values())
+    assert database.whereis_many([place.swhid for place in expected.values()]) == list(expected.values())
     holding, origins = reference.holding(), first_origins(reference)
     for content in reference.graph.of("cnt"):
         found = database.occurrences(swhid(reference, content))
@@ -95,7 +95,10 @@ def test_many_questions_are_answered_in_their_order_also_repeated_ones(
     expected = expected_first(reference)
     asked = [node for node in nodes if node in expected]
     questions = [*(expected[node].swhid for node in asked), UNKNOWN]
-    assert database.whereare(questions) == [*(expected[node] for node in asked), Whereabouts(UNKNOWN, is_known=False)]
+    assert database.whereis_many(questions) == [
+        *(expected[node] for node in asked),
+        Whereabouts(UNKNOWN, is_known=False),
+    ]
 
 
 def test_what_the_graph_does_not_have_is_not_found(database: ProvenanceDatabase) -> None:
@@ -103,12 +106,12 @@ def test_what_the_graph_does_not_have_is_not_found(database: ProvenanceDatabase)
         database.whereis(UNKNOWN)
     with pytest.raises(NotFoundError, match="is not in the graph"):
         database.occurrences(UNKNOWN)
-    assert database.whereare([]) == []
+    assert database.whereis_many([]) == []
 
 
 def test_a_hash_of_another_type_is_another_object(reference: Reference, database: ProvenanceDatabase) -> None:
     content = reference.graph.of("cnt")[0]
-    assert not database.whereare([Swhid(ObjectType.DIRECTORY, swhid(reference, content).sha1_git)])[0].is_known
+    assert not database.whereis_many([Swhid(ObjectType.DIRECTORY, swhid(reference, content).sha1_git)])[0].is_known
 
 
 def test_all_revisions_are_kept_of_contents_only(reference: Reference, database: ProvenanceDatabase) -> None:

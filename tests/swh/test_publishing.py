@@ -47,7 +47,7 @@ def test_the_newest_build_answers_and_a_former_one_when_it_is_asked(
     assert {file.partition for file in state.files.values()} == {node_filter}
     database = ProvenanceDatabase.open(fs, database_folder(published.settings), state)
     expected = expected_first(Reference(GRAPH, node_filter))
-    assert database.whereare([place.swhid for place in expected.values()]) == list(expected.values())
+    assert database.whereis_many([place.swhid for place in expected.values()]) == list(expected.values())
 
 
 def test_the_build_of_a_time_is_the_one_that_was_published_by_then(published: Repository, fs: PosixFileSystem) -> None:

@@ -196,7 +196,7 @@ def test_a_build_that_is_published_meanwhile_is_answered_from_soon(tmp_path: Pat
     assert asked.revision == 0
     clock.advance(LOOK_SECONDS * 1000)
     expected = expected_first(other)
-    assert asked.whereare([place.swhid for place in expected.values()]) == list(expected.values())
+    assert asked.whereis_many([place.swhid for place in expected.values()]) == list(expected.values())
     assert asked.revision == 1
 
 

@@ -26,7 +26,7 @@ from custody.catalog import (
 from custody.cli.catalog_cmd import catalog, load_catalog, revision_of
 from custody.cli.consent import Consent, asks_first
 from custody.cli.options import DURATION, Command, json_option, writer_option
-from custody.cli.output import print_json, print_table, size_text, stderr
+from custody.cli.output import print_json, print_table, size_text, stderr, working
 from custody.cli.verify_cmd import verify_chain
 from custody.clock import SystemClock
 from custody.config import Settings
@@ -181,9 +181,9 @@ def gc(
 @json_option
 @click.pass_obj
 def repair_chain(repository: Path, consent: Consent, accept_loss: bool, writer: str | None, as_json: bool) -> None:
-    """Make a damaged catalog readable again; says what is lost. Damaged objects are moved aside, not deleted.
+    """Make a damaged catalog readable again, and say what is lost. Damaged objects are moved aside, not deleted.
 
-    What was forgotten or had expired is taken from its second copies. Where these cannot tell, it is refused without
+    What was forgotten or had expired is read from its second copies. If these do not tell, it is refused without
     --accept-loss: answers may give out more afterwards than before.
 
     \b
@@ -248,8 +248,9 @@ def rebuild_from_files(
     containers = [str(path) for path in settings.repository.containers]
 
     def show(*, done: bool) -> None:
-        survivors = salvage(writer_catalog.objects)
-        scanned = scan_footers(writer_catalog.objects, hashes=hashes, leave_out=survivors.marked)
+        survivors = surviving(writer_catalog.objects)
+        with working("reading the data files"):
+            scanned = scan(writer_catalog.objects, hashes=hashes, leave_out=survivors.marked)
         document: dict[str, object] = {
             "files": len(scanned.files),
             "events": sum(file.rows for file in scanned.files),
@@ -315,7 +316,7 @@ def wipe_catalog(repository: Path, named: str | None, consent: Consent, writer: 
 
 
 def _what_goes(writer_catalog: Catalog) -> dict[str, object]:
-    """Return what nobody can ask for any more when a catalog is gone."""
+    """Return what is lost to all queries when a catalog is gone."""
     try:
         state = writer_catalog.load()
     except CustodyError as error:

@@ -1,4 +1,4 @@
-"""`custody compact`: forgotten events go from the disk, small logs become one."""
+"""`custody compact`: erases forgotten events from the disk, and merges small logs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def compact(repository: Path, writer: str | None, dry_run: bool, as_json: bool) 
     """
     opened = Repository.open(repository)
     if dry_run:
-        found = opened.compactions(writer)
+        plans = opened.compactions(writer)
         if as_json:
-            print_json(found)
+            print_json(plans)
         else:
             rows = [
-                (item.writer, len(item.paths), item.events, item.forgotten, size_text(item.bytes)) for item in found
+                (item.writer, len(item.paths), item.events, item.forgotten, size_text(item.bytes)) for item in plans
             ]
             planned = ("writer", "logs#", "events#", "to erase#", "bytes#")
             print_table("nothing is changed with --dry-run", planned, rows, "no logs to write anew")
@@ -46,13 +46,13 @@ def compact(repository: Path, writer: str | None, dry_run: bool, as_json: bool) 
         if not as_json:
             talk.print(f"{report.writer}: {report.logs_before} logs became {report.logs_after}", markup=False)
 
-    done = opened.compact(writer, on_done=on_done)
+    reports = opened.compact(writer, on_done=on_done)
     if as_json:
-        print_json(done)
+        print_json(reports)
     else:
         columns = ("writer", "logs#", "after#", "erased#", "bytes#", "after#", "tombstones removed#", "result")
-        print_table("", columns, map(_row, done), "no logs to write anew")
-    sys.exit(int(any(report.error is not None for report in done)))
+        print_table("", columns, map(_row, reports), "no logs to write anew")
+    sys.exit(int(any(report.error is not None for report in reports)))
 
 
 def _row(report: CompactionReport) -> tuple[object, ...]:

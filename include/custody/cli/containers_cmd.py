@@ -29,9 +29,9 @@ def list_containers(repository: Path, as_json: bool) -> None:
     Example:
       custody -r demo containers list
     """
-    found = container_statuses(load_settings(repository))
+    entries = container_list(load_settings(repository))
     if as_json:
-        print_json(found)
+        print_json(entries)
         return
     rows = [
         (
@@ -42,7 +42,7 @@ def list_containers(repository: Path, as_json: bool) -> None:
             item.journals,
             size_text(item.journal_bytes),
         )
-        for item in found
+        for item in entries
     ]
     print_table(f"{len(rows)} containers", ("writer", "container", "path", "state", "journals#", "bytes#"), rows)
 
@@ -89,5 +89,5 @@ def claim(repository: Path, writer: str, consent: Consent) -> None:
         click.echo(f"the machine that has the writer name {writer} now could not go on with it", err=True)
     if not consent.ask("Claim the name?"):
         return
-    made = claim_writer_name(settings, writer)
-    click.echo(f"writer {writer}: incarnation {made.incarnation}, from event id {made.first_event_id} on")
+    claimed = claim_name(settings, writer)
+    click.echo(f"writer {writer}: incarnation {claimed.incarnation}, from event id {claimed.first_event_id} on")

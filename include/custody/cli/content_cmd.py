@@ -1,4 +1,4 @@
-"""`custody content`: what FlowFiles held, out of the content repository."""
+"""`custody content`: the contents of FlowFiles, from the content repository."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def get(repository: Path, event_id: int, previous: bool, output: Path | None, ra
       custody -r demo content get 42 -o notification.json
     """
     at = Repository.open(repository)
-    found = at.content(at.get(event_id, writer), previous=previous)
-    if found.differs is not None:
-        stderr().print(clean_text(f"{found.differs}."))
+    stored = at.content(at.get(event_id, writer), previous=previous)
+    if stored.differs is not None:
+        stderr().print(clean_text(f"{stored.differs}."))
     if output is not None:
-        _write_file(output, found)
+        _write_file(output, stored)
         return
     stream = sys.stdout.buffer
-    chunks = found.chunks()
+    chunks = stored.chunks()
     for chunk in _printable(chunks) if stream.isatty() and not raw else chunks:
         stream.write(chunk)
     stream.flush()
@@ -97,12 +97,12 @@ def list_claims(repository: Path, writer: str | None, as_json: bool) -> None:
     Example:
       custody -r demo content list
     """
-    found = Repository.open(repository).contents(writer)
+    claims = Repository.open(repository).contents(writer)
     if as_json:
-        for item in found:
+        for item in claims:
             print_json(msgspec.to_builtins(item))
         return
-    rows = [(item.claim, item.contents, size_text(item.bytes), item.problem) for item in found]
+    rows = [(item.claim, item.contents, size_text(item.bytes), item.problem) for item in claims]
     print_table("", ("claim", "contents#", "size#", "problem"), rows)
 
 
@@ -137,14 +137,14 @@ def _print_cleaned(cleaned: CleanedContents, *, as_json: bool) -> None:
     stderr().print(clean_text(f"{len(cleaned.claims)} files, {size_text(cleaned.bytes)}, {what}"))
 
 
-def _write_file(path: Path, found: Content) -> None:
+def _write_file(path: Path, source: Content) -> None:
     fs = PosixFileSystem()
     if fs.exists(path):
         raise ConfigurationError(f"{path}: exists already. Name a new file.")
     partial = temporary(path)
     try:
         with fs.create(partial) as file:
-            for chunk in found.chunks():
+            for chunk in source.chunks():
                 file.write(chunk)
             file.sync()
         fs.rename(partial, path)

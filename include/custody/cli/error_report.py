@@ -58,6 +58,7 @@ class Program(LazyGroup):
                 args, prog_name, complete_var, standalone_mode, windows_expand_args=windows_expand_args, **extra
             )
         words = list(sys.argv[1:] if args is None else args)
+        # Looked for by hand: an error of usage is to be JSON too, and then no option was parsed.
         options = words[: words.index("--")] if "--" in words else words
 
         def run() -> object:
@@ -81,6 +82,7 @@ def _run_reported(run: Callable[[], object], *, as_json: bool) -> int:
         try:
             result = run()
         finally:
+            # Here and not when Python ends, where an error could no longer be reported.
             _flush_stdout()
     except OutputUnread:
         _discard_stdout()

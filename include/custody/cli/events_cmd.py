@@ -33,13 +33,13 @@ def event(repository: Path, event_id: int, writer: str | None, nifi: bool, as_js
     Example:
       custody -r demo event 42
     """
-    found = Repository.open(repository).get(event_id, writer)
+    found_event = Repository.open(repository).get(event_id, writer)
     if nifi:
-        print_json(event_to_json(found))
+        print_json(event_to_json(found_event))
     elif as_json:
-        print_json(found)
+        print_json(found_event)
     else:
-        _print_event(found)
+        _print_event(found_event)
 
 
 @click.command()
@@ -58,18 +58,18 @@ def events(repository: Path, first: int, count: int, writer: str | None, nifi: b
     Example:
       custody -r demo events --from 1000 --count 50 --json
     """
-    found = Repository.open(repository).events(first, count, writer)
+    page = Repository.open(repository).events(first, count, writer)
     if nifi or as_json:
-        for item in found:
+        for item in page:
             print_json(event_to_json(item) if nifi else item)
     else:
         rows = [
             (item.event_id, time_text(item.event_time), item.event_type, item.component_type, item.flowfile_uuid)
-            for item in found
+            for item in page
         ]
         print_table("", ("event#", "time", "type", "component", "FlowFile"), rows, "no events")
     talk = stderr()
-    for notice in found.notices:
+    for notice in page.notices:
         talk.print(clean(notice))
 
 

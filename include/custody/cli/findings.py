@@ -1,4 +1,7 @@
-"""How commands print what was found, and the levels at which is looked."""
+"""How commands print the findings of a verification, and the options for its depth.
+
+Also the progress bar of work that goes through known bytes.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,10 @@ def level_of(*, quick: bool, deep: bool) -> Level:
     return Level.DEEP if deep else Level.DEFAULT
 
 
-def print_findings(found: Iterable[Finding]) -> None:
+def print_findings(findings: Iterable[Finding]) -> None:
     """Print findings as tables, the worst first."""
     by_severity: dict[str, list[Finding]] = {name: [] for name in _SEVERITIES}
-    for item in found:
+    for item in findings:
         by_severity[item.severity].append(item)
     for severity, items in by_severity.items():
         if severity == "orphan" and items:
@@ -72,11 +75,11 @@ _COUNTED = {
 }
 
 
-def verdict(found: Iterable[Finding]) -> str:
+def verdict(findings: Iterable[Finding]) -> str:
     """Return in a few words what findings come to, the worst first."""
-    counts = Counter(str(item.severity) for item in found)
-    told = [f"{counts[severity]} {word}" for severity, word in _COUNTED.items() if counts[severity]]
-    return ", ".join(told) or "nothing wrong"
+    counts = Counter(str(item.severity) for item in findings)
+    parts = [f"{counts[severity]} {word}" for severity, word in _COUNTED.items() if counts[severity]]
+    return ", ".join(parts) or "nothing wrong"
 
 
 def _ids(item: Finding) -> str:
@@ -87,7 +90,7 @@ def _ids(item: Finding) -> str:
 
 @contextmanager
 def bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Show how far a walk is, on a terminal only; what is yielded is told (writer, bytes done, bytes in all)."""
+    """Show progress on a terminal; the function that is yielded takes (writer, bytes done, bytes in all)."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, console=stderr(), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("", total=None)

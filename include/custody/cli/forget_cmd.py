@@ -1,4 +1,4 @@
-"""`custody forget`: events that are not given out any more."""
+"""`custody forget`: hides events from all answers."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def forget(
     Example:
       custody -r demo forget --attribute customer=4711 --reason "request of 2026-03-02" --yes
     """
-    meant = EventSelection(
+    conditions = Meant(
         event_ids=event_ids, flowfile_uuids=uuids, from_ms=from_ms, to_ms=to_ms, attributes=attribute_pairs(pairs)
     )
     opened = Repository.open(repository)
     if event_ids and writer is None:
         raise InvalidInputError("--event-id: expected --writer with it, because each writer counts its own event ids.")
     if not consent.yes:
-        counted = opened.count_selected(meant, writer)
+        counted = opened.count_meant(conditions, writer)
         for notice in counted.notices:
             stderr().print(clean(notice))
         print_json(counted) if as_json else print_table(
@@ -61,11 +61,11 @@ def forget(
         )
     if not consent.ask("Forget these events?"):
         return
-    done = opened.forget(meant, reason, writer)
+    tombstones = opened.forget(conditions, reason, writer)
     if as_json:
-        print_json(done)
+        print_json(tombstones)
     else:
-        rows = [(item.writer, item.tombstone, item.revision) for item in done]
+        rows = [(item.writer, item.tombstone, item.revision) for item in tombstones]
         print_table("", ("writer", "tombstone", "revision#"), rows)
 
 
@@ -79,7 +79,7 @@ def attribute_pairs(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    name, found, value = text.partition("=")
-    if not found or not name:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
         raise InvalidInputError(f"--attribute: expected NAME=VALUE, got {text!r}.")
     return name, value

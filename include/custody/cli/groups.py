@@ -72,6 +72,7 @@ class LazyGroup(CommandGroup):
         """Return a command of its module; None where there is none of that name."""
         place = self.places.get(cmd_name)
         if place is not None and cmd_name not in self.commands:
+            # Once for each process: the option below must not be added twice.
             command: click.Command = getattr(import_module(place.module), place.attribute)
             _add_repository_option(command)
             self.add_command(command, cmd_name)

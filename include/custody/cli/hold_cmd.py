@@ -56,11 +56,11 @@ def add(
     """
     if event_ids and writer is None:
         raise InvalidInputError("--event-id: expected --writer with it, because each writer counts its own event ids.")
-    meant = EventSelection(
+    conditions = Meant(
         event_ids=event_ids, flowfile_uuids=uuids, from_ms=from_ms, to_ms=to_ms, attributes=attribute_pairs(pairs)
     )
     opened = Repository.open(repository)
-    opened.hold(name, meant, reason, who or getpass.getuser(), event_types=types, writer=writer)
+    opened.hold(name, conditions, reason, who or getpass.getuser(), event_types=types, writer=writer)
 
 
 @hold.command("list")
@@ -73,13 +73,13 @@ def list_holds(repository: Path, as_json: bool) -> None:
     Example:
       custody -r demo hold list
     """
-    found = Repository.open(repository).holds()
+    holds = Repository.open(repository).holds()
     if as_json:
-        print_json(found)
+        print_json(holds)
         return
     rows = [
         (item.name, ", ".join(item.writers), _conditions(item), item.reason, item.who, time_text(item.created_ms))
-        for item in found
+        for item in holds
     ]
     print_table("", ("hold", "writers", "events", "reason", "who", "since"), rows, "no holds")
 

@@ -1,4 +1,4 @@
-"""`custody index`: shards made anew; the index is never the truth, so that loses nothing."""
+"""`custody index`: rebuilds shards. The index is never the truth, so nothing can be lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from custody.cli.groups import CommandGroup
 from custody.cli.options import json_option
-from custody.cli.output import print_json, print_table
+from custody.cli.output import print_json, print_table, working
 from custody.repository import Repository
 
 
@@ -34,10 +34,11 @@ def rebuild(repository: Path, shards: tuple[str, ...], stale: bool, as_json: boo
     Example:
       custody -r demo index rebuild --stale
     """
-    rows = [
-        (writer, built.path.name, built.documents, built.size_bytes)
-        for writer, built in Repository.open(repository).rebuild_index(shards, stale_only=stale)
-    ]
+    with working("building index shards"):
+        rows = [
+            (writer, built.path.name, built.documents, built.size_bytes)
+            for writer, built in Repository.open(repository).rebuild_index(shards, stale_only=stale)
+        ]
     if as_json:
         print_json([dict(zip(("writer", "shard", "events", "bytes"), row, strict=True)) for row in rows])
         return

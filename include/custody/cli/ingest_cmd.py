@@ -75,8 +75,8 @@ def _expand(paths: Sequence[Path], *, is_deep: bool) -> list[Path]:
         if not path.is_dir():
             files.append(path)
             continue
-        found, strange, folders = _looked_through(path, is_deep=is_deep)
-        files += found
+        files_here, strange, folders = _split_folder(path, is_deep=is_deep)
+        files += files_here
         endings = ", ".join(EVENT_SUFFIXES)
         if strange:
             text = f"{path}: passed over {_named(strange, 'file')} that do not end in {endings}; to read one, name it"
@@ -89,7 +89,7 @@ def _expand(paths: Sequence[Path], *, is_deep: bool) -> list[Path]:
     return files
 
 
-def _looked_through(folder: Path, *, is_deep: bool) -> tuple[list[Path], list[Path], list[Path]]:
+def _split_folder(folder: Path, *, is_deep: bool) -> tuple[list[Path], list[Path], list[Path]]:
     """Return the files of events in a folder, what else is in it, and the folders in it that were not looked into."""
     files: list[Path] = []
     strange: list[Path] = []
@@ -97,8 +97,8 @@ def _looked_through(folder: Path, *, is_deep: bool) -> tuple[list[Path], list[Pa
     for path in sorted(folder.iterdir()):
         if path.is_dir():
             if is_deep and not path.is_symlink():
-                for known, more in zip((files, strange, folders), _looked_through(path, is_deep=True), strict=True):
-                    known += more
+                for collected, more in zip((files, strange, folders), _split_folder(path, is_deep=True), strict=True):
+                    collected += more
             else:
                 folders.append(path)
         else:

@@ -19,5 +19,5 @@ def init(repository: Path, folder: Path | None) -> None:
     Example:
       custody init demo
     """
-    made = Repository.create(folder or repository)
-    click.echo(f"made a repository in {made.settings.root}; its settings are in custody.toml", err=True)
+    created = Repository.create(folder or repository)
+    click.echo(f"made a repository in {created.settings.root}; its settings are in custody.toml", err=True)

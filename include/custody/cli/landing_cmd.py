@@ -17,7 +17,7 @@ from custody.vfs import PosixFileSystem
 
 @click.command()
 @click.option(
-    "--start", help="Begin of the interval, ISO 8601; UTC without an offset. A day before its end if not given."
+    "--start", help="Start of the interval, ISO 8601; UTC without an offset. A day before its end if not given."
 )
 @click.option("--end", help="End of the interval; now if not given.")
 @json_option

@@ -1,4 +1,4 @@
-"""`custody lineage`: what led to a FlowFile and what came of it."""
+"""`custody lineage`: the tree of what led to a FlowFile and of what came of it."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ def lineage(repository: Path, what: str, everything: bool, writer: str | None, a
     """
     opened = Repository.open(repository)
     uuid = opened.get(int(what), writer).flowfile_uuid if what.isdecimal() else what
-    found = opened.lineage([uuid])
-    for notice in found.notices:
+    graph = opened.lineage([uuid])
+    for notice in graph.notices:
         stderr().print(clean(notice))
     if as_json:
-        nodes = list(found.nodes.values())
-        told = {"events": found.events, "is_complete": found.is_complete, "nodes": nodes, "notices": found.notices}
-        print_json(told)
+        nodes = list(graph.nodes.values())
+        document = {"events": graph.events, "is_complete": graph.is_complete, "nodes": nodes, "notices": graph.notices}
+        print_json(document)
     else:
-        _print_tree(found, uuid, None if everything else _LINES_SHOWN)
-    if not found.is_complete:
-        stderr().print(f"cut after {found.events} events (query.lineage_events_max)")
+        _print_tree(graph, uuid, None if everything else _LINES_SHOWN)
+    if not graph.is_complete:
+        stderr().print(f"cut after {graph.events} events (query.lineage_events_max)")
 
 
-def _print_tree(found: Lineage, uuid: str, lines_max: int | None) -> None:
-    several = len({writer for node in found.nodes.values() for writer in node.writers}) > 1
+def _print_tree(graph: Lineage, uuid: str, lines_max: int | None) -> None:
+    several = len({writer for node in graph.nodes.values() for writer in node.writers}) > 1
     lines: list[tuple[int, Text]] = []
     generations = 0
-    for depth, node, again in found.walk(toward=uuid):
+    for depth, node, again in graph.walk(toward=uuid):
         generations = max(generations, depth + 1)
         lines.append((depth, clean(_label(node, again, node.uuid == uuid))))
         if not again:
-            lines += [(depth + 1, clean(_line(*told, several))) for told in zip(node.events, node.writers, strict=True)]
-    tree = Tree(clean(f"{found.events} events of {len(found.nodes)} FlowFiles, {_counted(generations, 'generation')}"))
+            lines += [(depth + 1, clean(_line(*pair, several))) for pair in zip(node.events, node.writers, strict=True)]
+    tree = Tree(clean(f"{graph.events} events of {len(graph.nodes)} FlowFiles, {_counted(generations, 'generation')}"))
     branches = {-1: tree}
     for depth, text in lines[:lines_max]:
         branches[depth] = branches[depth - 1].add(text)

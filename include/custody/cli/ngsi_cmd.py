@@ -1,8 +1,7 @@
-"""`custody ngsi check`: cases of what is notified and what has to come out, run in memory or end to end.
+"""`custody ngsi`: notifications of context brokers on their way to HDFS and Hive.
 
-`custody ngsi serve`: notifications of context brokers over HTTP.
-
-`custody ngsi`: notifications of context brokers on their way to HDFS and Hive.
+`check` runs cases of a notification and the files that have to come of it, in memory or end to end; `serve` takes
+notifications over HTTP.
 """
 
 from __future__ import annotations
@@ -31,7 +30,12 @@ from custody_conformance.in_memory import run
 from custody_conformance.job import submitted
 
 
-@click.command()
+@click.group(cls=CommandGroup)
+def ngsi() -> None:
+    """Take notifications of context brokers to HDFS and Hive."""
+
+
+@ngsi.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[CASES.json]...")
 @click.option("--profile", default=EXPECT, show_default=True, help="Compare with what another system does instead.")
 @click.option("--case", "wanted", multiple=True, help="Run the case with this id only; may be repeated.")
@@ -83,8 +87,8 @@ def check(
         print_json(_document(profile, verdicts, chosen))
     else:
         if ignored := _ignored(chosen):
-            told = ", ".join(f"{name} ({count} cases)" for name, count in ignored.items())
-            stderr().print(clean(f"notice: not known, and passed over: {told}"))
+            names = ", ".join(f"{name} ({count} cases)" for name, count in ignored.items())
+            stderr().print(clean(f"notice: not known, and passed over: {names}"))
         for verdict in failed:
             stdout().print(clean(f"{verdict.id}  {verdict.title}"))
             for difference in verdict.differences:
@@ -97,6 +101,41 @@ def check(
         )
     if failed:
         sys.exit(1)
+
+
+@ngsi.command()
+@click.option("--host", help="Address to listen on, instead of receiver.host.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on, instead of receiver.port.")
+@click.option("--quiet", "-q", is_flag=True, help="Write no line a request to stderr.")
+@click.pass_obj
+def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> None:
+    """Take notifications over HTTP until SIGTERM; each is answered with 200 once it is on disk.
+
+    NGSIv2, NGSI-LD and NGSIv1 are posted to ngsi.notification_target. A notification becomes RECEIVE events, one an
+    entity, with its body as their content. What cannot be read is answered with 400 and goes to the
+    quarantine. The process holds a writer slot.
+
+    \b
+    Example:
+      custody -r demo ngsi serve --port 5050
+    """
+    # FastAPI and uvicorn take a second to import, and only this command needs them.
+    try:
+        from custody.serving.ngsi_receiver import Receiver, checked_tokens, create_app
+        from custody.serving.ngsi_receiver import serve as serve_app
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"{error}. The receiver needs FastAPI and uvicorn: install custody[ngsi].") from None
+
+    at = Repository.open(repository)
+    overrides = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    settings = at.settings.model_copy(update={"receiver": at.settings.receiver.model_copy(update=overrides)})
+    tokens = checked_tokens(settings)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
+    with at.writer() as writer, Intake(writer, settings.receiver.requests_max) as intake:
+        receiver = Receiver(settings, intake, at.quarantine, SystemClock(), tokens)
+        app = create_app(receiver)
+        serve_app(app, settings, lambda url: stderr().print(clean(f"custody: notifications are taken at {url}")))
+    stderr().print(clean(f"custody: {intake.stored} notifications were stored"))
 
 
 def _settings(ctx: click.Context) -> Settings:
@@ -126,8 +165,8 @@ def _read(file: Path) -> tuple[Case, ...]:
 
 
 def _require(cases: tuple[Case, ...], profile: str, wanted: tuple[str, ...]) -> None:
-    known = {case.id for case in cases}
-    if missing := [identifier for identifier in wanted if identifier not in known]:
+    identifiers = {case.id for case in cases}
+    if missing := [identifier for identifier in wanted if identifier not in identifiers]:
         raise ConfigurationError(f"--case {missing[0]}: expected the id of one of the {len(cases)} cases")
     if not any(case.expected(profile) for case in cases):
         raise ConfigurationError(f"--profile {profile}: expected {', '.join([EXPECT, *profiles(cases)])}")
@@ -155,47 +194,3 @@ def _document(profile: str, verdicts: list[Verdict], cases: Sequence[Case]) -> d
         "passed": sum(verdict.is_passed for verdict in verdicts),
         "failed": sum(verdict.is_checked and not verdict.is_passed for verdict in verdicts),
     }
-
-
-@click.command()
-@click.option("--host", help="Address to listen on, instead of receiver.host.")
-@click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on, instead of receiver.port.")
-@click.option("--quiet", "-q", is_flag=True, help="Write no line a request to stderr.")
-@click.pass_obj
-def serve(repository: Path, host: str | None, port: int | None, quiet: bool) -> None:
-    """Take notifications over HTTP until SIGTERM; each is answered with 200 once it is on disk.
-
-    NGSIv2, NGSI-LD and NGSIv1 are posted to ngsi.notification_target. A notification becomes RECEIVE events, one an
-    entity, with its body as their content. What cannot be read is answered with 400 and goes to the
-    quarantine. The process holds a writer slot.
-
-    \b
-    Example:
-      custody -r demo ngsi serve --port 5050
-    """
-    # FastAPI and uvicorn take a second to import, and only this command needs them.
-    try:
-        from custody.serving.ngsi_receiver import Receiver, checked_tokens, create_app
-        from custody.serving.ngsi_receiver import serve as serve_app
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"{error}. The receiver needs FastAPI and uvicorn: install custody[ngsi].") from None
-
-    at = Repository.open(repository)
-    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    chosen = at.settings.model_copy(update={"receiver": at.settings.receiver.model_copy(update=given)})
-    tokens = checked_tokens(chosen)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
-    with at.writer() as writer, Intake(writer, chosen.receiver.requests_max) as intake:
-        receiver = Receiver(chosen, intake, at.quarantine, SystemClock(), tokens)
-        app = create_app(receiver)
-        serve_app(app, chosen, lambda url: stderr().print(clean(f"custody: notifications are taken at {url}")))
-    stderr().print(clean(f"custody: {intake.stored} notifications were stored"))
-
-
-@click.group(cls=CommandGroup)
-def ngsi() -> None:
-    """Take notifications of context brokers to HDFS and Hive."""
-
-
-ngsi.add_command(check)
-ngsi.add_command(serve)

@@ -11,6 +11,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,98 +28,10 @@ from custody.format.names import name_as_text
 _BORDERS = 3  # columns that a table needs for each of its columns besides the text, and one
 _FIELD_AND_VALUE = 2
 _GAP = "  "
-
-
-def table_width(widths: Sequence[int]) -> int:
-    """Return how wide a table with such columns is."""
-    return sum(widths) + _BORDERS * len(widths) + 1
-
-
-def column_widths(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
-    """Return the widths of columns that fit into `width` and fold no word; None where there are none."""
-    cells = [[name, *(row[number] for row in rows)] for number, name in enumerate(columns)]
-    natural = [max(map(cell_len, column)) for column in cells]
-    least = [max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in cells]
-    if table_width(least) > width:
-        return None
-    left = width - table_width(least)
-    # Who needs least more gets all of it first.
-    for number in sorted(range(len(columns)), key=lambda number: natural[number] - least[number]):
-        more = min(left, natural[number] - least[number])
-        least[number] += more
-        left -= more
-    return least
-
-
-def table(
-    title: Text | None, columns: Sequence[str], rows: Sequence[Sequence[Text]], widths: Sequence[int], right: set[int]
-) -> Table:
-    """Return a table with columns of given widths."""
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for number, (name, width) in enumerate(zip(columns, widths, strict=True)):
-        made.add_column(name, justify="right" if number in right else "left", overflow="fold", width=width)
-    for row in rows:
-        made.add_row(*row)
-    return made
-
-
-def records(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Yield lines that fold no word: of two columns each row as one line, of more each row as `name value` pairs.
-
-    As many pairs stand on a line as fit into `width`; what is longer than a line is left to the terminal.
-    """
-    if len(columns) == _FIELD_AND_VALUE:
-        first = max(cell_len(row[0]) for row in rows)
-        for name, value in rows:
-            yield _GAP + name + " " * (first - cell_len(name)) + _GAP + value
-        yield ""
-        return
-    told = [list(_record(columns, row, width)) for row in rows]
-    is_long = any(len(lines) > 1 for lines in told)
-    for lines in told:
-        yield from lines
-        if is_long:
-            yield ""
-
-
-def _record(columns: Sequence[str], row: Sequence[str], width: int) -> Iterator[str]:
-    line = ""
-    for name, cell in zip(columns, row, strict=True):
-        pair = f"{name} {cell}"
-        if cell and line and cell_len(line) + len(_GAP) + cell_len(pair) > width:
-            yield from _lines(line, width)
-            line = ""
-        if cell:
-            line = f"{line}{_GAP}{pair}" if line else pair
-    yield from _lines(line, width)
-
-
-def _lines(line: str, width: int) -> list[str]:
-    if cell_len(line) <= width:
-        return [line]
-    return textwrap.wrap(line, max(width, len(_GAP) + 1), subsequent_indent=_GAP, break_long_words=False) or [line]
-
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KIB = 1024
 _CONTROL = re.compile(r"[\x7f-\x9f]")
 _WIDTH_PIPED = 200  # a pipe has no width of its own; folding at 80 would tear ids apart
-
-
-class _Console(Console):
-    """A console that leaves to the command's end what happens when nobody reads it any more."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-
-
-def _has_width(*, err: bool = False) -> bool:
-    return (sys.stderr if err else sys.stdout).isatty() or "COLUMNS" in os.environ
-
-
-def _console(*, err: bool) -> Console:
-    width = None if _has_width(err=err) else _WIDTH_PIPED
-    return _Console(stderr=err, soft_wrap=True, highlight=False, width=width)
 
 
 def stdout() -> Console:
@@ -131,13 +44,11 @@ def stderr() -> Console:
     return _console(err=True)
 
 
-def json_text(value: object) -> str:
-    """Return one JSON document on one line; JSON itself leaves DEL and the C1 control characters as they are."""
-    try:
-        text = msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:  # a name on disk that is no UTF-8
-        text = msgspec.json.encode(_as_text(msgspec.to_builtins(value))).decode()
-    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal that something takes a while, where nobody knows how long."""
+    with stderr().status(clean(f"{what} …")) if sys.stderr.isatty() else nullcontext():
+        yield
 
 
 def print_json(value: object) -> None:
@@ -145,16 +56,13 @@ def print_json(value: object) -> None:
     click.echo(json_text(value))
 
 
-def _as_text(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return a value of JSON with every text as `name_as_text` writes it."""
-    if isinstance(value, str):
-        try:
-            return name_as_text(value)
-        except UnicodeEncodeError:  # no name of a file has such halves
-            return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_as_text(name): _as_text(item) for name, item in value.items()}
-    return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value
+def json_text(value: object) -> str:
+    """Return one JSON document on one line; JSON itself leaves DEL and the C1 control characters as they are."""
+    try:
+        text = msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # a name on disk that is no UTF-8
+        text = msgspec.json.encode(_as_text(msgspec.to_builtins(value))).decode()
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_table(
@@ -209,3 +117,101 @@ def size_text(size: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= _KIB
     return f"{amount:.1f} TiB"
+
+
+def table_width(widths: Sequence[int]) -> int:
+    """Return how wide a table with such columns is."""
+    return sum(widths) + _BORDERS * len(widths) + 1
+
+
+def column_widths(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """Return the widths of columns that fit into `width` and fold no word; None where there are none."""
+    cells = [[name, *(row[number] for row in rows)] for number, name in enumerate(columns)]
+    natural = [max(map(cell_len, column)) for column in cells]
+    least = [max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in cells]
+    if table_width(least) > width:
+        return None
+    left = width - table_width(least)
+    # Who needs least more gets all of it first.
+    for number in sorted(range(len(columns)), key=lambda number: natural[number] - least[number]):
+        more = min(left, natural[number] - least[number])
+        least[number] += more
+        left -= more
+    return least
+
+
+def table(
+    title: Text | None, columns: Sequence[str], rows: Sequence[Sequence[Text]], widths: Sequence[int], right: set[int]
+) -> Table:
+    """Return a table with columns of given widths."""
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for number, (name, width) in enumerate(zip(columns, widths, strict=True)):
+        grid.add_column(name, justify="right" if number in right else "left", overflow="fold", width=width)
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
+def records(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """Yield lines that fold no word: of two columns each row as one line, of more each row as `name value` pairs.
+
+    As many pairs stand on a line as fit into `width`; what is longer than a line is left to the terminal.
+    """
+    if len(columns) == _FIELD_AND_VALUE:
+        first = max(cell_len(row[0]) for row in rows)
+        for name, value in rows:
+            yield _GAP + name + " " * (first - cell_len(name)) + _GAP + value
+        yield ""
+        return
+    blocks = [list(_record(columns, row, width)) for row in rows]
+    is_long = any(len(lines) > 1 for lines in blocks)
+    for lines in blocks:
+        yield from lines
+        if is_long:
+            yield ""
+
+
+def _record(columns: Sequence[str], row: Sequence[str], width: int) -> Iterator[str]:
+    line = ""
+    for name, cell in zip(columns, row, strict=True):
+        pair = f"{name} {cell}"
+        if cell and line and cell_len(line) + len(_GAP) + cell_len(pair) > width:
+            yield from _lines(line, width)
+            line = ""
+        if cell:
+            line = f"{line}{_GAP}{pair}" if line else pair
+    yield from _lines(line, width)
+
+
+def _lines(line: str, width: int) -> list[str]:
+    if cell_len(line) <= width:
+        return [line]
+    return textwrap.wrap(line, max(width, len(_GAP) + 1), subsequent_indent=_GAP, break_long_words=False) or [line]
+
+
+class _Console(Console):
+    """A console that leaves to the command's end what happens when nobody reads it any more."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+def _has_width(*, err: bool = False) -> bool:
+    return (sys.stderr if err else sys.stdout).isatty() or "COLUMNS" in os.environ
+
+
+def _console(*, err: bool) -> Console:
+    width = None if _has_width(err=err) else _WIDTH_PIPED
+    return _Console(stderr=err, soft_wrap=True, highlight=False, width=width)
+
+
+def _as_text(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Return a value of JSON with every text as `name_as_text` writes it."""
+    if isinstance(value, str):
+        try:
+            return name_as_text(value)
+        except UnicodeEncodeError:  # no name of a file has such halves
+            return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_as_text(name): _as_text(item) for name, item in value.items()}
+    return [_as_text(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""`custody quarantine`: what could not be stored, to look at and to try again."""
+"""`custody quarantine`: input that could not be stored: list it, try it again, remove it."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def resubmit(repository: Path, keys: tuple[str, ...], everything: bool, format_n
     opened = Repository.open(repository)
     if everything == bool(keys):
         raise click.UsageError("name KEYS or give --all")
-    wanted = [entry.key for entry in opened.quarantine.entries()] if everything else list(keys)
-    marked = [key for key in wanted if _is_sinks(opened, key)]
-    chosen = [key for key in wanted if key not in marked]
+    keys_wanted = [entry.key for entry in opened.quarantine.entries()] if everything else list(keys)
+    marked = [key for key in keys_wanted if _is_sinks(opened, key)]
+    chosen = [key for key in keys_wanted if key not in marked]
     reports: list[FileReport] = []
     if chosen:
         with opened.ingest() as work:

@@ -1,4 +1,4 @@
-"""`custody recover`: what interrupted work left is shown, and dealt with."""
+"""`custody recover`: shows what interrupted work left, and deals with it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def recover(repository: Path, dry_run: bool, take_over: bool, adopt: bool, as_js
     """
     opened = Repository.open(repository)
     if dry_run:
-        found = opened.recoverable()
+        findings = opened.recoverable()
         if as_json:
-            print_json(found)
+            print_json(findings)
         else:
-            _print("nothing is changed with --dry-run", found)
+            _print("nothing is changed with --dry-run", findings)
         return
     reports = opened.recover(take_over=take_over, adopt=adopt)
     if as_json:

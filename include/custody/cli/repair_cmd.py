@@ -1,4 +1,4 @@
-"""`custody repair`: what would mend the damage that is found, and doing it."""
+"""`custody repair`: shows what would mend the damage, and does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`custody retention`: what would go, and letting it go."""
+"""`custody retention`: the plan of what expires, and its execution."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from custody.cli.consent import Consent, asks_first
 from custody.cli.groups import CommandGroup
 from custody.cli.options import json_option
-from custody.cli.output import print_json, print_table, size_text, stderr, time_text
+from custody.cli.output import print_json, print_table, size_text, stderr, time_text, working
 from custody.errors import StorageError
 from custody.repository import Repository, RetentionPlan
 
@@ -29,13 +29,13 @@ def plan(repository: Path, as_json: bool) -> None:
     Example:
       custody -r demo retention plan
     """
-    found = Repository.open(repository).plan_retention()
+    expected = Repository.open(repository).plan_retention()
     if as_json:
-        print_json(found)
+        print_json(expected)
         return
-    _print_plan(found, "nothing is changed by a plan")
-    if found.problem is not None:
-        stderr().print(f"custody: {found.problem}", markup=False)
+    _print_plan(expected, "nothing is changed by a plan")
+    if expected.problem is not None:
+        stderr().print(f"custody: {expected.problem}", markup=False)
 
 
 @retention.command("apply")
@@ -58,30 +58,38 @@ def apply(repository: Path, consent: Consent, as_json: bool) -> None:
         print_json(expected) if as_json else _print_plan(expected, "would be done")
     if not consent.ask("Let these event logs go?"):
         return
-    done = opened.apply_retention()
+    with working("deleting what has expired"):
+        report = opened.apply_retention()
     if as_json:
-        print_json(done)
+        print_json(report)
     else:
-        _print_plan(done.plan, "")
-        rows = [(name, unit.unit, size_text(unit.bytes), unit.note) for name in done.steps for unit in done.steps[name]]
+        _print_plan(report.plan, "")
+        rows = [
+            (name, unit.unit, size_text(unit.bytes), unit.note) for name in report.steps for unit in report.steps[name]
+        ]
         print_table("", ("step", "unit", "deleted#", "result"), rows)
-    if done.plan.problem is not None:
-        raise StorageError(done.plan.problem)
+    if report.plan.problem is not None:
+        raise StorageError(report.plan.problem)
 
 
-def _print_plan(found: RetentionPlan, title: str) -> None:
+def _print_plan(plan_shown: Plan, title: str) -> None:
     rows = [
         (log.writer, log.path, log.why, log.events, time_text(log.last_event_time_ms), size_text(log.bytes))
-        for log in found.expiring
+        for log in plan_shown.expiring
     ]
     columns = ("writer", "event log", "why", "events#", "last event", "on disk#")
     print_table(title, columns, rows, "nothing expires")
-    if found.held:
-        held = [(log.writer, log.path, ", ".join(log.holds), size_text(log.bytes)) for log in found.held]
+    if plan_shown.held:
+        held = [(log.writer, log.path, ", ".join(log.holds), size_text(log.bytes)) for log in plan_shown.held]
         print_table("", ("writer", "held event log", "holds", "on disk#"), held)
-    if found.hiding:
-        hiding = [(rule.rule, time_text(rule.before_ms) if rule.before_ms else "no more") for rule in found.hiding]
+    if plan_shown.hiding:
+        hiding = [(rule.rule, time_text(rule.before_ms) if rule.before_ms else "no more") for rule in plan_shown.hiding]
         print_table("", ("hidden by", "events before"), hiding)
-    limit = "none" if found.limit_bytes is None else size_text(found.limit_bytes)
-    sizes = size_text(found.used_bytes), size_text(found.waiting_bytes), size_text(found.after_bytes), limit
+    limit = "none" if plan_shown.limit_bytes is None else size_text(plan_shown.limit_bytes)
+    sizes = (
+        size_text(plan_shown.used_bytes),
+        size_text(plan_shown.waiting_bytes),
+        size_text(plan_shown.after_bytes),
+        limit,
+    )
     print_table("", ("on disk#", "to be deleted#", "after#", "limit#"), [sizes])

@@ -1,4 +1,4 @@
-"""`custody scrub`: the next part of what is read again and again, so that damage is found before it is needed."""
+"""`custody scrub`: reads the next part of the repository, so that damage is found before the data are needed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scrub(repository: Path, bytes_max: int | None, whole: bool, as_json: bool) -
     """
     settings = load_settings(repository)
     with bar() as show:
-        done = scrub_once(
+        progress = scrub_once(
             settings,
             PosixFileSystem(),
             SystemClock(),
@@ -45,19 +45,19 @@ def scrub(repository: Path, bytes_max: int | None, whole: bool, as_json: bool) -
             whole=whole,
             on_piece=lambda read, total: show("scrub", read, total),
         )
-    print_scrub(settings, done, as_json=as_json)
+    print_scrub(settings, progress, as_json=as_json)
 
 
 def print_scrub(settings: Settings, scrub: ScrubState, *, as_json: bool) -> None:
     """Print how far the scrub is and what it knows; exit code 20 when that is damage."""
-    behind = is_scrub_behind(settings, scrub, SystemClock().now_ms())
-    found = scrub.latest()
+    behind = is_behind(settings, scrub, SystemClock().now_ms())
+    findings = scrub.latest()
     if as_json:
         document: dict[str, Any] = {
             "last_run_ms": scrub.last_run_ms,
             "is_behind": behind,
             "rounds": [_document(item) for item in (scrub.current, scrub.former) if item is not None],
-            "findings": [item.document() for item in found],
+            "findings": [item.document() for item in findings],
         }
         print_json(document)
     else:
@@ -75,8 +75,8 @@ def print_scrub(settings: Settings, scrub: ScrubState, *, as_json: bool) -> None
         ]
         title = "the round takes longer than maintenance.scrub_days" if behind else ""
         print_table(title, ("round#", "begun", "ended", "pieces#", "bytes#", "findings#"), rows)
-        print_findings(found)
-    if damages(found):
+        print_findings(findings)
+    if damages(findings):
         sys.exit(CorruptionError.exit_code)
 
 

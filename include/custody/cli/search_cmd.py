@@ -56,14 +56,14 @@ def search(
     Example:
       custody -r demo search "event_type:SEND AND event_time:[2026-03-01 TO 2026-03-31]"
     """
-    found = Repository.open(repository)
-    asked = _structured(query) if structured else query
-    past = None if as_of is None else _as_of(as_of)
+    opened = Repository.open(repository)
+    parsed = _structured(query) if structured else query
+    moment = None if as_of is None else _as_of(as_of)
     if facets:
-        _print_facets(found.facets(asked, facets, writer=writer, as_of=past), as_json)
+        _print_facets(opened.facets(parsed, facets, writer=writer, as_of=moment), as_json)
         return
-    result = found.search(
-        asked, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor, writer=writer, as_of=past
+    result = opened.search(
+        parsed, limit=limit, offset=offset, oldest_first=oldest, cursor=cursor, writer=writer, as_of=moment
     )
     talk = stderr()
     for notice in result.notices:
@@ -86,12 +86,12 @@ def search(
 
 def _structured(text: str) -> dict[str, object]:
     try:
-        found = msgspec.json.decode(text or "{}")
+        document = msgspec.json.decode(text or "{}")
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInputError(f"query: expected JSON, got {error}.") from error
-    if not isinstance(found, dict):
-        raise InvalidInputError(f"query: expected a JSON object, got {json.dumps(found)[:80]}.")
-    return found
+    if not isinstance(document, dict):
+        raise InvalidInputError(f"query: expected a JSON object, got {json.dumps(document)[:80]}.")
+    return document
 
 
 def _print_json(result: SearchResult, explain: bool) -> None:
@@ -118,8 +118,8 @@ def _as_of(text: str) -> int | datetime:
         raise InvalidInputError(f"--as-of: expected a time in the years 1 to 9999, got {text!r}.") from error
 
 
-def _print_facets(found: tuple[dict[str, Counter[str]], tuple[str, ...]], as_json: bool) -> None:
-    counts, notices = found
+def _print_facets(facets: tuple[dict[str, Counter[str]], tuple[str, ...]], as_json: bool) -> None:
+    counts, notices = facets
     talk = stderr()
     for notice in notices:
         talk.print(clean(notice))

@@ -127,8 +127,8 @@ def _text(value: object) -> object:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    found: bool = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return found
+    is_number: bool = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return is_number
 
 
 def _print_csv(result: SqlResult, rows: Iterator[list[object]]) -> None:

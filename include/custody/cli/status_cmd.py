@@ -1,4 +1,4 @@
-"""`custody status`: how far everything has come."""
+"""`custody status`: what is live, what waits, and the room that it takes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def status(repository: Path, as_json: bool) -> None:
     Example:
       custody -r demo status --json
     """
-    found = Repository.open(repository).status()
+    state = Repository.open(repository).status()
     if as_json:
-        print_json(found)
+        print_json(state)
         return
     rows = [
         (
@@ -39,17 +39,25 @@ def status(repository: Path, as_json: bool) -> None:
             writer.revision if writer.revision >= 0 else "none",
             time_text(writer.last_commit_ms),
         )
-        for writer in found.writers
+        for writer in state.writers
     ]
     columns = ("writer", "held", "live events#", "waiting#", "lost#", "logs#", "shards#", "revision#", "last commit")
-    print_table(f"{found.root} ({found.slots_taken} of {found.slots} writer slots taken)", columns, rows)
-    waits = found.pending
+    print_table(f"{state.root} ({state.slots_taken} of {state.slots} writer slots taken)", columns, rows)
+    pending = state.pending
     print_table(
         "",
         ("sealed groups#", "abandoned journals#", "live journals#", "staged units#", "in quarantine#"),
-        [(waits.sealed_groups, waits.abandoned_journals, waits.live_journals, waits.staged_units, found.quarantined)],
+        [
+            (
+                pending.sealed_groups,
+                pending.abandoned_journals,
+                pending.live_journals,
+                pending.staged_units,
+                state.quarantined,
+            )
+        ],
     )
-    budget = found.budget
+    budget = state.budget
     used = size_text(budget.used_bytes)
     if budget.limit_bytes is not None:
         used += f" of {size_text(budget.limit_bytes)} ({100 * budget.used_bytes // budget.limit_bytes} %)"
@@ -65,11 +73,11 @@ def status(repository: Path, as_json: bool) -> None:
             _STATES.get(disk.state, disk.state),
             "" if disk.free_bytes is None else size_text(disk.free_bytes),
         )
-        for disk in found.disks
+        for disk in state.disks
     ]
     print_table("", ("disk", "state", "free#"), disks)
-    if found.scrub is not None:
-        scrub = found.scrub
+    if state.scrub is not None:
+        scrub = state.scrub
         cells = (
             time_text(scrub.last_run_ms),
             f"{scrub.pieces} pieces, {size_text(scrub.bytes)}",
@@ -80,5 +88,5 @@ def status(repository: Path, as_json: bool) -> None:
         headings = ("last scrub", "this round", "last round ended", "damaged#", "takes too long")
         print_table("", headings, [cells])
     talk = stderr()
-    for notice in found.notices:
+    for notice in state.notices:
         talk.print(clean(notice))

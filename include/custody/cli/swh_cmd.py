@@ -1,6 +1,6 @@
-"""`custody swh serve`: questions to the provenance tables of software over HTTP and gRPC.
+"""`custody swh`: Software Heritage's provenance tables.
 
-`custody swh`: Software Heritage's provenance tables: a graph of one's own code, a build, and questions to it.
+A git repository becomes a graph, a graph becomes the tables, and these are queried, here or over HTTP and gRPC.
 """
 
 from __future__ import annotations
@@ -28,71 +28,6 @@ from custody.swh.build import NODE_FILTERS
 from custody.vfs import PosixFileSystem
 
 
-@click.command()
-@click.option("--host", help="Address to listen on, instead of swh.host.")
-@click.option("--port", type=click.IntRange(0, 65_535), help="Port of the REST service, instead of swh.port.")
-@click.option("--grpc-port", type=click.IntRange(0, 65_535), help="Port of the gRPC service, instead of swh.grpc_port.")
-@click.option("--quiet", "-q", is_flag=True, help="Write no line a request to stderr.")
-@click.pass_obj
-def serve(repository: Path, host: str | None, port: int | None, grpc_port: int | None, quiet: bool) -> None:
-    """Answer where contents and directories were, over HTTP until SIGTERM.
-
-    With a port for it also over gRPC, as the service of Software Heritage does (its clients use 50141). A
-    build that is published meanwhile is answered from within half a minute.
-
-    \b
-    Example:
-      custody -r demo swh serve --port 5060 --grpc-port 50141
-    """
-    # What serves takes a second to import, and only this command needs it.
-    try:
-        from custody.serving import checked_tokens
-        from custody.serving import serve as serve_app
-        from custody.serving.published_database import Questions
-        from custody.serving.swh_rest import create_app
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"{error}. The service needs FastAPI and uvicorn: install custody[swh].") from None
-
-    at = Repository.open(repository)
-    given = {
-        name: value for name, value in (("host", host), ("port", port), ("grpc_port", grpc_port)) if value is not None
-    }
-    chosen = at.settings.model_copy(update={"swh": at.settings.swh.model_copy(update=given)})
-    tokens = checked_tokens(chosen.root, "swh", chosen.swh)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
-    questions = Questions(chosen, PosixFileSystem(), SystemClock(), _Contents(at).swhid)
-    talk = stderr()
-    with ExitStack() as open_:
-        if chosen.swh.grpc_port is not None:
-            try:
-                from custody.serving.swh_grpc import serving_rpc
-            except ModuleNotFoundError as error:
-                raise ConfigurationError(f"{error}. gRPC is not installed: install custody[grpc].") from None
-            address = open_.enter_context(serving_rpc(questions, chosen, tokens))
-            talk.print(clean(f"custody: gRPC is answered at {address}"))
-        app = create_app(questions, chosen, tokens)
-        serve_app(
-            app,
-            chosen.root,
-            chosen.swh,
-            "/whereis",
-            lambda url: talk.print(clean(f"custody: questions are answered at {url}")),
-        )
-
-
-class _Contents:
-    """Contents of events, asked for by one thread at a time."""
-
-    def __init__(self, at: Repository) -> None:
-        self._at = at
-        self._lock = Lock()
-
-    def swhid(self, event_id: int, writer: str | None) -> Swhid:
-        """Return the identifier of the content of an event."""
-        with self._lock:
-            return content_swhid(self._at.content(self._at.get(event_id, writer)))
-
-
 @click.group(cls=CommandGroup)
 def swh() -> None:
     """Where was this content? The provenance tables of Software Heritage (docs/swh.md)."""
@@ -110,13 +45,15 @@ def import_git_command(repository_folder: Path, out: Path, origin: str | None, a
     Example:
       custody swh import-git ~/code/project graph --origin https://example.org/project
     """
-    made = import_git(PosixFileSystem(), repository_folder, out.absolute(), origin=origin)
+    imported = import_git(PosixFileSystem(), repository_folder, out.absolute(), origin=origin)
     if as_json:
-        print_json(made)
+        print_json(imported)
         return
-    stderr().print(f"wrote {made.nodes} nodes and {made.edges} edges to {out}, origin {made.origin}", markup=False)
-    if made.absent or made.submodules:
-        stderr().print(f"left out: {made.absent} edges to absent objects, {made.submodules} submodules")
+    stderr().print(
+        f"wrote {imported.nodes} nodes and {imported.edges} edges to {out}, origin {imported.origin}", markup=False
+    )
+    if imported.absent or imported.submodules:
+        stderr().print(f"left out: {imported.absent} edges to absent objects, {imported.submodules} submodules")
 
 
 @swh.command()
@@ -167,13 +104,75 @@ def whereis(
     Example:
       custody -r demo swh whereis swh:1:cnt:$(git hash-object README.md)
     """
-    asked = [Swhid.parse(text) for text in swhids]
+    wanted_ids = [Swhid.parse(text) for text in swhids]
     database = Repository.open(repository).software(revision)
     if every:
-        print_occurrences({swhid: database.occurrences(swhid, limit) for swhid in asked}, as_json)
+        print_occurrences({swhid: database.occurrences(swhid, limit) for swhid in wanted_ids}, as_json)
     else:
-        found = [database.whereis(asked[0])] if len(asked) == 1 else database.whereare(asked)
-        print_first(found, as_json)
+        places = [database.whereis(wanted_ids[0])] if len(wanted_ids) == 1 else database.whereis_many(wanted_ids)
+        print_first(places, as_json)
 
 
-swh.add_command(serve)
+@swh.command()
+@click.option("--host", help="Address to listen on, instead of swh.host.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port of the REST service, instead of swh.port.")
+@click.option("--grpc-port", type=click.IntRange(0, 65_535), help="Port of the gRPC service, instead of swh.grpc_port.")
+@click.option("--quiet", "-q", is_flag=True, help="Write no line a request to stderr.")
+@click.pass_obj
+def serve(repository: Path, host: str | None, port: int | None, grpc_port: int | None, quiet: bool) -> None:
+    """Answer where contents and directories were, over HTTP until SIGTERM.
+
+    With a port for it also over gRPC, as the service of Software Heritage does (its clients use 50141). A
+    build that is published meanwhile is answered from within half a minute.
+
+    \b
+    Example:
+      custody -r demo swh serve --port 5060 --grpc-port 50141
+    """
+    # What serves takes a second to import, and only this command needs it.
+    try:
+        from custody.serving import checked_tokens
+        from custody.serving import serve as serve_app
+        from custody.serving.swh_questions import Questions
+        from custody.serving.swh_rest import create_app
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"{error}. The service needs FastAPI and uvicorn: install custody[swh].") from None
+
+    at = Repository.open(repository)
+    overrides = {
+        name: value for name, value in (("host", host), ("port", port), ("grpc_port", grpc_port)) if value is not None
+    }
+    settings = at.settings.model_copy(update={"swh": at.settings.swh.model_copy(update=overrides)})
+    tokens = checked_tokens(settings.root, "swh", settings.swh)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING if quiet else logging.INFO, format="%(message)s")
+    questions = Questions(settings, PosixFileSystem(), SystemClock(), _Contents(at).swhid)
+    talk = stderr()
+    with ExitStack() as open_:
+        if settings.swh.grpc_port is not None:
+            try:
+                from custody.serving.swh_grpc import serving_rpc
+            except ModuleNotFoundError as error:
+                raise ConfigurationError(f"{error}. gRPC is not installed: install custody[grpc].") from None
+            address = open_.enter_context(serving_rpc(questions, settings, tokens))
+            talk.print(clean(f"custody: gRPC is answered at {address}"))
+        app = create_app(questions, settings, tokens)
+        serve_app(
+            app,
+            settings.root,
+            settings.swh,
+            "/whereis",
+            lambda url: talk.print(clean(f"custody: questions are answered at {url}")),
+        )
+
+
+class _Contents:
+    """Contents of events, asked for by one thread at a time."""
+
+    def __init__(self, at: Repository) -> None:
+        self._at = at
+        self._lock = Lock()
+
+    def swhid(self, event_id: int, writer: str | None) -> Swhid:
+        """Return the identifier of the content of an event."""
+        with self._lock:
+            return content_swhid(self._at.content(self._at.get(event_id, writer)))

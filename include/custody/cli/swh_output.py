@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from custody.cli.output import print_json, print_table, time_text
 from custody.swh import Occurrence, Swhid, Whereabouts
-from custody.swh.database import occurrence, where_first
+from custody.swh.database import occurrence_json, whereabouts_json
 
 
-def print_first(found: Sequence[Whereabouts], as_json: bool) -> None:
+def print_first(places: Sequence[Whereabouts], as_json: bool) -> None:
     """Print where things were first, a line a thing."""
     if as_json:
-        for place in found:
-            print_json(where_first(place))
+        for place in places:
+            print_json(whereabouts_json(place))
         return
     rows = [
         (
@@ -22,22 +22,22 @@ def print_first(found: Sequence[Whereabouts], as_json: bool) -> None:
             _date(place.author_date),
             place.origin,
         )
-        for place in found
+        for place in places
     ]
     print_table("", ("what", "first in", "date", "origin"), rows)
 
 
-def print_occurrences(found: Mapping[Swhid, Sequence[Occurrence]], as_json: bool) -> None:
+def print_occurrences(by_content: Mapping[Swhid, Sequence[Occurrence]], as_json: bool) -> None:
     """Print all revisions and releases that hold contents, a table a content."""
-    for swhid, occurrences in found.items():
-        told = [occurrence(place) for place in occurrences]
+    for swhid, occurrences in by_content.items():
+        documents = [occurrence_json(place) for place in occurrences]
         if as_json:
-            for place in told:
+            for place in documents:
                 print_json({"swhid": str(swhid), **place})
             continue
         rows = [
             (one["anchor"], _date(place.author_date), one["path"], one["origin"])
-            for one, place in zip(told, occurrences, strict=True)
+            for one, place in zip(documents, occurrences, strict=True)
         ]
         print_table(str(swhid), ("in", "date", "path", "origin"), rows)
 

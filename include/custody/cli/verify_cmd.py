@@ -1,4 +1,4 @@
-"""`custody verify` and `custody attest`: is the record what was written, and can that be shown later?"""
+"""`custody verify` and `custody attest`: checks that all is as it was written; signs heads, to prove that later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from custody.catalog import Catalog, Verification, verify
 from custody.catalog.attest import Attestation, attest, compare, public_key, read_attestation
-from custody.catalog.attest import new_key as made_key
+from custody.catalog.attest import new_key as generate_key
 from custody.cli.catalog_cmd import load_catalog, load_catalogs
 from custody.cli.findings import bar, deep_option, level_of, print_findings, quick_option, verdict
 from custody.cli.options import json_option, writer_option
@@ -81,49 +81,49 @@ def verify_all(
         attestation = read_attestation(PosixFileSystem().read(against), against, trusted)
         writer = writer or attestation.writer
     if chain_only or not is_local(settings.repository.store):
-        _run(load_catalogs(repository, writer), attestation, files=not chain_only, as_json=as_json)
+        _verify_catalogs(load_catalogs(repository, writer), attestation, files=not chain_only, as_json=as_json)
         return
     workspaces = [item for item in Workspace.all(settings) if writer in (None, item.writer)]
     if writer is not None and not workspaces:
         raise NotFoundError(f"writer {writer!r}: has nothing in this repository.")
     with bar() as show:
-        found = _looked(workspaces, settings, level, show, only_orphans=orphans)
-    documents = [_of_writer(workspace, found, attestation) for workspace in workspaces]
-    if found.of(None) and writer is None:
-        documents.append(_parts(None, None, found.of(None)))
+        checked = _check(workspaces, settings, level, show, only_orphans=orphans)
+    documents = [_writer_document(workspace, checked, attestation) for workspace in workspaces]
+    if checked.of(None) and writer is None:
+        documents.append(_finding_lists(None, None, checked.of(None)))
     if as_json:
         print_json(documents)
     else:
-        _print_all(workspaces, found, documents, only_orphans=orphans)
+        _print_all(workspaces, checked, documents, only_orphans=orphans)
     if any(document["defects"] for document in documents):
         sys.exit(CorruptionError.exit_code)
 
 
-def _looked(
-    workspaces: list[Workspace], settings: Settings, level: Level, show: VerifyProgress, *, only_orphans: bool
-) -> VerificationReport:
+def _check(
+    workspaces: list[Workspace], settings: Settings, level: Level, show: Progress, *, only_orphans: bool
+) -> Checked:
     if only_orphans:
-        return VerificationReport(level=level, findings=list(orphans_of(workspaces, settings, PosixFileSystem())))
-    found = verify_repository(workspaces, settings, PosixFileSystem(), level, show)
-    found.findings += check_destinations(settings, PosixFileSystem())
-    return found
+        return Checked(level=level, findings=list(orphans_of(workspaces, settings, PosixFileSystem())))
+    checked = verify_repository(workspaces, settings, PosixFileSystem(), level, show)
+    checked.findings += check_destinations(settings, PosixFileSystem())
+    return checked
 
 
-def _of_writer(workspace: Workspace, found: VerificationReport, attestation: Attestation | None) -> dict[str, Any]:
-    counted = found.catalogs.get(workspace.writer, Verification())
-    files = [] if counted.state is None else list(counted.state.files.values())
+def _writer_document(workspace: Workspace, checked: Checked, attestation: Attestation | None) -> dict[str, Any]:
+    verification = checked.catalogs.get(workspace.writer, Verification())
+    files = [] if verification.state is None else list(verification.state.files.values())
     counts = {
-        "revisions": counted.revisions,
-        "checkpoints": counted.checkpoints,
+        "revisions": verification.revisions,
+        "checkpoints": verification.checkpoints,
         "files": len(files),
         "bytes": sum(file.size_bytes for file in files),
     }
-    document = _parts(workspace.writer, workspace.database, found.of(workspace.writer)) | counts
+    document = _finding_lists(workspace.writer, workspace.database, checked.of(workspace.writer)) | counts
     if attestation is not None:
         compared = compare(workspace.catalog, attestation)
         kind, where = "catalog-attested", str(workspace.catalog.objects)
         contradicted = [Finding(kind=kind, writer=workspace.writer, path=where, message=t) for t in compared.defects]
-        found.findings += contradicted
+        checked.findings += contradicted
         document["defects"] = [*map(_defect, contradicted), *document["defects"]]
         document["attested_revision"] = attestation.revision
         # What a chain with defects proves nobody should rely on.
@@ -132,14 +132,14 @@ def _of_writer(workspace: Workspace, found: VerificationReport, attestation: Att
     return document
 
 
-def _parts(writer: str | None, database: str | None, found: list[Finding]) -> dict[str, Any]:
+def _finding_lists(writer: str | None, database: str | None, findings: list[Finding]) -> dict[str, Any]:
     return {
         "writer": writer,
         "database": database,
-        "defects": [_defect(item) for item in found if item.severity == "damage"],
-        "notices": [item.message for item in found if item.severity == "notice"],
-        "known_losses": [item.document() for item in found if item.severity == "loss"],
-        "orphans": [item.document() for item in found if item.severity == "orphan"],
+        "defects": [_defect(item) for item in findings if item.severity == "damage"],
+        "notices": [item.message for item in findings if item.severity == "notice"],
+        "known_losses": [item.document() for item in findings if item.severity == "loss"],
+        "orphans": [item.document() for item in findings if item.severity == "orphan"],
     }
 
 
@@ -150,23 +150,23 @@ def _defect(item: Finding) -> dict[str, Any]:
 
 
 def _print_all(
-    workspaces: list[Workspace], found: VerificationReport, documents: list[dict[str, Any]], *, only_orphans: bool
+    workspaces: list[Workspace], checked: Checked, documents: list[dict[str, Any]], *, only_orphans: bool
 ) -> None:
-    known = {workspace.writer for workspace in workspaces}
-    told = [item for item in found.findings if item.writer is None or item.writer in known]
+    writers = {workspace.writer for workspace in workspaces}
+    findings = [item for item in checked.findings if item.writer is None or item.writer in writers]
     rows = [document for document in documents if document.get("revisions") or document.get("files")]
     if rows and not only_orphans:
         _print_counts("", rows)
-    print_findings(told)
+    print_findings(findings)
     for document in documents:
         for kind, word in (("proven", "proven"), ("not_proven", "not proven")):
             for text in document.get(kind, []):
                 stderr().print(f"{word}: {text}", markup=False)
     if only_orphans:
-        stdout().print("" if told else "nothing belongs to nothing", end="" if told else "\n")
+        stdout().print("" if findings else "nothing belongs to nothing", end="" if findings else "\n")
         return
-    looked = f"{found.pieces} pieces, {size_text(found.bytes)} looked at, level {found.level}"
-    stdout().print(f"{looked}: {verdict(told)}" if found.bytes else f"nothing to look at yet: {verdict(told)}")
+    scope = f"{checked.pieces} pieces, {size_text(checked.bytes)} looked at, level {checked.level}"
+    stdout().print(f"{scope}: {verdict(findings)}" if checked.bytes else f"nothing to look at yet: {verdict(findings)}")
 
 
 def _print_counts(title: str, documents: Sequence[dict[str, Any]]) -> None:
@@ -186,7 +186,7 @@ def verify_chain(repository: Path, writer: str | None, as_json: bool) -> None:
     Example:
       custody -r demo catalog verify
     """
-    _run([load_catalog(repository, writer)[1]], None, files=False, as_json=as_json)
+    _verify_catalogs([load_catalog(repository, writer)[1]], None, files=False, as_json=as_json)
 
 
 @click.command("attest")
@@ -208,16 +208,16 @@ def attest_head(repository: Path, new_key: Path | None, key: Path | None, out: P
     fs = PosixFileSystem()
     if (key is None) == (new_key is None):
         raise click.UsageError("name a key with --key, or make one with --new-key FILE")
-    pem = made_key() if key is None else fs.read(key)
-    # Signed before the key is kept: where there is nothing to sign no key is left behind.
-    made = msgspec.json.encode(attest(load_catalog(repository, writer)[1], pem, SystemClock())) + b"\n"
+    pem = generate_key() if key is None else fs.read(key)
+    # Signed before the key is written: if there is nothing to sign, no key is left behind.
+    attestation = msgspec.json.encode(attest(load_catalog(repository, writer)[1], pem, SystemClock())) + b"\n"
     if new_key is not None:
         _keep_key(new_key, pem)
         stderr().print(f"made the key {new_key}, its public key is {public_key(pem)}", markup=False)
     if out is None:
-        click.echo(made.decode(), nl=False)
+        click.echo(attestation.decode(), nl=False)
         return
-    fs.write_durably(out, made)
+    fs.write_durably(out, attestation)
     stderr().print(f"signed the newest revision in {out}; later: custody verify --against {out}", markup=False)
 
 
@@ -231,12 +231,14 @@ def _keep_key(path: Path, pem: bytes) -> None:
         os.umask(former)
 
 
-def _run(catalogs: Sequence[Catalog], attestation: Attestation | None, *, files: bool, as_json: bool) -> None:
+def _verify_catalogs(
+    catalogs: Sequence[Catalog], attestation: Attestation | None, *, files: bool, as_json: bool
+) -> None:
     documents = []
     for catalog in catalogs:
         with bar() as show:
-            found = verify(catalog, files=files, progress=partial(show, catalog.objects.writer))
-        documents.append(_document(catalog, found, attestation))
+            verification = verify(catalog, files=files, progress=partial(show, catalog.objects.writer))
+        documents.append(_document(catalog, verification, attestation))
     if as_json:
         print_json(documents)
     else:
@@ -246,9 +248,9 @@ def _run(catalogs: Sequence[Catalog], attestation: Attestation | None, *, files:
         sys.exit(CorruptionError.exit_code)
 
 
-def _document(catalog: Catalog, found: Verification, attestation: Attestation | None) -> dict[str, Any]:
+def _document(catalog: Catalog, verification: Verification, attestation: Attestation | None) -> dict[str, Any]:
     defects: list[dict[str, str | int | None]] = [
-        {"file": defect.file, "offset": defect.offset, "message": str(defect)} for defect in found.defects
+        {"file": defect.file, "offset": defect.offset, "message": str(defect)} for defect in verification.defects
     ]
     compared = None if attestation is None else compare(catalog, attestation)
     if compared is not None:
@@ -259,12 +261,12 @@ def _document(catalog: Catalog, found: Verification, attestation: Attestation | 
     document: dict[str, Any] = {
         "writer": catalog.objects.writer,
         "database": catalog.objects.database,
-        "revisions": found.revisions,
-        "checkpoints": found.checkpoints,
-        "files": found.files,
-        "bytes": found.bytes,
+        "revisions": verification.revisions,
+        "checkpoints": verification.checkpoints,
+        "files": verification.files,
+        "bytes": verification.bytes,
         "defects": defects,
-        "notices": found.notices,
+        "notices": verification.notices,
     }
     if attestation is not None and compared is not None:
         document["attested_revision"] = attestation.revision
@@ -282,12 +284,12 @@ def _print(document: dict[str, Any]) -> None:
         ("proven", "proven"),
         ("not_proven", "not proven"),
     ):
-        found = document.get(kind, [])
-        for entry in found if isinstance(found, list) else []:
+        entries = document.get(kind, [])
+        for entry in entries if isinstance(entries, list) else []:
             text = entry["message"] if isinstance(entry, dict) else entry
             stderr().print(f"{word}: {text}", markup=False)
     if not document["defects"]:
-        looked = (
+        scope = (
             f"{document['revisions']} revisions, {document['files']} files, {size_text(document['bytes'])} looked at"
         )
-        stdout().print(f"{looked}: nothing wrong")
+        stdout().print(f"{scope}: nothing wrong")

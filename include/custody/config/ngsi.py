@@ -1,7 +1,7 @@
 """The section `ngsi` of the settings: how notifications of context brokers become files on HDFS and Hive tables.
 
-The names are those of NGSIToHDFS with `_` for `.` (`hive.db_type` is `hive_db_type`), so are the defaults. What
-NGSIToHDFS does not have stands at the end.
+Names and defaults are those of NGSIToHDFS, with `_` for `.` (`hive.db_type` is `hive_db_type`). Settings that
+NGSIToHDFS does not have stand at the end.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ SERVICE_CHARACTERS_MAX = 50
 PATH_LEVELS_MAX = 10
 LEVEL_CHARACTERS_MAX = 50
 CORRELATOR_CHARACTERS_MAX = 256
-"""Orion's are a UUID and what it appends for each hop."""
+"""Orion's correlators are a UUID, and a part that it appends for each hop."""
 FileFormat = Literal["json-row", "json-column", "csv-row", "csv-column", "parquet"]
 Periodicity = Literal["none", "hourly", "daily", "monthly", "yearly"]
 HEALTH_TARGET = "/health"
-"""Path under which the receiver says how it goes."""
+"""Path of the receiver's health check."""
 _TARGET = re.compile(r"(?=/)(?:/[A-Za-z0-9._~-]+)*/?")
 _SERVICE = re.compile(rf"[A-Za-z0-9_]{{1,{SERVICE_CHARACTERS_MAX}}}")
 _SERVICE_PATH = re.compile(rf"/|(?:/[A-Za-z0-9_]{{1,{LEVEL_CHARACTERS_MAX}}}){{1,{PATH_LEVELS_MAX}}}")
@@ -271,7 +271,7 @@ class NgsiSection(Section):
 
 
 def persistence_of(file_format: str) -> str:
-    """Return whether a format has a row for each attribute or a column."""
+    """Return the attribute persistence of a format: whether each attribute has a row or a column."""
     return "column" if file_format.endswith("-column") else "row"
 
 

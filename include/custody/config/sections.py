@@ -1,18 +1,8 @@
-"""What all sections of the settings have in common.
+"""The sections of the settings, but that of NGSI: one class for each table of `custody.toml`.
 
-How the repository, its writers and its contents are laid out: sections of the settings.
-
-Event logs, their index, the catalog: sections of the settings.
-
-Questions, and the machines that work: sections of the settings.
-
-What comes in, and how: sections of the settings.
-
-What is looked after, and for how long things are kept: sections of the settings.
-
-Rules that say how long some events are kept: `event_type:DROP keep 7 days`.
-
-How custody's own servers listen: what they share, and the sections of the two.
+Every field has a description, which is the comment of the setting in a new `custody.toml`. A section checks its own
+values; `settings` puts the sections together. Here are also the rules of retention (`event_type:DROP keep 7 days`), and
+what custody's servers have in common.
 """
 
 from __future__ import annotations
@@ -26,14 +16,42 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from custody.config.parsing import date_parts, duration_ms
 
+_Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_NAME_CHARACTERS_MAX = 63
+_SLOTS_MAX = 256
+EVENT_SUFFIXES = (".json", ".ndjson", ".jsonl", ".gz", ".avro")
+"""Endings of the names of files of events."""
+_IndexedField = Literal[
+    "event_type",
+    "flowfile_uuid",
+    "component_id",
+    "component_type",
+    "component_name",
+    "process_group_id",
+    "transit_uri",
+    "filename",
+    "relationship",
+    "source_queue_identifier",
+    "alternate_identifier_uri",
+    "source_system_flowfile_identifier",
+    "content_claim_container",
+    "content_claim_section",
+    "content_claim_identifier",
+    "source_node",
+    "details",
+]
+_RULE = re.compile(r"(?P<terms>.+?)\s+keep\s+(?P<span>.+)")
+_TYPE = re.compile(r"event_type:([A-Z_]+)")
+_ATTRIBUTE = re.compile(r"attribute:([^=]+)=(.*)")
 Unset = BeforeValidator(lambda value: None if value == "" else value)
-"""TOML has no word for it: an empty text is no value."""
+"""A setting that may be unset: TOML has no word for that, so an empty text stands for it."""
 
 
 class Section(BaseModel):
     """One table of `custody.toml`: frozen, unknown keys are refused."""
 
-    # What a value is wrong for is said by who reads the error: one of pydantic's would have the secrets beside it.
+    # `settings` words the error itself: the input in pydantic's own message may have a secret beside what is wrong.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
@@ -42,18 +60,12 @@ def is_secret(name: str) -> bool:
     return "password" in name or "token" in name
 
 
-_Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
-_NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-_NAME_CHARACTERS_MAX = 63
-_SLOTS_MAX = 256
-
-
 class RepositorySection(Section):
-    """Where the repository keeps what."""
+    """The writer's name, and the folders of the repository."""
 
     writer: _Name = Field(
         "main",
-        description="Namespace of new events: one id sequence, one catalog timeline. One live process a writer.",
+        description="Namespace of new events: one sequence of ids, one catalog. One live process holds it at a time.",
     )
     writer_slots: int = Field(
         1,
@@ -71,7 +83,8 @@ class RepositorySection(Section):
     containers: tuple[Path, ...] = Field(
         (Path("containers/1"),),
         min_length=1,
-        description="Folders for journals and index shards, one a disk; relative ones lie in the repository's folder.",
+        description="Folders for journals and index shards, one for each disk; a relative one lies in the "
+        "repository's folder.",
     )
     store: str = Field(
         "store",
@@ -83,7 +96,8 @@ class RepositorySection(Section):
     quarantine_bytes_max: int = Field(
         1 << 30,
         ge=1 << 16,
-        description="Most bytes of rejected input that are kept; when it is full, more is refused and nothing is lost.",
+        description="Most bytes of rejected input that are kept. When the quarantine is full, more is refused and "
+        "nothing is lost.",
     )
 
     @property
@@ -109,18 +123,87 @@ class RepositorySection(Section):
         return self
 
 
+class CaptureSection(Section):
+    """Input from outside: how large it may be, and how it is stored."""
+
+    file_bytes_max: int = Field(
+        1 << 34,
+        ge=1024,
+        description="Largest input file, in bytes after decompression. A larger one is refused; of a gzip file, "
+        "the events before the limit are stored and the rest is an error.",
+    )
+    event_bytes_max: int = Field(
+        1 << 20,
+        ge=4096,
+        description="Largest event, in bytes of its JSON or Avro; a larger one goes to the quarantine. "
+        "An event that is larger than a compression block gets a block of its own.",
+    )
+    batch_events: int = Field(
+        1000,
+        ge=1,
+        le=1_000_000,
+        description="Events appended and synced together while a file is ingested.",
+    )
+    source_wait_seconds: float = Field(
+        60.0,
+        ge=0,
+        description="How long an ingest waits for another one that stores events of the same source.",
+    )
+
+
+class LandingSection(Section):
+    """Landing folders, where other programs leave files of events for the DAG `provenance_ingest`."""
+
+    folder: Annotated[Path | None, Unset] = Field(
+        None,
+        description="Folder in which files of events land; a relative one lies in the repository's folder. Parts of a "
+        "date (%Y %m %d %j %H %M, UTC) make it one folder an interval: landing/%Y-%m-%d/%H. Unset: there is none.",
+    )
+    suffixes: tuple[str, ...] = Field(
+        EVENT_SUFFIXES,
+        min_length=1,
+        description="Endings of the names of files of events; files with other names are left alone.",
+    )
+    quiet_seconds: float = Field(
+        5.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="A file is taken when nothing was written to it for this long. "
+        "0 is enough for a producer that renames its files into the folder.",
+    )
+    late_minutes: int = Field(
+        60,
+        ge=0,
+        description="A run also looks into the folders of this many minutes before its interval, for files that came "
+        "late. A file is taken once, whoever looks.",
+    )
+    node: Annotated[str | None, Unset] = Field(
+        None, description="Name of the source of events that do not name it themselves, as --node of `custody ingest`."
+    )
+    writer_wait_seconds: float = Field(
+        120.0, ge=0, description="How long the ingest waits for a writer slot when all are taken."
+    )
+
+    @field_validator("folder")
+    @classmethod
+    def _folder_has_known_parts(cls, folder: Path | None) -> Path | None:
+        if folder is not None:
+            date_parts(str(folder))
+        return folder
+
+
 class JournalSection(Section):
-    """How acknowledged events are kept until they are rolled over."""
+    """Journals: where acknowledged events are until they are rolled over."""
 
     journals: int = Field(
-        16, ge=1, le=256, description="Journals that one container may have open: as many as threads append at once."
+        16, ge=1, le=256, description="Journals that one container may have open: as many threads can append at once."
     )
     sync: Literal["always", "interval", "never"] = Field(
         "always",
         description="What an acknowledgement promises. always: it survives power loss. interval: it survives the end "
         "of the process, power loss may cost the last interval. never: the operating system decides.",
     )
-    sync_interval_ms: int = Field(1000, ge=10, description="Milliseconds between syncs with the policy interval.")
+    sync_interval_ms: int = Field(1000, ge=10, description="Milliseconds between syncs, where sync is interval.")
     seal_seconds: float = Field(
         30.0, gt=0, allow_inf_nan=False, description="Age at which a group is sealed and can be rolled over."
     )
@@ -128,8 +211,8 @@ class JournalSection(Section):
     waiting_bytes_max: int = Field(
         4 << 30,
         ge=4096,
-        description="Bytes of sealed journals at which writers are held back until a rollover ran. A search decodes "
-        "all of them: 1.6 GB of memory for 1.1 GB of journals.",
+        description="Bytes of sealed journals at which writers are held back until a rollover has run. A search "
+        "decodes all of them, which takes 1.6 GB of memory for 1.1 GB of journals.",
     )
     backpressure_seconds: float = Field(
         30.0, ge=0, description="How long an append is held back before it fails with an error that says why."
@@ -137,7 +220,7 @@ class JournalSection(Section):
 
 
 class ContentSection(Section):
-    """How contents are kept."""
+    """The content repository: what FlowFiles held."""
 
     containers: tuple[str, ...] = Field(
         ("1",),
@@ -150,14 +233,14 @@ class ContentSection(Section):
         ge=4096,
         le=64 << 20,
         description="Size of a file that holds several contents; a larger content gets a file of its own. Larger "
-        "files are fewer, and go later: when no event speaks of any of their contents.",
+        "files are fewer, and are deleted later: when no event names any of their contents.",
     )
     unused_minutes: float = Field(
         1440.0,
         ge=0,
         allow_inf_nan=False,
-        description="How long a content that no event speaks of is kept, since its file was written last: longer than "
-        "a producer needs between a content and the event about it.",
+        description="How long a content that no event names is kept after its file was last written: longer than a "
+        "producer takes from a content to the event about it.",
     )
 
     @field_validator("containers")
@@ -169,29 +252,8 @@ class ContentSection(Section):
         return names
 
 
-_IndexedField = Literal[
-    "event_type",
-    "flowfile_uuid",
-    "component_id",
-    "component_type",
-    "component_name",
-    "process_group_id",
-    "transit_uri",
-    "filename",
-    "relationship",
-    "source_queue_identifier",
-    "alternate_identifier_uri",
-    "source_system_flowfile_identifier",
-    "content_claim_container",
-    "content_claim_section",
-    "content_claim_identifier",
-    "source_node",
-    "details",
-]
-
-
 class EventLogSection(Section):
-    """How event logs are written."""
+    """Event logs: their size and compression."""
 
     block_bytes_max: int = Field(
         1 << 20,
@@ -231,7 +293,7 @@ class EventLogSection(Section):
 
 
 class IndexSection(Section):
-    """What can be searched."""
+    """The search index: what can be searched."""
 
     fields: tuple[_IndexedField, ...] = Field(
         get_args(_IndexedField),
@@ -240,7 +302,8 @@ class IndexSection(Section):
     )
     attributes: tuple[str, ...] = Field(
         (),
-        description="Names of FlowFile attributes to index besides the standard fields; Whoosh knows none with spaces.",
+        description="Names of FlowFile attributes to index besides the standard fields; Whoosh takes no names with "
+        "spaces.",
     )
     ranges: tuple[Literal["event_time", "lineage_start_date", "file_size", "source_ordinal"], ...] = Field(
         (),
@@ -271,7 +334,7 @@ class IndexSection(Section):
 
 
 class CatalogSection(Section):
-    """How the catalog is kept."""
+    """The catalog: checkpoints, and what the store can do."""
 
     checkpoint_every: int = Field(
         10,
@@ -285,8 +348,113 @@ class CatalogSection(Section):
     )
 
 
+class MaintenanceSection(Section):
+    """Maintenance: how fast everything is read again to find damage."""
+
+    scrub_days: float = Field(
+        7.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Days in which the scrub reads everything once. A run does what is due since the one before it.",
+    )
+    scrub_bytes_per_run: int = Field(
+        64 << 30,
+        ge=1,
+        description="Most bytes that one run of the scrub reads; it finishes the piece that it has begun. If they are "
+        "too few, a round takes longer than scrub_days, and the report says so.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRule:
+    """A rule of retention: events that meet all its conditions are kept for `keep_ms`."""
+
+    keep_ms: int
+    event_type: str | None = None
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+class RetentionSection(Section):
+    """Retention: how long events are kept, and in how much room."""
+
+    age_max: Annotated[str | None, Unset] = Field(
+        None,
+        description="How long events are kept, by their own time, such as 30 days; unset keeps them for ever. An event "
+        "log expires when all its events are older.",
+    )
+    rules: tuple[str, ...] = Field(
+        (),
+        description="How long some events are kept, longer or shorter than the others: event_type:DROP keep 7 days, "
+        "attribute:customer=acme keep 5 years. Where several rules fit an event, the longest counts.",
+    )
+    bytes_max: Annotated[int | None, Unset] = Field(
+        None,
+        ge=1 << 20,
+        description="Room on disk for containers and store together, all files counted, in bytes; unset sets no limit. "
+        "When it is used up, the oldest event logs expire.",
+    )
+    purge_percent: int = Field(
+        90,
+        ge=1,
+        le=100,
+        description="Share of bytes_max that stays in use when the limit was reached and room was made, in percent.",
+    )
+    grace: str = Field(
+        "10 minutes",
+        description="How long the files of expired events stay on disk, for readers that are at work on them.",
+    )
+
+    @field_validator("age_max", "grace")
+    @classmethod
+    def _is_span(cls, text: str | None) -> str | None:
+        if text is not None:
+            duration_ms(text)
+        return text
+
+    @field_validator("rules")
+    @classmethod
+    def _are_rules(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        for text in texts:
+            keep_rule(text)
+        return texts
+
+    @property
+    def age_max_ms(self) -> int | None:
+        """How long events without a rule are kept; None for ever."""
+        return None if self.age_max is None else duration_ms(self.age_max)
+
+    @property
+    def keep_rules(self) -> tuple[KeepRule, ...]:
+        """The rules, parsed."""
+        return tuple(keep_rule(text) for text in self.rules)
+
+    @property
+    def grace_ms(self) -> int:
+        """How long the files of expired events stay."""
+        return duration_ms(self.grace)
+
+
+class LeaseSection(Section):
+    """Leases: how attempts at the same work make way for each other."""
+
+    wait_seconds: float = Field(
+        30.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="How long a step waits for another attempt that lives and holds its lease, before it fails with an "
+        "error. A later try of the same Airflow task takes over at once.",
+    )
+    dead_seconds: float = Field(
+        120.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Age of the last sign of life at which a holder on another machine counts as dead. "
+        "On the same machine its process is looked for instead.",
+    )
+
+
 class QuerySection(Section):
-    """Bounds of questions."""
+    """Queries: limits and caches."""
 
     results_default: int = Field(1000, ge=1, description="Results of a search that names no limit.")
     lineage_events_max: int = Field(
@@ -324,93 +492,91 @@ class SparkSection(Section):
     master: str = Field("local[*]", description="Spark master: local[*], spark://host:7077, yarn or k8s://…")
 
 
-EVENT_SUFFIXES = (".json", ".ndjson", ".jsonl", ".gz", ".avro")
-"""What the name of a file of events ends in."""
+class ListenerSection(Section):
+    """What all servers of custody have: address, limits, tokens and TLS."""
 
-
-class CaptureSection(Section):
-    """What is accepted from outside."""
-
-    file_bytes_max: int = Field(
-        1 << 34,
-        ge=1024,
-        description="Largest input file, in bytes after decompression. A larger one is refused; of a gzip file, "
-        "the events before the limit are stored and the rest is an error.",
+    host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on. Beyond this machine the server starts only with a token_file or a "
+        "tls_client_ca.",
     )
-    event_bytes_max: int = Field(
-        1 << 20,
-        ge=4096,
-        description="Largest event, in bytes of its JSON or Avro; a larger one goes to the quarantine. "
-        "An event that is larger than a compression block gets a block of its own.",
+    port: int = Field(0, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
+    header_bytes_max: int = Field(
+        16 << 10, ge=1024, le=1 << 20, description="Most bytes of a request's first line and headers together."
     )
-    batch_events: int = Field(
-        1000,
-        ge=1,
-        le=1_000_000,
-        description="Events appended and synced together while a file is ingested.",
-    )
-    source_wait_seconds: float = Field(
-        60.0,
-        ge=0,
-        description="How long an ingest waits for another one that stores events of the same source.",
-    )
-
-
-class LandingSection(Section):
-    """Where other programs leave files of events, for the DAG `provenance_ingest`."""
-
-    folder: Annotated[Path | None, Unset] = Field(
-        None,
-        description="Folder in which files of events land; a relative one lies in the repository's folder. Parts of a "
-        "date (%Y %m %d %j %H %M, UTC) make it one folder an interval: landing/%Y-%m-%d/%H. Unset: there is none.",
-    )
-    suffixes: tuple[str, ...] = Field(
-        EVENT_SUFFIXES, min_length=1, description="What the names of files of events end in; others are left alone."
-    )
-    quiet_seconds: float = Field(
-        5.0,
-        ge=0,
+    head_seconds: float = Field(
+        10.0,
+        gt=0,
         allow_inf_nan=False,
-        description="A file is taken when it was not written to for this long. "
-        "A producer that renames its files into the folder can do with 0.",
+        description="How long a request's first line and headers may take to arrive; then the connection is closed.",
     )
-    late_minutes: int = Field(
-        60,
-        ge=0,
-        description="A run also looks into the folders of this many minutes before its interval, for files that came "
-        "late. A file is taken once, whoever looks.",
+    body_seconds: float = Field(
+        30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long a request's body may take to arrive; then it is answered with 408.",
     )
-    node: Annotated[str | None, Unset] = Field(
-        None, description="Name of the source of events that do not say it themselves, as --node of `custody ingest`."
+    idle_seconds: int = Field(
+        30, ge=1, le=3600, description="How long a connection stays open after an answer, for another request."
     )
-    writer_wait_seconds: float = Field(
-        120.0, ge=0, description="How long the ingest waits for a writer slot when all are taken."
+    connections_max: int = Field(
+        2048,
+        ge=1,
+        le=65_536,
+        description="Connections at once. When there are that many, a new one takes the place of one without a request "
+        "under way; when all have one, it is answered with 503. At most as many as the system allows open files.",
+    )
+    connections_per_address_max: int = Field(
+        1024, ge=1, le=65_536, description="The same for connections from one address."
+    )
+    requests_max: int = Field(
+        64, ge=1, le=65_536, description="Requests that wait at once; more are answered with 503 and Retry-After."
+    )
+    stop_seconds: int = Field(
+        30, ge=1, description="How long requests that have begun may go on after SIGTERM, before they are cut off."
+    )
+    token_file: Annotated[Path | None, Unset] = Field(
+        None,
+        description="File with one token on each line, of 16 characters or more, readable by its owner only. A "
+        "request has to bring one as Authorization: Bearer or X-Auth-Token. Unset: none is needed.",
+    )
+    tls_certificate: Annotated[Path | None, Unset] = Field(
+        None, description="File with the certificate chain of the server (PEM); with it, it speaks TLS only."
+    )
+    tls_key: Annotated[Path | None, Unset] = Field(None, description="File with the key of the certificate (PEM).")
+    tls_client_ca: Annotated[Path | None, Unset] = Field(
+        None,
+        description="File with certificates (PEM). One of them has to have signed the certificate that a client shows. "
+        "Needs tls_certificate.",
     )
 
-    @field_validator("folder")
-    @classmethod
-    def _folder_has_known_parts(cls, folder: Path | None) -> Path | None:
-        if folder is not None:
-            date_parts(str(folder))
-        return folder
+
+class ReceiverSection(ListenerSection):
+    """The receiver of NGSI notifications, `custody ngsi serve`; the section `ngsi` says what it takes."""
+
+    port: int = Field(5050, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
+    requests_max: int = Field(
+        512, ge=1, le=65_536, description="Requests that wait at once; more are answered with 503 and Retry-After."
+    )
 
 
-_RULE = re.compile(r"(?P<terms>.+?)\s+keep\s+(?P<span>.+)")
-_TYPE = re.compile(r"event_type:([A-Z_]+)")
-_ATTRIBUTE = re.compile(r"attribute:([^=]+)=(.*)")
+class SwhSection(ListenerSection):
+    """The service of the provenance tables of software, `custody swh serve`."""
 
-
-@dataclass(frozen=True, slots=True)
-class KeepRule:
-    """Events that fulfil all that is set are kept for `keep_ms`."""
-
-    keep_ms: int
-    event_type: str | None = None
-    attributes: tuple[tuple[str, str], ...] = ()
+    port: int = Field(5060, ge=0, le=65_535, description="Port of the REST service; 0 takes a free one.")
+    grpc_port: Annotated[int | None, Unset] = Field(
+        None, ge=0, le=65_535, description="Port of the gRPC service; 0 takes a free one. Unset: it is not served."
+    )
+    questions_max: int = Field(1000, ge=1, le=100_000, description="Most identifiers in one request; more are refused.")
+    occurrences_max: int = Field(
+        1000, ge=1, le=100_000, description="Most revisions and releases that one answer lists, the oldest ones."
+    )
+    cache_bytes: int = Field(256 << 20, ge=0, description="Bytes of decoded pages that the service keeps in memory.")
 
 
 def keep_rule(text: str) -> KeepRule:
-    """Return the rule that a text spells: terms `event_type:TYPE` or `attribute:NAME=VALUE` joined by `and`.
+    """Return the rule in a text: terms `event_type:TYPE` or `attribute:NAME=VALUE` joined by `and`.
 
     Raises:
         ValueError: it is none.
@@ -435,184 +601,4 @@ def _refusal(text: str) -> ValueError:
     return ValueError(
         "expected 'event_type:DROP keep 7 days' or 'attribute:NAME=VALUE keep 5 years', with 'and' between several "
         f"terms, got {text!r}"
-    )
-
-
-class MaintenanceSection(Section):
-    """How the repository is looked after."""
-
-    scrub_days: float = Field(
-        7.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Days in which the scrub reads everything once. A run does what is due since the one before it.",
-    )
-    scrub_bytes_per_run: int = Field(
-        64 << 30,
-        ge=1,
-        description="Most bytes that one run of the scrub reads, beyond the piece that it is at. With too few of them "
-        "a round takes longer than scrub_days, which the report says.",
-    )
-
-
-class RetentionSection(Section):
-    """How long events are kept, and in how much room."""
-
-    age_max: Annotated[str | None, Unset] = Field(
-        None,
-        description="How long events are kept, by their own time, such as 30 days; unset keeps them for ever. An event "
-        "log goes when all its events are older.",
-    )
-    rules: tuple[str, ...] = Field(
-        (),
-        description="How long some events are kept, longer or shorter than the others: event_type:DROP keep 7 days, "
-        "attribute:customer=acme keep 5 years. Of several rules for an event the longest counts.",
-    )
-    bytes_max: Annotated[int | None, Unset] = Field(
-        None,
-        ge=1 << 20,
-        description="Room on disk for containers and store together, all files counted, in bytes; unset sets no limit. "
-        "When it is used up the oldest event logs go.",
-    )
-    purge_percent: int = Field(
-        90, ge=1, le=100, description="Down to how many percent of bytes_max is freed when the limit is reached."
-    )
-    grace: str = Field(
-        "10 minutes",
-        description="How long the files of expired events stay on disk for readers that have begun.",
-    )
-
-    @field_validator("age_max", "grace")
-    @classmethod
-    def _is_span(cls, text: str | None) -> str | None:
-        if text is not None:
-            duration_ms(text)
-        return text
-
-    @field_validator("rules")
-    @classmethod
-    def _are_rules(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
-        for text in texts:
-            keep_rule(text)
-        return texts
-
-    @property
-    def age_max_ms(self) -> int | None:
-        """How long events are kept for which no rule says otherwise; None for ever."""
-        return None if self.age_max is None else duration_ms(self.age_max)
-
-    @property
-    def keep_rules(self) -> tuple[KeepRule, ...]:
-        """The rules, read."""
-        return tuple(keep_rule(text) for text in self.rules)
-
-    @property
-    def grace_ms(self) -> int:
-        """How long marked files stay."""
-        return duration_ms(self.grace)
-
-
-class LeaseSection(Section):
-    """How attempts at one piece of work make way for each other."""
-
-    wait_seconds: float = Field(
-        30.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="How long a step waits for another attempt that lives and holds its lease, before it fails with an "
-        "error. A later try of the same Airflow task takes over at once.",
-    )
-    dead_seconds: float = Field(
-        120.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Age of the last sign of life after which a holder on another machine counts as dead. "
-        "On the same machine the process itself is looked for.",
-    )
-
-
-class ListenerSection(Section):
-    """What every server of custody is told."""
-
-    host: str = Field(
-        "127.0.0.1",
-        min_length=1,
-        description="Address to listen on. Beyond this machine the server starts only with a token_file or a "
-        "tls_client_ca.",
-    )
-    port: int = Field(0, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
-    header_bytes_max: int = Field(
-        16 << 10, ge=1024, le=1 << 20, description="Most bytes of a request's line and headers together."
-    )
-    head_seconds: float = Field(
-        10.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="How long a request's line and headers may take to arrive; then the connection is closed.",
-    )
-    body_seconds: float = Field(
-        30.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="How long a request's body may take to arrive; then it is answered with 408.",
-    )
-    idle_seconds: int = Field(
-        30, ge=1, le=3600, description="How long a connection stays open after an answer, for another request."
-    )
-    connections_max: int = Field(
-        2048,
-        ge=1,
-        le=65_536,
-        description="Connections at once. Where there are as many, a new one takes the place of one without a request "
-        "under way; where all have one it is answered with 503. At most as many as the system allows open files.",
-    )
-    connections_per_address_max: int = Field(
-        1024, ge=1, le=65_536, description="The same for connections from one address."
-    )
-    requests_max: int = Field(
-        64, ge=1, le=65_536, description="Requests that wait at once; more are answered with 503 and Retry-After."
-    )
-    stop_seconds: int = Field(
-        30, ge=1, description="How long requests that have begun may go on after SIGTERM, before they are cut off."
-    )
-    token_file: Annotated[Path | None, Unset] = Field(
-        None,
-        description="File with one token a line, of 16 characters or more, readable by its owner only; a request has "
-        "to bring one as Authorization: Bearer or X-Auth-Token. Unset: none is asked for.",
-    )
-    tls_certificate: Annotated[Path | None, Unset] = Field(
-        None, description="File with the certificate chain of the server (PEM); with it, it speaks TLS only."
-    )
-    tls_key: Annotated[Path | None, Unset] = Field(None, description="File with the key of the certificate (PEM).")
-    tls_client_ca: Annotated[Path | None, Unset] = Field(
-        None,
-        description="File with certificates (PEM) of which one has to have signed the certificate that a client "
-        "shows; needs tls_certificate.",
-    )
-
-
-class ReceiverSection(ListenerSection):
-    """How the receiver of NGSI notifications listens, `custody ngsi serve`; what it takes is in `ngsi`."""
-
-    port: int = Field(5050, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
-    requests_max: int = Field(
-        512, ge=1, le=65_536, description="Requests that wait at once; more are answered with 503 and Retry-After."
-    )
-
-
-class SwhSection(ListenerSection):
-    """The service of the provenance tables of software, `custody swh serve`."""
-
-    port: int = Field(5060, ge=0, le=65_535, description="Port of the REST service; 0 takes a free one.")
-    grpc_port: Annotated[int | None, Unset] = Field(
-        None, ge=0, le=65_535, description="Port of the gRPC service; 0 takes a free one. Unset: it is not served."
-    )
-    questions_max: int = Field(
-        1000, ge=1, le=100_000, description="Most identifiers that one request asks for; more are refused."
-    )
-    occurrences_max: int = Field(
-        1000, ge=1, le=100_000, description="Most revisions and releases that one answer lists, the oldest ones."
-    )
-    cache_bytes: int = Field(
-        256 << 20, ge=0, description="How much of what was decoded lately is kept in memory, in bytes."
     )

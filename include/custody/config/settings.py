@@ -120,27 +120,27 @@ class Settings(BaseSettings):
 
     @property
     def landed(self) -> Path:
-        """Where the ledger of files that were taken from the landing folders is kept."""
+        """Where the ledger of the landing folders is: which files were taken."""
         return self.root / "landed"
 
     @property
     def turns(self) -> Path:
-        """Where ingests take turns: a lock for the sources that they store events of."""
+        """Where ingests take turns: locks for the sources whose events they store."""
         return self.root / "turns"
 
     @property
     def maintenance_folder(self) -> Path:
-        """Where the scrub keeps how far it is and what it found."""
+        """Where the scrub keeps its progress and its findings."""
         return self.root / "maintenance"
 
     @property
     def watch_mark(self) -> Path:
-        """Where a watcher keeps which groups of journals it has told of."""
+        """Where a watcher notes the groups of journals that it has reported."""
         return self.root / "watch" / "groups.json"
 
     @property
     def runs(self) -> Path:
-        """Where the steps leave their reports."""
+        """Where the steps write their reports."""
         return self.root / "runs"
 
     def to_json(self) -> str:
@@ -174,7 +174,7 @@ def root_of(folder: Path) -> Path:
 def load_settings(root: Path, *, is_needed: bool = True) -> Settings:
     """Load and validate the settings of the repository in a folder.
 
-    Where it is not needed and there is none, the environment alone says what is not by default.
+    If it is not needed and there is none, the environment alone overrides the defaults.
 
     Raises:
         NotFoundError: the folder holds no repository.
@@ -200,16 +200,15 @@ def _explain(error: ValidationError, file: Path) -> str:
         key = ".".join(str(part) for part in problem["loc"])
         variable = ENVIRONMENT_PREFIX + "__".join(str(part).upper() for part in problem["loc"])
         place = f"environment {variable}" if variable in os.environ else f"{file} [{key}]"
-        lines.append(f"{place}: {problem['msg']}{_given(problem)}")
+        lines.append(f"{place}: {problem['msg']}{_value_text(problem)}")
     return "; ".join(lines) + ". See docs/config.md for every setting."
 
 
-def _given(problem: ErrorDetails) -> str:
-    """Return what was given, for a message that people and logs read: no secret, nor what may have one in it."""
+def _value_text(problem: ErrorDetails) -> str:
+    """Return the value for a message, which people and logs read: no secret, and nothing that may hold one."""
     value = problem["input"]
-    if (
-        isinstance(value, dict | Section) or problem["type"] == "extra_forbidden"
-    ):  # its name may be a slip of a secret's
+    # An unknown key may be a misspelt secret, so its value is not shown.
+    if isinstance(value, dict | Section) or problem["type"] == "extra_forbidden":
         return ""
     is_shown = not any(is_secret(str(part)) for part in problem["loc"])
     return f", got {value!r}" if is_shown else ", got a value that is not shown"

@@ -417,6 +417,8 @@ class Repository:
 
         Those that cannot be read are not counted, and the notices name what holds them: `forget` selects them too.
         """
+        from custody.repository import soft_delete
+
         notices = Notices(strict=False)
         counts = {item.writer: soft_delete.count_selected(item, selection, notices) for item in self._chosen(writer)}
         return Counts(counts, notices)
@@ -434,6 +436,8 @@ class Repository:
         Raises:
             LockedError: another compaction of a writer's logs is under way, and went on for `lease.wait_seconds`.
         """
+        from custody.maintenance import compact
+
         reports = []
         attempt = Attempt.new("custody-compact")
         for item in self._chosen(writer):
@@ -458,6 +462,9 @@ class Repository:
             LockedError: another attempt works on a writer's files, and went on for `lease.wait_seconds`.
             SupersededError: another attempt took over.
         """
+        from custody.recovery import adopt as adopt_journals
+        from custody.recovery import recover
+
         attempt = Attempt.new("custody-recover")
         done = {}
         for item in self.workspaces():
@@ -486,6 +493,8 @@ class Repository:
         Raises:
             ConflictError: another process changed a catalog meanwhile. Try again.
         """
+        from custody.repository.retention_api import apply_retention
+
         return apply_retention(self.settings, self._fs, self._clock)
 
     def hold(
@@ -518,6 +527,8 @@ class Repository:
         Raises:
             NotFoundError: there is no such hold.
         """
+        from custody.retention import release_hold
+
         return release_hold(self.workspaces(), name, reason, who)
 
     def clean_contents(self, *, apply: bool = False) -> CleanedContents:
@@ -546,6 +557,8 @@ class Repository:
                 `lease.wait_seconds`.
             SupersededError: another attempt took over.
         """
+        from custody.rollover import rebuild_shard
+
         missing = set(names) - {name for item in self.workspaces() for name in item.catalog.load().shards}
         if missing:
             raise NotFoundError(f"no live index shard is called {', '.join(sorted(missing))}.")

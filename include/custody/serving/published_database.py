@@ -84,7 +84,7 @@ class PublishedDatabase:
         limit = self._options.questions_max
         if len(swhids) > limit:
             raise InvalidInputError(f"expected at most {limit} identifiers (swh.questions_max), got {len(swhids)}.")
-        return self.database().whereare(swhids)
+        return self.database().whereis_many(swhids)
 
     def occurrences(self, swhid: Swhid, limit: int) -> Occurrences:
         """Return the oldest revisions and releases that hold a content.

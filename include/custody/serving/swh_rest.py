@@ -90,7 +90,7 @@ class _Routes:
         swhid = Swhid.parse(request.path_params["swhid"])
         return where_first(await asyncio.to_thread(self._database.whereis, swhid))
 
-    async def whereare(self, request: Request) -> object:
+    async def whereis_many(self, request: Request) -> object:
         limit = self._options.questions_max * _BYTES_OF_A_QUESTION + _BYTES_OF_A_BODY
         body = await bounded_body(request, limit, self._options.body_seconds)
         try:
@@ -136,7 +136,7 @@ def swh_app(database: PublishedDatabase, settings: Settings, tokens: Tokens | No
     app.router.redirect_slashes = False
     routes = _Routes(database, settings, tokens)
     app.add_route("/whereis/{swhid}", routes.guarded(routes.whereis), methods=["GET"])
-    app.add_route("/whereare", routes.guarded(routes.whereare), methods=["POST"])
+    app.add_route("/whereare", routes.guarded(routes.whereis_many), methods=["POST"])
     app.add_route("/occurrences/{swhid}", routes.guarded(routes.occurrences), methods=["GET"])
     app.add_route("/events/{event_id}/occurrences", routes.guarded(routes.event), methods=["GET"])
     app.add_route("/health", _Routes(database, settings, None).guarded(routes.health), methods=["GET"])

@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "database": ("Occurrence", "ProvenanceDatabase", "Whereabouts"),
-    "git_import": ("Imported", "import_git"),
-    "graph": ("Graph", "GraphTable", "open_graph"),
-    "swhid": ("ObjectType", "Swhid", "content_swhid"),
+    "custody.swh.database": ("Occurrence", "ProvenanceDatabase", "Whereabouts"),
+    "custody.swh.git_import": ("Imported", "import_git"),
+    "custody.swh.graph": ("Graph", "GraphTable", "open_graph"),
+    "custody.swh.swhid": ("ObjectType", "Swhid", "content_swhid"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -41,4 +41,4 @@ if not TYPE_CHECKING:  # a checker would take every name for one that is here
         """Return a name of this room's modules."""
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        return getattr(import_module(_MODULE_OF[name]), name)

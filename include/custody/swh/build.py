@@ -150,6 +150,7 @@ class Build:
 
         Durability: on return the output survives power loss.
         """
+        # Everything in the folder is synced before the rename: after it the step counts as done, also after a crash.
         self._fs.remove_tree(attempt / "rounds")
         self._fs.write_durably(attempt / _OUTPUT, with_checksum(msgspec.json.encode(output)))
         self._sync(attempt)
@@ -157,13 +158,14 @@ class Build:
         try:
             self._fs.rename(attempt, target)
         except StorageError as error:
+            # Another attempt published first. Its output is as good as this one, and later steps may read it already.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
             self._fs.remove_tree(attempt)
         self._fs.sync_directory(self.folder)
-        found = self.output(output.step)
-        assert found is not None  # noqa: S101 - it was renamed, or lies there already
-        return found
+        finished = self.output(output.step)
+        assert finished is not None  # noqa: S101 - it was renamed, or lies there already
+        return finished
 
     def files(self) -> dict[str, WrittenFile]:
         """Return the files of all steps by their paths within the database's folder.
@@ -171,14 +173,14 @@ class Build:
         Raises:
             NotFoundError: a step did not finish yet.
         """
-        found: dict[str, WrittenFile] = {}
+        listed: dict[str, WrittenFile] = {}
         for step in STEPS:
             output = self.output(step)
             if output is None:
                 raise NotFoundError(f"build {self.name}: the step {step} did not finish. Run it first.")
             for file in output.files:
-                found[f"{BUILDS}/{self.name}/{step}/tables/{file.table}/{file.name}"] = file
-        return found
+                listed[f"{BUILDS}/{self.name}/{step}/tables/{file.table}/{file.name}"] = file
+        return listed
 
     def clear(self) -> None:
         """Remove what is no part of the database: what steps kept, and what attempts left."""

@@ -1,12 +1,11 @@
-"""Answers as JSON: one shape for the command line and the services, documented in docs/swh.md.
+"""The provenance database: answers "where was this content?" with the earliest revision or release that holds it.
 
-Answers "where was this content?": the earliest revision or release that holds it, its origin, and all the others.
+A query also gives its origin, and on request all other revisions. It costs a page of four or five tables. Many queries
+at once are looked up together, table by table: the pages that they need of a file are decoded in one call, each once.
 
-One question costs a page of four or five tables. Many questions at once are looked up together, table by table: the
-pages that they need of a file are decoded in one call, each once.
-
-The service of Software Heritage answers with any revision; this one always with the earliest by the author's date, of
-several of one date with the one of the smallest id, and with the origin of the smallest id that leads to it.
+The service of Software Heritage answers with any revision. This one always answers with the earliest by the author's
+date, of several of one date with the one of the smallest id, and with the origin of the smallest id that leads to it.
+Answers as JSON have one shape for the command line and the services, documented in docs/swh.md.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from custody.errors import InvalidInputError, NotFoundError
 from custody.format.names import name_as_text
 from custody.swh.pages import CACHE_BYTES, PageCache
 from custody.swh.swhid import ObjectType, Swhid
-from custody.swh.table_file import Table
+from custody.swh.table_file import IndexedTable
 from custody.swh.tables import (
     CONTENTS_IN_DIRECTORIES,
     CONTENTS_IN_REVISIONS,
@@ -81,7 +80,7 @@ class ProvenanceDatabase:
         self, fs: FileSystem, files: Mapping[str, Mapping[Path, bytes | None]], cache_bytes: int = CACHE_BYTES
     ) -> None:
         cache = PageCache(cache_bytes)
-        self._tables = {name: Table(fs, spec, files.get(name, {}), cache) for name, spec in TABLES.items()}
+        self._tables = {name: IndexedTable(fs, spec, files.get(name, {}), cache) for name, spec in TABLES.items()}
 
     @classmethod
     def open(
@@ -109,12 +108,12 @@ class ProvenanceDatabase:
             NotFoundError: the graph has no such node.
             CorruptionError: a file of the database is damaged.
         """
-        found = self.whereare([swhid])[0]
-        if not found.is_known:
+        place = self.whereis_many([swhid])[0]
+        if not place.is_known:
             raise NotFoundError(f"{swhid}: is not in the graph of this database.")
-        return found
+        return place
 
-    def whereare(self, swhids: Sequence[Swhid]) -> list[Whereabouts]:
+    def whereis_many(self, swhids: Sequence[Swhid]) -> list[Whereabouts]:
         """Return where each of some contents and directories was first, in the order of the questions."""
         ids = self._ids(swhids)
         earliest = self._tables[EARLIEST].rows(_keys(ids.values()))
@@ -147,8 +146,8 @@ class ProvenanceDatabase:
         if node is None:
             raise NotFoundError(f"{swhid}: is not in the graph of this database.")
         best: _Best = {}
-        for found in self._paths_to(node, limit):
-            for key, path in found:
+        for batch in self._paths_to(node, limit):
+            for key, path in batch:
                 rank = (path.count(b"/"), path)
                 best[key] = min(best.get(key, rank), rank)
             # One that is not among the oldest so far is not among the oldest in the end.
@@ -175,14 +174,14 @@ class ProvenanceDatabase:
 
     def _ids(self, swhids: Sequence[Swhid]) -> dict[Swhid, int]:
         """The ids of those that the graph has."""
-        asked = {(swhid.type.value, swhid.sha1_git): swhid for swhid in swhids}
+        by_hash = {(swhid.type.value, swhid.sha1_git): swhid for swhid in swhids}
         hashes = pa.array([swhid.sha1_git for swhid in swhids], pa.binary(20))
         rows = self._tables[NODE_IDS].rows(hash_keys(hashes)) if swhids else None
         if rows is None:
             return {}
         columns = (rows.column(name).to_pylist() for name in ("type", "sha1_git", "id"))
-        found = {asked.get((kind, sha1_git)): node for kind, sha1_git, node in zip(*columns, strict=True)}
-        return {swhid: node for swhid, node in found.items() if swhid is not None}
+        ids = {by_hash.get((kind, sha1_git)): node for kind, sha1_git, node in zip(*columns, strict=True)}
+        return {swhid: node for swhid, node in ids.items() if swhid is not None}
 
     def _names(self, ids: Iterable[int]) -> dict[int, Swhid]:
         rows = self._tables[NODES].rows(_keys(ids))
@@ -194,8 +193,8 @@ class ProvenanceDatabase:
         rows = self._tables[REVISIONS_IN_ORIGINS].rows(_keys(ids))
         # Backwards, so that the first row of each is the one that stays.
         first = dict(zip(_values(rows, "revrel")[::-1], _values(rows, "ori")[::-1], strict=True))
-        known = self._tables[ORIGINS].rows(_keys(first.values()))
-        urls = dict(zip(_values(known, "id"), known.column("url").to_pylist(), strict=True))
+        origin_rows = self._tables[ORIGINS].rows(_keys(first.values()))
+        urls = dict(zip(_values(origin_rows, "id"), origin_rows.column("url").to_pylist(), strict=True))
         return {revrel: urls[origin] for revrel, origin in first.items() if origin in urls}
 
 
@@ -204,19 +203,19 @@ def _keys(ids: Iterable[int]) -> np.ndarray:
 
 
 def _values(table: pa.Table, name: str) -> list[int]:
-    found: list[int] = table.column(name).to_pylist()
-    return found
+    numbers: list[int] = table.column(name).to_pylist()
+    return numbers
 
 
 def _dated(table: pa.Table, date: str, number: str) -> list[tuple[int, int]]:
     """Dates in seconds, and ids; on disk dates are in another unit, as Parquet has no seconds."""
-    found = table.column(date)
-    unit = _PER_SECOND[found.type.unit]
-    dates = pa.chunked_array([chunk.view(pa.int64()) for chunk in found.chunks], pa.int64()).to_pylist()
+    column = table.column(date)
+    unit = _PER_SECOND[column.type.unit]
+    dates = pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], pa.int64()).to_pylist()
     return [(value // unit, other) for value, other in zip(dates, _values(table, number), strict=True)]
 
 
-def where_first(place: Whereabouts) -> dict[str, object]:
+def whereabouts_json(place: Whereabouts) -> dict[str, object]:
     """Return where something was first; `author_date` in seconds since the epoch."""
     return {
         "swhid": str(place.swhid),
@@ -227,7 +226,7 @@ def where_first(place: Whereabouts) -> dict[str, object]:
     }
 
 
-def occurrence(place: Occurrence) -> dict[str, object]:
+def occurrence_json(place: Occurrence) -> dict[str, object]:
     """Return one revision or release that holds a content. Names in git are bytes: what is no UTF-8 is spelled."""
     return {
         "anchor": str(place.anchor),

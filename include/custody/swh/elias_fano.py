@@ -1,13 +1,12 @@
-"""Words of a mapped file, of which each block is compared with its checksum before it is used for the first time.
+"""A sorted set of numbers in little more than two bits each, plus what the gaps between them need (Elias and Fano).
 
-So a question reads and checks the few blocks that its answer rests on, and not the whole file.
+Of each number the lower `low_bits` bits are stored as they are. The upper parts rise from number to number, so they are
+stored as a row of bits: for each possible upper part a one for every number that has it, then a zero. A number is
+looked up by jumping to the zero before its upper part, without unpacking anything else. The count of ones before each
+block of the row is stored too, so that only the block with that zero is read.
 
-A sorted set of numbers in little more than two bits each, plus what the gaps between them need (Elias and Fano).
-
-Of each number the lower `low_bits` bits are stored as they are. The upper parts go up from number to number, so they
-are stored as a row of bits: for each possible upper part the numbers that have it as ones, then a zero. Whether a
-number is in the set is found by jumping to the zero before its upper part, without unpacking anything else. How many
-ones are before each block of the row is stored too, so that only the block that holds the zero is looked at.
+The words lie in a mapped file. Each block of them is compared with its checksum before it is used for the first time,
+so a query reads and checks the few blocks that its answer rests on, and not the whole file.
 """
 
 from __future__ import annotations
@@ -24,74 +23,6 @@ BLOCK_WORDS = 512
 """Words of 8 bytes that one checksum is of; part of the format."""
 BLOCK_SHIFT = 9
 WORD_BYTES = 8
-
-
-class CheckedWords:
-    """Words (u64) and the CRC-32 of each block of them; for any number of threads.
-
-    Args:
-        sums: None when the words were just made, and need no check.
-        path: the file that they are in, with `offset` of the first one; for errors.
-    """
-
-    def __init__(
-        self, words: np.ndarray, sums: np.ndarray | None = None, path: Path | None = None, offset: int = 0
-    ) -> None:
-        self._words = words
-        self._sums = sums
-        self.path = path
-        self._offset = offset
-        blocks = blocks_of(len(words))
-        self._is_checked = bytearray(blocks) if sums is not None else bytearray(b"\x01") * blocks
-
-    def at(self, place: int) -> int:
-        """Return one word."""
-        if not self._is_checked[place >> BLOCK_SHIFT]:
-            self._check(place >> BLOCK_SHIFT)
-        return int(self._words[place])
-
-    def take(self, places: np.ndarray) -> np.ndarray:
-        """Return the words at some places."""
-        for block in np.unique(places >> BLOCK_SHIFT).tolist():
-            if not self._is_checked[block]:
-                self._check(block)
-        found: np.ndarray = self._words[places]
-        return found
-
-    def part(self, start: int, end: int) -> np.ndarray:
-        """Return the words from one place to before another."""
-        for block in range(start >> BLOCK_SHIFT, blocks_of(end)):
-            if not self._is_checked[block]:
-                self._check(block)
-        return self._words[start:end]
-
-    def _check(self, block: int) -> None:
-        start = block * BLOCK_WORDS
-        if self._sums is not None and zlib.crc32(self._words[start : start + BLOCK_WORDS].data) != self._sums[block]:
-            raise CorruptionError(
-                f"{self.path} @{self._offset + start * WORD_BYTES}: the checksum of a block of the index does not "
-                "match. Build the database anew."
-            )
-        # Threads that check a block at the same time find the same.
-        self._is_checked[block] = 1
-
-    def __len__(self) -> int:
-        """How many words there are."""
-        return len(self._words)
-
-
-def blocks_of(words: int) -> int:
-    """Return how many blocks so many words are, the last one not full."""
-    return -(-words // BLOCK_WORDS)
-
-
-def sums_of(words: np.ndarray) -> np.ndarray:
-    """Return the checksums of the blocks of words (u32)."""
-    data = np.ascontiguousarray(words, "<u8").data.cast("B")
-    step = BLOCK_WORDS * WORD_BYTES
-    return np.array([zlib.crc32(data[start : start + step]) for start in range(0, len(data), step)], "<u4")
-
-
 _WORD = 64
 _ONE = np.uint64(1)
 
@@ -266,6 +197,72 @@ class EliasFano:
         high = (self.words.take(word + 1) << (np.uint64(_WORD - 1) - offset)) << _ONE
         value: np.ndarray = (low | high) & ((_ONE << np.uint64(self.low_bits)) - _ONE)
         return value
+
+
+class CheckedWords:
+    """Words (u64) and the CRC-32 of each block of them; for any number of threads.
+
+    Args:
+        sums: None when the words were just made, and need no check.
+        path: the file that they are in, with `offset` of the first one; for errors.
+    """
+
+    def __init__(
+        self, words: np.ndarray, sums: np.ndarray | None = None, path: Path | None = None, offset: int = 0
+    ) -> None:
+        self._words = words
+        self._sums = sums
+        self.path = path
+        self._offset = offset
+        blocks = blocks_of(len(words))
+        self._is_checked = bytearray(blocks) if sums is not None else bytearray(b"\x01") * blocks
+
+    def at(self, place: int) -> int:
+        """Return one word."""
+        if not self._is_checked[place >> BLOCK_SHIFT]:
+            self._check(place >> BLOCK_SHIFT)
+        return int(self._words[place])
+
+    def take(self, places: np.ndarray) -> np.ndarray:
+        """Return the words at some places."""
+        for block in np.unique(places >> BLOCK_SHIFT).tolist():
+            if not self._is_checked[block]:
+                self._check(block)
+        found: np.ndarray = self._words[places]
+        return found
+
+    def part(self, start: int, end: int) -> np.ndarray:
+        """Return the words from one place to before another."""
+        for block in range(start >> BLOCK_SHIFT, blocks_of(end)):
+            if not self._is_checked[block]:
+                self._check(block)
+        return self._words[start:end]
+
+    def _check(self, block: int) -> None:
+        start = block * BLOCK_WORDS
+        if self._sums is not None and zlib.crc32(self._words[start : start + BLOCK_WORDS].data) != self._sums[block]:
+            raise CorruptionError(
+                f"{self.path} @{self._offset + start * WORD_BYTES}: the checksum of a block of the index does not "
+                "match. Build the database anew."
+            )
+        # Threads that check a block at the same time find the same.
+        self._is_checked[block] = 1
+
+    def __len__(self) -> int:
+        """How many words there are."""
+        return len(self._words)
+
+
+def blocks_of(words: int) -> int:
+    """Return how many blocks so many words are, the last one not full."""
+    return -(-words // BLOCK_WORDS)
+
+
+def sums_of(words: np.ndarray) -> np.ndarray:
+    """Return the checksums of the blocks of words (u32)."""
+    data = np.ascontiguousarray(words, "<u8").data.cast("B")
+    step = BLOCK_WORDS * WORD_BYTES
+    return np.array([zlib.crc32(data[start : start + step]) for start in range(0, len(data), step)], "<u4")
 
 
 def low_bits_for(count: int, last: int) -> int:

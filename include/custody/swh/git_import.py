@@ -1,12 +1,8 @@
-"""Writes a table batch by batch: rows are collected in columns, and become Parquet when a batch is full.
-
-Durability: a file is whole and synced when `close` returns; its name is for the caller to make durable.
-
-Makes the graph of one git repository: everything that its references lead to, as nodes and edges.
+"""The import of a git repository: everything that its references lead to becomes a graph of nodes and edges.
 
 Git's hashes of files, trees, commits and annotated tags are those in Software Heritage's identifiers: the one of a file
 is what `git hash-object` prints. Contents are never read. The walk keeps the hash and the id of each object in memory;
-rows go to disk in batches.
+rows go to disk in batches, as Parquet.
 """
 
 from __future__ import annotations
@@ -131,14 +127,14 @@ def import_git(fs: FileSystem, repository: Path, out: Path, *, origin: str | Non
     fs.add_directory(draft)
     try:
         with repo, _GraphWriter(fs, draft) as writer:
-            made = _Walk(repo, writer).run(url)
+            imported = _Walk(repo, writer).run(url)
         fs.sync_directory(draft)
         fs.rename(draft, out)
     except BaseException:
         fs.remove_tree(draft)
         raise
     fs.sync_directory(out.parent)
-    return made
+    return imported
 
 
 def _open(repository: Path) -> Repo:
@@ -283,8 +279,8 @@ class _Walk:
             return -1
         if kind != ObjectType.CONTENT:
             self._waiting.append((digest, kind))
-        found = self._ids[digest] = self._new_node(kind, digest)
-        return found
+        number = self._ids[digest] = self._new_node(kind, digest)
+        return number
 
     def _new_node(self, kind: ObjectType, digest: bytes) -> int:
         number = self._next_id
@@ -299,8 +295,8 @@ class _Walk:
 
 
 def _damaged(name: str, error: Exception) -> InvalidInputError:
-    found = f"{type(error).__name__}: {error}"
-    return InvalidInputError(f"git object {name}: expected a whole object, got {found}. Run: git fsck")
+    reason = f"{type(error).__name__}: {error}"
+    return InvalidInputError(f"git object {name}: expected a whole object, got {reason}. Run: git fsck")
 
 
 def _tree_entries(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:

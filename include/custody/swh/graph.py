@@ -103,8 +103,8 @@ def _open_table(fs: FileSystem, folder: Path, name: str) -> GraphTable:
     types: dict[str, pa.DataType] = {}
     for file in files:
         schema = _schema(file, kind)
-        for column, wanted in TABLES[name].items():
-            types[column] = _checked(file, schema, column, wanted, types.get(column))
+        for column, rule in TABLES[name].items():
+            types[column] = _checked(file, schema, column, rule, types.get(column))
     return GraphTable(name, kind, tuple(files), MappingProxyType(types))
 
 
@@ -113,9 +113,9 @@ def _files(fs: FileSystem, folder: Path, name: str) -> tuple[str, list[Path]]:
         single = folder / f"{name}.{kind}"
         if fs.exists(single) and not fs.is_directory(single):
             return kind, [single]
-        found = [folder / name / file for file in fs.list(folder / name) if file.endswith(f".{kind}")]
-        if found:
-            return kind, found
+        several = [folder / name / file for file in fs.list(folder / name) if file.endswith(f".{kind}")]
+        if several:
+            return kind, several
     raise NotFoundError(
         f"graph {folder}: expected the table {name} as {name}.parquet, {name}.orc, or a folder {name} of such files, "
         f"found none. A graph of a git repository of your own is made by: custody swh import-git."
@@ -131,12 +131,12 @@ def _schema(file: Path, kind: str) -> pa.Schema:
         raise InvalidInputError(f"{file}: expected a {kind} file, got something else ({error}).") from error
 
 
-def _checked(file: Path, schema: pa.Schema, name: str, wanted: Column, before: pa.DataType | None) -> pa.DataType:
+def _checked(file: Path, schema: pa.Schema, name: str, rule: Column, before: pa.DataType | None) -> pa.DataType:
     if name not in schema.names:
-        raise InvalidInputError(f"{file}: expected a column {name!r} ({wanted.expected}), found {schema.names}.")
+        raise InvalidInputError(f"{file}: expected a column {name!r} ({rule.expected}), found {schema.names}.")
     kind = schema.field(name).type
-    if not wanted.fits(kind):
-        raise InvalidInputError(f"{file}: column {name!r}: expected {wanted.expected}, got {kind}.")
+    if not rule.fits(kind):
+        raise InvalidInputError(f"{file}: column {name!r}: expected {rule.expected}, got {kind}.")
     if before is not None and kind != before:
         raise InvalidInputError(f"{file}: column {name!r}: expected {before} as in the files before it, got {kind}.")
     return kind

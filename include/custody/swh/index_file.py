@@ -1,10 +1,9 @@
-"""Files that are looked at here and there: mapped so that only what is looked at is read from the disk.
+"""The index beside a table's file: which keys the file holds, and where its pages are (docs/formats/swh-index.md).
 
-The index beside a table's file: which keys it holds, and where its pages are (docs/formats/swh-index.md).
-
-It is exact: of a key that it does not hold the file has no row. So of many files only those are read that answer. Its
-head is checked whole, and vouches for the blocks of the rest, each of which is checked when it is first needed. These
-vouch for the pages of the file, so nothing that an answer is made from goes unchecked, and little else is read.
+It is exact: the file has no row of a key that the index does not hold, so of many files only those with an answer are
+read. The head is checked as a whole. It vouches for the blocks of the rest, each of which is checked when it is first
+needed, and these vouch for the pages of the file. So nothing that an answer is made from goes unchecked, and little
+else is read. Indexes are mapped without read-ahead.
 """
 
 from __future__ import annotations
@@ -20,18 +19,6 @@ from custody.errors import CorruptionError, FormatVersionError
 from custody.swh.elias_fano import WORD_BYTES, CheckedWords, EliasFano, blocks_of, low_words, sums_of
 from custody.swh.pages import COLUMN, PageIndex, page_words
 from custody.vfs import FileSystem, advise_random_access
-
-
-def scattered_view(fs: FileSystem, path: Path) -> memoryview:
-    """Return the whole content of a file; nothing is read ahead, which may be megabytes for each place.
-
-    Raises:
-        StorageError: it cannot be read.
-    """
-    view = fs.view(path)
-    advise_random_access(view)
-    return view
-
 
 INDEX_SUFFIX = ".ef"
 PREAMBLE = b"CUSTSEF\x01"
@@ -81,8 +68,8 @@ class KeyIndex:
         inside = keys[(keys >= np.uint64(self.first)) & (keys <= np.uint64(self.last))]
         if len(inside) == 0:
             return inside
-        found: np.ndarray = inside[self.keys.contains(inside - np.uint64(self.first))]
-        return found
+        keys_held: np.ndarray = inside[self.keys.contains(inside - np.uint64(self.first))]
+        return keys_held
 
     def check(self) -> None:
         """Check all blocks.
@@ -114,7 +101,7 @@ def read_index(fs: FileSystem, path: Path, file_sha256: bytes | None = None) -> 
         CorruptionError: it is damaged, or another one is in its place.
         StorageError: it cannot be read.
     """
-    data = scattered_view(fs, path)
+    data = mmap_random(fs, path)
     if data[:7] == PREAMBLE[:7] and len(data) > 7 and data[7] != PREAMBLE[7]:
         raise FormatVersionError(f"{path} @7: expected an index of keys of version 1, got {data[7]}.")
     if len(data) < _HEAD.size or data[:8] != PREAMBLE:
@@ -146,3 +133,14 @@ def read_index(fs: FileSystem, path: Path, file_sha256: bytes | None = None) -> 
     described = np.frombuffer(data, COLUMN, columns, _HEAD.size)
     start = highs + low_words(count, low_bits)
     return KeyIndex(first, last, keys, PageIndex(described, checked, start, pages), file, checked)
+
+
+def mmap_random(fs: FileSystem, path: Path) -> memoryview:
+    """Return the whole content of a file; nothing is read ahead, which may be megabytes for each place.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    view = fs.view(path)
+    look_here_and_there(view)
+    return view

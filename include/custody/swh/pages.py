@@ -1,17 +1,14 @@
-"""Where the pages of a table's file are, and what they are checked by: a part of its index.
+"""Pages of a table's file: where they are, how some of them are decoded, and a cache of decoded ones.
 
-Pages of all columns have the same rows, so a page stands for some rows, with a place for each column. As the index has
-all that a page needs to be decoded, the footer of the file is not read.
+Pages of all columns have the same rows, so a page stands for some rows, with a place for each column. The places are a
+part of the file's index. As it has everything that decoding needs, the footer of the file is not read.
 
-Pages that are decoded again and again: what many questions touch is decoded once.
+pyarrow can only decode whole column chunks. The reader therefore puts the wanted pages one behind the other as they
+are, with a footer that describes them as the only row group of a small Parquet file. So Parquet's encodings are left to
+pyarrow, and a hundred pages cost one call.
 
-A page is kept when it is needed for the second time within a while. Contents are spread over all of a table: to
-keep what one question touched would only push out what others share, and take fresh memory each time.
-
-Decodes some pages of a file with pyarrow, which only knows how to decode whole column chunks.
-
-The pages are put one behind the other as they are, with a footer that describes them as the only row group of a small
-Parquet file. So what Parquet's encodings are is left to pyarrow, and a hundred pages cost one call.
+The cache keeps a page when it is needed for the second time within a while. Contents are spread over the whole table:
+to keep what one query touched would only push out what others share, and take fresh memory each time.
 """
 
 from __future__ import annotations
@@ -34,14 +31,28 @@ from custody.swh.tables import TableSpec
 
 COLUMN = np.dtype([("codec", "<u4"), ("size", "<u4"), ("offset", "<u8"), ("crc32", "<u4"), ("zero", "<u4")])
 """Of a column: its codec, as Parquet numbers them, and its dictionary page, where it has one; part of the format."""
-
 CODECS = {"UNCOMPRESSED": 0, "ZSTD": 6}
 """As Parquet's specification numbers them."""
-
+CACHE_BYTES = 64 << 20
+_SEEN_MAX = 512
+"""How many pages that were needed once are remembered by name."""
+_PAGES_OF_THREADS = 16
+"""From so many pages on columns are decoded by several threads; for fewer that costs more than it gains."""
+_UINT32_MAX = 0xFFFFFFFF
 _DATA_PAGE = 0
 _STRUCT, _STOP = 12, 0
 _KIND, _SIZE, _DATA_HEAD, _DICTIONARY_HEAD = 1, 3, 5, 7
 """Fields of Parquet's PageHeader; the first field of either head is the number of values."""
+_DICTIONARIES = frozenset({"type"})
+"""Columns with few different values: decoded as numbers, not as a text a row."""
+_PHYSICAL = {"INT64": 2, "BYTE_ARRAY": 6, "FIXED_LEN_BYTE_ARRAY": 7}
+"""As Parquet's specification numbers the types of values; the encodings below as well."""
+_PLAIN, _RLE, _DELTA, _RLE_DICTIONARY = 0, 3, 5, 8
+_I32, _I64, _BINARY, _LIST = 5, 6, 8, 9
+_I64_NEXT = bytes((1 << 4 | _I64,))
+"""Head of a number that is the next field of its struct."""
+_UNUSED_SIZE = _I64_NEXT + b"\0"
+"""A size that has to be there, and that pyarrow does not look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +81,10 @@ class PageIndex:
 
     def of_key(self, key: int) -> range:
         """Return the pages that hold the rows of a key of this file."""
-        wanted, firsts = np.uint64(key), self.firsts
+        sought, firsts = np.uint64(key), self.firsts
         # The rows of a key may begin in the page before the one that it is the first of.
-        begin = max(int(firsts.searchsorted(wanted, "left")) - 1, 0)
-        return range(begin, int(firsts.searchsorted(wanted, "right")))
+        begin = max(int(firsts.searchsorted(sought, "left")) - 1, 0)
+        return range(begin, int(firsts.searchsorted(sought, "right")))
 
     def of_keys(self, keys: np.ndarray) -> list[int]:
         """Return the pages that hold the rows of some keys of this file, in order."""
@@ -89,132 +100,8 @@ class PageIndex:
         """Return the words of a page."""
         width = 1 + 2 * len(self.columns)
         start = self.start + self.count + page * width
-        found: list[int] = self.words.part(start, start + width).tolist()
-        return found
-
-
-def page_words(pages: int, columns: int) -> int:
-    """Return how many words the pages of a file take in its index."""
-    return pages * (2 + 2 * columns)
-
-
-def find_pages(
-    data: memoryview, metadata: pq.FileMetaData, page_rows: int, path: Path
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns (`COLUMN`) of a file that was just written, and of each page its row of words.
-
-    Args:
-        page_rows: rows of each page, but the last one of a row group.
-
-    Raises:
-        CorruptionError: its columns are not cut into such pages, or have several dictionaries.
-    """
-    rows: list[int] = []
-    for group in range(metadata.num_row_groups):
-        left = metadata.row_group(group).num_rows
-        rows += [page_rows] * (left // page_rows) + [left % page_rows] * (left % page_rows > 0)
-    columns = np.zeros(metadata.num_columns, COLUMN)
-    places = np.empty((len(rows), 1 + 2 * metadata.num_columns), np.uint64)
-    places[:, 0] = rows
-    for number in range(metadata.num_columns):
-        found: list[tuple[int, int, int]] = []
-        dictionaries: dict[bytes, int] = {}
-        for group in range(metadata.num_row_groups):
-            chunk = metadata.row_group(group).column(number)
-            columns[number]["codec"] = CODECS[chunk.compression]
-            offset = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
-            for kind, values, start, end in _pages(data, offset, offset + chunk.total_compressed_size):
-                if kind == _DATA_PAGE:
-                    found.append((values, start, end - start | zlib.crc32(data[start:end]) << 32))
-                else:
-                    dictionaries.setdefault(bytes(data[start:end]), start)
-        if [page[0] for page in found] != rows or len(dictionaries) > 1:
-            raise CorruptionError(
-                f"{path}: column {number}: expected pages of {page_rows} rows and one dictionary at most, got "
-                f"{len(found)} pages and {len(dictionaries)} dictionaries."
-            )
-        for page, start in dictionaries.items():
-            columns[number]["size"], columns[number]["offset"] = len(page), start
-            columns[number]["crc32"] = zlib.crc32(page)
-        places[:, 1 + 2 * number : 3 + 2 * number] = np.array(found, np.uint64)[:, 1:]
-    return columns, places
-
-
-def _pages(data: memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """The pages of a column chunk: kind, number of values, where it begins and ends."""
-    while position < end:
-        start = position
-        field = kind = size = values = 0
-        while (head := data[position]) != _STOP:
-            field += head >> 4
-            position += 1
-            if head & 15 == _STRUCT:
-                if field in (_DATA_HEAD, _DICTIONARY_HEAD):
-                    values = read_varint(data, position + 1)[0] >> 1
-                position = skip_struct(data, position)
-                continue
-            number, position = read_varint(data, position)
-            if field == _KIND:
-                kind = number >> 1
-            elif field == _SIZE:
-                size = number >> 1
-        position += 1 + size
-        yield kind, values, start, position
-
-
-CACHE_BYTES = 64 << 20
-_SEEN_MAX = 512
-"""How many pages that were needed once are remembered by name."""
-
-
-class PageCache:
-    """Keeps the pages that were used last, up to a number of bytes; for any number of threads."""
-
-    def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
-        self._bytes_max = bytes_max
-        self._held: LRUCache[Hashable, pa.Table] = LRUCache(bytes_max, getsizeof=lambda page: page.nbytes)
-        self._seen: LRUCache[Hashable, None] = LRUCache(_SEEN_MAX)
-        self._lock = Lock()
-
-    @property
-    def bytes(self) -> int:
-        """How much is held."""
-        return int(self._held.currsize)
-
-    def get(self, key: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
-        """Return the page of a key; it is read when it is not here."""
-        with self._lock:
-            held = self._held.get(key)
-            if held is not None:
-                return held
-        page = read()
-        with self._lock:
-            if self._is_wanted_again(key) and page.nbytes <= self._bytes_max and key not in self._held:
-                self._held[key] = page
-        return page
-
-    def _is_wanted_again(self, key: Hashable) -> bool:
-        if key in self._seen:
-            del self._seen[key]
-            return True
-        self._seen[key] = None
-        return False
-
-
-_DICTIONARIES = frozenset({"type"})
-"""Columns with few different values: decoded as numbers, not as a text a row."""
-
-_PHYSICAL = {"INT64": 2, "BYTE_ARRAY": 6, "FIXED_LEN_BYTE_ARRAY": 7}
-"""As Parquet's specification numbers the types of values; the encodings below as well."""
-_PLAIN, _RLE, _DELTA, _RLE_DICTIONARY = 0, 3, 5, 8
-_I32, _I64, _BINARY, _LIST = 5, 6, 8, 9
-_I64_NEXT = bytes((1 << 4 | _I64,))
-"""Head of a number that is the next field of its struct."""
-_UNUSED_SIZE = _I64_NEXT + b"\0"
-"""A size that has to be there, and that pyarrow does not look at."""
-_UINT32_MAX = 0xFFFFFFFF
-_PAGES_OF_THREADS = 16
-"""From so many pages on columns are decoded by several threads; for fewer that costs more than it gains."""
+        words: list[int] = self.words.part(start, start + width).tolist()
+        return words
 
 
 class PageReader:
@@ -269,6 +156,113 @@ class PageReader:
         if table.num_rows != rows:
             raise ValueError(f"expected {rows} rows, got {table.num_rows}")
         return table if table.column(0).num_chunks == 1 else table.combine_chunks()
+
+
+class PageCache:
+    """Keeps the pages that were used last, up to a number of bytes; for any number of threads."""
+
+    def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
+        self._bytes_max = bytes_max
+        self._held: OrderedDict[Hashable, tuple[pa.Table, int]] = OrderedDict()
+        self._seen: OrderedDict[Hashable, None] = OrderedDict()
+        self._lock = Lock()
+        self.bytes = 0
+
+    def get(self, key: Hashable, read: Callable[[], pa.Table]) -> pa.Table:
+        """Return the page of a key; it is read when it is not here."""
+        with self._lock:
+            held = self._held.get(key)
+            if held is not None:
+                self._held.move_to_end(key)
+                return held[0]
+        # Decoded without the lock: two threads may decode the same page at once, which costs less than waiting.
+        page = read()
+        with self._lock:
+            if self._is_wanted_again(key) and (size := page.nbytes) <= self._bytes_max and key not in self._held:
+                self._held[key] = page, size
+                self.bytes += size
+            while self.bytes > self._bytes_max:
+                _, (_, gone) = self._held.popitem(last=False)
+                self.bytes -= gone
+        return page
+
+    def _is_wanted_again(self, key: Hashable) -> bool:
+        if key in self._seen:
+            del self._seen[key]
+            return True
+        self._seen[key] = None
+        if len(self._seen) > _SEEN_MAX:
+            self._seen.popitem(last=False)
+        return False
+
+
+def page_words(pages: int, columns: int) -> int:
+    """Return how many words the pages of a file take in its index."""
+    return pages * (2 + 2 * columns)
+
+
+def find_pages(
+    data: memoryview, metadata: pq.FileMetaData, page_rows: int, path: Path
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the columns (`COLUMN`) of a file that was just written, and of each page its row of words.
+
+    Args:
+        page_rows: rows of each page, but the last one of a row group.
+
+    Raises:
+        CorruptionError: its columns are not cut into such pages, or have several dictionaries.
+    """
+    rows: list[int] = []
+    for group in range(metadata.num_row_groups):
+        left = metadata.row_group(group).num_rows
+        rows += [page_rows] * (left // page_rows) + [left % page_rows] * (left % page_rows > 0)
+    columns = np.zeros(metadata.num_columns, COLUMN)
+    places = np.empty((len(rows), 1 + 2 * metadata.num_columns), np.uint64)
+    places[:, 0] = rows
+    for number in range(metadata.num_columns):
+        data_pages: list[tuple[int, int, int]] = []
+        dictionaries: dict[bytes, int] = {}
+        for group in range(metadata.num_row_groups):
+            chunk = metadata.row_group(group).column(number)
+            columns[number]["codec"] = CODECS[chunk.compression]
+            offset = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+            for kind, values, start, end in _pages(data, offset, offset + chunk.total_compressed_size):
+                if kind == _DATA_PAGE:
+                    data_pages.append((values, start, end - start | zlib.crc32(data[start:end]) << 32))
+                else:
+                    dictionaries.setdefault(bytes(data[start:end]), start)
+        if [page[0] for page in data_pages] != rows or len(dictionaries) > 1:
+            raise CorruptionError(
+                f"{path}: column {number}: expected pages of {page_rows} rows and one dictionary at most, got "
+                f"{len(data_pages)} pages and {len(dictionaries)} dictionaries."
+            )
+        for page, start in dictionaries.items():
+            columns[number]["size"], columns[number]["offset"] = len(page), start
+            columns[number]["crc32"] = zlib.crc32(page)
+        places[:, 1 + 2 * number : 3 + 2 * number] = np.array(data_pages, np.uint64)[:, 1:]
+    return columns, places
+
+
+def _pages(data: memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """The pages of a column chunk: kind, number of values, where it begins and ends."""
+    while position < end:
+        start = position
+        field = kind = size = values = 0
+        while (head := data[position]) != _STOP:
+            field += head >> 4
+            position += 1
+            if head & 15 == _STRUCT:
+                if field in (_DATA_HEAD, _DICTIONARY_HEAD):
+                    values = read_varint(data, position + 1)[0] >> 1
+                position = skip_struct(data, position)
+                continue
+            number, position = read_varint(data, position)
+            if field == _KIND:
+                kind = number >> 1
+            elif field == _SIZE:
+                size = number >> 1
+        position += 1 + size
+        yield kind, values, start, position
 
 
 def _page(data: memoryview, offset: int, size: int, crc32: int) -> memoryview:

@@ -1,7 +1,7 @@
-"""Makes a build the database that is asked: one transaction of a catalog of its own, beside that of the events.
+"""Publishing: one transaction makes a build the live database, in a catalog of its own beside that of the events.
 
-A build takes the place of the one before. The files of the former stay where they are, so that a question may go to the
-database of an earlier revision.
+A build takes the place of the one before. The former files stay where they are, so that the database of an earlier
+revision can still be queried.
 """
 
 from __future__ import annotations

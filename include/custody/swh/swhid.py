@@ -1,8 +1,8 @@
-"""Software Heritage identifiers: what names an object, `swh:1:<type>:<40 hexadecimal digits>`.
+"""Software Heritage identifiers of objects, `swh:1:<type>:<40 hexadecimal digits>`.
 
-Only core identifiers: what may follow after `;` (origin, path, lines) is where somebody saw an object, not what it is.
-
-By which identifier a content of the content repository is known to the world: the one that git gives its bytes.
+Only core identifiers are read: the qualifiers that may follow a `;` (origin, path, lines) say where somebody saw an
+object, not what it is. `content_swhid` gives the identifier of a content of the content repository: the hash that git
+gives its bytes.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""One file of a table as it is written: sorted, in small row groups and pages, with its index beside it.
+"""The files of a table: written sorted, with an index beside each, and read by key.
 
-A page is what a point query decodes, so it is small. Files carry statistics, page indexes and page checksums as well,
-for readers of other makes.
+A file has small row groups and pages, since a point query decodes a page. It carries statistics, page indexes and page
+checksums as well, for other readers of Parquet. The indexes choose the file, the pages and the rows of a query.
 
-One file of a table as it is asked: by key, some pages at a time.
-
-What is read is checked: the head and the blocks of the index, each page by its checksum, and that the rows of a key are
-where the index says that they are.
-
-A table that is open for point queries: its files' indexes choose the file, the pages and the rows.
+Everything that is read is checked: the head and the blocks of the index, each page by its checksum, and that the rows
+of a key are where the index says that they are.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ import pyarrow.parquet as pq
 
 from custody.errors import CorruptionError, InvalidInputError
 from custody.eventlog.hashing_file import HashingSink
-from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, read_index, scattered_view
+from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, mmap_random, read_index
 from custody.swh.pages import PageCache, PageReader, find_pages
 from custody.swh.swhid import ObjectType
 from custody.swh.tables import DATE, HASH_KEY, TableSpec, hash_keys
@@ -35,10 +31,13 @@ from custody.vfs import FileSystem
 
 GROUP_ROWS = 4096
 """Rows of a row group: measured, docs/swh.md."""
-
 _ZSTD_LEVEL = 3
 _WHOLE_PAGE_BYTES = 1 << 30
 """Pages are cut at rows, the same ones in all columns, and never at bytes."""
+_PAGES_AT_ONCE = 128
+"""Pages that are decoded together: at most half a million rows."""
+_ALL = 1 << 62
+"""More rows than there are, and few enough to be added to a place."""
 _TYPE = "type"
 _TYPES = pa.array([kind.value for kind in ObjectType], pa.string())
 """The dictionary of types: the same in all row groups, so that pages of several are decoded together."""
@@ -92,11 +91,11 @@ def write_tables(
     with fs.create(target) as file, HashingSink(file) as sink:
         with pq.ParquetWriter(sink, first.schema, **_options(spec)) as writer:
             for group in chain([first], groups):
-                found = np.asarray(group.column(spec.key).combine_chunks())
-                if (keys and found[0] < keys[-1][-1]) or (found[1:] < found[:-1]).any():
+                group_keys = np.asarray(group.column(spec.key).combine_chunks())
+                if (keys and group_keys[0] < keys[-1][-1]) or (group_keys[1:] < group_keys[:-1]).any():
                     raise InvalidInputError(f"{target}: expected rows sorted by {spec.key}, got others.")
-                keys.append(np.unique(found))
-                firsts.append(found[:: spec.page_rows])
+                keys.append(np.unique(group_keys))
+                firsts.append(group_keys[:: spec.page_rows])
                 writer.write_table(group, row_group_size=group_rows)
                 rows += group.num_rows
         sink.flush()
@@ -124,6 +123,143 @@ def write_tables(
         first_key=index.first,
         last_key=index.last,
     )
+
+
+class IndexedTable:
+    """All files of one table; their indexes are read by the first question.
+
+    Args:
+        paths: the files, with their SHA-256 where the catalog tells it.
+        cache: what was decoded lately, of all tables; None keeps nothing.
+    """
+
+    def __init__(
+        self, fs: FileSystem, spec: TableSpec, paths: Mapping[Path, bytes | None], cache: PageCache | None = None
+    ) -> None:
+        self.spec = spec
+        self._fs = fs
+        self._paths = dict(sorted(paths.items()))
+        self._cache = PageCache(0) if cache is None else cache
+        self._readers: dict[tuple[str, ...], PageReader] = {}
+
+    @cached_property
+    def files(self) -> list[TableFile]:
+        """The files with their indexes.
+
+        Raises:
+            CorruptionError: the head of an index is damaged, or another one is in its place.
+        """
+        return [TableFile(self._fs, path, self._cache, digest) for path, digest in self._paths.items()]
+
+    def rows(self, keys: np.ndarray, columns: Sequence[str] | None = None, first: int | None = None) -> pa.Table:
+        """Return the rows of some keys, sorted as the table is; the key is among the columns.
+
+        Some hundred pages at a time are decoded whole in memory; of the others only the rows that match stay.
+
+        Args:
+            keys: uint64, in any order, repeated or not.
+            columns: which other columns; all of them when not given.
+            first: of each key only so many rows, the first ones in the table's order.
+
+        Raises:
+            CorruptionError: a file is damaged.
+        """
+        sought = np.unique(keys) if len(keys) > 1 else keys
+        others = self.spec.schema.names if columns is None else columns
+        names = (self.spec.key, *(name for name in others if name != self.spec.key))
+        reader = self._readers.get(names)
+        if reader is None:
+            reader = self._readers[names] = PageReader(self.spec, names)
+        parts = [part for file in self.files for part in file.rows(sought, reader, first)] if len(sought) else []
+        if not parts:
+            return pa.table([pa.array([], self.spec.schema.field(name).type) for name in names], names=names)
+        return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+
+
+class TableFile:
+    """A file that is open for point queries, by any number of threads; it is mapped by the first that needs it.
+
+    Args:
+        sha256: what the catalog says of the file; None takes any index that is whole.
+    """
+
+    def __init__(self, fs: FileSystem, path: Path, cache: PageCache, sha256: bytes | None = None) -> None:
+        self._fs = fs
+        self._path = path
+        self._cache = cache
+        self.index = read_index(fs, path.with_suffix(INDEX_SUFFIX), sha256)
+
+    def rows(self, keys: np.ndarray, reader: PageReader, first: int | None = None) -> list[pa.Table]:
+        """Return the rows of some keys (uint64, sorted, all different), in the order of the file.
+
+        Args:
+            reader: of the columns that are wanted; the key is the first of them.
+            first: of each key only so many rows.
+
+        Raises:
+            CorruptionError: the file is damaged.
+        """
+        if len(keys) == 1:
+            return self._rows_of_one(int(keys[0]), reader, first)
+        held = self.index.held(keys)
+        pages = self.index.pages.of_keys(held) if len(held) else []
+        left = np.full(len(held), _ALL if first is None else first)
+        seen = np.zeros(len(held), bool)
+        parts: list[pa.Table] = []
+        for start in range(0, len(pages), _PAGES_AT_ONCE):
+            rows = self._rows(pages[start : start + _PAGES_AT_ONCE], reader)
+            values = rows.column(0).chunk(0).to_numpy()
+            begin, end = values.searchsorted(held, "left"), values.searchsorted(held, "right")
+            seen |= begin < end
+            end = np.minimum(end, begin + left)
+            left -= end - begin
+            if (begin < end).any():
+                parts.append(rows.take(pa.array(_between(begin, end))))
+            if not left.any():
+                break
+        if not seen.all():
+            self._refuse(f"expected rows of the key {held[~seen][0]}, as its index says, got none")
+        return parts
+
+    def _rows_of_one(self, key: int, reader: PageReader, first: int | None) -> list[pa.Table]:
+        """The same for one key, which plain integers are faster for than arrays."""
+        if not self.index.holds(key):
+            return []
+        pages = self.index.pages.of_key(key)
+        sought = np.uint64(key)
+        left = _ALL if first is None else first
+        parts: list[pa.Table] = []
+        for part in _parts(pages, _PAGES_AT_ONCE if first is None else 1):
+            rows = self._rows(part, reader)
+            values = rows.column(0).chunk(0).to_numpy()
+            begin, end = int(values.searchsorted(sought, "left")), int(values.searchsorted(sought, "right"))
+            if begin < end:
+                parts.append(rows.slice(begin, min(end - begin, left)))
+                left -= parts[-1].num_rows
+            if parts and not left:
+                break
+        if not parts:
+            self._refuse(f"expected rows of the key {key}, as its index says, got none")
+        return parts
+
+    def _rows(self, pages: Sequence[int], reader: PageReader) -> pa.Table:
+        if len(pages) > 1:
+            return self._read(pages, reader)
+        return self._cache.get((self._path, pages[0], reader.columns), lambda: self._read(pages, reader))
+
+    def _read(self, pages: Sequence[int], reader: PageReader) -> pa.Table:
+        try:
+            return reader.read(self._data, self.index.pages, pages)
+        # A number that was flipped in a page's head may ask for more memory than there is.
+        except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
+            self._refuse(f"pages {pages[0]} to {pages[-1]} cannot be read: {error}", error)
+
+    @cached_property
+    def _data(self) -> memoryview:
+        return mmap_random(self._fs, self._path)
+
+    def _refuse(self, what: str, cause: BaseException | None = None) -> NoReturn:
+        raise CorruptionError(f"{self._path}: {what}. Build the database anew.") from cause
 
 
 def _options(spec: TableSpec) -> dict[str, object]:
@@ -197,99 +333,6 @@ def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
-_PAGES_AT_ONCE = 128
-"""Pages that are decoded together: at most half a million rows."""
-
-_ALL = 1 << 62
-"""More rows than there are, and few enough to be added to a place."""
-
-
-class TableFile:
-    """A file that is open for point queries, by any number of threads; it is mapped by the first that needs it.
-
-    Args:
-        sha256: what the catalog says of the file; None takes any index that is whole.
-    """
-
-    def __init__(self, fs: FileSystem, path: Path, cache: PageCache, sha256: bytes | None = None) -> None:
-        self._fs = fs
-        self._path = path
-        self._cache = cache
-        self.index = read_index(fs, path.with_suffix(INDEX_SUFFIX), sha256)
-
-    def rows(self, keys: np.ndarray, reader: PageReader, first: int | None = None) -> list[pa.Table]:
-        """Return the rows of some keys (uint64, sorted, all different), in the order of the file.
-
-        Args:
-            reader: of the columns that are wanted; the key is the first of them.
-            first: of each key only so many rows.
-
-        Raises:
-            CorruptionError: the file is damaged.
-        """
-        if len(keys) == 1:
-            return self._rows_of_one(int(keys[0]), reader, first)
-        held = self.index.held(keys)
-        pages = self.index.pages.of_keys(held) if len(held) else []
-        left = np.full(len(held), _ALL if first is None else first)
-        seen = np.zeros(len(held), bool)
-        found: list[pa.Table] = []
-        for start in range(0, len(pages), _PAGES_AT_ONCE):
-            rows = self._rows(pages[start : start + _PAGES_AT_ONCE], reader)
-            values = rows.column(0).chunk(0).to_numpy()
-            begin, end = values.searchsorted(held, "left"), values.searchsorted(held, "right")
-            seen |= begin < end
-            end = np.minimum(end, begin + left)
-            left -= end - begin
-            if (begin < end).any():
-                found.append(rows.take(pa.array(_between(begin, end))))
-            if not left.any():
-                break
-        if not seen.all():
-            self._refuse(f"expected rows of the key {held[~seen][0]}, as its index says, got none")
-        return found
-
-    def _rows_of_one(self, key: int, reader: PageReader, first: int | None) -> list[pa.Table]:
-        """The same for one key, which plain integers are faster for than arrays."""
-        if not self.index.holds(key):
-            return []
-        pages = self.index.pages.of_key(key)
-        wanted = np.uint64(key)
-        left = _ALL if first is None else first
-        found: list[pa.Table] = []
-        for part in _parts(pages, _PAGES_AT_ONCE if first is None else 1):
-            rows = self._rows(part, reader)
-            values = rows.column(0).chunk(0).to_numpy()
-            begin, end = int(values.searchsorted(wanted, "left")), int(values.searchsorted(wanted, "right"))
-            if begin < end:
-                found.append(rows.slice(begin, min(end - begin, left)))
-                left -= found[-1].num_rows
-            if found and not left:
-                break
-        if not found:
-            self._refuse(f"expected rows of the key {key}, as its index says, got none")
-        return found
-
-    def _rows(self, pages: Sequence[int], reader: PageReader) -> pa.Table:
-        if len(pages) > 1:
-            return self._read(pages, reader)
-        return self._cache.get((self._path, pages[0], reader.columns), lambda: self._read(pages, reader))
-
-    def _read(self, pages: Sequence[int], reader: PageReader) -> pa.Table:
-        try:
-            return reader.read(self._data, self.index.pages, pages)
-        # A number that was flipped in a page's head may ask for more memory than there is.
-        except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
-            self._refuse(f"pages {pages[0]} to {pages[-1]} cannot be read: {error}", error)
-
-    @cached_property
-    def _data(self) -> memoryview:
-        return scattered_view(self._fs, self._path)
-
-    def _refuse(self, what: str, cause: BaseException | None = None) -> NoReturn:
-        raise CorruptionError(f"{self._path}: {what}. Build the database anew.") from cause
-
-
 def _parts(pages: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     """Pages, some at a time: from a few on twice as many each time, as the first ones are often enough."""
     start = 0
@@ -305,54 +348,3 @@ def _between(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     starts = np.repeat(begin - (np.cumsum(lengths) - lengths), lengths)
     places: np.ndarray = starts + np.arange(len(starts))
     return places
-
-
-class Table:
-    """All files of one table; their indexes are read by the first question.
-
-    Args:
-        paths: the files, with their SHA-256 where the catalog tells it.
-        cache: what was decoded lately, of all tables; None keeps nothing.
-    """
-
-    def __init__(
-        self, fs: FileSystem, spec: TableSpec, paths: Mapping[Path, bytes | None], cache: PageCache | None = None
-    ) -> None:
-        self.spec = spec
-        self._fs = fs
-        self._paths = dict(sorted(paths.items()))
-        self._cache = PageCache(0) if cache is None else cache
-        self._readers: dict[tuple[str, ...], PageReader] = {}
-
-    @cached_property
-    def files(self) -> list[TableFile]:
-        """The files with their indexes.
-
-        Raises:
-            CorruptionError: the head of an index is damaged, or another one is in its place.
-        """
-        return [TableFile(self._fs, path, self._cache, digest) for path, digest in self._paths.items()]
-
-    def rows(self, keys: np.ndarray, columns: Sequence[str] | None = None, first: int | None = None) -> pa.Table:
-        """Return the rows of some keys, sorted as the table is; the key is among the columns.
-
-        Of some hundred pages at a time all is in memory, of the others what was found.
-
-        Args:
-            keys: uint64, in any order, repeated or not.
-            columns: which other columns; all of them when not given.
-            first: of each key only so many rows, the first ones in the table's order.
-
-        Raises:
-            CorruptionError: a file is damaged.
-        """
-        wanted = np.unique(keys) if len(keys) > 1 else keys
-        others = self.spec.schema.names if columns is None else columns
-        names = (self.spec.key, *(name for name in others if name != self.spec.key))
-        reader = self._readers.get(names)
-        if reader is None:
-            reader = self._readers[names] = PageReader(self.spec, names)
-        found = [part for file in self.files for part in file.rows(wanted, reader, first)] if len(wanted) else []
-        if not found:
-            return pa.table([pa.array([], self.spec.schema.field(name).type) for name in names], names=names)
-        return found[0] if len(found) == 1 else pa.concat_tables(found)

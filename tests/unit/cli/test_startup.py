@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -32,14 +34,14 @@ _HEAVY = {
     "fastavro",
     "fsspec",
     "grpc",
-    "lark",
     "obstore",
     "pandas",
     "pyspark",
     "starlette",
     "uvicorn",
 }
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "include")}
+INCLUDE = Path(__file__).parents[3] / "include"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(INCLUDE)}
 
 
 def imported(*arguments: object) -> tuple[set[str], set[str]]:
@@ -64,12 +66,41 @@ def test_help_imports_click_and_nothing_heavy(arguments: tuple[str, ...]) -> Non
     }
 
 
-@pytest.mark.parametrize("arguments", [("status",), ("search", "event_type:SEND")], ids=lambda words: words[0])
-def test_status_and_search_import_what_they_need(live: Repository, arguments: tuple[str, ...]) -> None:
+_OTHER_WORK = {"capture", "ngsi", "ngsi_sink", "sample", "serving", "spark", "sql"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rooms_not_needed"),
+    [
+        (("status",), _OTHER_WORK),
+        (("search", "event_type:SEND"), _OTHER_WORK | {"ingest", "recovery", "retention", "swh"}),
+    ],
+    ids=["status", "search"],
+)
+def test_status_and_search_import_what_they_need(
+    live: Repository, arguments: tuple[str, ...], rooms_not_needed: set[str]
+) -> None:
     packages, modules = imported("-r", live.settings.root, *arguments)
     assert not packages & _HEAVY
-    rooms = {name.split(".")[1] for name in modules}
-    assert not rooms & {"capture", "ngsi", "ngsi_sink", "sample", "serving", "spark", "sql", "swh"}
+    assert not {name.split(".")[1] for name in modules} & rooms_not_needed
+
+
+def test_names_that_are_imported_when_they_are_used_are_those_that_checkers_see() -> None:
+    lazy = [path for path in (INCLUDE / "custody").rglob("__init__.py") if "_MODULE_OF" in path.read_text()]
+    assert {path.parent.name for path in lazy} >= {"repository", "swh"}
+    for path in lazy:
+        package = import_module(".".join(path.parent.relative_to(INCLUDE).parts))
+        seen = {
+            alias.asname or alias.name: statement.module
+            for block in ast.parse(path.read_text()).body
+            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+            for statement in block.body
+            if isinstance(statement, ast.ImportFrom)
+            for alias in statement.names
+        }
+        assert seen == package._MODULE_OF
+        assert all(getattr(package, name) is not None for name in package.__all__)
+        assert not hasattr(package, "no_such_name")
 
 
 def test_the_help_of_the_program_is_that_of_its_commands() -> None:

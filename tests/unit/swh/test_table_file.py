@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from custody.errors import CorruptionError, FormatVersionError, InvalidInputError
 from custody.swh.index_file import INDEX_SUFFIX, KeyIndex, read_index
 from custody.swh.pages import COLUMN, PageCache, find_pages
-from custody.swh.table_file import Table, write_table_file
+from custody.swh.table_file import IndexedTable, write_table_file
 from custody.swh.tables import NODE_IDS, NODES, TABLES, hash_keys
 from custody.vfs import PosixFileSystem
 from tests.unit.swh.tables import SPEC, source, write
@@ -49,7 +49,7 @@ def test_a_file_has_row_groups_of_one_size_statistics_page_indexes_and_checksums
 
 def test_dates_are_seconds_and_ids_unsigned(tmp_path: Path, fs: PosixFileSystem) -> None:
     write(fs, tmp_path, [1, 2])
-    table = Table(fs, SPEC, {tmp_path / "00000.parquet": None}).rows(np.array([2], np.uint64))
+    table = IndexedTable(fs, SPEC, {tmp_path / "00000.parquet": None}).rows(np.array([2], np.uint64))
     assert table.schema.field("cnt").type == pa.uint64()
     assert table.column("revrel_author_date").cast(pa.timestamp("s", "UTC")).cast(pa.int64()).to_pylist() == [55]
 
@@ -79,7 +79,9 @@ def test_rows_are_found_by_key_as_a_scan_finds_them(
     write(fs, folder, before, group_rows=group_rows, name="00000", spec=spec)
     write(fs, folder, after, group_rows=group_rows, name="00001", spec=spec)
     held = Counter(before + after)
-    table = Table(fs, SPEC, {folder / f"0000{number}.parquet": None for number in (1, 0)}, PageCache(cache_bytes))
+    table = IndexedTable(
+        fs, SPEC, {folder / f"0000{number}.parquet": None for number in (1, 0)}, PageCache(cache_bytes)
+    )
     found = table.rows(np.array([*asked, *asked], np.uint64), ["revrel"])
     assert found.schema.names == ["cnt", "revrel"]
     assert found.column("cnt").to_pylist() == sorted(key for key in held.elements() if key in asked)
@@ -120,7 +122,7 @@ def test_an_index_tells_where_each_page_of_each_column_is(tmp_path: Path, fs: Po
     for page in range(index.pages.count):
         for offset, word in zip(*[iter(index.pages.places(page)[1:])] * 2, strict=True):
             assert zlib.crc32(data[offset:][: word & 0xFFFFFFFF]) == word >> 32
-    table = Table(fs, spec, {tmp_path / "0.parquet": None})
+    table = IndexedTable(fs, spec, {tmp_path / "0.parquet": None})
     found = table.rows(hash_keys(pa.array(hashes, pa.binary(20))))
     assert found.column("type").to_pylist() == kinds
     assert found.column("sha1_git").to_pylist() == hashes
@@ -145,7 +147,7 @@ def test_pages_of_other_rows_than_the_index_would_say_are_refused(tmp_path: Path
 def test_a_table_without_a_row_has_no_file(tmp_path: Path, fs: PosixFileSystem) -> None:
     assert write_table_file(fs, SPEC, [source(tmp_path, [])], tmp_path / "0.parquet") is None
     assert not (tmp_path / "0.parquet").exists()
-    assert Table(fs, SPEC, {}).rows(np.array([1], np.uint64)).num_rows == 0
+    assert IndexedTable(fs, SPEC, {}).rows(np.array([1], np.uint64)).num_rows == 0
 
 
 def test_rows_that_are_not_sorted_or_not_there_are_refused(tmp_path: Path, fs: PosixFileSystem) -> None:
@@ -164,7 +166,7 @@ def test_keys_of_hashes_sort_as_the_hashes_do(tmp_path: Path, fs: PosixFileSyste
     rows = {"sha1_git": pa.array(hashes), "type": ["cnt"] * 200, "id": pa.array(range(200), pa.int64())}
     pq.write_table(pa.table(rows), tmp_path / "source.parquet")
     write_table_file(fs, TABLES[NODE_IDS], [tmp_path / "source.parquet"], tmp_path / "0.parquet", group_rows=16)
-    found = Table(fs, TABLES[NODE_IDS], {tmp_path / "0.parquet": None}).rows(keys[5:6])
+    found = IndexedTable(fs, TABLES[NODE_IDS], {tmp_path / "0.parquet": None}).rows(keys[5:6])
     assert found.column("sha1_git").to_pylist() == [hashes[15]]
 
 
@@ -178,7 +180,7 @@ def test_a_flipped_bit_anywhere_in_an_index_is_refused(tmp_path: Path, fs: Posix
         with pytest.raises(wanted, match=r"00000\.ef @"):
             read_index(fs, path).check()
         with pytest.raises(wanted, match=r"00000\.ef @"):
-            Table(fs, SPEC, {path.with_suffix(".parquet"): None}).rows(keys)
+            IndexedTable(fs, SPEC, {path.with_suffix(".parquet"): None}).rows(keys)
 
 
 def test_damage_in_a_block_of_an_index_costs_only_answers_that_need_it(tmp_path: Path, fs: PosixFileSystem) -> None:
@@ -190,7 +192,7 @@ def test_damage_in_a_block_of_an_index_costs_only_answers_that_need_it(tmp_path:
     assert index.held(np.arange(2000, dtype=np.uint64)).tolist() == list(range(0, 2000, 5))
     data[-8 * len(index.words) + 8 * index.keys.high_words // 2] ^= 1
     path.write_bytes(data)
-    table = Table(fs, SPEC, {tmp_path / "00000.parquet": None})
+    table = IndexedTable(fs, SPEC, {tmp_path / "00000.parquet": None})
     for key in (0, 1_499_995):
         assert table.rows(np.array([key], np.uint64)).column("cnt").to_pylist() == [key]
     with pytest.raises(CorruptionError, match=r"00000\.ef @\d+: the checksum of a block"):
@@ -218,12 +220,12 @@ def test_an_index_that_is_not_the_one_of_the_catalog_is_refused(tmp_path: Path, 
     made = write(fs, tmp_path, CONTENTS)
     path = tmp_path / made.name
     listed = bytes.fromhex(made.sha256)
-    assert Table(fs, SPEC, {path: listed}).rows(np.array([150], np.uint64)).num_rows == 41
+    assert IndexedTable(fs, SPEC, {path: listed}).rows(np.array([150], np.uint64)).num_rows == 41
     for one in (path, path.with_suffix(INDEX_SUFFIX)):
         one.unlink()
     write(fs, tmp_path, CONTENTS[1:])
     with pytest.raises(CorruptionError, match=r"00000\.ef @56: expected the index .*, as the catalog says"):
-        Table(fs, SPEC, {path: listed}).rows(np.array([150], np.uint64))
+        IndexedTable(fs, SPEC, {path: listed}).rows(np.array([150], np.uint64))
 
 
 def test_an_index_whose_words_do_not_fit_its_head_is_refused(tmp_path: Path, fs: PosixFileSystem) -> None:
@@ -262,7 +264,7 @@ def test_a_file_of_another_index_or_no_parquet_at_all_is_refused(tmp_path: Path,
     ):
         path.write_bytes(wrong)
         with pytest.raises(CorruptionError, match=r"00000\.parquet"):
-            Table(fs, SPEC, {path: None}).rows(np.array(CONTENTS, np.uint64))
+            IndexedTable(fs, SPEC, {path: None}).rows(np.array(CONTENTS, np.uint64))
 
 
 def test_a_flipped_bit_anywhere_in_a_page_is_an_error_and_elsewhere_in_a_file_changes_nothing(
@@ -271,7 +273,7 @@ def test_a_flipped_bit_anywhere_in_a_page_is_an_error_and_elsewhere_in_a_file_ch
     write(fs, tmp_path, CONTENTS[:6], group_rows=6, spec=dataclasses.replace(SPEC, page_rows=3))
     path = tmp_path / "00000.parquet"
     right, keys = path.read_bytes(), np.array(CONTENTS[:6], np.uint64)
-    expected = Table(fs, SPEC, {path: None}).rows(keys)
+    expected = IndexedTable(fs, SPEC, {path: None}).rows(keys)
     metadata = pq.read_metadata(path)
     pages = 0
     for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
@@ -280,7 +282,7 @@ def test_a_flipped_bit_anywhere_in_a_page_is_an_error_and_elsewhere_in_a_file_ch
     for place in range(len(right)):
         path.write_bytes(right[:place] + bytes([right[place] ^ (1 << place % 8)]) + right[place + 1 :])
         try:
-            assert Table(fs, SPEC, {path: None}).rows(keys).equals(expected), f"byte {place}"
+            assert IndexedTable(fs, SPEC, {path: None}).rows(keys).equals(expected), f"byte {place}"
         except CorruptionError as error:
             assert str(path) in str(error)
             noticed += 1
@@ -295,7 +297,7 @@ def test_damage_in_a_page_is_noticed_by_a_question_about_its_rows_only(tmp_path:
     data = bytearray(path.read_bytes())
     data[start + 40] ^= 1
     path.write_bytes(data)
-    table = Table(fs, SPEC, {path: None})
+    table = IndexedTable(fs, SPEC, {path: None})
     with pytest.raises(CorruptionError, match=r"00000\.parquet: pages 0 to 0 cannot be read: the checksum of the page"):
         table.rows(np.array([0], np.uint64))
     assert table.rows(np.array([150], np.uint64)).num_rows == 41

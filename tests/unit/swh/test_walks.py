@@ -23,9 +23,9 @@ from custody.swh.tables import (
 )
 from custody.swh.walks import tasks
 from custody.swh.walks.graph_arrays import LEVELS_MAX, GraphArrays, best_rows, make_arrays
-from custody.swh.walks.graph_walks import NONE_BELOW, frontier
+from custody.swh.walks.graph_walks import NONE_BELOW, find_frontier
 from custody.swh.walks.history import follow, make_history
-from custody.swh.walks.sorted_runs import Range, cut, merged, write_run
+from custody.swh.walks.sorted_runs import Range, cut_ranges, merge_range, write_run
 from custody.vfs import PosixFileSystem
 from tests.swh.graphs import Shape, disjoint, random_graph
 from tests.swh.on_spark import expected, rows
@@ -96,9 +96,9 @@ def built(folder: Path, graph: SmallGraph, node_filter: str) -> dict[str, set[Ro
     made = Folders(folder, graph, Reference(graph, node_filter))
     arrays, roots, released = made.at("arrays"), made.at("roots"), made.at("released")
     dates, leaves, listed = made.at("dates"), made.at("leaves"), made.at("listed")
-    tasks.make(made.at("edges"), roots, released, arrays, made.at("reachable"))
-    tasks.earliest(arrays, roots, released, dates, made.at(EARLIEST))
-    tasks.max_leaf(arrays, dates, made.at("reachable") if node_filter == "heads" else None, leaves)
+    tasks.make_graph_arrays(made.at("edges"), roots, released, arrays, made.at("reachable"))
+    tasks.earliest_dates(arrays, roots, released, dates, made.at(EARLIEST))
+    tasks.latest_contents(arrays, dates, made.at("reachable") if node_filter == "heads" else None, leaves)
     parts = [(number, PARTS) for number in range(PARTS)]
     for part in parts:
         tasks.part_of_frontier(arrays, roots, leaves, made.at("parts"), part)
@@ -134,8 +134,8 @@ def table(made: Folders, name: str, *columns: str) -> set[Row]:
     fs.remove_tree(made.at(f"table-{name}"))
     target = made.at(f"table-{name}")
     written = [
-        merged(fs, TABLES[name], runs, part, target / f"{part.number:05}.parquet", group_rows=16)
-        for part in cut(runs, TABLES[name], 70)
+        merge_range(fs, TABLES[name], runs, part, target / f"{part.number:05}.parquet", group_rows=16)
+        for part in cut_ranges(runs, TABLES[name], 70)
     ]
     files = [file for file in written if file is not None]
     assert all(one.last_key < other.first_key for one, other in pairwise(files))
@@ -192,7 +192,7 @@ def test_directories_that_lie_in_each_other_are_refused(tmp_path: Path, edges: l
     graph = SmallGraph(dict.fromkeys((1, 2, 3), "dir"), [(source, target, b"x") for source, target in edges])
     made = Folders(tmp_path, graph, Reference(SmallGraph(graph.types, []), "all"))
     with pytest.raises(InvalidInputError, match=f"expected at most {LEVELS_MAX} levels of directories, got more, or"):
-        tasks.make(*(made.at(name) for name in ("edges", "roots", "released", "arrays", "reachable")))
+        tasks.make_graph_arrays(*(made.at(name) for name in ("edges", "roots", "released", "arrays", "reachable")))
 
 
 def test_directories_are_numbered_so_that_every_arc_leads_to_a_greater_number(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_the_frontier_is_found_below_roots_of_great_numbers_and_many_dates() -> 
     at_child = graph.numbers_of(np.array([child]))
     latest = np.full(graph.count, NONE_BELOW)
     latest[at_child] = dates - 2
-    found = frontier(graph, graph.numbers_of(roots), np.arange(dates), latest)
+    found = find_frontier(graph, graph.numbers_of(roots), np.arange(dates), latest)
     assert np.flatnonzero(found).tolist() == at_child.tolist()
 
 
@@ -272,17 +272,17 @@ def test_ranges_are_cut_between_keys_and_a_key_with_many_rows_stays_whole(tmp_pa
         directories = np.arange(len(keys)) * 3 + number
         write_run(fs, tmp_path / f"{number}.parquet", pa.table({"cnt": keys, "dir": directories, "path": paths}))
     runs = sorted(tmp_path.glob("*.parquet"))
-    ranges = cut(runs, spec, 50_000)
+    ranges = cut_ranges(runs, spec, 50_000)
     assert ranges[0].first is None
     assert ranges[-1].behind is None
     assert [part.first for part in ranges[1:]] == [part.behind for part in ranges[:-1]]
     files = [
-        merged(fs, spec, runs, part, tmp_path / f"table-{part.number}.parquet", group_rows=4096) for part in ranges
+        merge_range(fs, spec, runs, part, tmp_path / f"table-{part.number}.parquet", group_rows=4096) for part in ranges
     ]
     assert sum(file.rows for file in files if file) == 210_000
     assert max(file.rows for file in files if file) < 220_000
     assert len([file for file in files if file]) >= 2
-    assert cut([], spec, 50_000) == [Range(0, None, None)]
+    assert cut_ranges([], spec, 50_000) == [Range(0, None, None)]
 
 
 def test_hashes_are_cut_into_ranges_too(tmp_path: Path) -> None:
@@ -293,9 +293,9 @@ def test_hashes_are_cut_into_ranges_too(tmp_path: Path) -> None:
         columns = {"sha1_git": pa.array(some, pa.binary()), "type": ["cnt"] * len(some), "id": np.arange(len(some))}
         write_run(fs, tmp_path / f"{number}.parquet", pa.table(columns))
     runs = sorted(tmp_path.glob("*.parquet"))
-    ranges = cut(runs, spec, 40_000)
+    ranges = cut_ranges(runs, spec, 40_000)
     for part in ranges:
-        merged(fs, spec, runs, part, tmp_path / f"table-{part.number}.parquet", group_rows=4096)
+        merge_range(fs, spec, runs, part, tmp_path / f"table-{part.number}.parquet", group_rows=4096)
     found = [pq.read_table(tmp_path / f"table-{part.number}.parquet").column("sha1_git").to_pylist() for part in ranges]
     assert len(found) == 3
     assert [key for file in found for key in file] == hashes

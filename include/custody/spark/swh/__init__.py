@@ -1,1 +1,1 @@
-"""The provenance tables of Software Heritage on Spark DataFrames: one module a kind of walk over the graph."""
+"""The provenance tables of Software Heritage on Spark: the steps of a build, by joins or in arrays, and their walks."""

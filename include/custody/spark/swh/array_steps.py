@@ -1,7 +1,8 @@
-"""The steps of a build whose arcs fit into memory: Spark gives each task a part of the roots, the task walks in arrays.
+"""The steps of a build in arrays, for graphs whose arcs fit into memory.
 
-The first step decides: it leaves `arrays` beside what it keeps, and the others follow. What they keep and the tables
-that they write are the same as those of the joins in the modules beside this one.
+Spark gives each task a part of the roots, and the task walks in arrays (`custody.swh.walks`). The first step decides:
+it leaves `arrays` beside what it keeps, and the other steps follow. They keep the same and write the same tables as the
+steps by joins.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ def make_arrays(work: Work, edges: Path, roots: Path, released: Path, reachable:
         InvalidInputError: directories lie in each other.
     """
     arrays = work.attempt / "kept" / ARRAYS
-    return _alone(work, partial(tasks.make, edges, roots, released, arrays, reachable))
+    return _alone(work, partial(tasks.make_graph_arrays, edges, roots, released, arrays, reachable))
 
 
 def compute_earliest_timestamps(work: Work) -> None:
     """Find the earliest date of each content and directory, and the revision or release that it comes from."""
     runs = work.folder()
     direct = work.attempt / "kept" / "earliest_timestamps"
-    task = partial(tasks.earliest, _arrays(work), _roots(work), _released(work), direct, runs)
+    task = partial(tasks.earliest_dates, _arrays(work), _roots(work), _released(work), direct, runs)
     work.kept["earliest_timestamps"] = _alone(work, task)
     merge_runs(work, EARLIEST, runs)
 
@@ -51,7 +52,9 @@ def list_max_leaf_timestamps(work: Work) -> None:
     reachable = work.build.kept(NODES_STEP, "reachable") if heads else None
     dates = work.build.kept(TIMESTAMPS_STEP, "earliest_timestamps")
     target = work.attempt / "kept" / "max_leaf_timestamps"
-    work.kept["max_leaf_timestamps"] = _alone(work, partial(tasks.max_leaf, _arrays(work), dates, reachable, target))
+    work.kept["max_leaf_timestamps"] = _alone(
+        work, partial(tasks.latest_contents, _arrays(work), dates, reachable, target)
+    )
 
 
 def compute_directory_frontier(work: Work) -> None:

@@ -1,8 +1,8 @@
 """Finds the earliest revision of some contents and directories in the whole graph, by the committer's date.
 
-This is a question to a graph and no part of a database: it needs no build and knows no filter. Of each object that is
-asked for it walks up, all at once, to the revisions around it. Revisions without a date, or of the date 0, count as
-occurrences and are never the earliest.
+This is a query of a graph and no part of a database: it needs no build and knows no filter. From all the objects at
+once it walks up to the revisions around them. Revisions without a date, or of the date 0, count as occurrences and are
+never the earliest.
 """
 
 from __future__ import annotations

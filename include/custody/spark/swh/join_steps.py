@@ -1,25 +1,21 @@
-"""The steps about dates: when each content first appeared, how young the youngest content of a directory is, and which
-directories are frontier because of that.
+"""The steps of a build by joins of DataFrames, for graphs whose arcs do not fit into memory.
 
-Kept: `earliest_timestamps` (node, author_date), `max_leaf_timestamps` (dir, max_leaf), `directory_frontier` (dir).
+Dates first: when each content appeared, how young the youngest content of a directory is, and which directories are
+frontier because of that. Then what is where, with paths: directories and contents below roots and below frontier
+directories. Roots that share a directory share the walk below it. Of several paths to one thing the one with the fewest
+names is kept, and of these the smallest in bytes; all ways to a directory are known at its turn, so only the best one
+goes on. At last the origins of each root, by the history of its revisions.
 
-The steps that list what is where, with paths: directories and contents below roots, and below frontier directories.
+Kept: `earliest_timestamps` (node, author_date), `max_leaf_timestamps` (dir, max_leaf), `directory_frontier` (dir), and
+`expanded` (top, dir, depth, path), the directories below each root directory that no frontier lies above.
 
-Roots that share a directory share the walk below it. Of several paths to one thing the one with the fewest names is
-kept, and of these the smallest in bytes; as all ways to a directory are known at its turn, only the best one goes on.
-
-Kept: `expanded` (top, dir, depth, path), the directories below each root directory that no frontier lies above.
-
-The step that lists the origins of each root, by the history of its revisions.
-
-Histories are chains of thousands of revisions, so that a walk of one revision a round would never end. What leads to a
-node is all that matters for it: its origins are those of the nodes that lead to it. So nodes are taken out of the
-graph, many at once, and their neighbours joined over the gap, until little is left to walk; then they come back in
-reverse order, each with the origins of what led to it.
-
-First go chains, where one node alone leads to each: these are drawn together by doubling (one back, two back, four
-back). What is left are histories that branch and merge. Of these go nodes that are no neighbours of each other and
-would leave few new arcs: a share of all of them a round, so that rounds grow with the logarithm of a history.
+Histories are chains of thousands of revisions, so a walk of one revision a round would never end. All that matters of a
+node is what leads to it: its origins are those of the nodes that lead to it. So nodes are taken out of the graph, many
+at once, and their neighbours joined over the gap, until little is left to walk; then they come back in reverse order,
+each with the origins of what led to it. Chains go first, where one node alone leads to each: they are drawn together by
+doubling (one back, two back, four back). What is left are histories that branch and merge. Of these go nodes that are
+no neighbours of each other and would leave few new arcs: a share of all nodes in each round, so the number of rounds
+grows with the logarithm of a history.
 """
 
 from __future__ import annotations
@@ -30,20 +26,27 @@ from pyspark.sql import functions as F
 
 from custody.spark.swh.nodes_step import all_directory_arcs, directory_arcs
 from custody.spark.swh.propagate import LEVEL, SETTLED, Arcs, Walk, earliest, latest_below, least, with_levels
-from custody.spark.swh.work import Work, Written, write_table
+from custody.spark.swh.work import Work, Written, any_in, write_table
 from custody.swh.build import FRONTIER_STEP, LEAVES_STEP, NODES_STEP, TIMESTAMPS_STEP
-from custody.swh.tables import CONTENTS_IN_DIRECTORIES, CONTENTS_IN_REVISIONS, DIRECTORIES_IN_REVISIONS, EARLIEST
+from custody.swh.tables import (
+    CONTENTS_IN_DIRECTORIES,
+    CONTENTS_IN_REVISIONS,
+    DIRECTORIES_IN_REVISIONS,
+    EARLIEST,
+    REVISIONS_IN_ORIGINS,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-from typing import TYPE_CHECKING
 
-from custody.spark.swh.work import any_in
-from custody.swh.tables import REVISIONS_IN_ORIGINS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+DIRECTORIES_STEP = "swh_frontier_directories_in_revisions"
+_CHAIN_PASSES = 2
+"""A branch that was merged becomes part of a chain once its own chain is drawn together."""
+_GROWTH = 2
+"""A node goes when it leaves at most so many times as many arcs as it had."""
+_WORTH = 50
+"""A round is worth it when at least one in so many arcs goes to or from the nodes that it takes out."""
 
 
 def compute_earliest_timestamps(work: Work) -> None:
@@ -61,16 +64,6 @@ def compute_earliest_timestamps(work: Work) -> None:
     direct = dated.frame.where("direct is not null").select("node", "direct.author_date")
     work.keep("earliest_timestamps", direct)
     write_table(work, EARLIEST, dated.frame.select("node", "whole.author_date", "whole.revrel"))
-
-
-def _with_contents(work: Work, directories: Written) -> Written:
-    """Add the contents in directories with the earliest of their dates, and those of releases."""
-    inside = directories.frame.join(work.read(NODES_STEP, "contents"), F.col("node") == F.col("src"), "inner")
-    rows = inside.select(F.col("dst").alias("node"), "direct", "whole")
-    released = work.read(NODES_STEP, "release_contents").where("author_date is not null")
-    pair = F.struct("author_date", "revrel")
-    rows = rows.unionByName(released.select(F.col("cnt").alias("node"), pair.alias("direct"), pair.alias("whole")))
-    return work.checkpoint(directories.frame.unionByName(least(rows)))
 
 
 def list_max_leaf_timestamps(work: Work) -> None:
@@ -110,9 +103,6 @@ def compute_directory_frontier(work: Work) -> None:
     work.keep("directory_frontier", walk.settled().select("dir").distinct())
 
 
-DIRECTORIES_STEP = "swh_frontier_directories_in_revisions"
-
-
 def list_frontier_directories_in_revisions(work: Work) -> None:
     """List the frontier directories of each dated root, as far as no other frontier directory lies above them."""
     roots = _dated_roots(work)
@@ -141,6 +131,44 @@ def list_contents_in_frontier_directories(work: Work) -> None:
     walked = _best(_expand(work, frontier, None).walked(), "dir")
     rows = _contents(work, walked).withColumnRenamed("top", "dir")
     write_table(work, CONTENTS_IN_DIRECTORIES, rows)
+
+
+def list_revisions_in_origins(work: Work) -> None:
+    """List the origins that lead to each root, dated or not."""
+    origins = work.read(NODES_STEP, "origins")
+    arcs = work.checkpoint(work.read(NODES_STEP, "history"))
+    taken: list[DataFrame] = []
+    for _ in range(_CHAIN_PASSES):
+        single = work.checkpoint(_single(arcs.frame))
+        if not single.rows:
+            break
+        ends = _ends(work, single).frame
+        taken.append(ends)
+        arcs = work.checkpoint(_shortened(arcs.frame, ends))
+    while arcs.rows:
+        led, left = _without_some(work, arcs, origins, seed=len(taken))
+        if led is None:
+            break
+        taken.append(led)
+        arcs = left
+    found = _walked(work, origins.select("node", F.col("node").alias("ori")), arcs.frame)
+    for led in reversed(taken):
+        more = led.join(found.select(F.col("node").alias("up"), "ori"), "up", "inner").select("node", "ori").distinct()
+        found = work.checkpoint(found.unionByName(more)).frame
+    roots = work.read(NODES_STEP, "roots").select("revrel").distinct()
+    write_table(
+        work, REVISIONS_IN_ORIGINS, found.withColumnRenamed("node", "revrel").join(roots, "revrel", "left_semi")
+    )
+
+
+def _with_contents(work: Work, directories: Written) -> Written:
+    """Add the contents in directories with the earliest of their dates, and those of releases."""
+    inside = directories.frame.join(work.read(NODES_STEP, "contents"), F.col("node") == F.col("src"), "inner")
+    rows = inside.select(F.col("dst").alias("node"), "direct", "whole")
+    released = work.read(NODES_STEP, "release_contents").where("author_date is not null")
+    pair = F.struct("author_date", "revrel")
+    rows = rows.unionByName(released.select(F.col("cnt").alias("node"), pair.alias("direct"), pair.alias("whole")))
+    return work.checkpoint(directories.frame.unionByName(least(rows)))
 
 
 def _dated_roots(work: Work) -> DataFrame:
@@ -184,42 +212,6 @@ def _contents(work: Work, walked: DataFrame) -> DataFrame:
     inside = walked.join(work.read(NODES_STEP, "contents"), F.col("dir") == F.col("src"), "inner")
     return _best(
         inside.select("top", F.col("dst").alias("cnt"), "depth", F.concat("path", "name").alias("path")), "cnt"
-    )
-
-
-_CHAIN_PASSES = 2
-"""A branch that was merged becomes part of a chain once its own chain is drawn together."""
-_GROWTH = 2
-"""A node goes when it leaves at most so many times as many arcs as it had."""
-_WORTH = 50
-"""A round is worth it when at least one in so many arcs goes to or from the nodes that it takes out."""
-
-
-def list_revisions_in_origins(work: Work) -> None:
-    """List the origins that lead to each root, dated or not."""
-    origins = work.read(NODES_STEP, "origins")
-    arcs = work.checkpoint(work.read(NODES_STEP, "history"))
-    taken: list[DataFrame] = []
-    for _ in range(_CHAIN_PASSES):
-        single = work.checkpoint(_single(arcs.frame))
-        if not single.rows:
-            break
-        ends = _ends(work, single).frame
-        taken.append(ends)
-        arcs = work.checkpoint(_shortened(arcs.frame, ends))
-    while arcs.rows:
-        led, left = _without_some(work, arcs, origins, seed=len(taken))
-        if led is None:
-            break
-        taken.append(led)
-        arcs = left
-    found = _walked(work, origins.select("node", F.col("node").alias("ori")), arcs.frame)
-    for led in reversed(taken):
-        more = led.join(found.select(F.col("node").alias("up"), "ori"), "up", "inner").select("node", "ori").distinct()
-        found = work.checkpoint(found.unionByName(more)).frame
-    roots = work.read(NODES_STEP, "roots").select("revrel").distinct()
-    write_table(
-        work, REVISIONS_IN_ORIGINS, found.withColumnRenamed("node", "revrel").join(roots, "revrel", "left_semi")
     )
 
 

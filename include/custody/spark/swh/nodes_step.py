@@ -1,4 +1,4 @@
-"""The first step: takes a graph apart into what the other steps join, and writes the tables of nodes.
+"""The first step of a build: splits a graph into what the other steps walk, and writes the tables of nodes.
 
 Kept: `roots` (revisions and releases with their date and root directory, either may be missing); `release_contents`
 (releases of a content); `history` (arcs from origins down to revisions); `origins`; `reachable` (contents and

@@ -1,10 +1,9 @@
-"""Directories by levels: a directory's level is the length of the longest way down to it from one that lies in none.
+"""Walks that carry values along the arcs between directories by joins, one level a round.
 
-Every arc leads to a greater level. So a walk that goes level by level has met all that leads to a directory when its
-turn comes: each directory is entered once, each arc is joined once, and nothing has to be compared with what was found
-before. What is on its way to a directory waits in a folder of its level.
-
-Walks that carry something along the arcs between directories, all at once, one level a round.
+A directory's level is the length of the longest way down to it from a directory that lies in none. Every arc leads to a
+greater level. So a walk that goes level by level has met everything that leads to a directory when its turn comes: each
+directory is entered once, each arc is joined once, and nothing has to be compared with earlier results. Values on their
+way to a directory wait in a folder of its level.
 """
 
 from __future__ import annotations
@@ -17,11 +16,6 @@ from pyspark.sql import functions as F
 
 from custody.spark.swh.work import Work, Written, rows_in, url_of
 from custody.swh.walks import graph_arrays as limits
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

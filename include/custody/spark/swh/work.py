@@ -1,44 +1,34 @@
-"""Writes the tables of a database: runs of sorted rows are merged, a file a range of keys.
+"""One attempt at a step: it writes its rounds as Parquet into the attempt's folder, and the tables of the database.
 
-Spark sorts what each of its tasks has and writes it as a run, without sending rows around; steps that walk in arrays
-write runs themselves. A task a range then merges the runs into a file with small row groups of an exact size and an
-index beside it, which Spark's own writer cannot do.
+A walk over the graph is a loop of joins, one level of the graph a round. The result of a round is written at once and
+read back: the plan of the next round then begins at files, and an executor that is lost costs one round. The number of
+its rows is read from the footers of its files, without another Spark job.
 
-One attempt at a step: what it computes goes to Parquet in the attempt's folder, round by round.
-
-A walk over the graph is a loop of joins, one level of the graph a round. What a round found is written at once and
-read back: the plan of the next round then begins at files, and an executor that is lost costs one round. How many rows
-a round found is read from the footers of its files, without another Spark job.
+Tables are merged from sorted runs. Spark sorts what each of its tasks has and writes it as a run, without sending rows
+around; steps that walk in arrays write runs themselves. One task for each range of keys then merges the runs into a
+file with row groups of an exact size and an index beside it, which Spark's own writer cannot do.
 """
 
 from __future__ import annotations
-
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-import msgspec
-
-from custody.swh.table_file import WrittenFile
-from custody.swh.tables import TABLES
-from custody.swh.walks.sorted_runs import Range, cut, merged
-from custody.vfs import PosixFileSystem
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from custody.errors import InvalidInputError
 from custody.swh.build import Build, StepOutput
-from custody.swh.table_file import GROUP_ROWS
+from custody.swh.table_file import GROUP_ROWS, WrittenFile
+from custody.swh.tables import TABLES
+from custody.swh.walks.sorted_runs import Range, cut_ranges, merge_range
+from custody.vfs import PosixFileSystem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -216,7 +206,7 @@ def merge_runs(work: Work, name: str, folder: Path) -> None:
     runs = sorted(folder.glob("*.parquet"))
     target = work.attempt / "tables" / name
     PosixFileSystem().make_directory(target)
-    ranges = cut(runs, TABLES[name], work.sizes.file_rows)
+    ranges = cut_ranges(runs, TABLES[name], work.sizes.file_rows)
     made = work.each(ranges, partial(_merge, name, runs, target, work.sizes.group_rows))
     work.files += [msgspec.json.decode(file, type=WrittenFile) for file in made if file]
 
@@ -228,5 +218,5 @@ def _merge(name: str, runs: list[Path], folder: Path, group_rows: int, part: Ran
     # A task that Spark tries again finds what its first try left.
     fs.remove(target)
     fs.remove(target.with_suffix(".ef"))
-    written = merged(fs, TABLES[name], runs, part, target, group_rows=group_rows)
+    written = merge_range(fs, TABLES[name], runs, part, target, group_rows=group_rows)
     return msgspec.json.encode(written) if written is not None else b""

@@ -1,10 +1,8 @@
-"""Choices among rows that are in arrays: of several ways to one thing the best, of several paths the smallest.
+"""The arcs from directories as arrays: made once by a build, then mapped into memory by each task that walks.
 
-The arcs from directories as arrays: made once by a build, then mapped into memory by each task that walks.
-
-Directories are numbered by their level (the longest way down to them), and in a level by their ids. So every arc leads
-to a greater number, the arcs of a level lie side by side, and who goes through the numbers in order has met all that
-leads to a directory when its turn comes.
+Directories are numbered by their level (the longest way down to them), and within a level by their ids. So every arc
+leads to a greater number, the arcs of a level lie side by side, and a walk through the numbers in order has met
+everything that leads to a directory when its turn comes. `best_rows` chooses among several ways to one thing.
 """
 
 from __future__ import annotations
@@ -22,55 +20,10 @@ import pyarrow.compute as pc
 from custody.errors import InvalidInputError
 from custody.vfs import FileSystem
 
-
-def spans(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the numbers of several ranges, one range behind the other."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    found: np.ndarray = np.arange(total) + np.repeat(starts - (ends - counts), counts)
-    return found
-
-
-def best_rows(keys: np.ndarray, depths: np.ndarray, paths: Callable[[np.ndarray], pa.Array]) -> np.ndarray:
-    """Return the best row of each key, by rising keys: that with the least depth, and of these with the smallest path.
-
-    Args:
-        keys: int64, not negative.
-        depths: int32, not negative; keys times the greatest depth have to fit into 63 bits.
-        paths: gives the paths of some rows; only those are asked for that a choice is to be made between.
-    """
-    if not len(keys):
-        return np.empty(0, np.int64)
-    deep = int(depths.max()) + 1
-    ranks = keys * deep + depths
-    order = np.argsort(ranks)
-    sorted_ranks = ranks[order]
-    sorted_keys = sorted_ranks // deep
-    is_first = np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])
-    chosen: np.ndarray = order[is_first]
-    begins = np.flatnonzero(is_first)
-    # Rows as good as the best of their key, as far as the depth says.
-    ends = np.searchsorted(sorted_ranks, sorted_ranks[begins], "right")
-    several = np.flatnonzero(ends - begins > 1)
-    if len(several):
-        counts = (ends - begins)[several]
-        rows = order[spans(begins[several], counts)]
-        groups = np.repeat(several, counts)
-        table = pa.table({"group": groups, "path": paths(rows)})
-        places = np.asarray(pc.sort_indices(table, [("group", "ascending"), ("path", "ascending")]))
-        chosen[several] = rows[places[np.cumsum(counts) - counts]]
-    return chosen
-
-
 LEVELS_MAX = 10_000
 """Deeper directories are refused: they lie in each other, or somebody wants a build never to end."""
 _SLICE_ARCS = 1 << 20
 _SUFFIX = ".npy"
-
-
-def too_deep() -> InvalidInputError:
-    """The error of directories that lie in each other."""
-    return InvalidInputError(f"graph: expected at most {LEVELS_MAX} levels of directories, got more, or a circle.")
 
 
 @dataclass(frozen=True)
@@ -216,13 +169,57 @@ def make_arrays(arcs: pa.Table, tops: np.ndarray) -> GraphArrays:
     )
 
 
+def best_rows(keys: np.ndarray, depths: np.ndarray, paths: Callable[[np.ndarray], pa.Array]) -> np.ndarray:
+    """Return the best row of each key, by rising keys: that with the least depth, and of these with the smallest path.
+
+    Args:
+        keys: int64, not negative.
+        depths: int32, not negative; keys times the greatest depth have to fit into 63 bits.
+        paths: gives the paths of some rows; only those are asked for that a choice is to be made between.
+    """
+    if not len(keys):
+        return np.empty(0, np.int64)
+    deep = int(depths.max()) + 1
+    ranks = keys * deep + depths
+    order = np.argsort(ranks)
+    sorted_ranks = ranks[order]
+    sorted_keys = sorted_ranks // deep
+    is_first = np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])
+    chosen: np.ndarray = order[is_first]
+    begins = np.flatnonzero(is_first)
+    # Rows as good as the best of their key, as far as the depth says.
+    ends = np.searchsorted(sorted_ranks, sorted_ranks[begins], "right")
+    several = np.flatnonzero(ends - begins > 1)
+    if len(several):
+        counts = (ends - begins)[several]
+        rows = order[spans(begins[several], counts)]
+        groups = np.repeat(several, counts)
+        table = pa.table({"group": groups, "path": paths(rows)})
+        places = np.asarray(pc.sort_indices(table, [("group", "ascending"), ("path", "ascending")]))
+        chosen[several] = rows[places[np.cumsum(counts) - counts]]
+    return chosen
+
+
+def spans(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the numbers of several ranges, one range behind the other."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    numbers: np.ndarray = np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    return numbers
+
+
+def too_deep() -> InvalidInputError:
+    """The error of directories that lie in each other."""
+    return InvalidInputError(f"graph: expected at most {LEVELS_MAX} levels of directories, got more, or a circle.")
+
+
 def _places(held: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Where values stand among sorted ones; a part at a time, as places are twice as wide on the way."""
-    found = np.empty(len(values), np.int32)
+    places = np.empty(len(values), np.int32)
     for start in range(0, len(values), _SLICE_ARCS):
         part = slice(start, start + _SLICE_ARCS)
-        found[part] = np.searchsorted(held, values[part])
-    return found
+        places[part] = np.searchsorted(held, values[part])
+    return places
 
 
 def _by_source(

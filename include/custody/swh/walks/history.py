@@ -1,9 +1,9 @@
-"""Which origins lead to which revisions and releases, in arrays.
+"""Histories in arrays: the origins that lead to each revision and release.
 
-Histories are chains of thousands of revisions. What leads to a node is all that matters for it, so nodes are taken out
+Histories are chains of thousands of revisions. All that matters of a node is what leads to it, so nodes are taken out
 and their neighbours joined over the gap, many at once, until little is left to walk; then they come back in reverse
-order, each with the origins of what led to it. (The module `origins` of the jobs does the same by joins, and says why
-it ends soon.) Nodes are taken out once; origins are then followed some at a time, which bounds the memory.
+order, each with the origins of what led to it. (`custody.spark.swh.join_steps` does the same by joins, and says why it
+ends soon.) Nodes are taken out once; origins are then followed some at a time, which bounds the memory.
 """
 
 from __future__ import annotations

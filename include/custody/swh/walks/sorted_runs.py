@@ -1,8 +1,8 @@
 """Runs: sorted files of rows of one table, which are merged into the table's files, a range of keys at a time.
 
-Whoever finds rows sorts as many as it has in memory and writes them as a run. The footers of all runs say how the keys
-are spread, so that ranges of about the same number of rows can be cut without reading a row, and a range then reads of
-each run the few row groups that it needs. In memory is one range, and however many rows a single key has.
+A task sorts the rows that it has in memory and writes them as a run. The footers of all runs say how the keys are
+spread, so ranges of about the same number of rows are cut without reading a row. To merge a range, the few row groups
+of each run that hold it are read: one range is in memory, and however many rows a single key has.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def write_run(fs: FileSystem, path: Path, rows: pa.Table) -> None:
         writer.write_table(rows, row_group_size=_RUN_GROUP_ROWS)
 
 
-def cut(runs: Sequence[Path], spec: TableSpec, file_rows: int) -> list[Range]:
+def cut_ranges(runs: Sequence[Path], spec: TableSpec, file_rows: int) -> list[Range]:
     """Return ranges of keys of about so many rows; a key is in one range."""
     groups: list[tuple[Any, int]] = []
     for run in runs:
@@ -71,7 +71,7 @@ def cut(runs: Sequence[Path], spec: TableSpec, file_rows: int) -> list[Range]:
     ]
 
 
-def merged(
+def merge_range(
     fs: FileSystem, spec: TableSpec, runs: Sequence[Path], part: Range, target: Path, *, group_rows: int
 ) -> WrittenFile | None:
     """Write the rows of a range as one file of a table, and its index; None if there is no row.
@@ -81,11 +81,11 @@ def merged(
     Raises:
         InvalidInputError: a value does not fit its column.
     """
-    found = [table for run in runs if (table := _read(run, spec, part)).num_rows]
-    if not found:
+    tables = [table for run in runs if (table := _read(run, spec, part)).num_rows]
+    if not tables:
         return None
-    rows = pa.concat_tables(found)
-    found.clear()
+    rows = pa.concat_tables(tables)
+    tables.clear()
     return write_tables(fs, spec, _sorted(spec, rows), target, group_rows=group_rows)
 
 

@@ -1,9 +1,7 @@
-"""What tasks read and write: folders of Parquet files as arrays, and arrays as files.
+"""Tasks of the steps of a build whose graph is in arrays: each public function is one task, from files to files.
 
-What the steps of a build do where the graph's arcs are in arrays: each function is one task, from files to files.
-
-Folders of Parquet files go in and come out; a task that is tried again writes its files anew. Tasks of one step differ
-in the part of the roots or of the frontier that they walk from, and need nothing of each other.
+Folders of Parquet files go in and come out. A task that is tried again writes its files anew. The tasks of one step
+differ in the part of the roots or of the frontier that they walk from, and need nothing of each other.
 """
 
 from __future__ import annotations
@@ -21,23 +19,213 @@ from custody.swh.walks.graph_arrays import GraphArrays, make_arrays
 from custody.swh.walks.graph_walks import (
     NONE_ABOVE,
     NONE_BELOW,
-    Found,
-    Rows,
+    PathRows,
+    WalkResult,
     expand,
-    frontier,
-    greatest,
-    least,
-    reached,
+    find_frontier,
+    greatest_below,
+    least_above,
+    reachable_from,
 )
 from custody.swh.walks.history import History, follow, make_history
 from custody.swh.walks.sorted_runs import write_run
 from custody.vfs import PosixFileSystem
 
+ROWS_OF_A_RUN = 1_000_000
+Part = tuple[int, int]
+"""The number of a part, and of how many."""
 Columns = dict[str, np.ndarray | pa.Array]
 _TYPES = {"is_direct": pa.bool_()}
 """Of columns that are no numbers."""
 _NAMES = pa.dictionary(pa.int32(), pa.binary())
 _NO_ARCS = pa.schema({"src": pa.int64(), "dst": pa.int64(), "to_directory": pa.bool_(), "name": _NAMES})
+
+
+def make_graph_arrays(edges: Path, roots: Path, released: Path, arrays: Path, reachable: Path) -> int:
+    """Make the arrays of a graph, and list what is below the roots; return how many that are.
+
+    Raises:
+        InvalidInputError: directories lie in each other.
+    """
+    fs = PosixFileSystem()
+    tops = read_rows(roots, "top")["top"].drop_null()
+    graph = make_arrays(read_arcs(edges), np.unique(np.asarray(tops)))
+    fresh(fs, arrays)
+    graph.write(fs, arrays)
+    directories, contents = reachable_from(graph, graph.numbers_of(np.asarray(tops)))
+    alone = int_column(read_rows(released, "cnt"), "cnt")
+    nodes = np.unique(np.concatenate([graph.ids[directories], graph.contents[contents], alone]))
+    return write_alone(fs, reachable, {"node": nodes})
+
+
+def earliest_dates(arrays: Path, roots: Path, released: Path, direct: Path, runs: Path) -> int:
+    """Find the earliest date of each content and directory, and the earliest revision; return how many have a date."""
+    fs, graph = PosixFileSystem(), GraphArrays.open(arrays)
+    held, alone = Roots.read(graph, roots), read_rows(released, "author_date", "revrel", "cnt")
+    alone = alone.filter(pc.is_valid(alone["author_date"]))
+    dates = np.concatenate([held.date, int_column(alone, "author_date")])
+    revrels = np.concatenate([held.revrel, int_column(alone, "revrel")])
+    # A pair of date and revision as one number: the earlier pair is the smaller one.
+    order = np.lexsort((revrels, dates))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    dates, revrels = dates[order], revrels[order]
+    cnt, rank_alone = int_column(alone, "cnt"), rank[len(held.top) :]
+    places = graph.contents_of(cnt)
+    others, place_of_other = np.unique(cnt[places < 0], return_inverse=True)
+    nodes = np.concatenate([graph.ids, graph.contents, others])
+    found = []
+    for counted in (held.is_direct, np.ones(len(held.top), bool)):
+        values = np.full(graph.count, NONE_ABOVE)
+        np.minimum.at(values, held.top[counted], rank[: len(held.top)][counted])
+        below, other = least_above(graph, values), np.full(len(others), NONE_ABOVE)
+        np.minimum.at(below, places[places >= 0], rank_alone[places >= 0])
+        np.minimum.at(other, place_of_other, rank_alone[places < 0])
+        found.append(np.concatenate([values, below, other]))
+    of_dates, of_all = found
+    known = of_dates != NONE_ABOVE
+    count = write_alone(fs, direct, {"node": nodes[known], "author_date": dates[of_dates[known]]})
+    known = np.flatnonzero(of_all != NONE_ABOVE)
+    known = known[np.argsort(nodes[known], kind="stable")]
+    best = of_all[known]
+    add_run(fs, runs, (0, 0), {"node": nodes[known], "author_date": dates[best], "revrel": revrels[best]})
+    return count
+
+
+def latest_contents(arrays: Path, dates: Path, reachable: Path | None, target: Path) -> int:
+    """Find the latest of the earliest dates of the contents in each directory; return how many have one."""
+    graph = GraphArrays.open(arrays)
+    rows = read_rows(dates, "node", "author_date")
+    places, known = graph.contents_of(int_column(rows, "node")), np.full(len(graph.contents), NONE_BELOW)
+    known[places[places >= 0]] = int_column(rows, "author_date")[places >= 0]
+    within = np.ones(graph.count, bool)
+    if reachable is not None:
+        numbers = graph.numbers_of(int_column(read_rows(reachable, "node"), "node"))
+        within[:] = False
+        within[numbers[numbers >= 0]] = True
+    latest = greatest_below(graph, known, within)
+    has = latest != NONE_BELOW
+    return write_alone(PosixFileSystem(), target, {"dir": graph.ids[has], "max_leaf": latest[has]})
+
+
+def part_of_frontier(arrays: Path, roots: Path, leaves: Path, target: Path, part: Part) -> int:
+    """Find the directories that are frontier because of a part of the roots."""
+    graph = GraphArrays.open(arrays)
+    held, latest = Roots.read(graph, roots), read_latest(graph, leaves)
+    mine = _slice(len(held.top), part)
+    is_frontier = find_frontier(graph, held.top[mine], held.date[mine], latest)
+    fs = PosixFileSystem()
+    path = target / f"{part[0]:05}.parquet"
+    fs.remove(path)
+    write_run(fs, path, pa.table({"dir": graph.ids[is_frontier]}))
+    return int(is_frontier.sum())
+
+
+def whole_frontier(parts: Path, target: Path) -> int:
+    """Put the parts of the frontier together; return how many directories it has."""
+    return write_alone(PosixFileSystem(), target, {"dir": np.unique(int_column(read_rows(parts, "dir"), "dir"))})
+
+
+def directories_in_revisions(
+    arrays: Path, roots: Path, leaves: Path, barrier: Path, runs: Path, wanted: int, part: Part
+) -> int:
+    """Write runs of the frontier directories of a part of the roots; return how many rows."""
+    graph = GraphArrays.open(arrays)
+    held, latest = Roots.read(graph, roots), read_latest(graph, leaves)
+
+    def rows(found: WalkResult) -> Columns:
+        root, row = held.each(found.tops, found.settled)
+        directory = found.settled.thing[row]
+        columns = {
+            "dir": graph.ids[directory],
+            "dir_max_author_date": latest[directory],
+            "revrel": held.revrel[root],
+            "revrel_author_date": held.date[root],
+        }
+        order = np.lexsort((columns["revrel"], columns["revrel_author_date"], columns["dir"]))
+        return {name: column[order] for name, column in columns.items()} | {
+            "path": found.settled.path.take(pa.array(row[order]))
+        }
+
+    tops = _by_id(graph, np.unique(held.top))
+    stopped = read_marked(graph, barrier)
+    return _expanded(
+        runs, part, expand(graph, _mine(tops, part), stopped, rows_wanted=wanted, with_contents=False), rows
+    )
+
+
+def contents_in_revisions(
+    arrays: Path, roots: Path, released: Path, barrier: Path, runs: Path, wanted: int, part: Part
+) -> int:
+    """Write runs of the contents that a part of the roots has outside of the frontier; return how many rows."""
+    fs, graph = PosixFileSystem(), GraphArrays.open(arrays)
+    held = Roots.read(graph, roots)
+
+    def rows(found: WalkResult) -> Columns:
+        assert found.contents is not None  # noqa: S101 - they were asked for
+        root, row = held.each(found.tops, found.contents)
+        content, date, revrel = found.contents.thing[row], held.date[root], held.revrel[root]
+        order = np.lexsort((revrel, date, content))
+        return {
+            "cnt": graph.contents[content[order]],
+            "revrel": revrel[order],
+            "revrel_author_date": date[order],
+            "path": found.contents.path.take(pa.array(row[order])),
+        }
+
+    count = 0
+    if part[0] == 0:
+        alone = read_rows(released, "cnt", "revrel", "author_date")
+        alone = alone.filter(pc.is_valid(alone["author_date"])).rename_columns(["cnt", "revrel", "revrel_author_date"])
+        alone = alone.sort_by([(name, "ascending") for name in ("cnt", "revrel_author_date", "revrel")])
+        empty = pa.repeat(pa.scalar(b"", pa.large_binary()), alone.num_rows)
+        add_run(fs, runs, (part[1], 0), {name: alone[name] for name in alone.column_names} | {"path": empty})
+        count = alone.num_rows
+    tops = _by_id(graph, np.unique(held.top))
+    stopped = read_marked(graph, barrier)
+    walks = expand(graph, _mine(tops, part), stopped, rows_wanted=wanted, with_contents=True)
+    return count + _expanded(runs, part, walks, rows)
+
+
+def contents_in_directories(arrays: Path, listed: Path, runs: Path, wanted: int, part: Part) -> int:
+    """Write runs of the contents in a part of the frontier directories, at any depth; return how many rows."""
+    graph = GraphArrays.open(arrays)
+
+    def rows(found: WalkResult) -> Columns:
+        assert found.contents is not None  # noqa: S101 - they were asked for
+        # Sorted already: by contents, and of one content by tops, which are by their ids.
+        directories = graph.ids[found.tops][found.contents.top]
+        return {"cnt": graph.contents[found.contents.thing], "dir": directories, "path": found.contents.path}
+
+    tops = _by_id(graph, np.flatnonzero(read_marked(graph, listed)))
+    return _expanded(runs, part, expand(graph, _mine(tops, part), None, rows_wanted=wanted, with_contents=True), rows)
+
+
+def make_history_arrays(history: Path, origins: Path, target: Path) -> int:
+    """Make the arrays of a history; return how many nodes it has.
+
+    Raises:
+        InvalidInputError: revisions follow each other in a circle.
+    """
+    arcs = read_rows(history, "src", "dst")
+    made = make_history(
+        int_column(arcs, "src"), int_column(arcs, "dst"), int_column(read_rows(origins, "node"), "node")
+    )
+    fs = PosixFileSystem()
+    fresh(fs, target)
+    made.write(fs, target)
+    return len(made.ids)
+
+
+def revisions_in_origins(arrays: Path, roots: Path, runs: Path, wanted: int, part: Part) -> int:
+    """Write runs of the roots that a part of the origins leads to, dated or not; return how many rows."""
+    fs, history, count = PosixFileSystem(), History.open(arrays), 0
+    is_root = np.isin(history.ids, int_column(read_rows(roots, "revrel"), "revrel"))
+    for number, (nodes, origins) in enumerate(follow(history, _mine(history.origins, part), rows_wanted=wanted)):
+        counted = is_root[nodes]
+        columns = {"revrel": history.ids[nodes[counted]], "ori": history.ids[origins[counted]]}
+        count += add_run(fs, runs, (part[0], number), columns)
+    return count
 
 
 @dataclass(frozen=True)
@@ -66,7 +254,7 @@ class Roots:
         first = np.searchsorted(self.top, tops)
         return first, np.searchsorted(self.top, tops, "right") - first
 
-    def each(self, tops: np.ndarray, found: Rows) -> tuple[np.ndarray, np.ndarray]:
+    def each(self, tops: np.ndarray, found: PathRows) -> tuple[np.ndarray, np.ndarray]:
         """Return each row of what was found below tops once for each root of its top: the roots, and the rows."""
         first, counts = self._of(tops)
         repeated = counts[found.top]
@@ -104,7 +292,7 @@ def read_rows(folder: Path, *columns: str) -> pa.Table:
 
 
 def read_latest(graph: GraphArrays, leaves: Path) -> np.ndarray:
-    """Return the latest date in each directory, as `greatest` gave it, from what its step kept."""
+    """Return the latest date in each directory, as `greatest_below` gave it, from what its step kept."""
     rows, found = read_rows(leaves, "dir", "max_leaf"), np.full(graph.count, NONE_BELOW)
     found[graph.numbers_of(int_column(rows, "dir"))] = int_column(rows, "max_leaf")
     return found
@@ -146,203 +334,11 @@ def fresh(fs: PosixFileSystem, folder: Path) -> None:
     fs.make_directory(folder)
 
 
-ROWS_OF_A_RUN = 1_000_000
-Part = tuple[int, int]
-"""The number of a part, and of how many."""
-
-
-def make(edges: Path, roots: Path, released: Path, arrays: Path, reachable: Path) -> int:
-    """Make the arrays of a graph, and list what is below the roots; return how many that are.
-
-    Raises:
-        InvalidInputError: directories lie in each other.
-    """
-    fs = PosixFileSystem()
-    tops = read_rows(roots, "top")["top"].drop_null()
-    graph = make_arrays(read_arcs(edges), np.unique(np.asarray(tops)))
-    fresh(fs, arrays)
-    graph.write(fs, arrays)
-    directories, contents = reached(graph, graph.numbers_of(np.asarray(tops)))
-    alone = int_column(read_rows(released, "cnt"), "cnt")
-    found = np.unique(np.concatenate([graph.ids[directories], graph.contents[contents], alone]))
-    return write_alone(fs, reachable, {"node": found})
-
-
-def earliest(arrays: Path, roots: Path, released: Path, direct: Path, runs: Path) -> int:
-    """Find the earliest date of each content and directory, and the earliest revision; return how many have a date."""
-    fs, graph = PosixFileSystem(), GraphArrays.open(arrays)
-    held, alone = Roots.read(graph, roots), read_rows(released, "author_date", "revrel", "cnt")
-    alone = alone.filter(pc.is_valid(alone["author_date"]))
-    dates = np.concatenate([held.date, int_column(alone, "author_date")])
-    revrels = np.concatenate([held.revrel, int_column(alone, "revrel")])
-    # A pair of date and revision as one number: the earlier pair is the smaller one.
-    order = np.lexsort((revrels, dates))
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    dates, revrels = dates[order], revrels[order]
-    cnt, rank_alone = int_column(alone, "cnt"), rank[len(held.top) :]
-    places = graph.contents_of(cnt)
-    others, place_of_other = np.unique(cnt[places < 0], return_inverse=True)
-    nodes = np.concatenate([graph.ids, graph.contents, others])
-    found = []
-    for counted in (held.is_direct, np.ones(len(held.top), bool)):
-        values = np.full(graph.count, NONE_ABOVE)
-        np.minimum.at(values, held.top[counted], rank[: len(held.top)][counted])
-        below, other = least(graph, values), np.full(len(others), NONE_ABOVE)
-        np.minimum.at(below, places[places >= 0], rank_alone[places >= 0])
-        np.minimum.at(other, place_of_other, rank_alone[places < 0])
-        found.append(np.concatenate([values, below, other]))
-    of_dates, of_all = found
-    known = of_dates != NONE_ABOVE
-    count = write_alone(fs, direct, {"node": nodes[known], "author_date": dates[of_dates[known]]})
-    known = np.flatnonzero(of_all != NONE_ABOVE)
-    known = known[np.argsort(nodes[known], kind="stable")]
-    best = of_all[known]
-    add_run(fs, runs, (0, 0), {"node": nodes[known], "author_date": dates[best], "revrel": revrels[best]})
-    return count
-
-
-def max_leaf(arrays: Path, dates: Path, reachable: Path | None, target: Path) -> int:
-    """Find the latest of the earliest dates of the contents in each directory; return how many have one."""
-    graph = GraphArrays.open(arrays)
-    rows = read_rows(dates, "node", "author_date")
-    places, known = graph.contents_of(int_column(rows, "node")), np.full(len(graph.contents), NONE_BELOW)
-    known[places[places >= 0]] = int_column(rows, "author_date")[places >= 0]
-    within = np.ones(graph.count, bool)
-    if reachable is not None:
-        numbers = graph.numbers_of(int_column(read_rows(reachable, "node"), "node"))
-        within[:] = False
-        within[numbers[numbers >= 0]] = True
-    found = greatest(graph, known, within)
-    has = found != NONE_BELOW
-    return write_alone(PosixFileSystem(), target, {"dir": graph.ids[has], "max_leaf": found[has]})
-
-
-def part_of_frontier(arrays: Path, roots: Path, leaves: Path, target: Path, part: Part) -> int:
-    """Find the directories that are frontier because of a part of the roots."""
-    graph = GraphArrays.open(arrays)
-    held, latest = Roots.read(graph, roots), read_latest(graph, leaves)
-    mine = _slice(len(held.top), part)
-    found = frontier(graph, held.top[mine], held.date[mine], latest)
-    fs = PosixFileSystem()
-    path = target / f"{part[0]:05}.parquet"
-    fs.remove(path)
-    write_run(fs, path, pa.table({"dir": graph.ids[found]}))
-    return int(found.sum())
-
-
-def whole_frontier(parts: Path, target: Path) -> int:
-    """Put the parts of the frontier together; return how many directories it has."""
-    return write_alone(PosixFileSystem(), target, {"dir": np.unique(int_column(read_rows(parts, "dir"), "dir"))})
-
-
-def directories_in_revisions(
-    arrays: Path, roots: Path, leaves: Path, barrier: Path, runs: Path, wanted: int, part: Part
-) -> int:
-    """Write runs of the frontier directories of a part of the roots; return how many rows."""
-    graph = GraphArrays.open(arrays)
-    held, latest = Roots.read(graph, roots), read_latest(graph, leaves)
-
-    def rows(found: Found) -> Columns:
-        root, row = held.each(found.tops, found.settled)
-        directory = found.settled.thing[row]
-        columns = {
-            "dir": graph.ids[directory],
-            "dir_max_author_date": latest[directory],
-            "revrel": held.revrel[root],
-            "revrel_author_date": held.date[root],
-        }
-        order = np.lexsort((columns["revrel"], columns["revrel_author_date"], columns["dir"]))
-        return {name: column[order] for name, column in columns.items()} | {
-            "path": found.settled.path.take(pa.array(row[order]))
-        }
-
-    tops = _by_id(graph, np.unique(held.top))
-    stopped = read_marked(graph, barrier)
-    return _expanded(
-        runs, part, expand(graph, _mine(tops, part), stopped, rows_wanted=wanted, with_contents=False), rows
-    )
-
-
-def contents_in_revisions(
-    arrays: Path, roots: Path, released: Path, barrier: Path, runs: Path, wanted: int, part: Part
-) -> int:
-    """Write runs of the contents that a part of the roots has outside of the frontier; return how many rows."""
-    fs, graph = PosixFileSystem(), GraphArrays.open(arrays)
-    held = Roots.read(graph, roots)
-
-    def rows(found: Found) -> Columns:
-        assert found.contents is not None  # noqa: S101 - they were asked for
-        root, row = held.each(found.tops, found.contents)
-        content, date, revrel = found.contents.thing[row], held.date[root], held.revrel[root]
-        order = np.lexsort((revrel, date, content))
-        return {
-            "cnt": graph.contents[content[order]],
-            "revrel": revrel[order],
-            "revrel_author_date": date[order],
-            "path": found.contents.path.take(pa.array(row[order])),
-        }
-
-    count = 0
-    if part[0] == 0:
-        alone = read_rows(released, "cnt", "revrel", "author_date")
-        alone = alone.filter(pc.is_valid(alone["author_date"])).rename_columns(["cnt", "revrel", "revrel_author_date"])
-        alone = alone.sort_by([(name, "ascending") for name in ("cnt", "revrel_author_date", "revrel")])
-        empty = pa.repeat(pa.scalar(b"", pa.large_binary()), alone.num_rows)
-        add_run(fs, runs, (part[1], 0), {name: alone[name] for name in alone.column_names} | {"path": empty})
-        count = alone.num_rows
-    tops = _by_id(graph, np.unique(held.top))
-    stopped = read_marked(graph, barrier)
-    walks = expand(graph, _mine(tops, part), stopped, rows_wanted=wanted, with_contents=True)
-    return count + _expanded(runs, part, walks, rows)
-
-
-def contents_in_directories(arrays: Path, listed: Path, runs: Path, wanted: int, part: Part) -> int:
-    """Write runs of the contents in a part of the frontier directories, at any depth; return how many rows."""
-    graph = GraphArrays.open(arrays)
-
-    def rows(found: Found) -> Columns:
-        assert found.contents is not None  # noqa: S101 - they were asked for
-        # Sorted already: by contents, and of one content by tops, which are by their ids.
-        directories = graph.ids[found.tops][found.contents.top]
-        return {"cnt": graph.contents[found.contents.thing], "dir": directories, "path": found.contents.path}
-
-    tops = _by_id(graph, np.flatnonzero(read_marked(graph, listed)))
-    return _expanded(runs, part, expand(graph, _mine(tops, part), None, rows_wanted=wanted, with_contents=True), rows)
-
-
-def make_history_arrays(history: Path, origins: Path, target: Path) -> int:
-    """Make the arrays of a history; return how many nodes it has.
-
-    Raises:
-        InvalidInputError: revisions follow each other in a circle.
-    """
-    arcs = read_rows(history, "src", "dst")
-    made = make_history(
-        int_column(arcs, "src"), int_column(arcs, "dst"), int_column(read_rows(origins, "node"), "node")
-    )
-    fs = PosixFileSystem()
-    fresh(fs, target)
-    made.write(fs, target)
-    return len(made.ids)
-
-
-def revisions_in_origins(arrays: Path, roots: Path, runs: Path, wanted: int, part: Part) -> int:
-    """Write runs of the roots that a part of the origins leads to, dated or not; return how many rows."""
-    fs, history, count = PosixFileSystem(), History.open(arrays), 0
-    is_root = np.isin(history.ids, int_column(read_rows(roots, "revrel"), "revrel"))
-    for number, (nodes, origins) in enumerate(follow(history, _mine(history.origins, part), rows_wanted=wanted)):
-        counted = is_root[nodes]
-        columns = {"revrel": history.ids[nodes[counted]], "ori": history.ids[origins[counted]]}
-        count += add_run(fs, runs, (part[0], number), columns)
-    return count
-
-
-def _expanded(runs: Path, part: Part, walks: Iterator[Found], rows: Callable[[Found], Columns]) -> int:
+def _expanded(runs: Path, part: Part, walks: Iterator[WalkResult], rows: Callable[[WalkResult], Columns]) -> int:
     """Write what each walk found as a run."""
     fs, count = PosixFileSystem(), 0
-    for number, found in enumerate(walks):
-        count += add_run(fs, runs, (part[0], number), rows(found))
+    for number, result in enumerate(walks):
+        count += add_run(fs, runs, (part[0], number), rows(result))
     return count
 
 
