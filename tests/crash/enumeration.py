@@ -89,10 +89,10 @@ class Alarm:
     crash_at: int
     operation: str
     seed: int
-    said: str
+    failure: str
 
     def __str__(self) -> str:
-        return f"{self.mode.value}, seed {self.seed}, crash at {self.crash_at} ({self.operation}): {self.said}"
+        return f"{self.mode.value}, seed {self.seed}, crash at {self.crash_at} ({self.operation}): {self.failure}"
 
 
 @dataclass
@@ -177,18 +177,18 @@ class _Crashes:
         self._outcome.crashes += 1
         for mode, seed in product(modes, seeds):
             self._outcome.runs += 1
-            said = error or self._judged(fs.crashed(mode, seed), record, mode, crash_at)
-            if said is not None:
-                alarm = Alarm(mode, crash_at, str(fs.operations[-1:]), seed, said)
+            failure = error or self._failure_once(fs.crashed(mode, seed), record, mode, crash_at)
+            if failure is not None:
+                alarm = Alarm(mode, crash_at, str(fs.operations[-1:]), seed, failure)
                 self._outcome.alarms[mode].append(alarm)
 
-    def _judged(self, disk: MemoryFileSystem, record: Any, mode: CrashMode, crash_at: int) -> str | None:
-        """Return what did not hold of a disk, None when all did."""
+    def _failure_once(self, disk: MemoryFileSystem, record: Any, mode: CrashMode, crash_at: int) -> str | None:
+        """Return what fails on a disk, None when nothing does; equal disks are checked once."""
         # Of a killed process also what is not durable counts, which differs from point to point.
         key = (mode, _content(disk), repr(record), crash_at if mode is CrashMode.ALL_KEPT else None)
         if key not in self._seen:
             self._outcome.disks += 1
-            self._seen[key] = _said(self._scenario, disk, self._scenario.copy(record), mode, self._wrap)
+            self._seen[key] = _failure_on(self._scenario, disk, self._scenario.copy(record), mode, self._wrap)
         return self._seen[key]
 
 
@@ -261,8 +261,10 @@ def counted_names(first: int = 1) -> AbstractContextManager[object]:
     return patch("uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
 
 
-def _said(scenario: Scenario[Any], disk: MemoryFileSystem, record: object, mode: CrashMode, wrap: Wrap) -> str | None:
-    """Return what did not hold of a disk, None when all did."""
+def _failure_on(
+    scenario: Scenario[Any], disk: MemoryFileSystem, record: object, mode: CrashMode, wrap: Wrap
+) -> str | None:
+    """Return what fails on a disk, None when nothing does."""
     # Power may fail at once after a killed process was started anew: nothing that it found was durable before.
     again = CrashMode.SYNCED_ONLY if mode is CrashMode.ALL_KEPT else mode
     try:
