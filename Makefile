@@ -32,8 +32,8 @@ demo: env ## run the demo (REPO=folder uses a repository of yours, UI=1 leaves A
 stop: env ## stop the Airflow that the demo left open with UI=1
 	@$(BIN)/python -m custody_local.demo --stop
 
-test: env lint types ## all checks and all tests, with real Spark and real Airflow
-	$(BIN)/pytest $(PARALLEL)
+test: env lint ## all checks and all tests, with real Spark and real Airflow; CUSTODY_TEST_SEED=... names other crashes
+	@.ci/beside types $(BIN)/pytest $(PARALLEL)
 
 lint: env ## style, import contracts, spelling, containers
 	$(BIN)/ruff check

@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from custody.repository import Repository
 from custody.vfs import PosixFileSystem
-from tests.parts import SEED_VARIABLE, seed_of_run
+from tests.parts import SEED_VARIABLE, WHOLE, Part, part_of_seed, seed_of_run
 from tests.support import run_steps, write_samples
 
 # A slow machine must not fail a property; the examples are the same in every run.
@@ -54,6 +54,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFile
 def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give no test the width of the terminal that it was started from: commands print for a pipe."""
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture
+def part(request: pytest.FixtureRequest) -> Part:
+    """The part of its enumeration that a test does: that of this run, the whole for a slow test."""
+    return WHOLE if request.node.get_closest_marker("slow") else part_of_seed(seed_of_run())
 
 
 @pytest.fixture

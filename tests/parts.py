@@ -20,7 +20,7 @@ from zlib import crc32
 
 SEED_VARIABLE = "CUSTODY_TEST_SEED"
 ALL_PARTS = "all"
-PARTS = 5
+PARTS = 8
 """The parts of an enumeration, unless it says otherwise; with what each run does always, a run does about a third."""
 
 

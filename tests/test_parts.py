@@ -28,7 +28,7 @@ def test_some_cases_belong_to_every_part() -> None:
 
 def test_a_pattern_of_operations_is_no_pattern_of_a_part() -> None:
     """In every n-th operation there would be writes alone, or syncs alone."""
-    kinds = {case % PARTS for case in Part(0).of("name", 100)}
+    kinds = {case % PARTS for case in Part(0).of("name", 1000)}
     assert kinds == set(range(PARTS))
 
 

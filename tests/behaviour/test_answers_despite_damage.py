@@ -1,4 +1,4 @@
-"""Whatever is damaged or gone: each answer is the truth, or names what is missing, and nothing forgotten is given out.
+"""Answers despite damage: each is true or names what is missing, and no forgotten event is given out.
 
 One place at a time of every kind of file that answers read, asked three times in one process, again in another order
 in a process of its own, and in one that had asked before; and the truth again once the file is whole.

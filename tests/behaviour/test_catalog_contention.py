@@ -1,4 +1,4 @@
-"""Eight processes on one catalog of a disk: what commutes all lands, of what conflicts exactly one wins."""
+"""Eight processes on one catalog of a disk: commits that commute all land, of those that conflict exactly one wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a catalog is found and named: each object, each byte, on each kind of store."""
+"""Damage to a catalog is found and named: each object, each byte, on each kind of store."""
 
 from __future__ import annotations
 

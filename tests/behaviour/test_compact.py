@@ -1,4 +1,4 @@
-"""Compaction: what was forgotten leaves the disk, small logs become one, and every answer stays what it was."""
+"""Compaction: forgotten events leave the disk, small logs become one, and every answer stays the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ForgetResult events are given out by nothing any more, live or not; the others are, and later ones too."""
+"""Forgotten events, live or not, are in no answer any more; all others are, later ones too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every format through the command line: stored once, named in the quarantine, tried again as what it was."""
+"""Every input format through the command line: stored once, or named in the quarantine and resubmitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that is killed at any moment loses nothing that it had acknowledged, and what it left is taken up."""
+"""A process killed at any moment loses no acknowledged event, and the next one takes up what it left."""
 
 from __future__ import annotations
 

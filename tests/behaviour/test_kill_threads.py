@@ -1,4 +1,4 @@
-"""`kill -9` of a process in which many threads append: what they were told is kept, and nothing else appears.
+"""`kill -9` of a process in which many threads append: every acknowledged event is kept, and nothing else appears.
 
 A process that has everything loaded forks a writer for each kill, so that the moments are spread over the writer's
 life: recovery of what the one before left, the first append, seals. What the writer sends and what it is told goes to

@@ -1,4 +1,4 @@
-"""A receiver that is killed in the middle of a burst: every notification that was answered with 200 is there."""
+"""A receiver killed in the middle of a burst: every notification that was answered with 200 is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run of the NGSI sink is killed before each of its durable operations, on a real disk; the next run ends it.
+"""The NGSI sink is killed before each of its durable operations, on a real disk; the next run finishes its work.
 
 Afterwards the files of the destinations are byte for byte those of a run that nobody killed, and each row is told of
 once.

@@ -1,4 +1,4 @@
-"""The process that runs a step is killed before each durable operation of the whole chain; the next run ends it.
+"""The process of a step is killed before each durable operation of the whole chain; the next run finishes its work.
 
 Rollover and retention, all steps, under leases, on a real disk. The kills come from a file system that the test puts
 below the steps. Afterwards every answer is that of a repository on which nobody was killed: event by event, search by

@@ -1,4 +1,4 @@
-"""A disk that is not mounted for a while: what lies on it is neither forgotten nor gone over, and comes back whole."""
+"""A disk that is not mounted for a while: its events are neither dropped nor passed over, and come back whole."""
 
 from __future__ import annotations
 

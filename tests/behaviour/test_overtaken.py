@@ -1,4 +1,4 @@
-"""A driver that outlives its supervisor: the later try of its task takes over, the older one ends and changes nothing.
+"""A driver that outlives its supervisor: the later try takes over; the older one ends and changes nothing.
 
 Real processes. The supervisor starts the driver and is killed with SIGKILL, as by the kernel when memory is short; the
 driver lives on.

@@ -1,4 +1,4 @@
-"""Retention: what is too old or has no room goes from every answer and from the disk; what is held stays."""
+"""Retention: events that are too old or have no room leave every answer and the disk; held ones stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same events give the same answers, whatever the settings, the containers and the pieces they came in."""
+"""The same events give the same answers, whatever the settings, the containers and the batches of the ingest."""
 
 from __future__ import annotations
 

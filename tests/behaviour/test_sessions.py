@@ -1,4 +1,4 @@
-"""Sessions on a repository: what was committed is found at once, by many threads, and a failed commit says so."""
+"""Sessions on a repository: many threads find a commit at once, and a failed commit says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenario of a back-fill: more fields are indexed than before, and live shards are made anew in their places."""
+"""Scenario of a back-fill: more fields are indexed than before, and live shards are rebuilt in place."""
 
 from __future__ import annotations
 

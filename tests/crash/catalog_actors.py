@@ -1,4 +1,4 @@
-"""A catalog on which processes that are stopped and go on later meet, and what must hold whatever they did.
+"""The actors that meet on one catalog when processes are stopped and go on later, and the check of what they leave.
 
 Of every commit that was answered its changes are remembered. Whoever is stopped in a commit may or may not have landed
 it, which its own error says.

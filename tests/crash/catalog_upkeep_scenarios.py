@@ -1,4 +1,4 @@
-"""Upkeep of a catalog: pruning its front, collecting garbage, repairing it; crashed at every operation."""
+"""Scenarios of a catalog's upkeep: pruning its front, collecting garbage, repairing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenario of the whole chain: journals become live and are swept, and in the same run an old log expires.
+"""Scenario of the whole chain: journals become live and are swept, and an old log expires in the same run.
 
 Wherever it is cut off, searches find what a sequential read gives; and the next run of the chain ends where a run that
 nobody disturbed ends: the same events, the same answers, the same live files, nothing left over.

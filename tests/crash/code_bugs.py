@@ -1,4 +1,4 @@
-"""Durability bugs in the code itself, each in place for as long as its context lasts; `hasty` seals too early."""
+"""Durability bugs in the code itself; each is in place as long as its context lasts. `hasty` seals too early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalog by itself: commits, checkpoints, and two writers that race for a revision."""
+"""Scenarios of the catalog alone: commits, checkpoints, and two writers that race for a revision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenario of a compaction: forgotten events go, what is left of two logs becomes one, a third is erased whole."""
+"""Scenario of a compaction: forgotten events go, the rest of two logs becomes one log, a third log is erased."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenario of contents: small and large ones, and the events that speak of them."""
+"""Scenarios of the content repository: contents, small and large, are stored with their events, and expire."""
 
 from __future__ import annotations
 

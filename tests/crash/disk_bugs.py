@@ -1,4 +1,4 @@
-"""A disk with durability bugs: between it and the code something is left out, for the paths that a test picks."""
+"""A disk with durability bugs: it leaves out an operation of the code, for the paths that a test picks."""
 
 from __future__ import annotations
 

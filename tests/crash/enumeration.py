@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, product
 from typing import Any, Generic, TypeVar
 from unittest.mock import patch
 
@@ -89,10 +89,10 @@ class Alarm:
     crash_at: int
     operation: str
     seed: int
-    said: str
+    failure: str
 
     def __str__(self) -> str:
-        return f"{self.mode.value}, seed {self.seed}, crash at {self.crash_at} ({self.operation}): {self.said}"
+        return f"{self.mode.value}, seed {self.seed}, crash at {self.crash_at} ({self.operation}): {self.failure}"
 
 
 @dataclass
@@ -144,31 +144,52 @@ def enumerate_crashes(
         first_alarm_only: end with the first alarm of each mode.
     """
     operations = operations_of(scenario, wrap)
-    outcome = Outcome(operations=len(crash_points(operations)) + 1)
-    wanted = list(modes)
-    seen: dict[object, str | None] = {}
     points = [*points_of_part(scenario, operations, part), 0]
-    # What a bug loses is mostly missed only later, when nothing else holds it any more: the end shows it soonest.
-    for crash_at in reversed(points) if first_alarm_only else points:
-        fs, record, error = run_to(scenario, crash_at, wrap)
-        outcome.crashes += 1
-        for mode, seed in [(mode, seed) for mode in wanted for seed in range(1, seeds + 1)]:
-            if first_alarm_only and mode in outcome.alarms:
-                continue
-            outcome.runs += 1
-            disk = fs.crashed(mode, seed)
-            # Of a killed process also what is not durable counts, which differs from point to point.
-            key = (mode, _content(disk), repr(record), crash_at if mode is CrashMode.ALL_KEPT else None)
-            if error is None and key not in seen:
-                outcome.disks += 1
-                seen[key] = _said(scenario, disk, scenario.copy(record), mode, wrap)
-            said = error or seen[key]
-            if said is not None:
-                outcome.alarms[mode].append(Alarm(mode, crash_at, str(fs.operations[-1:]), seed, said))
-        wanted = [mode for mode in wanted if not (first_alarm_only and mode in outcome.alarms)]
-        if not wanted:
-            break
+    outcome = Outcome(operations=len(crash_points(operations)) + 1)
+    crashes = _Crashes(scenario, wrap, outcome)
+    wanted = list(modes)
+    if not first_alarm_only:
+        for crash_at in points:
+            crashes.crash(crash_at, wanted, range(1, seeds + 1))
+        return outcome
+    # What a bug loses is mostly missed only later, when nothing else holds it any more: the end shows it soonest. And
+    # most bugs show in any of the ways in which a disk may be left, so that each point is tried in one of them first.
+    for ways in (range(1, 2), range(2, seeds + 1)):
+        for crash_at in reversed(points):
+            wanted = [mode for mode in wanted if mode not in outcome.alarms]
+            if wanted:
+                crashes.crash(crash_at, wanted, ways)
     return outcome
+
+
+class _Crashes:
+    """The crashes of one scenario; a disk that was seen before is not opened again."""
+
+    def __init__(self, scenario: Scenario[Any], wrap: Wrap, outcome: Outcome) -> None:
+        self._scenario = scenario
+        self._wrap = wrap
+        self._outcome = outcome
+        self._seen: dict[object, str | None] = {}
+
+    def crash(self, crash_at: int, modes: Iterable[CrashMode], seeds: Iterable[int]) -> None:
+        """Crash at one operation, 0 for none, and look at each disk that may be left."""
+        fs, record, error = run_to(self._scenario, crash_at, self._wrap)
+        self._outcome.crashes += 1
+        for mode, seed in product(modes, seeds):
+            self._outcome.runs += 1
+            failure = error or self._failure_once(fs.crashed(mode, seed), record, mode, crash_at)
+            if failure is not None:
+                alarm = Alarm(mode, crash_at, str(fs.operations[-1:]), seed, failure)
+                self._outcome.alarms[mode].append(alarm)
+
+    def _failure_once(self, disk: MemoryFileSystem, record: Any, mode: CrashMode, crash_at: int) -> str | None:
+        """Return what fails on a disk, None when nothing does; equal disks are checked once."""
+        # Of a killed process also what is not durable counts, which differs from point to point.
+        key = (mode, _content(disk), repr(record), crash_at if mode is CrashMode.ALL_KEPT else None)
+        if key not in self._seen:
+            self._outcome.disks += 1
+            self._seen[key] = _failure_on(self._scenario, disk, self._scenario.copy(record), mode, self._wrap)
+        return self._seen[key]
 
 
 def crash_points(operations: Sequence[Operation]) -> list[int]:
@@ -240,8 +261,10 @@ def counted_names(first: int = 1) -> AbstractContextManager[object]:
     return patch("uuid.uuid4", lambda: uuid.UUID(int=next(numbers)))
 
 
-def _said(scenario: Scenario[Any], disk: MemoryFileSystem, record: object, mode: CrashMode, wrap: Wrap) -> str | None:
-    """Return what did not hold of a disk, None when all did."""
+def _failure_on(
+    scenario: Scenario[Any], disk: MemoryFileSystem, record: object, mode: CrashMode, wrap: Wrap
+) -> str | None:
+    """Return what fails on a disk, None when nothing does."""
     # Power may fail at once after a killed process was started anew: nothing that it found was durable before.
     again = CrashMode.SYNCED_ONLY if mode is CrashMode.ALL_KEPT else mode
     try:

@@ -1,4 +1,4 @@
-"""Forgetting, expiring, taking back, crashed at every operation: what was let go is kept twice, or not at all."""
+"""Scenario of tombstones and marks: what is forgotten, expired or taken back is recorded twice, or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenario of a disk that is full for a while: the writer seals what it left open and goes on."""
+"""Scenario of a disk that is full for a while: the writer seals the journal that it left open and goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several threads at one journal: while one append syncs, others queue, and share the next write and sync.
+"""Scenario of group commit: while one append syncs, others queue, and share the next write and sync.
 
 The order is made by hand, so that every run does the same operations: the first append's sync starts the others, and
 goes on when they wait.

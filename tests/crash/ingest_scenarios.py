@@ -1,4 +1,4 @@
-"""Two slots ingest files that share events: what a report counted is there once, whatever crashes."""
+"""Scenario of an ingest: two slots read files that share events; an event that a report counted is stored once."""
 
 from __future__ import annotations
 

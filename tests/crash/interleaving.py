@@ -1,4 +1,4 @@
-"""Actors on one disk that are stopped before any operation of the file system and go on later.
+"""A scheduler of actors on one disk: each is stopped before any operation of the file system and goes on later.
 
 Each actor is a thread with a file system of its own around the shared disk, but only one of them runs at any moment:
 a schedule says who runs next and how many operations it may do before it is stopped. So a run is determined by its

@@ -1,4 +1,4 @@
-"""Passes as attempts make them, under leases: crashed anywhere, and two of them side by side.
+"""Scenarios of passes under leases: one that crashes anywhere, and two attempts side by side.
 
 The processes of a crash test are one process in truth, so that each test says itself which of them is gone.
 """

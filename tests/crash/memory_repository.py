@@ -1,4 +1,4 @@
-"""A repository in memory for crash scenarios: its settings, its passes, and what must hold of what is found."""
+"""A repository in memory for the crash scenarios: its settings, its passes, and the checks of a disk after a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenarios of a repair, and of the scrub: damage done to a store before the first crash, and mended."""
+"""Scenarios of a repair and of the scrub: a store is damaged before the first crash, and mended."""
 
 from __future__ import annotations
 

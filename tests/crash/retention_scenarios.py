@@ -1,4 +1,4 @@
-"""The scenario of retention: an old log goes, one that is held and one that is not swept yet stay.
+"""Scenario of retention: an old log goes; a held one and one that is not swept yet stay.
 
 Whatever a crash leaves: a revision that is not pruned has all its files, held and active events are there, and once
 the pass has ended the old events are given out no more and lie nowhere on the disk.

@@ -1,4 +1,4 @@
-"""The scenarios: appending and sealing, recovery, and whole passes of the rollover."""
+"""Scenarios of the writer and the rollover: appending and sealing, recovery, and whole passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole job of the sink, from event logs to files: what a crash at any operation leaves is brought to its end.
+"""Scenario of the sink's whole job, from event logs to files: the next run finishes whatever a crash left.
 
 The repository, with two writers' notifications in its event logs, is there before; the job begins, and is begun again.
 """

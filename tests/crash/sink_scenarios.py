@@ -1,4 +1,4 @@
-"""The sink of NGSI: whatever crashes, each line of each file is there once, in order, and only committed ones are."""
+"""Scenario of the NGSI sink: after any crash each committed line of each file is there once, in order, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fence consists of, left out one piece at a time: two attempts side by side then do harm, and it is seen."""
+"""Seeded bugs of the fence: each piece of it is left out once, and the harm of two attempts side by side is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink of NGSI, crashed at every operation in every mode; and bugs put into it, each of which has to be found."""
+"""The NGSI sink, crashed at every operation in every mode; and bugs seeded into it, each of which must be found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job of the sink, crashed at every operation: files as if nobody had disturbed it, told of once."""
+"""The job of the sink, crashed at every operation: its files are those of an undisturbed run, each reported once."""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""Ten thousand events go through every step's own spark-submit and come out as they went in."""
+"""Ten thousand events go through every step and come out as they went in.
+
+One driver does all steps, and as a slow test a driver of its own each one, as the tasks of Airflow do
+(tests/airflow/test_provenance_rollover.py).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,11 +40,14 @@ def custody(root: Path, *arguments: str) -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
-def run_step(root: Path, step: str) -> dict[str, object]:
-    code, output = custody(root, "run", step, "--json")
-    assert code == 0, output
-    report: dict[str, object] = json.loads(output.splitlines()[-1])
-    return report
+def run(root: Path, *names: str) -> dict[str, dict[str, object]]:
+    """Submit the driver of each step, or of all of them; return the report of each step."""
+    reports: dict[str, dict[str, object]] = {}
+    for name in names:
+        code, output = custody(root, "run", name, "--json")
+        assert code == 0, output
+        reports |= {report["step"]: report for report in map(json.loads, output.splitlines())}
+    return reports
 
 
 def content_of(root: Path) -> dict[str, bytes]:
@@ -53,8 +59,12 @@ def content_of(root: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+@pytest.fixture(
+    scope="module",
+    params=[("all",), pytest.param(tuple(STEPS), marks=pytest.mark.slow)],
+    ids=["one driver", "a driver each"],
+)
+def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     folder = tmp_path_factory.mktemp("pipeline")
     files, sent = [], []
     for name, data in sample_files(SampleOptions(events=EVENTS, include_nulls=True)):
@@ -66,8 +76,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     Repository.create(root)
     code, output = custody(root, "ingest", "--json", *map(str, files))
     assert code == 0, output
-    reports = {step: run_step(root, step) for step in STEPS}
-    yield Pipeline(root, files, sent, reports)
+    return Pipeline(root, files, sent, run(root, *request.param))
 
 
 def test_every_step_reports_its_units_and_events(pipeline: Pipeline) -> None:
@@ -100,11 +109,9 @@ def test_every_event_is_found_by_search_and_by_its_id(pipeline: Pipeline) -> Non
 
 def test_a_second_pass_finds_nothing_to_do_and_changes_no_byte(pipeline: Pipeline) -> None:
     before = content_of(pipeline.root)
-    code, output = custody(pipeline.root, "run", "all", "--json")
-    assert code == 0, output
-    reports = [json.loads(line) for line in output.splitlines()]
-    assert [report["step"] for report in reports] == list(STEPS)
-    assert [report["units"] for report in reports] == [0] * len(STEPS)
+    reports = run(pipeline.root, "all")
+    assert list(reports) == list(STEPS)
+    assert [report["units"] for report in reports.values()] == [0] * len(STEPS)
     assert content_of(pipeline.root) == before
 
 

@@ -175,7 +175,17 @@ def test_make_help_lists_every_target() -> None:
     assert set(re.findall(r"^  make ([a-z]+) ", shown.stdout, re.M)) == targets
 
 
-@pytest.mark.parametrize("script", ["run", "environment", "uv"])
+@pytest.mark.parametrize(
+    ("target", "command", "code"), [("help", "true", 0), ("help", "false", 1), ("no-target", "true", 2)]
+)
+def test_a_target_beside_a_command_is_shown_and_fails_loudly(target: str, command: str, code: int) -> None:
+    done = subprocess.run([ROOT / ".ci/beside", target, command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert f"make {target}, beside the above:" in done.stdout
+    assert (f"make {target} FAILED" in done.stderr) == (target != "help")
+
+
+@pytest.mark.parametrize("script", ["run", "environment", "uv", "beside"])
 def test_scripts_can_be_started_and_stop_at_the_first_error(script: str) -> None:
     path = ROOT / ".ci" / script
     assert os.access(path, os.X_OK)
